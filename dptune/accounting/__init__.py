@@ -1,0 +1,1 @@
+"""Budgets, conversions, and the durable ledger."""

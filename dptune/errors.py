@@ -1,0 +1,81 @@
+"""Every error dptune raises on purpose.
+
+::
+
+    DptuneError
+    ├── InputError (ValueError)          a setting or an array the caller can correct
+    │   └── UnsupportedMetric            a metric that is not a mean over people, or K-fold on private data
+    ├── PrivacyError                     an act that would let a private value out; nothing was read or spent
+    │   └── InsecureSeed                 a seeded run where a private one was asked for
+    ├── BudgetError
+    │   ├── BudgetExhausted              a release the ledger refused, before data was read
+    │   └── BudgetMismatch               a ledger reopened with another budget, data set, unit or n
+    ├── KeyConflict                      a release key already used for another question
+    ├── LedgerError                      a ledger file that is missing, damaged or of another version
+    └── MissingExtra (ImportError)       an optional dependency is not installed
+
+A message names public settings only: never a private value, a count or a position.
+"""
+
+from __future__ import annotations
+
+
+class DptuneError(Exception):
+    """Base of all errors raised by dptune."""
+
+
+class InputError(DptuneError, ValueError):
+    """A setting or an array that the caller can correct."""
+
+
+class UnsupportedMetric(InputError):
+    """A metric that is not a mean over people, so that one person's influence has no useful bound."""
+
+
+class PrivacyError(DptuneError):
+    """An act that would let a private value out. Nothing was read and nothing was spent."""
+
+
+class InsecureSeed(PrivacyError):
+    """Seeded noise where a private run was asked for."""
+
+
+class BudgetError(DptuneError):
+    """Base of the errors about budgets."""
+
+
+class BudgetExhausted(BudgetError):
+    """The release would pass the budget; it was refused before data was read.
+
+    Attributes:
+        asked: mu of the refused release.
+        left: mu still available when it was refused.
+        budget: mu of the whole budget.
+    """
+
+    def __init__(self, asked: float, left: float, budget: float) -> None:
+        self.asked, self.left, self.budget = asked, left, budget
+        super().__init__(
+            f"asked for a release with mu={asked:.6g}, but only mu={left:.6g} of the budget mu={budget:.6g} "
+            "is left. Nothing was read or spent. Ask for less, or stop here and report the budget; "
+            "a new ledger on the same people adds to what they have already paid."
+        )
+
+    def __reduce__(self) -> tuple[type[BudgetExhausted], tuple[float, float, float]]:
+        return type(self), (self.asked, self.left, self.budget)
+
+
+class BudgetMismatch(BudgetError):
+    """A ledger was reopened with another budget, data set, unit, adjacency or n."""
+
+
+class KeyConflict(DptuneError):
+    """A release key was already used to ask a different question."""
+
+
+class LedgerError(DptuneError):
+    """The ledger is missing, damaged or of another version."""
+
+
+class MissingExtra(DptuneError, ImportError):
+    """An optional dependency is not installed."""

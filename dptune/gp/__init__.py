@@ -1,0 +1,1 @@
+"""Gaussian-process pieces: kernels and the posterior of the gradient."""

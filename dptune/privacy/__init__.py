@@ -1,0 +1,1 @@
+"""The trusted side: losses, noise, queries and the privatizer."""

@@ -1,0 +1,1 @@
+"""Optuna front end."""
