@@ -1,0 +1,101 @@
+"""What a charge pays for, as frozen public data. The docstring of an event is its mathematics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from dptune.accounting.gdp import mu_from_laplace, mu_from_pure_dp
+
+Json = dict[str, object]
+
+
+class Event(Protocol):
+    """A release seen by the accountant."""
+
+    @property
+    def mu(self) -> float:
+        """What the release costs in GDP."""
+        ...
+
+    @property
+    def mechanism(self) -> str:
+        """One line for the statement."""
+        ...
+
+    def describe(self) -> Json:
+        """Return the public description, for the ledger."""
+        ...
+
+
+@dataclass(frozen=True)
+class GaussianRelease:
+    """A statistic in R^p of L2 sensitivity Delta plus N(0, sigma^2 I), sigma >= Delta/mu: mu-GDP.
+
+    Attributes:
+        mu: GDP parameter.
+        sensitivity: Delta under replacing one person, in units of the statistic.
+        sigma: standard deviation of the noise per coordinate, same units.
+        dimension: p.
+        statistic: what is released, in words.
+    """
+
+    mu: float
+    sensitivity: float
+    sigma: float
+    dimension: int
+    statistic: str
+
+    @property
+    def mechanism(self) -> str:
+        """One line for the statement."""
+        return f"Gaussian mechanism on the {self.statistic}"
+
+    def describe(self) -> Json:
+        """Return the public description, for the ledger."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class PureRelease:
+    """Any epsilon-DP mechanism; it is mu-GDP with mu = 2 Phi^-1(e^eps / (1 + e^eps))."""
+
+    epsilon: float
+    statistic: str
+
+    @property
+    def mu(self) -> float:
+        """What the release costs in GDP."""
+        return mu_from_pure_dp(self.epsilon)
+
+    @property
+    def mechanism(self) -> str:
+        """One line for the statement."""
+        return f"epsilon-DP mechanism on the {self.statistic}"
+
+    def describe(self) -> Json:
+        """Return the public description, for the ledger."""
+        return {**asdict(self), "mu": self.mu}
+
+
+@dataclass(frozen=True)
+class LaplaceRelease:
+    """One scalar plus Laplace(Delta/epsilon); it is mu-GDP with mu = -2 Phi^-1(e^(-eps/2)/2)."""
+
+    epsilon: float
+    sensitivity: float
+    statistic: str
+
+    @property
+    def mu(self) -> float:
+        """What the release costs in GDP."""
+        return mu_from_laplace(self.epsilon)
+
+    @property
+    def mechanism(self) -> str:
+        """One line for the statement."""
+        return f"Laplace mechanism on the {self.statistic}"
+
+    def describe(self) -> Json:
+        """Return the public description, for the ledger."""
+        return {**asdict(self), "mu": self.mu}

@@ -1,0 +1,135 @@
+"""The ledger's tables: plain typed columns, append-only by trigger, readable with any SQL client.
+
+    dptune_ledger    one row: the budget and what it protects, written at creation and never again
+    dptune_facts     public facts fixed once per scope (n, a study's plan); the first writer wins
+    dptune_charges   one row per charge, committed before any data is read
+    dptune_releases  the released value of a charge, written once after the noise was drawn
+    dptune_spending  a view for people: every charge with the running sum of mu^2
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.pool import NullPool
+
+from dptune.errors import InputError
+
+VERSION = 1
+metadata = sa.MetaData()
+
+ledger = sa.Table(
+    "dptune_ledger",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("mu", sa.Double, nullable=False),
+    sa.Column("stated_epsilon", sa.Double),
+    sa.Column("stated_delta", sa.Double),
+    sa.Column("dataset", sa.Text, nullable=False),
+    sa.Column("unit", sa.Text, nullable=False),
+    sa.Column("adjacency", sa.Text, nullable=False),
+    sa.Column("trust_model", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Text, nullable=False),
+    sa.Column("versions", sa.JSON, nullable=False),
+)
+facts = sa.Table(
+    "dptune_facts",
+    metadata,
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.JSON, nullable=False),
+)
+charges = sa.Table(
+    "dptune_charges",
+    metadata,
+    sa.Column("seq", sa.Integer, primary_key=True),
+    sa.Column("scope", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("mu", sa.Double, nullable=False),
+    sa.Column("mechanism", sa.Text, nullable=False),
+    sa.Column("private", sa.Boolean, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("description", sa.JSON, nullable=False),
+    sa.Column("charged_at", sa.Text, nullable=False),
+    sa.UniqueConstraint("scope", "key"),
+)
+releases = sa.Table(
+    "dptune_releases",
+    metadata,
+    sa.Column("charge", sa.Integer, sa.ForeignKey("dptune_charges.seq"), primary_key=True),
+    sa.Column("value", sa.JSON, nullable=False),
+    sa.Column("released_at", sa.Text, nullable=False),
+)
+
+_VIEW = """CREATE VIEW {exists} dptune_spending AS
+SELECT c.seq, c.scope, c.key, c.mu, SUM(c.mu * c.mu) OVER (ORDER BY c.seq) AS mu_squared_so_far,
+       c.mechanism, c.private, c.charged_at, r.released_at
+FROM dptune_charges c LEFT JOIN dptune_releases r ON r.charge = c.seq"""
+_SQLITE_GUARD = """CREATE TRIGGER IF NOT EXISTS {table}_no_{verb} BEFORE {verb} ON {table}
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"""
+_POSTGRES_FUNCTION = """CREATE OR REPLACE FUNCTION dptune_append_only() RETURNS trigger AS
+$$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$ LANGUAGE plpgsql"""
+_POSTGRES_GUARD = """CREATE OR REPLACE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE ON {table}
+FOR EACH ROW EXECUTE FUNCTION dptune_append_only()"""
+
+
+def create(connection: sa.Connection) -> None:
+    """Create what is missing of the tables, the view and the append-only triggers."""
+    metadata.create_all(connection)
+    sqlite = connection.dialect.name == "sqlite"
+    view = _VIEW.format(exists="IF NOT EXISTS") if sqlite else _VIEW.format(exists="")
+    connection.exec_driver_sql(view if sqlite else view.replace("CREATE VIEW", "CREATE OR REPLACE VIEW"))
+    if not sqlite:
+        connection.exec_driver_sql(_POSTGRES_FUNCTION)
+    for table in metadata.tables:
+        if sqlite:
+            for verb in ("UPDATE", "DELETE"):
+                connection.exec_driver_sql(_SQLITE_GUARD.format(table=table, verb=verb))
+        else:
+            connection.exec_driver_sql(_POSTGRES_GUARD.format(table=table))
+
+
+def normalise_url(url: str | Path) -> sa.URL:
+    """Return the SQLAlchemy URL of ``url``: a URL as it is, anything else as the path of an SQLite file.
+
+    Raises:
+        InputError: an in-memory database, or a database other than SQLite and PostgreSQL.
+    """
+    text = str(url)
+    try:
+        parsed = sa.make_url(text if "://" in text else f"sqlite:///{Path(text).resolve()}")
+    except sa.exc.ArgumentError:
+        raise InputError("the ledger's URL cannot be read; give a file path or an SQLAlchemy URL.") from None
+    if parsed.get_backend_name() == "sqlite":
+        if not parsed.database or parsed.database == ":memory:" or "mode=memory" in text:
+            raise InputError("a ledger must outlive its process; give a file path instead of an in-memory URL.")
+        return parsed.set(database=str(Path(parsed.database).resolve()))
+    if parsed.get_backend_name() != "postgresql":
+        raise InputError(f"a ledger is kept in SQLite or PostgreSQL, not in {parsed.get_backend_name()}.")
+    return parsed if parsed.drivername != "postgresql" else parsed.set(drivername="postgresql+psycopg")
+
+
+def connect(url: sa.URL) -> sa.Engine:
+    """Return an engine without a pool: safe across fork, and every transaction starts afresh."""
+    if url.get_backend_name() != "sqlite":
+        return sa.create_engine(url, poolclass=NullPool)
+    engine = sa.create_engine(url, poolclass=NullPool, connect_args={"timeout": 60})
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # we emit BEGIN ourselves: see _begin_sqlite
+    connection.execute("PRAGMA synchronous=EXTRA")  # a commit has reached the disk, directory included
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A writer takes the lock before it reads, so that check and insert are one step.
+    write = connection.get_execution_options().get("dptune_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
