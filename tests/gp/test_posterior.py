@@ -1,0 +1,273 @@
+"""The posterior of the gradient against dense references, and its behaviour where K is nearly singular."""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dptune.errors import InputError
+from dptune.gp.arrays import FloatArray
+from dptune.gp.factor import GrowingCholesky, stable_cholesky
+from dptune.gp.kernels import RBF, Kernel, Matern52, Polynomial2
+from dptune.gp.posterior import GradientPosterior
+
+KERNELS: list[Kernel] = [RBF(0.4), Matern52((0.3, 0.8, 2.0), variance=2.0), Polynomial2()]
+NOISE = 1e-3
+
+every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+both_means = pytest.mark.parametrize("constant_mean", [False, True])
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(3)
+
+
+def exact(values: FloatArray) -> np.ndarray:
+    """The same numbers as decimals of 60 digits."""
+    return np.array([[Decimal(float(v)) for v in row] for row in values], dtype=object)
+
+
+def solve_exactly(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """A^-1 B by elimination without pivoting (A is positive definite, but for a border), in decimals."""
+    n, M = len(A), np.hstack([A, B])
+    for k in range(n):
+        M[k] = M[k] / M[k, k]
+        others = np.arange(n) != k
+        M[others, k:] -= np.outer(M[others, k], M[k, k:])
+    return M[:, n:]
+
+
+def bordered(
+    kernel: Kernel, noise: FloatArray, D: FloatArray, theta: FloatArray, constant_mean: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Weights (d, m) and covariance (d, d), from [[K, 1], [1, 0]] with 60 digits; noise (m,) per point."""
+    m, edge = len(D), int(constant_mean)
+    K = np.block([[kernel(D, D), np.ones((m, edge))], [np.ones((edge, m)), np.zeros((edge, edge))]])
+    G = exact(np.hstack([kernel.gradient(theta, D), np.zeros((len(theta), edge))]))  # a constant is flat
+    with localcontext(prec=60):
+        solved = solve_exactly(exact(K) + exact(np.diag(np.append(noise, np.zeros(edge)))), G.T)
+        explained = G @ solved
+    W = solved[:m].T.astype(np.float64)
+    return W, kernel.gradient_covariance(theta) - explained.astype(np.float64)
+
+
+@every_kernel
+@both_means
+def test_weights_and_covariance_equal_the_bordered_system(
+    kernel: Kernel, constant_mean: bool, rng: np.random.Generator
+) -> None:
+    D, theta = rng.random((12, 3)), rng.random(3)
+    posterior = GradientPosterior.from_points(kernel, NOISE, D)
+    W, C = bordered(kernel, np.full(12, NOISE), D, theta, constant_mean)
+    np.testing.assert_allclose(posterior.weights(theta, constant_mean=constant_mean), W, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(posterior.covariance(theta, constant_mean=constant_mean), C, rtol=1e-8, atol=1e-10)
+    assert posterior.trace(theta, constant_mean=constant_mean) == pytest.approx(np.trace(C), rel=1e-8)
+    assert posterior.jitter.total == 0
+
+
+@every_kernel
+def test_kriging_weights_are_the_projected_weights_and_sum_to_zero(kernel: Kernel, rng: np.random.Generator) -> None:
+    D, theta = rng.random((12, 3)), rng.random(3)
+    posterior = GradientPosterior.from_points(kernel, NOISE, D)
+    W = posterior.weights(theta)
+    u = np.linalg.solve(kernel(D, D) + NOISE * np.eye(12), np.ones(12))  # K^-1 1
+    kriging = posterior.weights(theta, constant_mean=True)
+    np.testing.assert_allclose(kriging, W - np.outer(W.sum(axis=1), u) / u.sum(), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(kriging.sum(axis=1), 0, atol=1e-10 * np.abs(W).sum())
+
+
+@every_kernel
+@both_means
+def test_no_points_leave_the_prior(kernel: Kernel, constant_mean: bool) -> None:
+    posterior, theta = GradientPosterior(kernel, NOISE, 3), np.full(3, 0.3)
+    assert posterior.weights(theta, constant_mean=constant_mean).shape == (3, 0)
+    np.testing.assert_array_equal(
+        posterior.covariance(theta, constant_mean=constant_mean), kernel.gradient_covariance(theta)
+    )
+
+
+def test_one_point_says_nothing_when_the_mean_is_unknown() -> None:
+    posterior = GradientPosterior.from_points(RBF(0.4), NOISE, [[0.2, 0.3]])
+    np.testing.assert_allclose(posterior.weights([0.5, 0.5], constant_mean=True), 0, atol=1e-15)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.integers(0, 2), st.integers(0, 2**32 - 1))
+def test_growing_equals_factorising_at_once(blocks: list[int], which: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    D, kernel = rng.random((sum(blocks), 3)), KERNELS[which]
+    grown = GradientPosterior(kernel, NOISE, 3)
+    for X in np.split(D, np.cumsum(blocks)[:-1]):
+        grown.append(X)
+    expected = np.linalg.cholesky(kernel(D, D) + NOISE * np.eye(len(D)))
+    np.testing.assert_allclose(grown._factor.lower(), expected, rtol=1e-7, atol=1e-9)
+    np.testing.assert_array_equal(grown.points, D)
+    assert len(grown) == len(D)
+    assert len(grown.jitter.blocks) == len(blocks)
+
+
+@pytest.mark.parametrize("m", [1, 95, 96, 97, 300])
+def test_tiled_solves_equal_dense_solves(m: int, rng: np.random.Generator) -> None:
+    A = rng.standard_normal((m, m)) / np.sqrt(m)
+    K, B = A @ A.T + np.eye(m), rng.standard_normal((m, 5))
+    factor = GrowingCholesky()
+    factor.append(np.zeros((0, m)), K, noise_variance=1.0)
+    L, before = factor.lower(), B.copy()
+    np.testing.assert_allclose(factor.solve(B), np.linalg.solve(L, B), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(factor.solve_transposed(B), np.linalg.solve(L.T, B), rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(B, before)
+
+
+@every_kernel
+@both_means
+@pytest.mark.parametrize("m", [0, 1, 7])
+@pytest.mark.parametrize("b", [1, 4])
+def test_trace_after_is_the_trace_of_the_longer_posterior(
+    kernel: Kernel, constant_mean: bool, m: int, b: int, rng: np.random.Generator
+) -> None:
+    D, X, theta = rng.random((m, 3)), rng.random((b, 3)), rng.random(3)
+    posterior = GradientPosterior.from_points(kernel, NOISE, D)
+    value, gradient = posterior.trace_after(theta, X, constant_mean=constant_mean)
+    assert len(posterior) == m
+    expected = np.zeros_like(X)
+    for i in np.ndindex(X.shape):
+        e = np.zeros_like(X)
+        e[i] = 1e-5
+        up, down = (posterior.trace_after(theta, Y, constant_mean=constant_mean)[0] for Y in (X + e, X - e))
+        expected[i] = (up - down) / 2e-5
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-5)
+    posterior.append(X)
+    assert value == pytest.approx(posterior.trace(theta, constant_mean=constant_mean), rel=1e-9)
+
+
+@both_means
+def test_no_candidates_change_nothing(constant_mean: bool, rng: np.random.Generator) -> None:
+    posterior = GradientPosterior.from_points(RBF(0.4), NOISE, rng.random((6, 2)))
+    value, gradient = posterior.trace_after([0.5, 0.5], np.zeros((0, 2)), constant_mean=constant_mean)
+    assert value == pytest.approx(posterior.trace([0.5, 0.5], constant_mean=constant_mean))
+    assert gradient.shape == (0, 2)
+
+
+def test_more_points_never_raise_the_trace(rng: np.random.Generator) -> None:
+    posterior, theta = GradientPosterior(Matern52(0.5), NOISE, 3), np.full(3, 0.5)
+    traces = []
+    for _ in range(10):
+        posterior.append(rng.random((3, 3)))
+        traces.append(posterior.trace(theta))
+    assert np.all(np.diff(traces) <= 1e-12)
+
+
+def test_the_weights_differentiate_a_smooth_function(rng: np.random.Generator) -> None:
+    D, theta = 0.5 + 0.1 * rng.standard_normal((60, 3)), np.full(3, 0.5)
+    W = GradientPosterior.from_points(RBF(1.0), 1e-9, D).weights(theta, constant_mean=True)
+    y = 100 + np.sin(D).sum(axis=1)
+    np.testing.assert_allclose(W @ y, np.cos(theta), rtol=1e-3)
+
+
+def test_duplicates_halve_the_noise(rng: np.random.Generator) -> None:
+    D, theta = rng.random((8, 3)), rng.random(3)
+    twice = GradientPosterior.from_points(RBF(0.4), 2 * NOISE, np.vstack([D, D]))
+    once = GradientPosterior.from_points(RBF(0.4), NOISE, D)
+    W = twice.weights(theta)
+    np.testing.assert_allclose(W[:, :8] + W[:, 8:], once.weights(theta), rtol=1e-8, atol=1e-9)
+    assert twice.trace(theta) == pytest.approx(once.trace(theta), rel=1e-9)
+    assert twice.jitter.total == 0
+
+
+def test_the_same_point_many_times_with_hardly_any_noise() -> None:
+    posterior = GradientPosterior(RBF(0.4), 1e-300, 2)
+    for _ in range(4):
+        posterior.append(np.full((10, 2), 0.5))
+    W = posterior.weights([0.6, 0.5])
+    exact = RBF(0.4).gradient(np.array([0.6, 0.5]), np.full((1, 2), 0.5))[:, 0]  # one noiseless point
+    np.testing.assert_allclose(W.sum(axis=1), exact, rtol=1e-4, atol=1e-12)
+    assert len(posterior.jitter.blocks) == 4
+    assert posterior.jitter.total == sum(posterior.jitter.blocks) > 0
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 150])
+def test_150_points_of_condition_above_1e18_equal_the_posterior_with_the_jitter_as_noise(
+    blocks: int, rng: np.random.Generator
+) -> None:
+    D, theta, kernel = 0.5 + 0.2 * rng.random((150, 2)), np.array([0.6, 0.58]), RBF(0.5)
+    eigenvalues = np.abs(np.linalg.eigvalsh(kernel(D, D)))
+    assert eigenvalues.max() / eigenvalues.min() > 1e18 or eigenvalues.min() < 1e-16
+    posterior = GradientPosterior(kernel, 1e-20, 2)
+    for X in np.split(D, blocks):
+        posterior.append(X)
+    assert posterior.jitter.total > 0
+    noise = 1e-20 + np.repeat(posterior.jitter.blocks, 150 // blocks)
+    W, C = bordered(kernel, noise, D, theta, False)
+    np.testing.assert_allclose(posterior.weights(theta), W, atol=0.01 * np.abs(W).max())
+    y = np.sin(3 * D).sum(axis=1)  # smooth data: W y is well conditioned though W is not
+    np.testing.assert_allclose(W @ y, 3 * np.cos(3 * theta), rtol=1e-4)
+    np.testing.assert_allclose(posterior.weights(theta) @ y, W @ y, atol=1e-7)
+    np.testing.assert_allclose(posterior.covariance(theta), C, atol=1e-12)  # the prior variance is 4
+
+
+def test_polynomial_kernel_of_rank_21_with_60_points(rng: np.random.Generator) -> None:
+    D, theta, kernel = rng.random((60, 5)), rng.random(5), Polynomial2()
+    assert np.linalg.matrix_rank(kernel(D, D)) == 21
+    A, g = rng.standard_normal((5, 5)), rng.standard_normal(5)
+    y = np.einsum("mi,ij,mj->m", D, A, D) + D @ g + 3
+    for noise in (1e-6, 1e-10, 1e-18):
+        posterior = GradientPosterior(kernel, noise, 5)
+        for X in np.split(D, 20):
+            posterior.append(X)
+        np.testing.assert_allclose(posterior.weights(theta) @ y, (A + A.T) @ theta + g, rtol=1e-3, atol=1e-3)
+        assert 0 <= posterior.trace(theta) < 1e-3
+
+
+def test_keep_last_forgets_old_points(rng: np.random.Generator) -> None:
+    D, theta = rng.random((20, 3)), rng.random(3)
+    posterior = GradientPosterior.from_points(RBF(0.4), NOISE, D)
+    kept = posterior.keep_last(5)
+    np.testing.assert_array_equal(kept.points, D[-5:])
+    np.testing.assert_allclose(
+        kept.weights(theta), GradientPosterior.from_points(RBF(0.4), NOISE, D[-5:]).weights(theta)
+    )
+    assert len(posterior) == 20
+    assert len(posterior.keep_last(50)) == 20
+
+
+def test_points_are_copied_and_read_only(rng: np.random.Generator) -> None:
+    X = rng.random((3, 2))
+    posterior = GradientPosterior.from_points(RBF(0.4), NOISE, X)
+    before = X.copy()
+    X[:] = 0
+    np.testing.assert_array_equal(posterior.points, before)
+    with pytest.raises(ValueError, match="read-only"):
+        posterior.points[0, 0] = 1
+
+
+@pytest.mark.parametrize("bad", [[[np.nan, 0.0]], [[0.0]], [0.0, 0.0], [[np.inf, 0.0]]])
+def test_bad_points_are_refused_and_nothing_changes(bad: list[list[float]]) -> None:
+    posterior = GradientPosterior(RBF(0.4), NOISE, 2)
+    with pytest.raises(InputError):
+        posterior.append(bad)
+    assert len(posterior) == 0
+    assert posterior.jitter.blocks == ()
+
+
+@pytest.mark.parametrize("noise", [0.0, -1.0, np.nan, np.inf])
+def test_noise_is_mandatory(noise: float) -> None:
+    with pytest.raises(InputError, match="noise_variance"):
+        GradientPosterior(RBF(0.4), noise, 2)
+
+
+@pytest.mark.parametrize("S", [-np.eye(2), np.full((2, 2), np.nan), np.diag([1.0, -1e-3])])
+def test_what_no_jitter_can_mend_is_an_error_that_names_the_remedy(S: FloatArray) -> None:
+    with pytest.raises(InputError, match="larger noise_variance"):
+        stable_cholesky(S, scale=1.0, noise_variance=1e-8)
+
+
+def test_the_jitter_climbs_only_as_far_as_needed() -> None:
+    S = np.diag([1.0, -3e-11])
+    M, jitter = stable_cholesky(S, scale=1.0, noise_variance=1e-20)
+    assert jitter == pytest.approx(1e-10)
+    np.testing.assert_allclose(M @ M.T, S + jitter * np.eye(2), atol=1e-16)
