@@ -9,7 +9,8 @@
     │   └── InsecureSeed                 a seeded run where a private one was asked for
     ├── BudgetError
     │   ├── BudgetExhausted              a release the ledger refused, before data was read
-    │   └── BudgetMismatch               a ledger reopened with another budget, data set, unit or n
+    │   ├── BudgetMismatch               a ledger reopened with another budget, data set, unit, n or plan
+    │   └── PlanComplete                 a run that has made all its planned releases
     ├── KeyConflict                      a release key already used for another question
     ├── LedgerError                      a ledger file that is missing, damaged or of another version
     └── MissingExtra (ImportError)       an optional dependency is not installed
@@ -67,6 +68,10 @@ class BudgetExhausted(BudgetError):
 
 class BudgetMismatch(BudgetError):
     """A ledger was reopened with another budget, data set, unit, adjacency or n."""
+
+
+class PlanComplete(BudgetError):
+    """The run has made all the releases it planned; nothing was read or spent."""
 
 
 class KeyConflict(DptuneError):

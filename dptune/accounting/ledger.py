@@ -16,10 +16,11 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -49,6 +50,7 @@ class Charge:
         mu: what it cost, in GDP.
         private: False if its noise was seeded.
         value: the released vector, or None.
+        note: public data stored with the charge.
     """
 
     seq: int
@@ -57,6 +59,7 @@ class Charge:
     mu: float
     private: bool
     value: tuple[float, ...] | None
+    note: Mapping[str, Any]
 
 
 class PrivacyLedger:
@@ -150,7 +153,16 @@ class PrivacyLedger:
 
     # ---- charging ----------------------------------------------------------------------------
 
-    def charge(self, scope: str, key: str, event: Event, *, digest: str, private: bool = True) -> Charge:
+    def charge(
+        self,
+        scope: str,
+        key: str,
+        event: Event,
+        *,
+        digest: str,
+        private: bool = True,
+        note: Mapping[str, object] | None = None,
+    ) -> Charge:
         """Pay for one release, durably, before any data is read; or find that it was paid already.
 
         Args:
@@ -159,6 +171,7 @@ class PrivacyLedger:
             event: what is paid for; ``event.mu`` is its price.
             digest: fingerprint of the public question.
             private: False stamps the charge, and the whole ledger's statement, NOT PRIVATE.
+            note: public JSON data to keep with the charge.
 
         Returns:
             The charge; its ``value`` is set if the release was made before.
@@ -183,12 +196,12 @@ class PrivacyLedger:
                 "mechanism": event.mechanism,
                 "private": private,
                 "digest": digest,
-                "description": event.describe(),
+                "description": {**event.describe(), "note": dict(note or {})},
                 "charged_at": _now(),
             }
             result = connection.execute(sa.insert(schema.charges).values(row))
             seq = int(result.inserted_primary_key[0])  # type: ignore[index]
-        return Charge(seq, scope, key, mu, private, None)
+        return Charge(seq, scope, key, mu, private, None, dict(note or {}))
 
     def record(self, charge: Charge, value: Sequence[float]) -> Charge:
         """Store the released value of ``charge``; if one is stored already, return that one instead.
@@ -374,7 +387,9 @@ def _same_question(row: sa.RowMapping, digest: str, private: bool) -> Charge:
 
 def _charge(row: sa.RowMapping) -> Charge:
     value = None if row["value"] is None else tuple(float(v) for v in row["value"])
-    return Charge(row["seq"], row["scope"], row["key"], row["mu"], bool(row["private"]), value)
+    return Charge(
+        row["seq"], row["scope"], row["key"], row["mu"], bool(row["private"]), value, row["description"]["note"]
+    )
 
 
 def _now() -> str:

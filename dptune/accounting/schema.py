@@ -1,10 +1,10 @@
 """The ledger's tables: plain typed columns, append-only by trigger, readable with any SQL client.
 
-    dptune_ledger    one row: the budget and what it protects, written at creation and never again
-    dptune_facts     public facts fixed once per scope (n, a study's plan); the first writer wins
-    dptune_charges   one row per charge, committed before any data is read
-    dptune_releases  the released value of a charge, written once after the noise was drawn
-    dptune_spending  a view for people: every charge with the running sum of mu^2
+dptune_ledger    one row: the budget and what it protects, written at creation and never again
+dptune_facts     public facts fixed once per scope (n, a study's plan); the first writer wins
+dptune_charges   one row per charge, committed before any data is read
+dptune_releases  the released value of a charge, written once after the noise was drawn
+dptune_spending  a view for people: every charge with the running sum of mu^2
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Entry i of a result depends on entry i of the arguments only, which is what make
 a query of bounded sensitivity. Since y is private, no *value* can raise or warn: a prediction that is not
 finite, an answer that is not a number and a label that is not in `labels` give NaN or inf at that entry,
 which the privatizer later replaces by the upper clip. What raises `InputError` is public: shapes, the kind
-of an array (text instead of numbers), and the settings. A plain list has no kind; its entries are read one by one.
+of an array (text instead of numbers), and the settings. A plain list has no kind: it is read entry by entry.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def log_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any], e
     Args:
         y: (n,) labels.
         proba: (n, k), column j being P(labels[j]); or (n,), being P(labels[1]) of two labels.
-        labels: the k public labels *in the order of the columns* (a fitted model's `classes_`); never sorted here.
+        labels: the k public labels *in the order of the columns* (a fitted model's `classes_`); never sorted.
         eps: public floor of a probability.
 
     Raises:
@@ -106,7 +106,7 @@ def log_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any], e
 
 
 def brier_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any]) -> Vector:
-    """sum_j (P(j) - 1{y = j})^2, (n,), halved for two labels, where it is (P(labels[1]) - 1{y = labels[1]})^2.
+    """sum_j (P(j) - 1{y = j})^2, (n,), halved for two labels, where both terms of the sum are equal.
 
     Within [0, 1] for two labels and [0, 2] for more, as in scikit-learn. Arguments and errors as `log_loss`.
     Source: Brier (1950).
@@ -125,9 +125,7 @@ def hinge_loss(y: npt.ArrayLike, decision: npt.ArrayLike, *, labels: Sequence[An
         InputError: labels are not exactly two, or decision is not (n,).
     """
     if len(labels) != 2:
-        raise InputError(
-            f"hinge_loss is for two labels, but {len(labels)} were given; use log_loss or zero_one_loss"
-        )
+        raise InputError("hinge_loss is for exactly two labels; for more, use log_loss or zero_one_loss")
     codes, d = _codes(y, labels), _numbers(decision, "decision", ndim=1)
     _same_length(codes, d, "decision")
     with np.errstate(all="ignore"):
@@ -135,12 +133,10 @@ def hinge_loss(y: npt.ArrayLike, decision: npt.ArrayLike, *, labels: Sequence[An
     return np.where((codes >= 0) & np.isfinite(d), loss, np.nan)
 
 
-def zero_one_loss(
-    y: npt.ArrayLike, prediction: npt.ArrayLike, *, labels: Sequence[Any] | None = None
-) -> Vector:
+def zero_one_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, labels: Sequence[Any] | None = None) -> Vector:
     """1 where y differs from the predicted label and 0 where it does not, (n,). Accuracy is 1 minus its mean.
 
-    With `labels` (the public label set) a label outside it, in y or in prediction, gives NaN. A NaN gives NaN.
+    With `labels` (the public label set), a label outside it in y or in prediction gives NaN; so does a NaN.
     """
     if labels is not None:
         a, b = _codes(y, labels), _codes(prediction, labels, "prediction")
@@ -151,9 +147,7 @@ def zero_one_loss(
     _vector(right, "prediction")
     _same_length(left, right, "prediction")
     _same_kind(_KINDS.get(left.dtype.kind), _KINDS.get(right.dtype.kind), "prediction")
-    return np.array(
-        list(starmap(_differs, zip(left.tolist(), right.tolist(), strict=True))), dtype=np.float64
-    )
+    return np.array(list(starmap(_differs, zip(left.tolist(), right.tolist(), strict=True))), dtype=np.float64)
 
 
 def _of_residual(y: npt.ArrayLike, prediction: npt.ArrayLike, rho: Callable[[Vector], Vector]) -> Vector:
@@ -161,7 +155,7 @@ def _of_residual(y: npt.ArrayLike, prediction: npt.ArrayLike, rho: Callable[[Vec
     a, b = _numbers(y, "y", ndim=1), _numbers(prediction, "prediction", ndim=1)
     _same_length(a, b, "prediction")
     with np.errstate(all="ignore"):
-        return np.where(np.isfinite(b), rho(a - b), np.nan)
+        return np.asarray(rho(a - b), dtype=np.float64)
 
 
 def _labels_and_proba(
@@ -173,8 +167,8 @@ def _labels_and_proba(
         p = np.column_stack([1.0 - p, p])  # (n, 2)
     if p.ndim != 2 or p.shape[1] != len(labels):
         raise InputError(
-            f"proba has shape {p.shape} for {len(labels)} labels; allowed: (n, {len(labels)}), one column per label "
-            "in the order of `labels`, or (n,) for P(labels[1]) of two labels"
+            f"proba has shape {p.shape} for {len(labels)} labels; allowed: (n, {len(labels)}), one column "
+            "per label in the order of `labels`, or (n,) for P(labels[1]) of two labels"
         )
     _same_length(codes, p, "proba")
     return codes, p, (codes >= 0) & np.isfinite(p).all(axis=1)
@@ -205,7 +199,7 @@ def _look_up(index: dict[Any, int], label: Any) -> int:
 
 def _differs(a: Any, b: Any) -> float:
     try:
-        return np.nan if a != a or b != b else float(a != b)  # noqa: PLR0124 - NaN is unequal to itself
+        return np.nan if a != a or b != b else float(a != b)  # NaN is unequal to itself
     except (TypeError, ValueError):  # a missing value that refuses to be compared
         return np.nan
 
@@ -224,6 +218,8 @@ def _numbers(values: npt.ArrayLike, name: str, ndim: int | None = None) -> Vecto
 
 
 def _number(value: Any) -> float:
+    if isinstance(value, np.ndarray | np.complexfloating):  # float() of these warns, which would be seen
+        return np.nan
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
@@ -231,7 +227,7 @@ def _number(value: Any) -> float:
 
 
 def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """An array of the caller's own dtype; a sequence without one becomes an object array, so no value sets it."""
+    """An array of the caller's own dtype; a sequence without one becomes objects, so that no value sets it."""
     try:
         return np.asarray(values) if hasattr(values, "dtype") else np.array(values, dtype=object)
     except ValueError:
@@ -240,9 +236,7 @@ def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
 
 def _vector(array: npt.NDArray[Any], name: str) -> None:
     if array.ndim != 1:
-        raise InputError(
-            f"{name} has shape {array.shape}; allowed: (n,), one entry per person (try .ravel())"
-        )
+        raise InputError(f"{name} has shape {array.shape}; allowed: (n,), one entry per person (try .ravel())")
 
 
 def _same_length(y: npt.NDArray[Any], other: npt.NDArray[Any], name: str) -> None:

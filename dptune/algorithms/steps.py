@@ -1,0 +1,81 @@
+"""How a released gradient moves the iterate. A step is a pure function of the released gradients so far."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.errors import InputError
+
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+
+
+class StepRule(Protocol):
+    """Turns the gradients released so far into the next displacement."""
+
+    @property
+    def eta(self) -> float:
+        """Step size, in units of the unit cube for the adaptive rules."""
+        ...
+
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,) after the last of the gradients (t, d), t >= 1."""
+        ...
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    """-eta g_t: line 8 of GIBO's Algorithm 1."""
+
+    eta: float
+
+    def __post_init__(self) -> None:
+        _check(self.eta)
+
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,)."""
+        return np.asarray(-self.eta * gradients[-1])
+
+
+@dataclass(frozen=True)
+class AdaGrad:
+    """-eta g_t / sqrt(sum_s g_s^2), coordinate by coordinate (Duchi, Hazan, Singer 2011)."""
+
+    eta: float
+
+    def __post_init__(self) -> None:
+        _check(self.eta)
+
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,)."""
+        size = np.sqrt(np.sum(gradients**2, axis=0))
+        return np.asarray(-self.eta * gradients[-1] / np.maximum(size, np.finfo(float).tiny))
+
+
+@dataclass(frozen=True)
+class AdaGradNorm:
+    """-eta sqrt(d) g_t / sqrt(sum_s |g_s|^2): one adaptive step size for all coordinates.
+
+    (Ward, Wu, Bottou 2020.) A coordinate whose gradient is mostly noise moves little, where
+    :class:`AdaGrad` would move it as far as the others.
+    """
+
+    eta: float
+
+    def __post_init__(self) -> None:
+        _check(self.eta)
+
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,)."""
+        size = math.sqrt(max(float(np.sum(gradients**2)), np.finfo(float).tiny))
+        return np.asarray(-self.eta * math.sqrt(gradients.shape[1]) * gradients[-1] / size)
+
+
+def _check(eta: float) -> None:
+    if not (math.isfinite(eta) and eta > 0):
+        raise InputError(f"the step size eta must be positive and finite; got {eta!r}.")

@@ -1,0 +1,263 @@
+"""From the names users know to per-example losses, and what is refused because one person has no bounded share.
+
+A metric can be released when it is a mean over people of a loss that depends on one person and the model.
+Everything else (ranks, ratios of counts, roots, K-fold scores) is refused here with a reason and an alternative,
+before anything is trained. The loss functions themselves are in `dptune.privacy.loss_functions`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.errors import InputError, UnsupportedMetric
+from dptune.privacy.loss_functions import (
+    EPS,
+    Vector,
+    absolute_error,
+    brier_loss,
+    hinge_loss,
+    huber_loss,
+    log_loss,
+    pinball_loss,
+    squared_error,
+    zero_one_loss,
+)
+
+__all__ = [
+    "EPS",
+    "NamedLoss",
+    "absolute_error",
+    "brier_loss",
+    "estimator_losses",
+    "hinge_loss",
+    "huber_loss",
+    "log_loss",
+    "per_example_loss",
+    "pinball_loss",
+    "refuse_cross_validation",
+    "squared_error",
+    "zero_one_loss",
+]
+
+Output: TypeAlias = Literal["predict", "predict_proba", "decision_function"]
+
+
+@dataclass(frozen=True)
+class NamedLoss:
+    """A loss function with what a front end must know to use it.
+
+    Attributes:
+        name: canonical name.
+        function: (y, output, *, labels=..., options) -> (n,).
+        output: the method of a fitted estimator whose result the function takes.
+        uses_labels: whether the function takes the public labels.
+        note: how the released mean relates to the metric that was asked for.
+        options: names of the keyword-only settings `per_example_loss` accepts for it.
+    """
+
+    name: str
+    function: Callable[..., Vector]
+    output: Output = "predict"
+    uses_labels: bool = False
+    note: str = "The released value is a loss: lower is better, and scikit-learn's neg_ score is minus this value."
+    options: tuple[str, ...] = ()
+
+    def __call__(self, y: npt.ArrayLike, output: npt.ArrayLike, *, labels: Sequence[Any] | None = None) -> Vector:
+        """Per-example losses (n,), of answers y (n,) and the estimator's output (n,) or (n, k)."""
+        if not self.uses_labels:
+            return self.function(y, output)
+        if labels is None:
+            raise InputError(f"{self.name} needs labels=, the public labels in the order of the columns")
+        return self.function(y, output, labels=labels)
+
+
+_ACCURACY = "accuracy = 1 - the released loss: zero_one is minimised."
+_LOSSES = (
+    NamedLoss("squared_error", squared_error),
+    NamedLoss("absolute_error", absolute_error),
+    NamedLoss("huber_loss", huber_loss, options=("c",)),
+    NamedLoss("pinball_loss", pinball_loss, options=("quantile",)),
+    NamedLoss("log_loss", log_loss, "predict_proba", uses_labels=True, options=("eps",)),
+    NamedLoss("brier_loss", brier_loss, "predict_proba", uses_labels=True),
+    NamedLoss("hinge_loss", hinge_loss, "decision_function", uses_labels=True),
+    NamedLoss("zero_one_loss", zero_one_loss, uses_labels=True, note=_ACCURACY),
+)
+_ALIASES = {
+    "squared_error": ("mse", "mean_squared_error", "neg_mean_squared_error"),
+    "absolute_error": ("mae", "mean_absolute_error", "neg_mean_absolute_error"),
+    "huber_loss": ("huber",),
+    "pinball_loss": ("pinball", "mean_pinball_loss", "neg_mean_pinball_loss"),
+    "log_loss": ("neg_log_loss", "cross_entropy"),
+    "brier_loss": ("brier", "brier_score_loss", "neg_brier_score"),
+    "hinge_loss": ("hinge",),
+    "zero_one_loss": ("zero_one", "accuracy", "error_rate"),
+}
+_BY_NAME = {alias: loss for loss in _LOSSES for alias in (loss.name, *_ALIASES[loss.name])}
+
+_RANKS = ("it ranks all people against each other, so one person changes everyone's share", "log_loss or brier")
+_COUNTS = ("it is a ratio of counts, in which one person of a rare class can move everything", "log_loss or accuracy")
+_VARIANCE = ("it divides by the spread of the private answers, which has no lower bound", "squared_error")
+_ORDER = ("it is an order statistic, which one person can move across the whole range", "absolute_error or huber")
+_ROOT = ("the root of a mean is not a mean over people", "squared_error, and take the root of the released value")
+_ROOT_LOG = (_ROOT[0], "squared_error of the logarithms, and take the root of the released value")
+_REFUSED = {
+    **dict.fromkeys(("roc_auc", "auc", "average_precision"), _RANKS),
+    **dict.fromkeys(("f1", "fbeta", "precision", "recall", "jaccard", "balanced_accuracy"), _COUNTS),
+    **dict.fromkeys(("mcc", "matthews_corrcoef", "cohen_kappa", "kappa"), _COUNTS),
+    **dict.fromkeys(("r2", "explained_variance", "d2"), _VARIANCE),
+    **dict.fromkeys(("median_absolute_error", "max_error"), _ORDER),
+    **dict.fromkeys(("rmse", "root_mean_squared_error"), _ROOT),
+    **dict.fromkeys(("rmsle", "root_mean_squared_log_error"), _ROOT_LOG),
+}
+
+
+def per_example_loss(name: str, **options: float) -> NamedLoss:
+    """The loss of a name known from scikit-learn, for example `per_example_loss("pinball", quantile=0.9)`.
+
+    Raises:
+        UnsupportedMetric: the metric is not a mean over people; says why, and what to release instead.
+        InputError: an unknown name (lists the allowed ones) or option.
+    """
+    loss = _BY_NAME.get(name) if isinstance(name, str) else None
+    if loss is None:
+        raise _refusal(name)
+    if unknown := sorted(set(options) - set(loss.options)):
+        raise InputError(f"{name!r} has no option {unknown}; allowed: {list(loss.options)}")
+    if loss.name == "pinball_loss" and "quantile" not in options:
+        raise InputError(f"{name!r} needs quantile=, strictly between 0 and 1")
+    return replace(loss, function=partial(loss.function, **options)) if options else loss
+
+
+def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.ArrayLike) -> Vector:
+    """Per-example losses (n,) of a fitted scikit-learn estimator on private rows X (n, d) and answers y (n,).
+
+    The estimator must answer row by row, as scikit-learn's do: then entry i depends on person i and the model only.
+    If it raises on the whole of X it is asked one row at a time, and the rows it fails on become NaN: the failure
+    and its message may be due to one person. Its warnings are silenced for the same reason. A method that fails on
+    every row therefore gives NaN throughout; try it on public rows first. A label unseen by the model gives NaN.
+
+    Args:
+        loss: a name, or what `per_example_loss` returned.
+        estimator: anything with the needed method among predict, predict_proba and decision_function.
+        X: an array, a sparse matrix or a data frame.
+        y: labels or numbers.
+
+    Raises:
+        InputError: the estimator is not fitted, lacks the method or `classes_`, or shapes do not fit.
+    """
+    loss = per_example_loss(loss) if isinstance(loss, str) else loss
+    method, labels = _method(loss, estimator), _classes(loss, estimator)
+    answers = np.asarray(y) if hasattr(y, "dtype") else np.array(y, dtype=object)  # a value must not set the dtype
+    _check_rows(estimator, X, answers)
+    output = _quietly(method, X)
+    if not isinstance(output, Exception):
+        return loss(answers, output, labels=labels)
+    if any(c.__name__ == "NotFittedError" for c in type(output).__mro__):
+        raise _unfitted(estimator)
+    rows = [_loss_of_row(loss, method, X, answers, labels, i) for i in range(len(answers))]
+    return np.array(rows, dtype=np.float64)
+
+
+def refuse_cross_validation(cv: object) -> None:
+    """Let a fixed public hold-out pass, and refuse every other way of splitting private rows.
+
+    Allowed: one (train, validation) pair of index arrays without common rows, in a list or tuple of length one;
+    or a `PredefinedSplit` with one fold. An integer, None (scikit-learn reads it as 5), a K-fold, a shuffled
+    or stratified splitter (drawn anew, or from the private labels) and a generator are refused.
+
+    Raises:
+        UnsupportedMetric: with the reason and the alternative.
+    """
+    if not (_is_one_pair(cv) or _is_predefined(cv)):
+        raise UnsupportedMetric(
+            f"cv of type {type(cv).__name__} is refused on private data: one person's record is also in the other "
+            "folds' training sets and can move all n losses, so a mean over people has no useful bound. Use one "
+            "fixed public hold-out split instead: train on one part, pass the losses of the other (in scikit-learn, "
+            "cv=[(train_rows, validation_rows)] with disjoint rows, the same in every trial)."
+        )
+
+
+def _is_one_pair(cv: object) -> bool:
+    if not (isinstance(cv, list | tuple) and len(cv) == 1 and isinstance(cv[0], list | tuple) and len(cv[0]) == 2):
+        return False
+    train, validation = (np.asarray(rows) for rows in cv[0])
+    if train.ndim != 1 or validation.ndim != 1 or {train.dtype.kind, validation.dtype.kind} - {"i", "u"}:
+        return False
+    return bool((train >= 0).all() and (validation >= 0).all()) and not np.intersect1d(train, validation).size
+
+
+def _is_predefined(cv: object) -> bool:
+    folds = getattr(cv, "test_fold", None)
+    return folds is not None and len(set(np.asarray(folds).tolist()) - {-1}) == 1
+
+
+def _refusal(name: object) -> InputError:
+    stem = name.removeprefix("neg_") if isinstance(name, str) else ""
+    for refused, (reason, alternative) in _REFUSED.items():
+        if stem == refused or stem.startswith(f"{refused}_"):
+            return UnsupportedMetric(f"{name!r} cannot be released: {reason}. Release {alternative} instead.")
+    given = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
+    return InputError(f"{given} is not the name of a loss. Allowed: {', '.join(sorted(_BY_NAME))}")
+
+
+def _method(loss: NamedLoss, estimator: Any) -> Callable[[Any], Any]:
+    method: Callable[[Any], Any] | None = getattr(estimator, loss.output, None)
+    if method is None:
+        raise InputError(
+            f"{loss.name} needs {loss.output}, which this {type(estimator).__name__} does not have (it may need a "
+            "setting, as probability=True). Allowed: zero_one_loss with predict, or another estimator."
+        )
+    return method
+
+
+def _classes(loss: NamedLoss, estimator: Any) -> list[Any] | None:
+    """The labels in the order of the estimator's columns, or None for a loss without labels."""
+    if not loss.uses_labels:
+        return None
+    classes = getattr(estimator, "classes_", None)
+    if classes is None:
+        raise InputError(f"{loss.name} needs a fitted classifier; this {type(estimator).__name__} has no classes_")
+    return list(np.asarray(classes).tolist())
+
+
+def _check_rows(estimator: Any, X: Any, answers: npt.NDArray[Any]) -> None:
+    """Public shapes: one answer per row, and the columns the model was fitted on."""
+    shape = tuple(np.shape(X) if isinstance(X, list | tuple) else X.shape)
+    if answers.ndim != 1 or shape[:1] != answers.shape:
+        raise InputError(f"X has shape {shape} and y has shape {answers.shape}; allowed: (n, d) and (n,)")
+    d = getattr(estimator, "n_features_in_", None)
+    if d is not None and shape[1:] != (d,):
+        raise InputError(f"X has shape {shape}, but this {type(estimator).__name__} was fitted on {d} columns")
+
+
+def _quietly(method: Callable[[Any], Any], X: Any) -> Any:
+    """The method's result, or the exception it raised; without a warning, which one person could cause."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            return method(X)
+        except Exception as error:  # noqa: BLE001 - its message may quote a private value
+            return error
+
+
+def _loss_of_row(
+    loss: NamedLoss, method: Callable[[Any], Any], X: Any, y: npt.NDArray[Any], labels: list[Any] | None, i: int
+) -> float:
+    output = _quietly(method, (X.iloc if hasattr(X, "iloc") else X)[i : i + 1])
+    if isinstance(output, Exception):
+        return np.nan
+    try:
+        return float(loss(y[i : i + 1], output, labels=labels)[0])
+    except InputError:
+        return np.nan
+
+
+def _unfitted(estimator: Any) -> InputError:
+    return InputError(f"this {type(estimator).__name__} is not fitted; fit it before asking for its losses")

@@ -1,0 +1,70 @@
+"""The wrapper of one private vector: a seat belt against accidents, not a sandbox against intent."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.errors import InputError, PrivacyError
+
+_REFUSED = (
+    "PerExampleLosses hold private values and can only be given to LossPrivatizer.observe(); "
+    "they are not copied, pickled, converted, compared, iterated or formatted."
+)
+
+
+class PerExampleLosses:
+    """One private loss per example, shape (rows,). Only the privatizer reads inside.
+
+    Any code in the same process can still get at the values if it means to: Python has no walls.
+
+    Args:
+        values: real numbers, one per example; NaN and infinities are allowed and will be clipped.
+
+    Raises:
+        InputError: not one-dimensional, empty, or not real numbers. Depends on shape and dtype only.
+    """
+
+    __slots__ = ("__values",)
+
+    def __init__(self, values: object) -> None:
+        self.__values = _as_vector(values)
+
+    def __len__(self) -> int:
+        return len(self.__values)
+
+    def __repr__(self) -> str:
+        return f"PerExampleLosses(<{len(self)} private values>)"
+
+    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+        raise PrivacyError(_REFUSED)
+
+    __array__ = __iter__ = __getitem__ = __contains__ = _refuse
+    __copy__ = __deepcopy__ = __getstate__ = __reduce__ = __reduce_ex__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __str__ = __format__ = __float__ = __bool__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+def reveal(losses: PerExampleLosses) -> npt.NDArray[np.float64]:
+    """Return the private vector (rows,). Called by ``dptune.privacy.privatizer`` only; a test holds it."""
+    return losses._PerExampleLosses__values  # type: ignore[attr-defined,no-any-return]
+
+
+def _as_vector(values: Any) -> npt.NDArray[np.float64]:
+    try:
+        array = np.asarray(values)
+    except Exception:  # noqa: BLE001 - an array library's message may quote private values
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "fiub":
+        raise InputError(
+            f"per-example losses must be an array of real numbers; got {type(values).__name__} of dtype {array.dtype}."
+        )
+    if array.ndim != 1 or array.size == 0:
+        raise InputError(
+            f"per-example losses must be a vector with one loss per example; got shape {array.shape}. "
+            "A mean, a score or an empty result will not do: return the losses before averaging."
+        )
+    return np.array(array, dtype=np.float64)

@@ -1,0 +1,254 @@
+"""The trusted object: it holds the losses, pays, clips, averages, adds noise, and lets nothing else out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from numbers import Real
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.accounting.events import GaussianRelease
+from dptune.accounting.ledger import PrivacyLedger
+from dptune.errors import InputError
+from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
+from dptune.privacy.private import PerExampleLosses, reveal
+from dptune.privacy.query import Ball, Interval, MeanQuery, Released
+from dptune.privacy.rows import LossRows
+
+Vector = npt.NDArray[np.float64]
+
+_PEOPLE_PER_CHUNK = 8192  # G of one chunk, (p, 8192) float64, stays in cache; memory beside the rows is O(p * 8192)
+
+
+class LossPrivatizer:
+    """Answers mean queries about private losses, after paying for them.
+
+    Promise: every release is mu-GDP under replacing all of one person's records, with n public, for a
+    trusted curator; a release costs ``query.mu`` in ``ledger`` before any loss is read for it.
+
+    Args:
+        ledger: where every release is paid.
+        n: number of examples, one person each. Give ``n`` or ``groups``.
+        groups: (rows,) identifiers; examples with the same identifier belong to one person and are
+            averaged to one loss before anything else, so that n counts people.
+        clip: (low, high), finite: the losses' public range. NaN and +inf become ``high``, -inf ``low``.
+        person_weights: (n,) positive public weights of the mean; default equal.
+        dtype: numpy.float32 (default) or float64, how rows are kept: n * itemsize bytes a point.
+        insecure_seed: NOT PRIVATE. Reproducible noise for tests; stamps ledger and statement.
+
+    Raises:
+        InputError: a setting is not usable; before any data is read.
+        BudgetMismatch: the ledger protects another number of people.
+    """
+
+    def __init__(
+        self,
+        ledger: PrivacyLedger,
+        *,
+        n: int | None = None,
+        groups: npt.ArrayLike | None = None,
+        clip: tuple[float, float],
+        person_weights: npt.ArrayLike | None = None,
+        dtype: type[np.float32] | type[np.float64] = np.float32,
+        insecure_seed: int | None = None,
+    ) -> None:
+        if not isinstance(ledger, PrivacyLedger):
+            raise InputError('the first argument must be a PrivacyLedger, e.g. PrivacyLedger("ledger.db", budget).')
+        self.ledger = ledger
+        self.interval = _interval(clip)
+        self._person = _person_of_row(n, groups)  # (rows,) codes, or None: a person a row
+        self.rows = _count(n) if self._person is None else len(self._person)
+        self.n = self.rows if self._person is None else int(self._person.max()) + 1
+        self._weights = _person_weights(person_weights, self.n)  # (n,), sums to 1
+        self.dtype = _float_type(dtype)
+        self._insecure_seed = insecure_seed
+        ledger.bind_people(self.n)
+        self._start()
+
+    def _start(self) -> None:
+        self._lock = threading.Lock()
+        self._losses = LossRows(self.n, self.dtype)
+        self._noise: NoiseSource = OpenDPNoise() if self._insecure_seed is None else SeededNoise(self._insecure_seed)
+
+    @property
+    def private(self) -> bool:
+        """False if the noise is seeded: then nothing is protected."""
+        return self._noise.private
+
+    # ---- private data in -----------------------------------------------------------------------
+
+    def observe(self, point: str, losses: PerExampleLosses | npt.ArrayLike) -> None:
+        """Take the losses (rows,) of one evaluated point. A second call with the same name changes nothing.
+
+        Args:
+            point: public name of the evaluated point.
+            losses: one loss per example, in a fixed order of examples.
+
+        Raises:
+            InputError: wrong length, shape or dtype; depends on public shape only.
+        """
+        wrapped = losses if isinstance(losses, PerExampleLosses) else PerExampleLosses(losses)
+        if len(wrapped) != self.rows:
+            raise InputError(f"expected {self.rows} per-example losses, one per example; got {len(wrapped)}.")
+        self._store(point, self._clean(reveal(wrapped)))
+
+    def observe_failure(self, point: str) -> None:
+        """Take an evaluation that failed: every person's loss is the upper clip."""
+        self._store(point, np.full(self.n, self.interval.diameter / 2))
+
+    def _store(self, point: str, row: Vector) -> None:
+        with self._lock:
+            if point not in self._losses:
+                self._losses.put(point, row)
+
+    def _clean(self, values: Vector) -> Vector:
+        """Clip to [low, high], average each person's rows, and centre at the public midpoint: (n,)."""
+        low, high = self.interval.low, self.interval.high
+        clipped = np.clip(np.nan_to_num(values, nan=high, posinf=high, neginf=low), low, high) - self._midpoint
+        if self._person is None:
+            return clipped
+        return np.bincount(self._person, clipped, self.n) / np.bincount(self._person, minlength=self.n)
+
+    @property
+    def _midpoint(self) -> float:
+        return (self.interval.low + self.interval.high) / 2
+
+    def points(self) -> tuple[str, ...]:
+        """Return the names of the points whose losses this process holds; public."""
+        with self._lock:
+            return self._losses.names()
+
+    def forget(self, point: str) -> None:
+        """Overwrite the losses of a point."""
+        with self._lock:
+            if point in self._losses:
+                self._losses.drop(point)
+
+    # ---- released values out -------------------------------------------------------------------
+
+    def mean_query(self, point: str, mu: float) -> MeanQuery:
+        """Return the question "the mean clipped loss at this point"."""
+        return MeanQuery((point,), np.ones((1, 1)), self.interval, mu)
+
+    def sensitivity(self, query: MeanQuery) -> float:
+        """Return the L2 sensitivity of the query's weighted mean under replacing one person."""
+        return query.clip.diameter * float(self._weights.max())
+
+    def sigma(self, query: MeanQuery) -> float:
+        """Return the noise's standard deviation per coordinate."""
+        return noise_scale(sensitivity=self.sensitivity(query), mu=query.mu, dimension=query.dimension)
+
+    def release(self, query: MeanQuery, *, scope: str, key: str, note: Mapping[str, object] | None = None) -> Released:
+        """Charge, then read, then draw, then record. A retry with the same key costs nothing.
+
+        Args:
+            query: what to release.
+            scope: the study, name space of ``key`` in the ledger.
+            key: idempotency key; the same key always gives the same value.
+            note: public JSON data to store with the charge.
+
+        Raises:
+            BudgetExhausted: it does not fit; nothing was read.
+            KeyConflict: the key was used for another question.
+            InputError: the losses of a point are not held by this process; nothing was charged.
+        """
+        sigma = self.sigma(query)
+        event = GaussianRelease(query.mu, self.sensitivity(query), sigma, query.dimension, query.statistic)
+        known = self.ledger.find(scope, key)
+        if known is None or known.value is None:
+            self._require(query.points)
+        charge = self.ledger.charge(scope, key, event, digest=query.digest(), private=self.private, note=note)
+        if charge.value is None:
+            noisy = self._noise.add_gaussian(self._clipped_mean(query), sigma)
+            charge = self.ledger.record(charge, noisy.tolist())
+        value = np.array(charge.value, dtype=np.float64)
+        value.setflags(write=False)
+        return Released(value, charge, sigma)
+
+    def _require(self, points: tuple[str, ...]) -> None:
+        held = set(self.points())
+        missing = [point for point in points if point not in held]
+        if missing:
+            raise InputError(
+                f"this process holds no losses for {missing[:3]}; losses live in the memory of the process that "
+                "observed them. Evaluate the points again."
+            )
+
+    def _clipped_mean(self, query: MeanQuery) -> Vector:
+        """Return sum_i w_i clip(W L_i), shape (p,), in float64."""
+        with self._lock, np.errstate(all="ignore"):  # a floating-point warning would depend on the data
+            offset = self._midpoint * query.weights.sum(axis=1)  # (p,), the midpoint's share of W L_i
+            total = np.zeros(query.dimension)
+            for first in range(0, self.n, _PEOPLE_PER_CHUNK):
+                people = slice(first, min(first + _PEOPLE_PER_CHUNK, self.n))
+                g = self._losses.combine(query.points, query.weights, people) + offset[:, None]  # (p, people)
+                total += _clip(g, query.clip) @ self._weights[people]
+            return total
+
+    # ---- copies share the budget and hold no losses ----------------------------------------------
+
+    def __getstate__(self) -> dict[str, object]:
+        return {k: v for k, v in self.__dict__.items() if k not in {"_lock", "_losses", "_noise"}}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def __repr__(self) -> str:
+        warning = "" if self.private else ", NOT PRIVATE"
+        return f"LossPrivatizer(n={self.n}, clip=({self.interval.low}, {self.interval.high}){warning})"
+
+
+def _clip(g: Vector, clip: Interval | Ball) -> Vector:
+    """Clip each person's column of g (p, people); what overflowed becomes the upper end or zero."""
+    if isinstance(clip, Interval):
+        finite = np.nan_to_num(g, nan=clip.high, posinf=clip.high, neginf=clip.low)
+        return np.asarray(np.clip(finite, clip.low, clip.high))
+    norms = np.sqrt(np.einsum("ij,ij->j", g, g))  # (people,)
+    factor = np.minimum(1.0, clip.radius / np.maximum(norms, np.finfo(float).tiny))
+    finite = np.isfinite(norms)
+    if finite.all():
+        return np.asarray(g * factor)
+    return np.asarray(np.where(finite, g, 0.0) * np.where(finite, factor, 0.0))
+
+
+def _interval(clip: object) -> Interval:
+    if not isinstance(clip, Sequence) or len(clip) != 2 or not all(isinstance(c, Real) for c in clip):
+        raise InputError("clip must be a pair of numbers (low, high), the public range of one loss.")
+    return Interval(float(clip[0]), float(clip[1]))
+
+
+def _count(n: object) -> int:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise InputError(f"n must be a whole number >= 1, the number of validation examples; got {n!r}.")
+    return int(n)
+
+
+def _person_of_row(n: object, groups: npt.ArrayLike | None) -> npt.NDArray[np.intp] | None:
+    if (n is None) == (groups is None):
+        raise InputError("give either n= (a person an example) or groups= (one identifier per example).")
+    if groups is None:
+        return None
+    array = np.asarray(groups)
+    if array.ndim != 1 or array.size == 0:
+        raise InputError(f"groups must be a vector with one identifier per example; got shape {array.shape}.")
+    return np.unique(array, return_inverse=True)[1]
+
+
+def _person_weights(weights: npt.ArrayLike | None, n: int) -> Vector:
+    if weights is None:
+        return np.full(n, 1.0 / n)
+    array = np.array(weights, dtype=np.float64)
+    if array.shape != (n,) or not (np.isfinite(array).all() and (array > 0).all()):
+        raise InputError(f"person_weights must be {n} positive finite numbers, one per person, and public.")
+    return np.asarray(array / array.sum())
+
+
+def _float_type(dtype: object) -> type[np.float32] | type[np.float64]:
+    if dtype is np.float32:
+        return np.float32
+    if dtype is np.float64:
+        return np.float64
+    raise InputError("dtype must be numpy.float32 or numpy.float64.")

@@ -1,0 +1,155 @@
+"""What an algorithm may ask, and what it gets back. Both are public.
+
+The one primitive (theory.md, section 2): person i has a loss L_i in R^m at m evaluated points; with
+public weights W (p, m) and public person weights w,
+
+    g_i = W L_i,   c_i = clip(g_i),   release  sum_i w_i c_i / sum_i w_i + N(0, sigma^2 I_p)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.accounting.ledger import Charge
+from dptune.errors import InputError
+
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Clip a scalar to [low, high]; replacing one person moves it by at most high - low."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise InputError(
+                f"clip must be two finite numbers low < high; got ({self.low!r}, {self.high!r}). "
+                "Choose them from the meaning of the loss, not from the data."
+            )
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance between two clipped values."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True)
+class Ball:
+    """Scale a vector back to L2 norm <= radius; replacing one person moves it by at most 2 radius."""
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.radius) and self.radius > 0):
+            raise InputError(f"the clipping radius must be positive and finite; got {self.radius!r}.")
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance between two clipped values."""
+        return 2 * self.radius
+
+
+@dataclass(frozen=True)
+class MeanQuery:
+    """The entire privacy contract of one release. Frozen, public, serialisable.
+
+    Attributes:
+        points: names of the m observed points, as given to ``LossPrivatizer.observe``.
+        weights: W (p, m), public, finite, read-only float64.
+        clip: :class:`Interval` for p = 1, or :class:`Ball`.
+        mu: GDP price, > 0.
+
+    Raises:
+        InputError: shapes do not match, or a setting is not finite or not positive.
+    """
+
+    points: tuple[str, ...]
+    weights: Matrix
+    clip: Interval | Ball
+    mu: float
+
+    def __post_init__(self) -> None:
+        weights = np.array(self.weights, dtype=np.float64, ndmin=2)  # a copy: (p, m)
+        if weights.ndim != 2 or weights.shape[1] != len(self.points) or weights.size == 0:
+            raise InputError(f"weights must be (p, {len(self.points)}) for these points; got {weights.shape}.")
+        if not np.isfinite(weights).all():
+            raise InputError("weights must be finite.")
+        if len(set(self.points)) != len(self.points):
+            raise InputError("points must be named once each.")
+        if isinstance(self.clip, Interval) and weights.shape[0] != 1:
+            raise InputError("an Interval clips a scalar; use Ball for a vector.")
+        if not (math.isfinite(self.mu) and self.mu > 0):
+            raise InputError(f"mu must be positive and finite; got {self.mu!r}.")
+        weights.setflags(write=False)
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "points", tuple(str(p) for p in self.points))
+        object.__setattr__(self, "mu", float(self.mu))
+
+    @property
+    def dimension(self) -> int:
+        """p, the length of the released vector."""
+        return int(self.weights.shape[0])
+
+    @property
+    def statistic(self) -> str:
+        """The released statistic in words, for the statement."""
+        if isinstance(self.clip, Interval):
+            return "mean clipped loss of one evaluated point"
+        return "mean clipped linear statistic of the losses"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MeanQuery) and self.digest() == other.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    def to_json(self) -> str:
+        """Return the query as JSON text; :meth:`from_json` reads it back exactly."""
+        return json.dumps(
+            {"points": self.points, "weights": self.weights.tolist(), "clip": self._clip(), "mu": self.mu}
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> MeanQuery:
+        """Return the query that :meth:`to_json` wrote."""
+        data = json.loads(text)
+        clip = Ball(data["clip"][0]) if len(data["clip"]) == 1 else Interval(*data["clip"])
+        return cls(tuple(data["points"]), np.array(data["weights"]), clip, data["mu"])
+
+    def _clip(self) -> list[float]:
+        return [self.clip.radius] if isinstance(self.clip, Ball) else [self.clip.low, self.clip.high]
+
+    def digest(self) -> str:
+        """Return a fingerprint of the question, by which a retry is recognised."""
+        header = json.dumps([self.points, self.weights.shape, self._clip(), self.mu])
+        return hashlib.sha256(header.encode() + self.weights.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Released:
+    """A released vector and the charge that paid for it. Built by ``LossPrivatizer.release`` only.
+
+    Attributes:
+        value: (p,), read-only; public.
+        charge: the ledger's record of it.
+        sigma: standard deviation of the noise per coordinate.
+    """
+
+    value: Vector
+    charge: Charge
+    sigma: float
+
+    @property
+    def scalar(self) -> float:
+        """The value of a release with p = 1, as a Python float."""
+        return float(self.value.item())
