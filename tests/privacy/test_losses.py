@@ -184,6 +184,7 @@ def test_unknown_labels_become_nan_even_when_unhashable_or_missing() -> None:
     for loss in (log_loss, brier_loss):
         assert np.isnan(loss(y, p, labels=ANIMALS)).tolist() == [False, True, True, True, True, False]
     np.testing.assert_array_equal(zero_one_loss(y, ["cat"] * 6, labels=ANIMALS), [0, np.nan, np.nan, np.nan, np.nan, 1])
+    np.testing.assert_array_equal(zero_one_loss(["cat", "dog"], ["wolf", "dog"], labels=ANIMALS), [np.nan, 0])
     np.testing.assert_array_equal(zero_one_loss([1.0, math.nan], [1.0, 1.0]), [0, np.nan])
 
 
@@ -327,6 +328,13 @@ def test_a_label_the_model_has_not_seen_is_nan() -> None:
     y[3] = "dead"
     for name in ("log_loss", "brier", "hinge", "accuracy"):
         assert np.flatnonzero(np.isnan(estimator_losses(name, model, X2, y))).tolist() == [3]
+
+
+def test_one_answer_of_another_type_in_a_list_does_not_fail_the_trial() -> None:
+    y: list[Any] = Y2.tolist()
+    y[3] = "dead"
+    losses = estimator_losses("log_loss", LogisticRegression().fit(X2, Y2), X2, y)
+    assert np.flatnonzero(np.isnan(losses)).tolist() == [3]
 
 
 class Fragile:
