@@ -23,6 +23,7 @@ MEMORY = 1
 def plan_gibo(
     *,
     d: int,
+    n: int,
     loss_range: float,
     mu: float,
     seed: int,
@@ -49,6 +50,7 @@ def plan_gibo(
 
     Args:
         d: number of parameters.
+        n: number of people.
         loss_range: high - low of the clipped loss.
         mu: GDP budget of the run.
         seed: of the algorithm's own randomness.

@@ -6,7 +6,6 @@
     ├── InputError (ValueError)          a setting or an array the caller can correct
     │   └── UnsupportedMetric            a metric that is not a mean over people, or K-fold on private data
     ├── PrivacyError                     an act that would let a private value out; nothing was read or spent
-    │   └── InsecureSeed                 a seeded run where a private one was asked for
     ├── BudgetError
     │   ├── BudgetExhausted              a release the ledger refused, before data was read
     │   ├── BudgetMismatch               a ledger reopened with another budget, data set, unit, n or plan
@@ -35,10 +34,6 @@ class UnsupportedMetric(InputError):
 
 class PrivacyError(DptuneError):
     """An act that would let a private value out. Nothing was read and nothing was spent."""
-
-
-class InsecureSeed(PrivacyError):
-    """Seeded noise where a private run was asked for."""
 
 
 class BudgetError(DptuneError):

@@ -87,4 +87,49 @@ class GIBOPlan:
         settings = {**asdict(self.settings), "kernel": self.settings.kernel.describe()}
         settings["rule"] = {"type": type(self.settings.rule).__name__, "eta": self.settings.rule.eta}
         shares = {"monitor": self.monitor_share, "start": self.start_share, "final": self.final_share}
-        return {"algorithm": "DP-GIBO", "mu": self.mu, "settings": settings, "shares": shares, "spare": self.spare}
+        return {
+            "algorithm": "DP-GIBO",
+            "mu": self.mu,
+            "seed": self.settings.seed,
+            "settings": settings,
+            "shares": shares,
+            "spare": self.spare,
+        }
+
+
+@dataclass(frozen=True)
+class ValuePlan:
+    """Equal releases of the values of ``trials`` trials, and a final estimate; for any sampler.
+
+    Attributes:
+        mu: GDP budget of the whole run.
+        trials: number of trials.
+        final_share: share of mu^2 kept for the final estimate.
+        seed: unused; part of every plan.
+    """
+
+    mu: float
+    trials: int
+    final_share: float = 0.05
+    seed: int = 0
+    spare: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
+            raise InputError(f"n_trials must be a whole number >= 1; got {self.trials!r}.")
+        if not (math.isfinite(self.final_share) and 0 <= self.final_share < 1):
+            raise InputError(f"final_share must lie in [0, 1); got {self.final_share!r}.")
+
+    @property
+    def monitor_mu(self) -> float:
+        """GDP price of one trial's value."""
+        return self.mu * math.sqrt((1 - self.final_share) / self.trials)
+
+    @property
+    def final_mu(self) -> float:
+        """GDP price of the final estimate; 0 if there is none."""
+        return self.mu * math.sqrt(self.final_share)
+
+    def describe(self) -> dict[str, object]:
+        """Return plain JSON data, by which a second process recognises the plan."""
+        return {"algorithm": "values", **asdict(self)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -150,6 +151,12 @@ class Space(Mapping[str, Float | Int]):
     def describe(self) -> dict[str, dict[str, object]]:
         """Return plain JSON data."""
         return {name: {"type": type(p).__name__, **vars(p)} for name, p in self.items()}
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Mapping[str, Any]]) -> Space:
+        """Return the space that :meth:`describe` described."""
+        kinds: dict[str, type[Float] | type[Int]] = {"Float": Float, "Int": Int}
+        return cls({name: kinds[d["type"]](d["low"], d["high"], d["log"], d["step"]) for name, d in described.items()})
 
 
 def _cell(u: float, cells: int) -> int:

@@ -111,8 +111,8 @@ class DPGIBO:
     """The algorithm as ask / observe / query / tell; holds public data only.
 
     One step: ``ask`` for ``batch_left()`` points, evaluate them, ``observe`` each, have ``query()`` answered,
-    ``tell`` the answer and begin the ``next_batch``. More points than asked for, or points of one's own, are welcome: any point
-    observed is information. Points are in the unit cube.
+    ``tell`` the answer and begin the ``next_batch``. More points than asked for, or points of one's own, are
+    welcome: any point observed is information. Points are in the unit cube.
     """
 
     def __init__(self, settings: GIBOSettings) -> None:

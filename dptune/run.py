@@ -1,0 +1,211 @@
+"""What every private run has: a scope in the ledger, a plan fixed once, values, and a final estimate."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from dptune.accounting.ledger import PrivacyLedger
+from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, PlanComplete
+from dptune.privacy.private import PerExampleLosses
+from dptune.privacy.privatizer import LossPrivatizer
+from dptune.space import Space, Value
+
+Losses = PerExampleLosses | npt.ArrayLike
+PLAN, VALUE, FINAL = "plan", "value/", "final"
+
+
+class Plan(Protocol):
+    """How a run spends its budget."""
+
+    @property
+    def trials(self) -> int:
+        """Number of trials of a complete run."""
+        ...
+
+    @property
+    def spare(self) -> int:
+        """Trials beyond the plan that may still get a value."""
+        ...
+
+    @property
+    def monitor_mu(self) -> float:
+        """GDP price of one trial's value; 0 withholds values."""
+        ...
+
+    @property
+    def final_mu(self) -> float:
+        """GDP price of the final estimate; 0 if there is none."""
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """Return plain JSON data with the keys "mu" and "seed"."""
+        ...
+
+
+P = TypeVar("P", bound=Plan)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A released mean clipped loss and its privacy noise.
+
+    Attributes:
+        value: released mean clipped loss, in units of the loss.
+        sigma: standard deviation of the privacy noise, same units.
+        private: False if the noise was seeded.
+    """
+
+    value: float
+    sigma: float
+    private: bool
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return the interval that holds these people's mean clipped loss with the given confidence.
+
+        It covers the privacy noise only; how far these people are from a population is not in it.
+        """
+        if not 0 < confidence < 1:
+            raise InputError(f"confidence must lie between 0 and 1; got {confidence!r}.")
+        half = float(-ndtri((1 - confidence) / 2)) * self.sigma
+        return self.value - half, self.value + half
+
+
+class Run:
+    """The part of a run that does not depend on the algorithm.
+
+    Args:
+        privatizer: holds the losses and pays.
+        scope: the run's name in the ledger.
+        plan: agreed on with :func:`agree_on_plan`.
+    """
+
+    def __init__(self, privatizer: LossPrivatizer, scope: str, plan: Plan) -> None:
+        self.privatizer, self.ledger, self.scope = privatizer, privatizer.ledger, scope
+        self._budget = plan
+
+    def check(self, trial: str) -> None:
+        """Refuse, before a model is trained, a trial whose value could not be paid.
+
+        Raises:
+            PlanComplete: the run has made all its releases.
+            BudgetExhausted: the ledger is spent, by this run or by others.
+        """
+        plan = self._budget
+        if self.ledger.find(self.scope, VALUE + trial) is not None:
+            return
+        if self.complete or len(self.ledger.charges(self.scope, prefix=VALUE)) >= plan.trials + plan.spare:
+            raise PlanComplete(
+                f"the run {self.scope!r} has made all the releases it planned ({plan.trials} trials); nothing was "
+                "read or spent. Read its recommendation, or start another study with what is left of the budget."
+            )
+        if plan.monitor_mu > 0:
+            self.ledger.check(plan.monitor_mu)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has nothing left to release for trials."""
+        return False
+
+    def released(self, trial: str, value: float) -> bool:
+        """Tell whether ``value`` is what the run released for the trial (or the constant of withheld values)."""
+        if self._budget.monitor_mu == 0:
+            return value == 0.0
+        charge = self.ledger.find(self.scope, VALUE + trial)
+        return charge is not None and charge.value == (value,)
+
+    def take(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
+        """Hand the losses to the privatizer; return a name that no other run or other parameters share."""
+        where = hashlib.sha256(json.dumps(dict(parameters), sort_keys=True, default=str).encode()).hexdigest()[:12]
+        point = f"{self.scope}/{trial}/{where}"
+        if losses is None:
+            self.privatizer.observe_failure(point)
+        else:
+            self.privatizer.observe(point, losses)
+        return point
+
+    def release_value(self, key: str, point: str, parameters: Mapping[str, Value], mu: float) -> Estimate:
+        """Release the mean clipped loss of a point under ``key``."""
+        query = self.privatizer.mean_query(point, mu)
+        note = {"parameters": dict(parameters)}
+        released = self.privatizer.release(query, scope=self.scope, key=key, note=note)
+        return Estimate(released.scalar, released.sigma, released.charge.private)
+
+    def check_estimate(self) -> None:
+        """Refuse, before a model is trained, a final estimate that could not be paid.
+
+        Raises:
+            InputError: the plan has no final estimate.
+            BudgetExhausted: it does not fit.
+        """
+        if self._budget.final_mu == 0:
+            raise InputError("this run was planned with final_share=0; there is no budget for a final estimate.")
+        if self.ledger.find(self.scope, FINAL) is None:
+            self.ledger.check(self._budget.final_mu)
+
+    def estimate(self, parameters: Mapping[str, Value], losses: Losses | None) -> Estimate:
+        """Release the mean clipped loss at the recommended parameters, once per run.
+
+        Raises:
+            InputError: the plan has no final estimate, or the losses have the wrong shape.
+            KeyConflict: the run's final estimate was made at other parameters.
+        """
+        self.check_estimate()
+        point = self.take(FINAL, parameters, losses)
+        try:
+            return self.release_value(FINAL, point, parameters, self._budget.final_mu)
+        finally:
+            self.privatizer.forget(point)
+
+
+def agree_on_plan(
+    ledger: PrivacyLedger,
+    scope: str,
+    *,
+    make_plan: Callable[[float, int], P],
+    mu: float | None,
+    seed: int | None,
+    space: Space | None = None,
+) -> P:
+    """Return the scope's plan: this process's if it is the first, else the stored one, if it is the same.
+
+    Args:
+        ledger: where it is stored.
+        scope: the run's name.
+        make_plan: (mu, seed) -> plan.
+        mu: GDP budget of the run; default what is left of the ledger's when the run begins.
+        seed: of the algorithm's own randomness; default drawn when the run begins.
+        space: the search space, stored with the plan.
+
+    Raises:
+        BudgetMismatch: an earlier process planned this scope differently.
+        BudgetExhausted: the ledger has not that much left for a new run.
+    """
+    if ledger.fact(scope, PLAN) is None:
+        left = ledger.remaining() if mu is None else mu
+        if left == 0:
+            raise BudgetExhausted(ledger.budget.mu, 0.0, ledger.budget.mu)
+        ledger.check(left)
+        ledger.fix(scope, PLAN, _describe(make_plan(left, secrets.randbits(32) if seed is None else seed), space))
+    stored = ledger.fact(scope, PLAN)
+    if not isinstance(stored, dict):
+        raise BudgetMismatch(f"the run {scope!r} has no readable plan in the ledger; give the study a new name.")
+    plan = make_plan(stored["mu"] if mu is None else mu, stored["seed"] if seed is None else seed)
+    if _describe(plan, space) != stored:
+        raise BudgetMismatch(
+            f"the run {scope!r} was planned with other settings or another search space; they are fixed when a run "
+            "begins. Continue it as it was begun, or give a new study a new name."
+        )
+    return plan
+
+
+def _describe(plan: Plan, space: Space | None) -> object:
+    described = {**plan.describe(), "space": None if space is None else space.describe()}
+    return json.loads(json.dumps(described))

@@ -1,0 +1,196 @@
+"""Objectives that let only released values out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy.typing as npt
+import optuna
+from optuna.trial import FixedTrial, Trial
+
+import dptune
+from dptune.privacy.losses import estimator_losses, per_example_loss
+from dptune_optuna.shield import Function, evaluate
+
+PROGRESS = "dptune"  # study user attribute: released facts only
+
+
+TrialRun = dptune.GIBOSession | dptune.ValueRun
+
+
+class PrivateFunction:
+    """A user's function behind the shield, callable as an Optuna objective; subclasses say which run pays.
+
+    Args:
+        function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
+        loss: name of the per-example loss of a fitted estimator, e.g. "log_loss".
+        data: (X, y) of the private examples, with ``loss``.
+
+    Raises:
+        UnsupportedMetric: the loss is not a mean over people.
+        InputError: only one of ``loss`` and ``data`` is given.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        *,
+        loss: str | None = None,
+        data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    ) -> None:
+        if not callable(function):
+            raise dptune.InputError(f"the objective must be a function of a trial; got {type(function).__name__}.")
+        if (loss is None) != (data is None):
+            raise dptune.InputError("give loss= and data=(X, y) together, or return the losses yourself.")
+        self._function = function if loss is None else _of_estimator(function, loss, data)
+        functools.update_wrapper(self, function, updated=())
+
+    def run_of(self, study: optuna.Study) -> TrialRun | None:
+        """Return the run that pays for the study's trials, or None if its first trial must come first.
+
+        Raises:
+            InputError: the study is not one this objective can serve.
+        """
+        raise NotImplementedError
+
+    def first_run(self, trial: Trial) -> TrialRun:
+        """Begin the run with the search space of its first trial."""
+        raise NotImplementedError
+
+    def __call__(self, trial: Trial) -> float:
+        """Run one trial: check the budget, train, hand the losses over, return the released value.
+
+        Raises:
+            BudgetExhausted, PlanComplete: before the function is called; nothing is lost.
+            InputError: the function returned something that is not per-example losses.
+        """
+        run = self.run_of(trial.study)
+        if run is not None:
+            _check(run, trial)
+        losses = evaluate(self._function, trial)
+        run = run or self.first_run(trial)
+        value = run.finish(str(trial.number), trial.params, losses)
+        trial.study.set_user_attr(PROGRESS, run.progress())
+        if run.complete:
+            with suppress(RuntimeError):  # outside study.optimize there is nothing to stop
+                trial.study.stop()
+        return value
+
+    def estimate(self, study: optuna.Study, parameters: Mapping[str, Any]) -> dptune.Estimate:
+        """Release, once per study, the mean clipped loss at ``parameters``, from the share kept for it.
+
+        Args:
+            study: the study whose run pays.
+            parameters: usually those of ``recommend``.
+
+        Raises:
+            InputError: nothing was kept for it.
+            BudgetExhausted: it does not fit.
+        """
+        run = self.run_of(study)
+        if run is None:
+            raise dptune.InputError("the study has no finished trial yet; there is nothing to estimate.")
+        run.check_estimate()
+        return run.estimate(parameters, evaluate(self._function, FixedTrial(dict(parameters))))
+
+    def try_out(self, parameters: Mapping[str, Any]) -> str:
+        """Call the function once outside any study and let its exceptions through, to find bugs.
+
+        Inside a study exceptions are swallowed, because they could depend on private data. Use this on public or
+        made-up data, or where you may see the private data; nothing is released, stored or spent.
+        """
+        return repr(dptune.PerExampleLosses(self._function(FixedTrial(dict(parameters)))))
+
+
+class PrivateObjective(PrivateFunction):
+    """Makes any Optuna sampler private: every trial's value is a noisy clipped mean loss.
+
+    Whatever the sampler, the pruner or a plot does with the values is post-processing.
+
+    Args:
+        function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
+        privatizer: holds the losses and pays.
+        n_trials: number of trials the budget is divided among.
+        mu: GDP budget of the study; default what is left of the ledger's when the study begins.
+        final_share: share of mu^2 kept for :meth:`estimate`.
+        loss, data: see :class:`PrivateFunction`.
+
+    Example::
+
+        objective = PrivateObjective(losses, privatizer, n_trials=50)
+        study = optuna.create_study(sampler=optuna.samplers.TPESampler())
+        study.optimize(objective, n_trials=50)
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        privatizer: dptune.LossPrivatizer,
+        *,
+        n_trials: int,
+        mu: float | None = None,
+        final_share: float = 0.05,
+        loss: str | None = None,
+        data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    ) -> None:
+        super().__init__(function, loss=loss, data=data)
+        dptune.ValuePlan(mu=1.0 if mu is None else mu, trials=n_trials, final_share=final_share)  # refuse early
+        self._privatizer, self._n_trials = privatizer, n_trials
+        self._mu, self._final_share = mu, final_share
+        self._runs: dict[str, dptune.ValueRun] = {}
+
+    def run_of(self, study: optuna.Study) -> dptune.ValueRun:
+        """Return the run that pays for the study's trials."""
+        refuse_maximize(study)
+        name = study.study_name
+        if name not in self._runs:
+            self._runs[name] = dptune.ValueRun(
+                self._privatizer, scope=name, trials=self._n_trials, mu=self._mu, final_share=self._final_share
+            )
+        return self._runs[name]
+
+    def recommend(self, study: optuna.Study) -> dict[str, Any]:
+        """Return the parameters with the smallest released value; that value itself is optimistic."""
+        return dict(study.best_trial.params)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_runs": {}}
+
+
+def _check(run: TrialRun, trial: Trial) -> None:
+    try:
+        run.check(str(trial.number))
+    except dptune.PlanComplete as error:
+        if getattr(trial.study, "_stop_flag", False):  # another thread completed the run a moment ago
+            raise optuna.TrialPruned(str(error)) from None
+        raise
+
+
+def refuse_maximize(study: optuna.Study) -> None:
+    """Refuse a study that does not minimise one value.
+
+    Raises:
+        InputError: the study maximises, or has several directions.
+    """
+    if study.directions != [optuna.study.StudyDirection.MINIMIZE]:
+        raise dptune.InputError(
+            'a private objective is a loss: create the study with direction="minimize" and one objective '
+            "(for accuracy, minimise the zero-one loss)."
+        )
+
+
+def _of_estimator(
+    function: Callable[[Any], Any], loss: str, data: tuple[npt.ArrayLike, npt.ArrayLike] | None
+) -> Callable[[Any], Any]:
+    X: Any
+    y: Any
+    X, y = data if data is not None else ((), ())
+    per_example_loss(loss)  # refuse a metric that is no mean before anything runs
+
+    def losses(trial: Any) -> npt.NDArray[Any]:
+        return estimator_losses(loss, function(trial), X, y)
+
+    return losses

@@ -1,0 +1,258 @@
+"""DP-GIBO as an Optuna sampler. Batching and accounting are in :class:`dptune.GIBOSession`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, overload
+
+import numpy.typing as npt
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.search_space import IntersectionSearchSpace
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+import dptune
+from dptune.defaults import plan_gibo
+from dptune_optuna.distributions import to_distributions, to_space
+from dptune_optuna.objective import PrivateFunction, refuse_maximize
+from dptune_optuna.shield import Function
+
+_logger = optuna.logging.get_logger(__name__)
+
+
+class UnprotectedValueWarning(UserWarning):
+    """A trial's value did not come from a private objective."""
+
+
+class DPGIBOSampler(BaseSampler):
+    """Differentially private, gradient-informative Bayesian optimisation for Optuna studies.
+
+    Decorate the objective with :meth:`objective`; it returns per-example losses. Trials are proposed in
+    batches around an iterate that moves by one released gradient a batch. Float and int parameters, with
+    log or step, are searched; categorical and conditional ones are sampled independently.
+
+    Args:
+        space: name -> Optuna distribution of the parameters to search; default: those of the study's first
+            finished trial. It is fixed when the study begins, in the ledger.
+        privatizer: holds the losses and pays.
+        mu: GDP budget of the study; default what is left of the ledger's when the study begins.
+        n_trials: wished number of trials; the number planned is :attr:`n_trials`.
+        steps, batch: T and b, instead of ``n_trials``.
+        seed: of the sampler's own randomness (not of the noise, which has none).
+        independent_sampler: for parameters outside ``space``; default random.
+        warn_independent_sampling: say so when one is used.
+        settings: further keyword arguments of :func:`dptune.defaults.plan_gibo`.
+
+    Raises:
+        InputError: a setting is out of range.
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, BaseDistribution] | None = None,
+        privatizer: dptune.LossPrivatizer | None = None,
+        *,
+        mu: float | None = None,
+        n_trials: int | None = None,
+        steps: int | None = None,
+        batch: int | None = None,
+        seed: int | None = None,
+        independent_sampler: BaseSampler | None = None,
+        warn_independent_sampling: bool = True,
+        **settings: Any,
+    ) -> None:
+        if not isinstance(privatizer, dptune.LossPrivatizer):
+            raise dptune.InputError("DPGIBOSampler needs a LossPrivatizer: DPGIBOSampler(space, privatizer, ...).")
+        self._space = None if space is None else to_space(space)
+        if space is not None and self._space is None:
+            raise dptune.InputError("space has no float or int parameter with more than one value to search.")
+        self._privatizer, self._mu, self._seed = privatizer, mu, seed
+        self._settings = {"trials": n_trials, "steps": steps, "batch": batch, **settings}
+        self._plan(self._space or dptune.Space({"x": dptune.Float(0, 1)}), 1.0 if mu is None else mu, 0)  # refuse early
+        self._independent = independent_sampler or RandomSampler(seed=seed)
+        self._warn_independent = warn_independent_sampling
+        self._sessions: dict[str, dptune.GIBOSession] = {}
+        self._search_space = IntersectionSearchSpace()
+
+    # ---- the run -------------------------------------------------------------------------------------
+
+    def _plan(self, space: dptune.Space, mu: float, seed: int) -> dptune.GIBOPlan:
+        loss_range = self._privatizer.interval.diameter
+        return plan_gibo(d=len(space), loss_range=loss_range, mu=mu, seed=seed, n=self._privatizer.n, **self._settings)
+
+    @property
+    def n_trials(self) -> int:
+        """Number of trials of a complete run: pass it to ``study.optimize``.
+
+        Raises:
+            InputError: the sampler was made without a space, and no study has fixed one yet.
+        """
+        spaces = [self._space, *(session.space for session in self._sessions.values())]
+        known = next((space for space in spaces if space is not None), None)
+        if known is None:
+            raise dptune.InputError("n_trials depends on the number of parameters; give the sampler its space.")
+        return self._plan(known, 1.0 if self._mu is None else self._mu, 0).trials
+
+    def session(self, study: optuna.Study) -> dptune.GIBOSession | None:
+        """Return the study's run, or None as long as its search space is not known."""
+        name = study.study_name
+        if name not in self._sessions:
+            space = self._space or self._stored_space(name) or to_space(self._search_space.calculate(study))
+            if space is None:
+                return None
+            self._begin(name, space)
+        return self._sessions[name]
+
+    def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> dptune.GIBOSession:
+        """Begin the study's run with the numerical parameters of ``distributions``, unless it has begun.
+
+        Raises:
+            InputError: there is none to search.
+        """
+        session, space = self.session(study), to_space(distributions)
+        if session is not None:
+            return session
+        if space is None:
+            raise dptune.InputError("the first trial had no float or int parameter with more than one value to search.")
+        return self._begin(study.study_name, space)
+
+    def _stored_space(self, name: str) -> dptune.Space | None:
+        plan = self._privatizer.ledger.fact(name, "plan")
+        return dptune.Space.from_description(plan["space"]) if isinstance(plan, dict) and plan.get("space") else None
+
+    def _begin(self, name: str, space: dptune.Space) -> dptune.GIBOSession:
+        session = dptune.GIBOSession(
+            self._privatizer,
+            scope=name,
+            space=space,
+            make_plan=lambda mu, seed: self._plan(space, mu, seed),
+            mu=self._mu,
+            seed=self._seed,
+        )
+        return self._sessions.setdefault(name, session)  # of two threads, the first
+
+    # ---- Optuna's interface --------------------------------------------------------------------------
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the run's search space; empty until it is known."""
+        session = self.session(study)
+        return {} if session is None else to_distributions(session.space)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return the next point of the current batch; parameters the run does not search are drawn."""
+        self._raise_error_if_multi_objective(study)
+        if not search_space:
+            return {}
+        proposed = self.begin(study, search_space).ask() if to_space(search_space) else {}
+        return {
+            name: proposed[name]
+            if name in proposed and distribution._contains(distribution.to_internal_repr(proposed[name]))
+            else self._independent.sample_independent(study, trial, name, distribution)
+            for name, distribution in search_space.items()
+        }
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Draw one parameter outside the run's search space."""
+        self._raise_error_if_multi_objective(study)
+        if self._warn_independent and study.study_name in self._sessions:
+            _logger.warning(
+                f"The parameter {param_name!r} in trial #{trial.number} is sampled independently by "
+                f"{type(self._independent).__name__}: DPGIBOSampler searches float and int parameters of a fixed "
+                "search space. Its spread adds to the loss the sampler sees. Set warn_independent_sampling=False to "
+                "silence this."
+            )
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def reseed_rng(self) -> None:
+        """Reseed the independent sampler; the run's own points do not depend on the process."""
+        self._independent.reseed_rng()
+
+    def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
+        """Warn about a value that no release paid for; it cannot be held back here."""
+        session = self._sessions.get(study.study_name)
+        if state != TrialState.COMPLETE or (session is not None and session.released(str(trial.number), values[0])):
+            return
+        warnings.warn(
+            "a trial's value did not come from an objective decorated with @sampler.objective: it was stored as it is, "
+            "without noise. If it depends on private data, delete the study.",
+            UnprotectedValueWarning,
+            stacklevel=2,
+        )
+
+    # ---- the user's interface --------------------------------------------------------------------------
+
+    @overload
+    def objective(self, function: Function) -> GIBOObjective: ...
+
+    @overload
+    def objective(
+        self, *, loss: str | None = None, data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
+    ) -> Callable[[Function], GIBOObjective]: ...
+
+    def objective(
+        self,
+        function: Function | None = None,
+        *,
+        loss: str | None = None,
+        data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    ) -> Any:
+        """Decorate a function of a trial that returns per-example losses (rows,).
+
+        With ``loss`` and ``data=(X, y)`` the function returns a fitted scikit-learn estimator instead.
+        Exceptions of the function become the upper clip for everybody; use ``try_out`` to find bugs.
+        """
+        if function is None:
+            return lambda decorated: GIBOObjective(self, decorated, loss=loss, data=data)
+        return GIBOObjective(self, function, loss=loss, data=data)
+
+    def recommend(self, study: optuna.Study) -> dict[str, Any]:
+        """Return the parameters to use: the run's final iterate, never the argmin of noisy values.
+
+        Raises:
+            InputError: the study has no run yet.
+        """
+        session = self.session(study)
+        if session is None:
+            raise dptune.InputError("the study has no finished trial yet; there is nothing to recommend.")
+        return dict(session.recommend())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sessions": {}, "_search_space": IntersectionSearchSpace()}
+
+
+class GIBOObjective(PrivateFunction):
+    """A function decorated with :meth:`DPGIBOSampler.objective`."""
+
+    def __init__(self, sampler: DPGIBOSampler, function: Function, **options: Any) -> None:
+        super().__init__(function, **options)
+        self._sampler = sampler
+
+    def run_of(self, study: optuna.Study) -> dptune.GIBOSession | None:
+        """Return the run that pays for the study's trials; None before the first trial if no space was given.
+
+        Raises:
+            InputError: the study maximises, or uses another sampler, as after a resume without ``sampler=``.
+        """
+        refuse_maximize(study)
+        if not _uses(study.sampler, self._sampler):
+            raise dptune.InputError(
+                f"the study uses {type(study.sampler).__name__}, not the DPGIBOSampler of this objective; load the "
+                "study with sampler=sampler, or use PrivateObjective with other samplers."
+            )
+        return self._sampler.session(study)
+
+    def first_run(self, trial: Trial) -> dptune.GIBOSession:
+        """Begin the run with the search space of its first trial."""
+        return self._sampler.begin(trial.study, trial.distributions)
+
+
+def _uses(sampler: BaseSampler, wanted: DPGIBOSampler) -> bool:
+    """Tell whether ``sampler`` is ``wanted`` or wraps it, as PartialFixedSampler does."""
+    inner = getattr(sampler, "_base_sampler", None)
+    return sampler is wanted or (isinstance(inner, BaseSampler) and _uses(inner, wanted))

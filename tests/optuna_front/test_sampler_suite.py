@@ -1,0 +1,23 @@
+"""Optuna's own conformance suite for samplers, unmodified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import optuna
+import pytest
+from optuna.testing.pytest_samplers import BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase
+
+import dptune
+from dptune_optuna import DPGIBOSampler
+
+# The suite's objectives are ordinary ones: their values are public and unprotected, which the sampler says.
+pytestmark = pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")
+
+
+class TestDPGIBOSampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+    @pytest.fixture
+    def sampler(self, tmp_path) -> Callable[[], optuna.samplers.BaseSampler]:
+        ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
+        privatizer = dptune.LossPrivatizer(ledger, n=100, clip=(0.0, 1.0))
+        return lambda: DPGIBOSampler(privatizer=privatizer, seed=0)
