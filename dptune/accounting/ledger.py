@@ -50,7 +50,7 @@ class Charge:
         mu: what it cost, in GDP.
         private: False if its noise was seeded.
         value: the released vector, or None.
-        note: public data stored with the charge.
+        description: public description of the release, as stored.
     """
 
     seq: int
@@ -59,7 +59,13 @@ class Charge:
     mu: float
     private: bool
     value: tuple[float, ...] | None
-    note: Mapping[str, Any]
+    description: Mapping[str, Any]
+
+    @property
+    def note(self) -> Mapping[str, Any]:
+        """Public data stored with the charge."""
+        note: Mapping[str, Any] = self.description["note"]
+        return note
 
 
 class PrivacyLedger:
@@ -189,6 +195,7 @@ class PrivacyLedger:
             if existing is not None:
                 return _same_question(existing, digest, private)
             self._check(connection, mu)
+            description = {**event.describe(), "note": dict(note or {})}
             row = {
                 "scope": scope,
                 "key": key,
@@ -196,12 +203,12 @@ class PrivacyLedger:
                 "mechanism": event.mechanism,
                 "private": private,
                 "digest": digest,
-                "description": {**event.describe(), "note": dict(note or {})},
+                "description": description,
                 "charged_at": _now(),
             }
             result = connection.execute(sa.insert(schema.charges).values(row))
             seq = int(result.inserted_primary_key[0])  # type: ignore[index]
-        return Charge(seq, scope, key, mu, private, None, dict(note or {}))
+        return Charge(seq, scope, key, mu, private, None, description)
 
     def record(self, charge: Charge, value: Sequence[float]) -> Charge:
         """Store the released value of ``charge``; if one is stored already, return that one instead.
@@ -387,9 +394,7 @@ def _same_question(row: sa.RowMapping, digest: str, private: bool) -> Charge:
 
 def _charge(row: sa.RowMapping) -> Charge:
     value = None if row["value"] is None else tuple(float(v) for v in row["value"])
-    return Charge(
-        row["seq"], row["scope"], row["key"], row["mu"], bool(row["private"]), value, row["description"]["note"]
-    )
+    return Charge(row["seq"], row["scope"], row["key"], row["mu"], bool(row["private"]), value, row["description"])
 
 
 def _now() -> str:

@@ -1,0 +1,89 @@
+"""Pictures of a run, from its ledger alone: everything shown is released, so it may be published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dptune.accounting.gdp import epsilon_from_mu
+from dptune.accounting.ledger import Charge, PrivacyLedger
+from dptune.errors import InputError, MissingExtra
+from dptune.run import FINAL, VALUE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def save_figure(ledger: PrivacyLedger, path: str | Path, *, scope: str | None = None, delta: float = 1e-5) -> Path:
+    """Write a figure: released loss against trial, and budget spent against release.
+
+    Args:
+        ledger: the ledger of the run.
+        path: file to write; the ending chooses the format.
+        scope: the study; default the only one.
+        delta: of the epsilon axis.
+
+    Raises:
+        InputError: there is no such run, or several to choose from.
+        MissingExtra: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra('figures need matplotlib: pip install "dptune[figures]".') from None
+    charges = ledger.charges(_only_scope(ledger, scope))
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_losses(left, charges)
+    _draw_budget(right, charges, ledger, delta)
+    if not ledger.private:
+        figure.suptitle("NOT PRIVATE: seeded noise", color="crimson", fontweight="bold")
+    figure.savefig(path, dpi=150)
+    return Path(path)
+
+
+def _only_scope(ledger: PrivacyLedger, scope: str | None) -> str:
+    scopes = sorted({charge.scope for charge in ledger.charges()})
+    if scope is None and len(scopes) == 1:
+        return scopes[0]
+    if scope not in scopes or scope is None:
+        raise InputError(f"scope must be one of the ledger's studies, {scopes}; got {scope!r}.")
+    return scope
+
+
+def _draw_losses(axes: Axes, charges: list[Charge]) -> None:
+    shown = [c for c in charges if c.key.startswith(VALUE) and c.value is not None]
+    values = np.array([c.value[0] for c in shown if c.value is not None])  # (trials,)
+    trials = np.arange(len(values))
+    axes.plot(trials, values, ".", color="0.65", label="released value of a trial")
+    if len(values):
+        sigma = float(shown[0].description["sigma"])
+        window = max(len(values) // 8, 1)
+        kept = np.convolve(values, np.ones(window) / window, mode="valid")  # (trials - window + 1,)
+        axes.plot(trials[window - 1 :], kept, color="C0", label=f"mean of the last {window}")
+        band = 1.96 * sigma / window**0.5
+        axes.fill_between(
+            trials[window - 1 :], kept - band, kept + band, color="C0", alpha=0.15, label="95% noise band"
+        )
+    _draw_estimate(axes, charges, len(values))
+    axes.set(xlabel="trial", ylabel="mean clipped loss", title="Released loss")
+    axes.legend(fontsize="x-small")
+
+
+def _draw_estimate(axes: Axes, charges: list[Charge], trials: int) -> None:
+    final = next((c for c in charges if c.key == FINAL and c.value is not None), None)
+    if final is not None and final.value is not None:
+        half = 1.96 * float(final.description["sigma"])
+        axes.errorbar(trials, final.value[0], yerr=half, fmt="o", color="C3", capsize=3, label="recommended, 95%")
+
+
+def _draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
+    spent = np.sqrt(np.cumsum([c.mu**2 for c in charges]))  # (releases,)
+    axes.step(np.arange(1, len(spent) + 1), spent, where="post", color="C0", label="spent (odometer)")
+    limit = ledger.budget.mu
+    epsilon = epsilon_from_mu(limit, delta)
+    axes.axhline(limit, color="C3", ls="--", label=f"budget: eps = {epsilon:.2f} at delta = {delta:g}")
+    axes.set(xlabel="release", ylabel="mu (GDP)", title="Privacy budget", ylim=(0, 1.15 * limit))
+    axes.legend(fontsize="x-small", loc="lower right")
