@@ -61,7 +61,7 @@ def plan_gibo(
     batch = batch if batch is not None else d + 1
     trials = trials if trials is not None else 20 * (d + 1)
     starts = starts if starts is not None else (min(2 * (d + 1), max(trials // 5, 2)) if theta0 is None else 0)
-    steps = steps if steps is not None else max((trials - starts) // batch, 1)
+    steps = steps if steps is not None else max((trials - starts) // max(batch, 1), 1)
     settings = GIBOSettings(
         d=d,
         steps=steps,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def save_figure(ledger: PrivacyLedger, path: str | Path, *, scope: str | None = None, delta: float = 1e-5) -> Path:
-    """Write a figure: released loss against trial, and budget spent against release.
+    """Write a figure: released loss against trial, and budget spent against trial.
 
     Args:
         ledger: the ledger of the run.
@@ -81,9 +81,10 @@ def _draw_estimate(axes: Axes, charges: list[Charge], trials: int) -> None:
 
 def _draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
     spent = np.sqrt(np.cumsum([c.mu**2 for c in charges]))  # (releases,)
-    axes.step(np.arange(1, len(spent) + 1), spent, where="post", color="C0", label="spent (odometer)")
+    trials = np.cumsum([c.key.startswith(VALUE) for c in charges])  # (releases,) trials that had a value by then
+    axes.step(trials, spent, where="post", color="C0", label="spent (odometer)")
     limit = ledger.budget.mu
     epsilon = epsilon_from_mu(limit, delta)
     axes.axhline(limit, color="C3", ls="--", label=f"budget: eps = {epsilon:.2f} at delta = {delta:g}")
-    axes.set(xlabel="release", ylabel="mu (GDP)", title="Privacy budget", ylim=(0, 1.15 * limit))
+    axes.set(xlabel="trial", ylabel="mu (GDP)", title="Privacy budget", ylim=(0, 1.15 * limit))
     axes.legend(fontsize="x-small", loc="lower right")

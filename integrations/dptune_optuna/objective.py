@@ -15,6 +15,7 @@ import dptune
 from dptune.privacy.losses import estimator_losses, per_example_loss
 from dptune_optuna.shield import Function, evaluate
 
+_logger = optuna.logging.get_logger(__name__)
 PROGRESS = "dptune"  # study user attribute: released facts only
 
 
@@ -64,7 +65,8 @@ class PrivateFunction:
         """Run one trial: check the budget, train, hand the losses over, return the released value.
 
         Raises:
-            BudgetExhausted, PlanComplete: before the function is called; nothing is lost.
+            BudgetExhausted: before the function is called; nothing is lost.
+            PlanComplete: likewise, outside ``study.optimize``; inside, the trial is pruned and the study stops.
             InputError: the function returned something that is not per-example losses.
         """
         run = self.run_of(trial.study)
@@ -161,12 +163,16 @@ class PrivateObjective(PrivateFunction):
 
 
 def _check(run: TrialRun, trial: Trial) -> None:
+    """Refuse what cannot be paid; when the run is complete, end ``study.optimize`` quietly in every process."""
     try:
         run.check(str(trial.number))
     except dptune.PlanComplete as error:
-        if getattr(trial.study, "_stop_flag", False):  # another thread completed the run a moment ago
-            raise optuna.TrialPruned(str(error)) from None
-        raise
+        try:
+            trial.study.stop()
+        except RuntimeError:  # not inside study.optimize: nobody to stop
+            raise error from None
+        _logger.warning(f"The study ends here: {error}")
+        raise optuna.TrialPruned("the run is complete.") from None
 
 
 def refuse_maximize(study: optuna.Study) -> None:

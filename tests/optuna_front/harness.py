@@ -1,0 +1,81 @@
+"""A small private problem and the transcript of a study: everything a framework could show."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import FloatDistribution
+
+import dptune
+from dptune_optuna import DPGIBOSampler
+
+N = 60
+SPACE = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}
+
+
+def people(seed: int = 0) -> np.ndarray:
+    """Return one private centre per person, (N, 2)."""
+    return np.random.default_rng(seed).normal([0.3, -0.4], 0.2, size=(N, 2))
+
+
+def losses_at(data: np.ndarray, x: float, y: float) -> np.ndarray:
+    """Return each person's squared distance from (x, log10 y / 2), (N,)."""
+    return (x - data[:, 0]) ** 2 + (np.log10(y) / 2 - data[:, 1]) ** 2
+
+
+def open_ledger(folder: Path, mu: float = 1.0) -> dptune.PrivacyLedger:
+    return dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=mu))
+
+
+def open_privatizer(folder: Path, *, mu: float = 1.0, insecure_seed: int | None = None) -> dptune.LossPrivatizer:
+    return dptune.LossPrivatizer(open_ledger(folder, mu), n=N, clip=(0.0, 4.0), insecure_seed=insecure_seed)
+
+
+def open_sampler(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSampler:
+    return DPGIBOSampler(SPACE, privatizer, **{"n_trials": 24, "seed": 1, **settings})
+
+
+def objective_of(sampler: DPGIBOSampler, data: np.ndarray | None = None) -> Any:
+    private = people() if data is None else data
+
+    @sampler.objective
+    def losses(trial: Any) -> np.ndarray:
+        return losses_at(private, trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True))
+
+    return losses
+
+
+def transcript(folder: Path, run: Callable[[str], object]) -> str:
+    """Run a study against a fresh SQLite storage; return storage, ledger and log lines without their clocks."""
+    folder.mkdir()
+    lines: list[str] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(f"{record.name} {record.levelname} {self.format(record)}")
+
+    handler, root, library = Collect(), logging.getLogger(), logging.getLogger("optuna")
+    root.addHandler(handler)
+    library.addHandler(handler)
+    try:
+        run(f"sqlite:///{folder}/study.db")
+    finally:
+        root.removeHandler(handler)
+        library.removeHandler(handler)
+    for name in ("study.db", "ledger.db"):
+        with sqlite3.connect(folder / name) as connection:
+            lines.extend(connection.iterdump())
+        connection.close()
+    text = "\n".join(lines).replace(str(folder), "<folder>")
+    return re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?", "<time>", text)
+
+
+def create(storage: Any, sampler: Any, name: str = "study") -> optuna.Study:
+    return optuna.create_study(storage=storage, study_name=name, sampler=sampler, load_if_exists=True)

@@ -1,0 +1,214 @@
+"""With every release replaced by a canned value, nothing a framework shows depends on the private data.
+
+The audit runs the same study on neighbouring data sets (one person replaced by: another person, NaN,
+infinity, a person who makes the user's code raise, prune, exit badly) and compares transcripts byte by byte.
+It fails on planted leaks, below.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from harness import N, create, losses_at, open_privatizer, open_sampler, people, transcript
+
+import dptune
+from dptune_optuna import PrivateObjective, shield
+
+SECRET = 1234.56789
+
+
+def neighbour(kind: str) -> np.ndarray:
+    data = people()
+    data[7] = {"other": 3.0, "nan": np.nan, "inf": np.inf, "raise": SECRET, "prune": SECRET, "array": SECRET}[kind]
+    return data
+
+
+def users_function(data: np.ndarray, kind: str):
+    """The user's code: on the special person it may raise, with the private value in the message."""
+
+    def losses(trial):
+        x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
+        if (data == SECRET).any() and trial.number % 3 == 1:
+            if kind == "prune":
+                raise optuna.TrialPruned(f"loss of person 7 is {SECRET}")
+            if kind == "array":
+                raise dptune.InputError(f"losses {data[7]}")
+            raise ValueError(f"bad person: {SECRET}")
+        with np.errstate(all="ignore"):
+            return losses_at(data, x, y)
+
+    return losses
+
+
+def canned(monkeypatch) -> None:
+    """Replace every answer by a constant: what is left of the data's influence is a leak."""
+    monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, 0.25))
+
+
+def study_of(front: str, folder: Path, data: np.ndarray, kind: str):
+    def run(storage: str) -> None:
+        privatizer = open_privatizer(folder, insecure_seed=5)
+        if front == "dpgibo":
+            sampler = open_sampler(privatizer)
+            objective = sampler.objective(users_function(data, kind))
+        else:
+            sampler = optuna.samplers.TPESampler(seed=2) if front == "tpe" else optuna.samplers.CmaEsSampler(seed=2)
+            objective = PrivateObjective(users_function(data, kind), privatizer, n_trials=20)
+        study = create(storage, sampler)
+        study.optimize(objective, n_trials=20, catch=(Exception,))
+        if front == "dpgibo":
+            objective.estimate(study, sampler.recommend(study))
+
+    return run
+
+
+def assert_transcripts_equal(tmp_path: Path, front: str, kind: str) -> str:
+    mine = transcript(tmp_path / "a", study_of(front, tmp_path / "a", people(), kind))
+    theirs = transcript(tmp_path / "b", study_of(front, tmp_path / "b", neighbour(kind), kind))
+    assert mine == theirs
+    assert str(SECRET) not in theirs
+    return mine
+
+
+KINDS = ["other", "nan", "inf", "raise", "prune", "array"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("front", ["dpgibo", "tpe", "cmaes"])
+def test_transcripts_of_neighbouring_data_are_byte_identical(tmp_path, monkeypatch, front, kind):
+    canned(monkeypatch)
+    if front == "cmaes":  # it stores pickles, whose bytes differ between a process's first run and the next ones
+        transcript(tmp_path / "first", study_of(front, tmp_path / "first", people(), kind))
+    text = assert_transcripts_equal(tmp_path, front, kind)
+    assert text.count("finished with value") == 20  # the transcript does hold the run
+
+
+def leak_raw_value(monkeypatch) -> None:
+    original = dptune.LossPrivatizer.release
+
+    def release(self, query, **where):
+        released = original(self, query, **where)
+        raw = self._losses.combine(query.points, query.weights, slice(0, self.n)).mean(axis=1)
+        return dptune.Released(raw, released.charge, released.sigma)
+
+    monkeypatch.setattr(dptune.LossPrivatizer, "release", release)
+
+
+def leak_exception(monkeypatch) -> None:
+    monkeypatch.setattr("dptune_optuna.objective.evaluate", lambda function, trial: function(shield.ShieldedTrial(trial)))
+
+
+def leak_nan_count(monkeypatch) -> None:
+    original = dptune.LossPrivatizer._clean
+
+    def clean(self, values):
+        optuna.logging.get_logger("dptune_optuna").warning(f"{np.isnan(values).sum()} losses are NaN")
+        return original(self, values)
+
+    monkeypatch.setattr(dptune.LossPrivatizer, "_clean", clean)
+
+
+@pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")
+@pytest.mark.parametrize(
+    ("leak", "kind"), [(leak_raw_value, "other"), (leak_exception, "raise"), (leak_nan_count, "nan")]
+)
+def test_the_audit_fails_on_a_planted_leak(tmp_path, monkeypatch, leak, kind):
+    canned(monkeypatch)
+    leak(monkeypatch)
+    with pytest.raises(AssertionError):
+        assert_transcripts_equal(tmp_path, "dpgibo", kind)
+
+
+def test_no_private_value_is_in_the_files_of_a_real_run(tmp_path):
+    data = people()
+    privatizer_losses: list[np.ndarray] = []
+
+    def run(storage: str) -> None:
+        sampler = open_sampler(open_privatizer(tmp_path / "a"))
+
+        def losses(trial):
+            privatizer_losses.append(users_function(data, "other")(trial))
+            return privatizer_losses[-1]
+
+        study = create(storage, sampler)
+        study.optimize(sampler.objective(losses), n_trials=12)
+
+    transcript(tmp_path / "a", run)
+    written = b"".join(path.read_bytes() for path in (tmp_path / "a").iterdir())
+    for row in privatizer_losses:
+        for loss in [*row, row.mean(), row.astype(np.float32).mean()]:
+            assert np.float64(loss).tobytes() not in written
+            assert repr(float(loss)).encode() not in written
+
+
+@pytest.mark.parametrize("method", ["report", "should_prune", "set_user_attr", "set_system_attr", "study", "storage"])
+def test_what_would_store_a_value_is_refused_before_it_does(tmp_path, method):
+    sampler = open_sampler(open_privatizer(tmp_path))
+    study = create(None, sampler)
+
+    @sampler.objective
+    def losses(trial):
+        getattr(trial, method)
+        return np.zeros(N)
+
+    with pytest.raises(dptune.PrivacyError, match=method):
+        study.optimize(losses, n_trials=1)
+    assert study.trials[0].intermediate_values == {}
+
+
+def test_a_refused_method_stays_refused_when_the_user_swallows_the_error(tmp_path):
+    sampler = open_sampler(open_privatizer(tmp_path))
+    study = create(None, sampler)
+
+    @sampler.objective
+    def losses(trial):
+        try:
+            trial.report(1.0, 0)
+        except dptune.PrivacyError:
+            pass
+        return np.zeros(N)
+
+    with pytest.raises(dptune.PrivacyError):
+        study.optimize(losses, n_trials=1)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (0.5, "before averaging"),
+        (np.zeros((N, 2)), "shape"),
+        (np.zeros(N + 1), f"expected {N}"),
+        (np.zeros(N, dtype=complex), "real numbers"),
+        (["a"] * N, "real numbers"),
+        ([], "shape"),
+    ],
+)
+def test_wrong_returns_raise_by_shape_and_release_nothing(tmp_path, returned, message):
+    sampler = open_sampler(open_privatizer(tmp_path))
+    study = create(None, sampler)
+    with pytest.raises(dptune.InputError, match=message):
+        study.optimize(sampler.objective(lambda trial: returned), n_trials=1)
+    assert sampler.session(study).ledger.spent() == 0
+
+
+def test_an_interrupt_is_the_users_and_passes(tmp_path):
+    sampler = open_sampler(open_privatizer(tmp_path))
+    study = create(None, sampler)
+
+    def losses(trial):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        study.optimize(sampler.objective(losses), n_trials=1)
+
+
+def test_trying_out_lets_exceptions_through_and_stores_nothing(tmp_path):
+    sampler = open_sampler(open_privatizer(tmp_path))
+    objective = sampler.objective(users_function(neighbour("raise"), "raise"))
+    assert objective.try_out({"x": 0.0, "y": 1.0}) == f"PerExampleLosses(<{N} private values>)"
+    with pytest.raises(ZeroDivisionError):
+        sampler.objective(lambda trial: 1 / 0).try_out({})
+    assert sampler.session(create(None, sampler)).ledger.spent() == 0
