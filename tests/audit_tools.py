@@ -1,0 +1,332 @@
+"""The audits: functions that run the real release path and raise AssertionError if it breaks its promise.
+
+The same functions run on the package (tests/audits, tests/accounting) and on planted bugs
+(tests/audits/test_planted_bugs.py), where they must fail. A release is always made by
+``LossPrivatizer.release``; what an audit replaces is the noise (off) or the ledger (in memory, for speed).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+from scipy.stats import beta, chi2, kstest, norm
+
+from dptune import Ball, Budget, LossPrivatizer, MeanQuery, PrivacyLedger
+
+Array = npt.NDArray[np.float64]
+MISTAKE = 1e-7  # chance that one check fails although nothing is wrong
+
+
+class FreeLedger(PrivacyLedger):
+    """A ledger without database and budget, for audits that need thousands of releases."""
+
+    def __init__(self) -> None:
+        self.paid: dict[tuple[str, str], SimpleNamespace] = {}
+
+    def bind_people(self, n: int) -> None:
+        pass
+
+    def find(self, scope: str, key: str) -> Any:
+        return self.paid.get((scope, key))
+
+    def charge(self, scope: str, key: str, event: Any, **_: Any) -> Any:
+        return self.paid.setdefault((scope, key), SimpleNamespace(value=None, mu=event.mu))
+
+    def record(self, charge: Any, value: Sequence[float]) -> Any:
+        charge.value = tuple(value)
+        return charge
+
+
+class NoNoise:
+    """Noise off: adds nothing and remembers the scale it was asked for."""
+
+    private = True
+    sigma = float("nan")
+
+    def add_gaussian(self, statistic: Array, sigma: float) -> Array:
+        self.sigma = sigma
+        return np.array(statistic)
+
+
+class CannedNoise:
+    """Answers that do not depend on the statistic: what an ideal release would let an adversary see."""
+
+    private = True
+
+    def __init__(self, seed: int = 0) -> None:
+        self._generator = np.random.default_rng(seed)
+
+    def add_gaussian(self, statistic: Array, sigma: float) -> Array:
+        return self._generator.normal(size=len(statistic))
+
+
+# ---- noise-off sensitivity ---------------------------------------------------------------------------
+
+
+def noiseless(query: MeanQuery, losses: Array, **settings: Any) -> tuple[Array, float]:
+    """Return the statistic of one release and the sigma its noise would have had; losses are (m, rows)."""
+    if "groups" not in settings:
+        settings.setdefault("n", losses.shape[1])
+    privatizer = LossPrivatizer(FreeLedger(), **settings)
+    noise = privatizer._noise = NoNoise()  # type: ignore[assignment]
+    for name, row in zip(query.points, losses, strict=True):
+        privatizer.observe(name, row)
+    return privatizer.release(query, scope="audit", key="1").value, noise.sigma
+
+
+def audit_pair(query: MeanQuery, losses: Array, neighbour: Array, **settings: Any) -> float:
+    """Return the distance of two neighbours' statistics; it must be covered by the noise that was asked for."""
+    (a, sigma), (b, sigma_b) = noiseless(query, losses, **settings), noiseless(query, neighbour, **settings)
+    assert sigma == sigma_b, "the noise scale depends on the data"
+    distance = float(np.linalg.norm(a - b))
+    assert distance <= query.mu * sigma, f"neighbours differ by {distance:.6g}, noise covers {query.mu * sigma:.6g}"
+    return distance
+
+
+def audit_reaches(query: MeanQuery, losses: Array, neighbour: Array, sensitivity: float, **settings: Any) -> None:
+    """The worst-case pair reaches the sensitivity, and the noise is calibrated to it and to nothing larger."""
+    distance = audit_pair(query, losses, neighbour, **settings)
+    assert abs(distance / sensitivity - 1) < 1e-6, f"reached {distance:.6g} of {sensitivity:.6g}"
+    sigma = noiseless(query, losses, **settings)[1]
+    assert abs(sigma * query.mu / sensitivity - 1) < 1e-5, f"sigma {sigma:.6g} is not {sensitivity / query.mu:.6g}"
+
+
+def scalar_worst_case(n: int, background: float) -> tuple[Array, Array]:
+    """Person 0 goes from -inf to +inf; everybody else has the loss ``background``."""
+    losses = np.full((1, n), background)
+    losses[0, 0] = -np.inf
+    neighbour = losses.copy()
+    neighbour[0, 0] = np.inf
+    return losses, neighbour
+
+
+def audit_scalar_sensitivity(clip: tuple[float, float] = (-0.5, 2.5), n: int = 20, mu: float = 0.7) -> None:
+    """(high - low)/n whoever the others are: inside the range, outside, or without a finite loss."""
+    query = MeanQuery(("x",), np.ones((1, 1)), LossPrivatizer(FreeLedger(), n=n, clip=clip).interval, mu)
+    for background in (0.0, 1e300, np.nan, -np.inf):
+        audit_reaches(query, *scalar_worst_case(n, background), (clip[1] - clip[0]) / n, clip=clip)
+
+
+def audit_vector_sensitivity(p: int = 4, n: int = 20, mu: float = 0.7, radius: float = 1.0) -> None:
+    """2C/n by antipodal people: along an axis, along the diagonal (a corner of the cube), others anything."""
+    clip = (-50.0, 50.0)
+    query = MeanQuery(tuple(f"x{j}" for j in range(p)), np.eye(p), Ball(radius), mu)
+    for background, direction in itertools.product((0.0, 30.0, np.nan), (np.eye(p)[0], np.ones(p))):
+        losses = np.full((p, n), background)
+        losses[:, 0] = 50.0 * direction
+        neighbour = losses.copy()
+        neighbour[:, 0] = -losses[:, 0]
+        audit_reaches(query, losses, neighbour, 2 * radius / n, clip=clip)
+
+
+# ---- the law of the noise ----------------------------------------------------------------------------
+
+
+def null_releases(releases: int, p: int, *, radius: float, n: int = 100, mu: float = 1.0) -> Array:
+    """Return the answers (releases, p) about people whose losses are all 0: pure noise."""
+    privatizer = LossPrivatizer(FreeLedger(), n=n, clip=(-1.0, 1.0))
+    names = tuple(f"x{j}" for j in range(p))
+    for name in names:
+        privatizer.observe(name, np.zeros(n))
+    query = MeanQuery(names, np.eye(p), Ball(radius), mu)
+    return np.array([privatizer.release(query, scope="null", key=str(t)).value for t in range(releases)])
+
+
+def audit_noise_law(*, radius: float, releases: int = 400, p: int = 12, n: int = 100, mu: float = 1.0) -> None:
+    """Null answers are N(0, (2C/(n mu))^2 I): variance, shape, independence across steps and coordinates."""
+    Z = null_releases(releases, p, radius=radius, n=n, mu=mu) / (2 * radius / (n * mu))  # (T, p), i.i.d. N(0, 1)
+    z, count = Z.ravel(), Z.size
+    square = float(z @ z)
+    assert min(chi2.cdf(square, count), chi2.sf(square, count)) > MISTAKE, f"variance {square / count:.4g}, not 1"
+    _standard(float(z.sum()) / count**0.5, "mean")
+    assert kstest(z, norm.cdf).pvalue > MISTAKE, "not a normal law"
+    assert len(np.unique(z)) > count - 5, "the same noise twice"
+    for lag in (1, 2, 3):
+        _standard(float((Z[lag:] * Z[:-lag]).sum()) / Z[lag:].size ** 0.5, f"correlation at lag {lag}")
+    for i, j in itertools.combinations(range(p), 2):
+        _standard(float(Z[:, i] @ Z[:, j]) / releases**0.5, f"correlation of coordinates {i} and {j}")
+
+
+def _standard(statistic: float, name: str) -> None:
+    assert abs(statistic) < norm.isf(MISTAKE / 100), f"{name}: {statistic:.2f} standard deviations"
+
+
+def audit_fork(children: int = 3) -> None:
+    """A parent and its forked children draw different noise."""
+    privatizer = LossPrivatizer(FreeLedger(), n=1, clip=(0.0, 1.0))
+    privatizer.observe("x", [0.0])
+    query = privatizer.mean_query("x", 1.0)
+    privatizer.release(query, scope="parent", key="warm-up")
+    drawn = [_in_child(lambda: privatizer.release(query, scope="child", key="1").scalar) for _ in range(children)]
+    drawn.append(privatizer.release(query, scope="parent", key="1").scalar)
+    assert len(set(drawn)) == len(drawn), "forked processes share noise"
+
+
+def _in_child(work: Callable[[], float]) -> float:
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forking with threads
+        child = os.fork()
+    if child == 0:
+        try:
+            os.write(write, repr(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return float(text)
+
+
+# ---- a lower bound on mu, from outside -----------------------------------------------------------------
+
+
+def lower_bound(a: Array, b: Array, threshold: float, confidence: float = 1 - 1e-6) -> float:
+    """Return a mu that the pair certainly has: Clopper-Pearson bounds of both errors of the test "> threshold".
+
+    No mu-GDP mechanism has a test with Phi^-1(1 - FPR) - Phi^-1(FNR) > mu.
+    """
+    fpr, fnr = (_upper(int(k), len(a), confidence) for k in ((a > threshold).sum(), (b <= threshold).sum()))
+    return float(norm.isf(fpr) - norm.ppf(fnr))
+
+
+def _upper(successes: int, trials: int, confidence: float) -> float:
+    return float(beta.ppf(1 - (1 - confidence) / 2, successes + 1, trials - successes)) if successes < trials else 1.0
+
+
+def answers(query: MeanQuery, losses: Array, count: int, clip: tuple[float, float]) -> Array:
+    """Return ``count`` answers (count, p) about the same people."""
+    privatizer = LossPrivatizer(FreeLedger(), n=losses.shape[1], clip=clip)
+    for name, row in zip(query.points, losses, strict=True):
+        privatizer.observe(name, row)
+    return np.array([privatizer.release(query, scope="box", key=str(t)).value for t in range(count)])
+
+
+def audit_lower_bound(kind: str, *, mu: float, count: int) -> float:
+    """What an adversary proves about the worst pair is at most the claimed mu, and more than 0.7 of it."""
+    if kind == "scalar":
+        n, clip = 5, (0.0, 3.0)
+        query = MeanQuery(("x",), np.ones((1, 1)), LossPrivatizer(FreeLedger(), n=n, clip=clip).interval, mu)
+        pair, direction, middle = scalar_worst_case(n, 1.0), np.ones(1), (4 + 1.5) / n
+    else:
+        n, p, clip = 5, 4, (-50.0, 50.0)
+        query = MeanQuery(tuple(f"x{j}" for j in range(p)), np.eye(p), Ball(1.0), mu)
+        people = np.zeros((p, n))
+        people[:, 0] = -50.0
+        pair, direction, middle = (people, -people), np.full(p, p**-0.5), 0.0
+    a, b = (answers(query, losses, count, clip) @ direction for losses in pair)
+    bound = lower_bound(a, b, middle)
+    assert bound <= mu, f"an adversary proves mu >= {bound:.3f}, but only {mu:.3f} was paid"
+    assert bound > 0.7 * mu, f"the audit proves only mu >= {bound:.3f} of {mu:.3f}: it is blind or the noise too large"
+    return bound
+
+
+# ---- what is written down --------------------------------------------------------------------------------
+
+
+def dump(ledger: PrivacyLedger) -> list[tuple[object, ...]]:
+    """Return all rows of all tables of a ledger but the times: everything it tells a reader."""
+    rows: list[tuple[object, ...]] = []
+    with ledger._engine.connect() as connection:
+        for table in sorted(sa.inspect(connection).get_table_names()):
+            found = connection.execute(sa.text(f"SELECT * FROM {table}")).mappings().all()
+            rows += sorted((table, *(str(v) for k, v in row.items() if not k.endswith("_at"))) for row in found)
+    return rows
+
+
+def audit_transcript(folder: Path) -> None:
+    """With canned answers, neighbours (one with NaN and inf) leave the same ledger, values and reprs."""
+    rng, transcripts = np.random.default_rng(1), []
+    people = rng.random((3, 6))
+    neighbour = people.copy()
+    neighbour[:, 2] = [np.nan, np.inf, -7.0]
+    for name, losses in (("a", people), ("b", neighbour)):
+        ledger = PrivacyLedger(folder / f"{name}.db", Budget.gdp(5.0))
+        privatizer = LossPrivatizer(ledger, n=6, clip=(0.0, 1.0))
+        privatizer._noise = CannedNoise()  # type: ignore[assignment]
+        shown: list[object] = []
+        for j, row in enumerate(losses):
+            privatizer.observe(f"x{j}", row)
+            shown.append(privatizer.release(privatizer.mean_query(f"x{j}", 0.5), scope="s", key=f"value/{j}").scalar)
+        query = MeanQuery(("x0", "x1", "x2"), np.eye(3), Ball(0.5), 0.5)
+        shown.append(privatizer.release(query, scope="s", key="step/1").value.tolist())
+        transcripts.append((shown, repr(privatizer), ledger.statement(delta=1e-3).to_json(), dump(ledger)))
+    assert transcripts[0] == transcripts[1], "what is shown or stored depends on private data"
+
+
+# ---- crashes ---------------------------------------------------------------------------------------------
+
+CRASH_SCRIPT = """
+import os, signal, sys
+import numpy as np
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.privacy.noise import OpenDPNoise
+
+folder, where = sys.argv[1:3]
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+true_noise, true_record = OpenDPNoise.add_gaussian, PrivacyLedger.record
+def draw(self, statistic, sigma):
+    if where == "before draw":
+        die()
+    noisy = true_noise(self, statistic, sigma)
+    with open(folder + "/drawn", "a") as file:  # the adversary saw it: draws can never be taken back
+        file.write(repr(float(noisy[0])) + chr(10))
+    return noisy
+def record(self, charge, value):
+    if where == "before record":
+        die()
+    recorded = true_record(self, charge, value)
+    if where == "after record":
+        die()
+    return recorded
+OpenDPNoise.add_gaussian, PrivacyLedger.record = draw, record
+
+ledger = PrivacyLedger(folder + "/ledger.db", Budget.gdp(mu=1.0))
+privatizer = LossPrivatizer(ledger, n=3, clip=(0.0, 1.0))
+#PATCH
+privatizer.observe("x", [0.1, 0.2, 0.3])
+released = privatizer.release(privatizer.mean_query("x", 0.6), scope="s", key="1")
+print(repr(released.scalar))
+"""
+
+
+def run_crash_script(folder: Path, where: str, patch: str = "") -> subprocess.CompletedProcess[str]:
+    """Make one release in another process, which kills itself ``where``."""
+    command = [sys.executable, "-c", CRASH_SCRIPT.replace("#PATCH", patch), str(folder), where]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def audit_crash(folder: Path, where: str, patch: str = "") -> None:
+    """After a kill, everything drawn is paid; the retry costs nothing more and repeats what was recorded."""
+    crashed = run_crash_script(folder, where, patch)
+    assert crashed.returncode == -9, crashed.stderr
+    ledger = PrivacyLedger(folder / "ledger.db")
+    drawn = folder / "drawn"
+    draws = len(drawn.read_text().split()) if drawn.exists() else 0
+    assert len(ledger.charges()) == 1, f"{draws} draws, {len(ledger.charges())} charges"
+    assert ledger.spent() == 0.6, f"{draws} draws, but the ledger says mu={ledger.spent()}"
+    recorded = ledger.charges()[0].value
+    assert (recorded is not None) == (where == "after record"), "a recorded value is missing or came from nowhere"
+    retried = run_crash_script(folder, "nowhere", patch)
+    assert retried.returncode == 0, retried.stderr
+    charges = ledger.charges()
+    assert ledger.spent() == 0.6
+    assert [c.value for c in charges] == [(float(retried.stdout),)]
+    assert recorded in (None, charges[0].value), "a recorded value was changed"
+    again = run_crash_script(folder, "nowhere", patch)
+    assert again.stdout == retried.stdout, "a replay gave another value"
+    assert ledger.spent() == 0.6

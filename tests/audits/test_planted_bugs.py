@@ -1,0 +1,290 @@
+"""Each audit is run on the package and must pass, and on the package with one planted bug and must fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import (
+    audit_crash,
+    audit_fork,
+    audit_lower_bound,
+    audit_noise_law,
+    audit_scalar_sensitivity,
+    audit_transcript,
+    audit_vector_sensitivity,
+)
+
+from dptune.privacy import privatizer as implementation
+from dptune.privacy.noise import OpenDPNoise, noise_scale
+from dptune.privacy.privatizer import LossPrivatizer
+from dptune.privacy.query import Ball
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+def scalar_sensitivity(_: Path) -> None:
+    audit_scalar_sensitivity()
+
+
+def vector_sensitivity(_: Path) -> None:
+    audit_vector_sensitivity()
+
+
+def noise_law_below_one(_: Path) -> None:
+    audit_noise_law(radius=1.0)
+
+
+def noise_law_above_one(_: Path) -> None:
+    audit_noise_law(radius=500.0)
+
+
+def fork(_: Path) -> None:
+    audit_fork()
+
+
+def scalar_lower_bound(_: Path) -> None:
+    audit_lower_bound("scalar", mu=3.0, count=1200)
+
+
+def vector_lower_bound(_: Path) -> None:
+    audit_lower_bound("vector", mu=3.0, count=1200)
+
+
+def transcript(folder: Path) -> None:
+    audit_transcript(folder)
+
+
+# ---- the bugs ------------------------------------------------------------------------------------------
+
+
+def forgotten_clip_of_vectors(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(implementation, "_clip", lambda g, clip: g)
+
+
+def forgotten_clip_of_losses(patch: pytest.MonkeyPatch) -> None:
+    def clean(self: LossPrivatizer, values: Any) -> Any:
+        return np.nan_to_num(values, nan=9.0, posinf=9.0, neginf=-9.0) - self._midpoint
+
+    patch.setattr(LossPrivatizer, "_clean", clean)
+    patch.setattr(implementation, "_clip", lambda g, clip: g)
+
+
+def cube_for_ball(patch: pytest.MonkeyPatch) -> None:
+    true_clip = implementation._clip
+
+    def clip_each_coordinate(g: Any, clip: Any) -> Any:
+        return np.clip(g, -clip.radius, clip.radius) if isinstance(clip, Ball) else true_clip(g, clip)
+
+    patch.setattr(implementation, "_clip", clip_each_coordinate)
+
+
+def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
+    true = LossPrivatizer.sensitivity
+    patch.setattr(LossPrivatizer, "sensitivity", lambda self, query: true(self, query) / 2)
+
+
+def twice_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
+    true = LossPrivatizer.sensitivity
+    patch.setattr(LossPrivatizer, "sensitivity", lambda self, query: true(self, query) * 2)
+
+
+def variance_for_std(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(implementation, "noise_scale", lambda **kw: noise_scale(**kw) ** 2)
+
+
+def variance_for_std_in_the_sampler(patch: pytest.MonkeyPatch) -> None:
+    true = OpenDPNoise.add_gaussian
+    patch.setattr(OpenDPNoise, "add_gaussian", lambda self, s, sigma: true(self, s, sigma**2))
+
+
+def mean_over_finite_losses(patch: pytest.MonkeyPatch) -> None:
+    """NaN losses are left out and the mean is over the others."""
+    true_clean, true_mean = LossPrivatizer._clean, LossPrivatizer._clipped_mean
+    finite: dict[int, float] = {}
+
+    def clean(self: LossPrivatizer, values: Any) -> Any:
+        finite[id(self)] = max(float(np.mean(~np.isnan(values))), 1 / len(values))
+        return np.where(np.isnan(values), 0.0, true_clean(self, values))
+
+    patch.setattr(LossPrivatizer, "_clean", clean)
+    patch.setattr(LossPrivatizer, "_clipped_mean", lambda self, query: true_mean(self, query) / finite[id(self)])
+
+
+def noise_reused_in_every_step(patch: pytest.MonkeyPatch) -> None:
+    true, once = OpenDPNoise.add_gaussian, {}
+
+    def add(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
+        noise = once.setdefault(len(statistic), true(self, np.zeros(len(statistic)), 1.0))
+        return statistic + sigma * noise
+
+    patch.setattr(OpenDPNoise, "add_gaussian", add)
+
+
+def noise_reused_in_every_second_step(patch: pytest.MonkeyPatch) -> None:
+    true, kept = OpenDPNoise.add_gaussian, []
+
+    def add(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
+        noise = kept.pop() if kept else true(self, np.zeros(len(statistic)), 1.0)
+        if len(kept) == 0 and not hasattr(self, "odd"):
+            kept.append(noise)
+            self.odd = True  # type: ignore[attr-defined]
+        elif hasattr(self, "odd"):
+            del self.odd
+        return statistic + sigma * noise
+
+    patch.setattr(OpenDPNoise, "add_gaussian", add)
+
+
+def noise_shared_by_coordinates(patch: pytest.MonkeyPatch) -> None:
+    true = OpenDPNoise.add_gaussian
+    patch.setattr(OpenDPNoise, "add_gaussian", lambda self, s, sigma: s + true(self, np.zeros(1), sigma))
+
+
+def uniform_noise(patch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(3).uniform
+    patch.setattr(OpenDPNoise, "add_gaussian", lambda self, s, sigma: s + sigma * draw(-(3**0.5), 3**0.5, size=len(s)))
+
+
+def generator_of_the_parent(patch: pytest.MonkeyPatch) -> None:
+    """A generator made at import is copied into every forked child."""
+    generator = np.random.default_rng()
+    patch.setattr(OpenDPNoise, "add_gaussian", lambda self, s, sigma: s + generator.normal(0, sigma, len(s)))
+
+
+def value_stored_raw(patch: pytest.MonkeyPatch) -> None:
+    true_scale, raw = LossPrivatizer._clipped_mean, {}
+
+    def remember(self: LossPrivatizer, query: Any) -> Any:
+        raw["mean"] = true_scale(self, query)
+        return raw["mean"]
+
+    true_record = implementation.PrivacyLedger.record
+    patch.setattr(LossPrivatizer, "_clipped_mean", remember)
+    patch.setattr(
+        implementation.PrivacyLedger, "record", lambda self, charge, _: true_record(self, charge, raw["mean"].tolist())
+    )
+
+
+def raw_mean_in_the_note(patch: pytest.MonkeyPatch) -> None:
+    """The released value is noisy, but a debugging aid stores the raw one beside it."""
+    true = implementation.PrivacyLedger.charge
+
+    def charge(self: Any, scope: str, key: str, event: Any, **kw: Any) -> Any:
+        (owner,) = [p for p in owners if p.ledger is self]
+        losses = owner._losses.combine(owner.points()[:1], np.ones((1, 1)), slice(0, owner.n))
+        return true(self, scope, key, event, **{**kw, "note": {"debug": float(losses.mean())}})
+
+    owners: list[LossPrivatizer] = []
+    true_start = LossPrivatizer._start
+
+    def start(self: LossPrivatizer) -> None:
+        owners.append(self)
+        true_start(self)
+
+    patch.setattr(LossPrivatizer, "_start", start)
+    patch.setattr(implementation.PrivacyLedger, "charge", charge)
+
+
+AUDITS = [
+    scalar_sensitivity,
+    vector_sensitivity,
+    noise_law_below_one,
+    noise_law_above_one,
+    fork,
+    scalar_lower_bound,
+    vector_lower_bound,
+    transcript,
+]
+FOUND: list[tuple[Bug, Callable[[Path], None]]] = [
+    (forgotten_clip_of_vectors, vector_sensitivity),
+    (forgotten_clip_of_vectors, vector_lower_bound),
+    (forgotten_clip_of_losses, scalar_sensitivity),
+    (forgotten_clip_of_losses, scalar_lower_bound),
+    (cube_for_ball, vector_sensitivity),
+    (cube_for_ball, vector_lower_bound),
+    (half_the_sensitivity, scalar_sensitivity),
+    (half_the_sensitivity, vector_sensitivity),
+    (half_the_sensitivity, noise_law_below_one),
+    (half_the_sensitivity, scalar_lower_bound),
+    (half_the_sensitivity, vector_lower_bound),
+    (twice_the_sensitivity, scalar_sensitivity),
+    (twice_the_sensitivity, vector_sensitivity),
+    (twice_the_sensitivity, noise_law_above_one),
+    (twice_the_sensitivity, scalar_lower_bound),
+    (variance_for_std, scalar_sensitivity),
+    (variance_for_std, vector_sensitivity),
+    (variance_for_std, noise_law_below_one),
+    (variance_for_std, noise_law_above_one),
+    (variance_for_std_in_the_sampler, noise_law_below_one),
+    (variance_for_std_in_the_sampler, noise_law_above_one),
+    (variance_for_std_in_the_sampler, vector_lower_bound),
+    (mean_over_finite_losses, scalar_sensitivity),
+    (noise_reused_in_every_step, noise_law_below_one),
+    (noise_reused_in_every_step, fork),
+    (noise_reused_in_every_second_step, noise_law_below_one),
+    (noise_shared_by_coordinates, noise_law_below_one),
+    (uniform_noise, noise_law_below_one),
+    (generator_of_the_parent, fork),
+    (value_stored_raw, transcript),
+    (raw_mean_in_the_note, transcript),
+]
+
+
+def _name(case: Any) -> str:
+    return getattr(case, "__name__", str(case))
+
+
+@pytest.mark.parametrize("audit", AUDITS, ids=_name)
+def test_every_audit_passes_on_the_package(audit: Callable[[Path], None], fast_path: Path) -> None:
+    audit(fast_path)
+
+
+@pytest.mark.parametrize(("bug", "audit"), FOUND, ids=_name)
+def test_the_audit_finds_the_planted_bug(
+    bug: Bug, audit: Callable[[Path], None], fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+    with pytest.raises(AssertionError):
+        audit(fast_path)
+
+
+CHARGE_AFTER_DRAW = """
+from dptune.accounting.events import GaussianRelease
+from dptune.privacy.query import Released
+def release(self, query, *, scope, key, note=None):
+    known = self.ledger.find(scope, key)
+    if known is None:
+        noisy = self._noise.add_gaussian(self._clipped_mean(query), self.sigma(query))
+        if where == "before record":
+            die()
+        event = GaussianRelease(query.mu, self.sensitivity(query), self.sigma(query), query.dimension, "x")
+        known = self.ledger.charge(scope, key, event, digest=query.digest())
+        known = self.ledger.record(known, noisy.tolist())
+    return Released(np.array(known.value), known, self.sigma(query))
+LossPrivatizer.release = release
+"""
+PUBLISH_THE_SECOND_DRAW = """
+def forget_the_first(self, charge, value):
+    if where == "after record":
+        die()
+    import dataclasses
+    return dataclasses.replace(charge, value=tuple(value))
+PrivacyLedger.record = forget_the_first
+"""
+
+
+@pytest.mark.parametrize(
+    ("patch", "where", "complaint"),
+    [
+        (CHARGE_AFTER_DRAW, "before record", "1 draws, 0 charges"),
+        (PUBLISH_THE_SECOND_DRAW, "after record", "a recorded value"),
+    ],
+    ids=["refund after crash", "released but never recorded"],
+)
+def test_the_crash_audit_finds_the_planted_bug(patch: str, where: str, complaint: str, fast_path: Path) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        audit_crash(fast_path, where, patch)

@@ -1,0 +1,98 @@
+"""Noise off: replacing one person moves a release by 2C/n or (high - low)/n at most, and can move it that far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import (
+    audit_pair,
+    audit_reaches,
+    audit_scalar_sensitivity,
+    audit_vector_sensitivity,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from dptune import Ball, Interval, MeanQuery
+
+ANY_LOSS = st.one_of(
+    st.sampled_from([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300, 5e-324]),
+    st.floats(-10, 10),
+    st.floats(width=64),
+)
+NAMES = tuple("abcdefgh")
+
+
+@pytest.mark.parametrize("clip", [(0.0, 1.0), (-0.5, 2.5), (-1e-12, 1e-12), (1e6, 3e6), (1000.0, 1000.001)])
+@pytest.mark.parametrize("n", [1, 2, 20])
+def test_antipodal_people_reach_the_scalar_sensitivity(clip: tuple[float, float], n: int) -> None:
+    audit_scalar_sensitivity(clip=clip, n=n)
+
+
+@pytest.mark.parametrize("radius", [1e-3, 1.0, 7.0])
+@pytest.mark.parametrize("p", [1, 4, 33])
+def test_antipodal_people_reach_the_vector_sensitivity(p: int, radius: float) -> None:
+    audit_vector_sensitivity(p=p, radius=radius)
+
+
+def test_the_sensitivity_of_weighted_people_is_the_largest_weight() -> None:
+    weights = np.array([1.0, 5.0, 2.0])
+    query = MeanQuery(("a",), np.ones((1, 1)), Interval(0.0, 3.0), 1.0)
+    losses = np.array([[1.0, -np.inf, 1.0]])
+    neighbour = np.array([[1.0, np.inf, 1.0]])
+    audit_reaches(query, losses, neighbour, 3.0 * 5 / 8, clip=(0.0, 3.0), person_weights=weights)
+
+
+def test_a_person_with_many_rows_counts_once() -> None:
+    groups = ["ann", "bob", "ann", "ann", "cid"]
+    query = MeanQuery(("a",), np.ones((1, 1)), Interval(0.0, 1.0), 1.0)
+    losses = np.array([[-np.inf, 0.5, -np.inf, -np.inf, 0.5]])
+    neighbour = np.array([[np.inf, 0.5, np.nan, np.inf, 0.5]])
+    audit_reaches(query, losses, neighbour, 1.0 / 3, clip=(0.0, 1.0), groups=groups)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[MeanQuery, np.ndarray, np.ndarray, dict[str, Any]]:
+    """A query, people's losses (m, rows), the same with one person replaced, and the privatizer's settings."""
+    rows, m = draw(st.integers(1, 9)), draw(st.integers(1, 5))
+    low = draw(st.floats(-1e3, 1e3))
+    clip = (low, low + draw(st.floats(1e-2, 1e4)))
+    chosen: dict[str, Any] = {"clip": clip, "dtype": draw(st.sampled_from([np.float32, np.float64]))}
+    groups = np.arange(rows)
+    if draw(st.booleans()):
+        groups = chosen["groups"] = draw(arrays(np.int64, rows, elements=st.integers(0, 3)))
+    people = len(np.unique(groups))
+    if draw(st.booleans()):
+        chosen["person_weights"] = draw(arrays(np.float64, people, elements=st.floats(1e-3, 1e3)))
+    mu, scalar = draw(st.floats(1e-3, 20)), draw(st.booleans())
+    p = 1 if scalar else draw(st.integers(1, 4))
+    weights = draw(arrays(np.float64, (p, m), elements=st.floats(-1e6, 1e6)))
+    bounds = Interval(*clip) if scalar else Ball(draw(st.floats(1e-3, 1e3)))
+    losses = draw(arrays(np.float64, (m, rows), elements=ANY_LOSS))
+    replaced = groups == draw(st.sampled_from(sorted(set(groups.tolist()))))
+    neighbour = np.where(replaced, draw(arrays(np.float64, (m, rows), elements=ANY_LOSS)), losses)
+    return MeanQuery(NAMES[:m], weights, bounds, mu), losses, neighbour, chosen
+
+
+@settings(max_examples=400, deadline=None)
+@given(cases())
+def test_replacing_one_person_never_moves_a_release_beyond_what_the_noise_covers(case: Any) -> None:
+    query, losses, neighbour, chosen = case
+    audit_pair(query, losses, neighbour, **chosen)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_many_points_and_people_across_blocks_and_chunks(dtype: type) -> None:
+    n, m, p = 8192 * 2 + 3, 70, 5  # three chunks of people, two blocks of rows
+    rng = np.random.default_rng(0)
+    query = MeanQuery(tuple(map(str, range(m))), rng.normal(size=(p, m)), Ball(0.1), 0.5)
+    losses = rng.random((m, n))
+    for person in (0, 8191, 8192, n - 1):
+        losses[:, person] = query.weights[0] > 0
+        neighbour = losses.copy()
+        neighbour[:, person] = query.weights[0] < 0
+        distance = audit_pair(query, losses, neighbour, clip=(0.0, 1.0), dtype=dtype)
+        assert distance > 0.15 / n  # the person is seen, wherever they are

@@ -1,0 +1,79 @@
+"""Small fixtures shared by the suites: a ledger, a privatizer, a fast folder, a throw-away PostgreSQL server."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> PrivacyLedger:
+    return PrivacyLedger(tmp_path / "ledger.db", Budget.gdp(mu=10.0), dataset="test people")
+
+
+@pytest.fixture
+def privatizer(ledger: PrivacyLedger) -> Callable[..., LossPrivatizer]:
+    """Return a factory: privatizer(n=4, clip=(0, 1), ...) on the ledger of this test."""
+
+    def make(**settings: Any) -> LossPrivatizer:
+        if "groups" not in settings:
+            settings.setdefault("n", 4)
+        settings.setdefault("clip", (0.0, 1.0))
+        return LossPrivatizer(settings.pop("ledger", ledger), **settings)
+
+    return make
+
+
+@pytest.fixture
+def fast_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, for ledgers with many charges: every charge waits for the disk."""
+    if not os.access(SHARED_MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(dir=SHARED_MEMORY, prefix="dptune-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Callable[[], str]]:
+    """Start a throw-away server; return a factory of URLs, each of an empty schema of its own."""
+    psycopg = pytest.importorskip("psycopg")
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not found:
+        pytest.skip("no PostgreSQL server in /usr/lib/postgresql")
+    binaries, root = found[-1].parent, os.geteuid() == 0
+    folder = Path(tempfile.mkdtemp(prefix="dptune-pg-", dir="/tmp"))  # short: the socket's path is limited
+    data, options = folder / "data", {"cwd": folder, "check": True, "capture_output": True, "timeout": 120}
+    if root:  # the server refuses to run as root
+        shutil.chown(folder, "postgres")
+        options["user"] = "postgres"
+    subprocess.run([binaries / "initdb", "-D", data, "-U", "dptune", "-A", "trust", "--no-sync"], **options)
+    server = f"-k {folder} -h '' -c fsync=off -c timezone=UTC"
+    control = [binaries / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]
+    subprocess.run([*control, "-o", server, "start"], **options)
+    numbers = itertools.count()
+
+    def new_url() -> str:
+        schema = f"ledger{next(numbers)}"
+        with psycopg.connect(host=str(folder), user="dptune", dbname="postgres", autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {schema}")
+        return f"postgresql://dptune@/postgres?host={folder}&options=-csearch_path%3D{schema}"
+
+    try:
+        yield new_url
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], **options)
+        shutil.rmtree(folder)
