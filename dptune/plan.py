@@ -115,6 +115,8 @@ class ValuePlan:
     spare: int = 0
 
     def __post_init__(self) -> None:
+        if not (math.isfinite(self.mu) and self.mu > 0):
+            raise InputError(f"mu must be positive and finite; got {self.mu!r}.")
         if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
             raise InputError(f"n_trials must be a whole number >= 1; got {self.trials!r}.")
         if not (math.isfinite(self.final_share) and 0 <= self.final_share < 1):

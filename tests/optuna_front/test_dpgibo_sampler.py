@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import optuna
 import pytest
-from harness import SPACE, create, losses_at, objective_of, open_ledger, open_privatizer, open_sampler, people
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
@@ -17,6 +16,7 @@ from optuna.trial import TrialState
 
 import dptune
 from dptune_optuna import DPGIBOSampler, UnprotectedValueWarning
+from harness import SPACE, create, losses_at, objective_of, open_ledger, open_privatizer, open_sampler, people
 
 
 def storage_of(kind: str, folder: Path):

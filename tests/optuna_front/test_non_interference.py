@@ -7,15 +7,16 @@ It fails on planted leaks, below.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
 import optuna
 import pytest
-from harness import N, create, losses_at, open_privatizer, open_sampler, people, transcript
 
 import dptune
 from dptune_optuna import PrivateObjective, shield
+from harness import N, create, losses_at, open_privatizer, open_sampler, people, transcript
 
 SECRET = 1234.56789
 
@@ -98,7 +99,9 @@ def leak_raw_value(monkeypatch) -> None:
 
 
 def leak_exception(monkeypatch) -> None:
-    monkeypatch.setattr("dptune_optuna.objective.evaluate", lambda function, trial: function(shield.ShieldedTrial(trial)))
+    monkeypatch.setattr(
+        "dptune_optuna.objective.evaluate", lambda function, trial: function(shield.ShieldedTrial(trial))
+    )
 
 
 def leak_nan_count(monkeypatch) -> None:
@@ -165,10 +168,8 @@ def test_a_refused_method_stays_refused_when_the_user_swallows_the_error(tmp_pat
 
     @sampler.objective
     def losses(trial):
-        try:
+        with contextlib.suppress(dptune.PrivacyError):
             trial.report(1.0, 0)
-        except dptune.PrivacyError:
-            pass
         return np.zeros(N)
 
     with pytest.raises(dptune.PrivacyError):

@@ -1,0 +1,110 @@
+"""PrivateObjective: any sampler, on privatised values."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import optuna
+import pytest
+from optuna.samplers import CmaEsSampler, QMCSampler, RandomSampler, TPESampler
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+
+import dptune
+from dptune_optuna import PrivateObjective
+from harness import N, create, losses_at, open_ledger, open_privatizer, people
+
+pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+
+
+def losses(trial):
+    return losses_at(people(), trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True))
+
+
+@pytest.mark.parametrize("sampler", [RandomSampler, TPESampler, CmaEsSampler, QMCSampler])
+def test_every_sampler_gets_released_values_only(tmp_path, sampler):
+    privatizer = open_privatizer(tmp_path)
+    objective = PrivateObjective(losses, privatizer, n_trials=12)
+    study = create(None, sampler(seed=0))
+    study.optimize(objective, n_trials=12)
+    assert [t.value for t in study.trials] == [c.value[0] for c in open_ledger(tmp_path).charges(prefix="value/")]
+    assert open_ledger(tmp_path).spent() == pytest.approx(np.sqrt(0.95))
+    assert objective.recommend(study) == study.best_trial.params
+    assert privatizer.points() == ()
+    objective.estimate(study, study.best_params)
+    assert open_ledger(tmp_path).spent() == pytest.approx(1.0)
+
+
+def test_the_study_ends_with_the_plan_and_in_the_remaining_budget(tmp_path):
+    objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=5, mu=0.5)
+    study = create(f"sqlite:///{tmp_path}/s.db", RandomSampler(seed=0))
+    study.optimize(objective, n_trials=9)
+    assert len(study.trials) == 5
+    second = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=5)
+    create(None, RandomSampler(seed=0), "second").optimize(second, n_trials=9)
+    assert 0.95 < open_ledger(tmp_path).spent() <= 1.0
+
+
+def test_threads_pay_once_each(tmp_path):
+    objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=16)
+    study = create(f"sqlite:///{tmp_path}/s.db", RandomSampler())
+    study.optimize(objective, n_trials=16, n_jobs=4)
+    done = [t for t in study.trials if t.value is not None]
+    assert {t.value for t in done} == {c.value[0] for c in open_ledger(tmp_path).charges()}
+    assert open_ledger(tmp_path).spent() <= 1.0
+
+
+def test_a_copy_continues_the_same_plan(tmp_path):
+    objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=6)
+    study = create(None, RandomSampler(seed=0))
+    study.optimize(objective, n_trials=3)
+    study.optimize(pickle.loads(pickle.dumps(objective)), n_trials=3)
+    assert len(open_ledger(tmp_path).charges()) == 6
+
+
+def test_a_fitted_estimator_and_the_name_of_a_loss_are_enough(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=50.0))
+    privatizer = dptune.LossPrivatizer(ledger, n=300, clip=(0.0, 3.0))
+
+    def model(trial):
+        C = trial.suggest_float("C", 1e-3, 1e3, log=True)
+        return LogisticRegression(C=C, max_iter=2000, solver="liblinear").fit(X[300:], y[300:])
+
+    objective = PrivateObjective(model, privatizer, n_trials=6, loss="log_loss", data=(X[:300], y[:300]))
+    study = create(None, RandomSampler(seed=0))
+    study.optimize(objective, n_trials=6)
+    best = objective.estimate(study, objective.recommend(study))
+    assert 0.02 < best.value < 0.6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_trials": 0}, "n_trials"),
+        ({"n_trials": 5, "mu": -1.0}, "mu"),
+        ({"n_trials": 5, "final_share": 1.0}, "final_share"),
+        ({"n_trials": 5, "loss": "log_loss"}, "data="),
+        ({"n_trials": 5, "loss": "roc_auc", "data": ([[0.0]], [0])}, "roc_auc"),
+        ({"n_trials": 5, "loss": "r2", "data": ([[0.0]], [0])}, "r2"),
+    ],
+)
+def test_bad_settings_are_refused_with_the_remedy(tmp_path, arguments, message):
+    with pytest.raises(dptune.InputError, match=message):
+        PrivateObjective(losses, open_privatizer(tmp_path), **arguments)
+
+
+def test_maximising_and_several_objectives_are_refused(tmp_path):
+    objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=5)
+    for study in (optuna.create_study(direction="maximize"), optuna.create_study(directions=["minimize"] * 2)):
+        with pytest.raises(dptune.InputError, match="minimize"):
+            study.optimize(objective, n_trials=1)
+    assert open_ledger(tmp_path).spent() == 0
+
+
+def test_grouped_rows_count_as_one_person(tmp_path):
+    privatizer = dptune.LossPrivatizer(open_ledger(tmp_path), groups=np.arange(N) // 3, clip=(0.0, 4.0))
+    objective = PrivateObjective(losses, privatizer, n_trials=3)
+    create(None, RandomSampler(seed=0)).optimize(objective, n_trials=3)
+    assert open_ledger(tmp_path).n == N // 3

@@ -1,0 +1,101 @@
+"""Kill -9 in the middle of a study, and two processes on one study."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from harness import create, objective_of, open_ledger, open_privatizer, open_sampler
+
+HERE = Path(__file__).parent
+WORKER = """
+    import os, signal, sys
+    from pathlib import Path
+    sys.path.insert(0, {here!r})
+    import dptune, optuna
+    from harness import create, objective_of, open_privatizer, open_sampler
+
+    folder, where, at, trials = Path({folder!r}), {where!r}, {at}, {trials}
+    count = 0
+
+    def die(*args, **kwargs):
+        global count
+        count += 1
+        if count == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def before(cls, name):
+        original = getattr(cls, name)
+        def wrapped(self, *args, **kwargs):
+            die()
+            return original(self, *args, **kwargs)
+        setattr(cls, name, wrapped)
+
+    if where == "between charge and draw":
+        before(dptune.LossPrivatizer, "_clipped_mean")
+    elif where == "between draw and record":
+        before(dptune.PrivacyLedger, "record")
+    elif where == "after record":
+        original = dptune.PrivacyLedger.record
+        def record(self, charge, value):
+            recorded = original(self, charge, value)
+            die()
+            return recorded
+        dptune.PrivacyLedger.record = record
+    sampler = open_sampler(open_privatizer(folder))
+    study = create(f"sqlite:///{{folder}}/s.db", sampler)
+    study.optimize(objective_of(sampler), n_trials=trials)
+"""
+
+
+def start(folder: Path, where: str = "never", at: int = 0, trials: int = 40) -> subprocess.Popen[bytes]:
+    code = textwrap.dedent(WORKER).format(here=str(HERE), folder=str(folder), where=where, at=at, trials=trials)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, env=environment)
+
+
+@pytest.mark.parametrize("at", [1, 5, 12])  # 5: the comparison of the starts or a value; 12: inside a later step
+@pytest.mark.parametrize("where", ["between charge and draw", "between draw and record", "after record"])
+def test_after_kill_9_the_charges_stand_and_recorded_values_are_replayed(tmp_path, where, at):
+    process = start(tmp_path, where, at)
+    process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL
+    before = open_ledger(tmp_path).charges()
+    assert len(before) == at
+    assert sum(c.value is None for c in before) == (where != "after record")
+
+    sampler = open_sampler(open_privatizer(tmp_path))
+    study = create(f"sqlite:///{tmp_path}/s.db", sampler)
+    study.optimize(objective_of(sampler), n_trials=60)
+    after = open_ledger(tmp_path).charges()
+    for old, new in zip(before, after, strict=False):
+        assert (new.seq, new.key, new.mu) == (old.seq, old.key, old.mu)
+        assert old.value is None or new.value == old.value
+    assert sampler.session(study).complete
+    assert open_ledger(tmp_path).spent() <= 1.0
+
+
+def test_two_processes_on_one_study_share_steps_and_budget(tmp_path):
+    sampler = open_sampler(open_privatizer(tmp_path))
+    create(f"sqlite:///{tmp_path}/s.db", sampler)
+    workers = [start(tmp_path, trials=40) for _ in range(2)]
+    errors = [worker.communicate(timeout=240)[1].decode() for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], errors
+    study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path}/s.db", sampler=sampler)
+    ledger = open_ledger(tmp_path)
+    session = sampler.session(study)
+    complete = [t for t in study.trials if t.state == TrialState.COMPLETE]
+    assert session.complete
+    assert [c.key for c in ledger.charges(prefix="step/")] == [
+        f"step/{i + 1}" for i in range(session.plan.settings.steps)
+    ]
+    assert {t.value for t in complete} == {c.value[0] for c in ledger.charges(prefix="value/")}
+    assert ledger.spent() <= 1.0
