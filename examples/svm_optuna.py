@@ -1,7 +1,6 @@
-"""Tune a support vector machine on a private validation set: swap the sampler, keep your training code."""
+"""Tune an SVM on a private validation set; kill it half-way and run it again: study and budget go on."""
 
 import sys
-from pathlib import Path
 
 import optuna
 from sklearn.datasets import load_breast_cancer
@@ -13,31 +12,29 @@ from sklearn.svm import SVC
 import dptune
 from dptune_optuna import DPGIBOSampler
 
-X, y = load_breast_cancer(return_X_y=True)
+folder = sys.argv[1] if len(sys.argv) > 1 else "."
+X, y = load_breast_cancer(return_X_y=True)  # 569 patients: 169 to train on, 400 private ones to validate on
 X_train, X_val, y_train, y_val = train_test_split(X, y, train_size=169, stratify=y, random_state=0)
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-ledger = dptune.PrivacyLedger(folder / "svm.db", dptune.Budget.gdp(mu=1.0), dataset="breast cancer validation")
+budget = dptune.Budget.gdp(mu=1.0)
+ledger = dptune.PrivacyLedger(f"{folder}/ledger.db", budget, dataset="tumours", unit="one patient")
 privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 3.0))
-space = {
-    "C": optuna.distributions.FloatDistribution(1e-3, 1e3, log=True),
-    "gamma": optuna.distributions.FloatDistribution(1e-4, 1e1, log=True),
-    "malignant_weight": optuna.distributions.FloatDistribution(0.1, 10, log=True),
-}
-sampler = DPGIBOSampler(space, privatizer, n_trials=80)
+ranges = {"C": (1e-3, 1e3), "gamma": (1e-5, 1e1), "weight": (0.1, 10.0)}
+space = {name: optuna.distributions.FloatDistribution(*pair, log=True) for name, pair in ranges.items()}
+sampler = DPGIBOSampler(space, privatizer, n_trials=100)
 
 
 @sampler.objective(loss="hinge", data=(X_val, y_val))
 def svm(trial):
-    weight = {0: trial.suggest_float("malignant_weight", 0.1, 10, log=True), 1: 1.0}
-    C, gamma = trial.suggest_float("C", 1e-3, 1e3, log=True), trial.suggest_float("gamma", 1e-4, 1e1, log=True)
-    return make_pipeline(StandardScaler(), SVC(C=C, gamma=gamma, class_weight=weight)).fit(X_train, y_train)
+    C, gamma, weight = (trial.suggest_float(name, *pair, log=True) for name, pair in ranges.items())
+    return make_pipeline(StandardScaler(), SVC(C=C, gamma=gamma, class_weight={0: weight})).fit(X_train, y_train)
 
 
+optuna.logging.set_verbosity(optuna.logging.WARNING)
 study = optuna.create_study(
     storage=f"sqlite:///{folder}/study.db", study_name="svm", sampler=sampler, load_if_exists=True
 )
-study.optimize(svm, n_trials=sampler.n_trials)
+study.optimize(svm, n_trials=sampler.n_trials, show_progress_bar=True)
 best = sampler.recommend(study)
-estimate = svm.estimate(study, best)
-print(best, estimate.value, estimate.interval(0.95), ledger.statement(delta=1e-5), sep="\n")
+found = svm.estimate(study, best)
+print(f"Best: {best}\nLoss: {found.value:.3f}, 95% interval {found.interval()}\n{ledger.statement(delta=1e-5)}")

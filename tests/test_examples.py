@@ -1,0 +1,55 @@
+"""The examples and the README's first screen run as they stand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+from sklearn.datasets import load_breast_cancer
+from sklearn.svm import SVC
+
+import dptune
+from dptune_optuna import DPGIBOSampler
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs_and_prints_its_statement(example, tmp_path):
+    command = [sys.executable, str(example), str(tmp_path)]
+    run = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert run.returncode == 0, run.stderr
+    assert "epsilon" in run.stdout
+    assert "NOT PRIVATE" not in run.stdout
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_short(example):
+    assert len(example.read_text().splitlines()) <= 40
+
+
+def test_the_first_screen_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    X, y = load_breast_cancer(return_X_y=True)
+    names = {
+        "dptune": dptune,
+        "optuna": optuna,
+        "FloatDistribution": FloatDistribution,
+        "DPGIBOSampler": DPGIBOSampler,
+        "SVC": SVC,
+        "X_train": X[400:],
+        "y_train": y[400:],
+        "X_val": X[:400],
+        "y_val": y[:400],
+    }
+    block = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(compile(block, "README.md", "exec"), names)
+    assert "Privacy statement" in capsys.readouterr().out
