@@ -23,6 +23,7 @@ from scipy.special import log_expit, log_ndtr, ndtri_exp
 from dptune.errors import InputError
 
 _ROUND_UP = 1 + 1e-12  # a bridge from pure DP is rounded towards more privacy loss
+_FORGIVEN = 1e-12  # of the squared budget: rounding of T releases of budget/sqrt(T)
 
 
 @dataclass(frozen=True)
@@ -166,13 +167,13 @@ def fits(spent: Iterable[float], mu: float, budget: float) -> bool:
     scale of the package carries a slack a million times larger (``dptune.privacy.noise.SLACK``).
     """
     total = math.fsum([*(m * m for m in spent), mu * mu])
-    return total <= budget * budget * (1 + 1e-12)
+    return total <= budget * budget * (1 + _FORGIVEN)
 
 
 def remaining_mu(spent: Iterable[float], budget: float) -> float:
-    """Return mu of the largest single release that still fits."""
+    """Return mu of the largest single release that still fits; 0 where only rounding is left."""
     left = math.fsum([budget * budget, *(-m * m for m in spent)])
-    return math.sqrt(max(left, 0.0))
+    return math.sqrt(left) if left > budget * budget * _FORGIVEN else 0.0
 
 
 def split_mu(mu: float, releases: int) -> float:

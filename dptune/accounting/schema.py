@@ -71,10 +71,15 @@ SELECT c.seq, c.scope, c.key, c.mu, SUM(c.mu * c.mu) OVER (ORDER BY c.seq) AS mu
 FROM dptune_charges c LEFT JOIN dptune_releases r ON r.charge = c.seq"""
 _SQLITE_GUARD = """CREATE TRIGGER IF NOT EXISTS {table}_no_{verb} BEFORE {verb} ON {table}
 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"""
+_SQLITE_NO_REPLACE = """CREATE TRIGGER IF NOT EXISTS {table}_no_REPLACE BEFORE INSERT ON {table}
+WHEN EXISTS (SELECT 1 FROM {table} WHERE {same})
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"""  # INSERT OR REPLACE fires no DELETE trigger
 _POSTGRES_FUNCTION = """CREATE OR REPLACE FUNCTION dptune_append_only() RETURNS trigger AS
 $$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$ LANGUAGE plpgsql"""
 _POSTGRES_GUARD = """CREATE OR REPLACE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE ON {table}
 FOR EACH ROW EXECUTE FUNCTION dptune_append_only()"""
+_POSTGRES_NO_TRUNCATE = """CREATE OR REPLACE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table}
+FOR EACH STATEMENT EXECUTE FUNCTION dptune_append_only()"""
 
 
 def create(connection: sa.Connection) -> None:
@@ -85,12 +90,16 @@ def create(connection: sa.Connection) -> None:
     connection.exec_driver_sql(view if sqlite else view.replace("CREATE VIEW", "CREATE OR REPLACE VIEW"))
     if not sqlite:
         connection.exec_driver_sql(_POSTGRES_FUNCTION)
-    for table in metadata.tables:
-        if sqlite:
-            for verb in ("UPDATE", "DELETE"):
-                connection.exec_driver_sql(_SQLITE_GUARD.format(table=table, verb=verb))
-        else:
-            connection.exec_driver_sql(_POSTGRES_GUARD.format(table=table))
+    for name, table in metadata.tables.items():
+        for statement in _sqlite_guards(table) if sqlite else (_POSTGRES_GUARD, _POSTGRES_NO_TRUNCATE):
+            connection.exec_driver_sql(statement.format(table=name))
+
+
+def _sqlite_guards(table: sa.Table) -> list[str]:
+    verbs = [_SQLITE_GUARD.replace("{verb}", verb) for verb in ("UPDATE", "DELETE")]
+    keys = [c.columns.keys() for c in table.constraints if isinstance(c, sa.PrimaryKeyConstraint | sa.UniqueConstraint)]
+    same = " OR ".join("(" + " AND ".join(f"{name} = NEW.{name}" for name in key) + ")" for key in keys)
+    return [*verbs, _SQLITE_NO_REPLACE.replace("{same}", same)]
 
 
 def normalise_url(url: str | Path) -> sa.URL:
@@ -101,11 +110,11 @@ def normalise_url(url: str | Path) -> sa.URL:
     """
     text = str(url)
     try:
-        parsed = sa.make_url(text if "://" in text else f"sqlite:///{Path(text).resolve()}")
+        parsed = sa.make_url(text) if "://" in text else sa.URL.create("sqlite", database=str(Path(text).resolve()))
     except sa.exc.ArgumentError:
         raise InputError("the ledger's URL cannot be read; give a file path or an SQLAlchemy URL.") from None
     if parsed.get_backend_name() == "sqlite":
-        if not parsed.database or parsed.database == ":memory:" or "mode=memory" in text:
+        if not parsed.database or Path(parsed.database).name == ":memory:" or "mode=memory" in text:
             raise InputError("a ledger must outlive its process; give a file path instead of an in-memory URL.")
         return parsed.set(database=str(Path(parsed.database).resolve()))
     if parsed.get_backend_name() != "postgresql":
