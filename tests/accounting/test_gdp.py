@@ -1,0 +1,313 @@
+"""GDP conversions against mpmath at 50 digits, the bridges from pure DP, composition and the filter."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from dptune import Budget, InputError
+from dptune.accounting.gdp import (
+    compose_mu,
+    delta_from_mu,
+    epsilon_from_mu,
+    fits,
+    gaussian_sigma,
+    mu_from_epsilon,
+    mu_from_laplace,
+    mu_from_pure_dp,
+    remaining_mu,
+    split_mu,
+)
+
+RELATIVE = 1e-9
+MUS = [1e-3, 0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0]
+DELTAS = [1e-12, 1e-9, 1e-5, 1e-3, 0.0246, 0.1]
+SOME_MU = st.floats(math.log(1e-3), math.log(20)).map(math.exp)
+SOME_DELTA = st.floats(math.log(1e-12), math.log(0.1)).map(math.exp)
+
+
+def at_50_digits(function: Callable[..., mpmath.mpf]) -> Callable[..., mpmath.mpf]:
+    @functools.wraps(function)
+    def wrapped(*args: float) -> mpmath.mpf:
+        with mpmath.workdps(50):
+            return function(*(mpmath.mpf(a) for a in args))
+
+    return wrapped
+
+
+def Phi(x: mpmath.mpf) -> mpmath.mpf:
+    return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
+
+
+@at_50_digits
+def exact_delta(mu: mpmath.mpf, eps: mpmath.mpf) -> mpmath.mpf:
+    return Phi(-eps / mu + mu / 2) - mpmath.exp(eps) * Phi(-eps / mu - mu / 2)
+
+
+@at_50_digits
+def exact_epsilon(mu: mpmath.mpf, delta: mpmath.mpf) -> mpmath.mpf:
+    low, high = mpmath.mpf(0), mu * mu / 2 + 10 * mu
+    if exact_delta(mu, 0) <= delta:
+        return low
+    for _ in range(60):  # a bisection cannot be led astray
+        middle = (low + high) / 2
+        low, high = (middle, high) if exact_delta(mu, middle) > delta else (low, middle)
+    return high
+
+
+@at_50_digits
+def exact_mu(eps: mpmath.mpf, delta: mpmath.mpf) -> mpmath.mpf:
+    low, high = mpmath.mpf("1e-6"), mpmath.mpf(1)
+    while exact_delta(high, eps) < delta:
+        high *= 2
+    for _ in range(70):
+        middle = (low + high) / 2
+        low, high = (middle, high) if exact_delta(middle, eps) < delta else (low, middle)
+    return high
+
+
+def close(ours: float, exact: mpmath.mpf) -> bool:
+    with mpmath.workdps(50):
+        return abs(mpmath.mpf(ours) - exact) <= RELATIVE * abs(exact) + 1e-15  # epsilon may be next to 0
+
+
+# ---- epsilon and delta ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mu", "epsilon"), [(0.5, 1.9931), (1.0, 4.3772), (2.0, 9.9973)])
+def test_the_reference_numbers_of_theory(mu: float, epsilon: float) -> None:
+    assert epsilon_from_mu(mu, 1e-5) == pytest.approx(epsilon, abs=5e-5)
+    assert Budget.gdp(mu).epsilon(1e-5) == epsilon_from_mu(mu, 1e-5)
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("mu", MUS)
+def test_epsilon_both_ways_on_a_grid(mu: float, delta: float) -> None:
+    epsilon = epsilon_from_mu(mu, delta)
+    assert close(epsilon, exact_epsilon(mu, delta))
+    if epsilon > 0:
+        assert close(mu_from_epsilon(epsilon, delta), exact_mu(epsilon, delta))
+        assert close(delta_from_mu(mu, epsilon), exact_delta(mu, epsilon))
+
+
+@settings(max_examples=400, deadline=None)
+@given(SOME_MU, SOME_DELTA)
+def test_epsilon_from_mu(mu: float, delta: float) -> None:
+    assert close(epsilon_from_mu(mu, delta), exact_epsilon(mu, delta))
+
+
+@settings(max_examples=300, deadline=None)
+@given(SOME_MU, SOME_DELTA)
+def test_mu_from_epsilon(mu: float, delta: float) -> None:
+    epsilon = float(exact_epsilon(mu, delta))
+    assert close(mu_from_epsilon(epsilon, delta), exact_mu(epsilon, delta))
+
+
+@settings(max_examples=200, deadline=None)
+@given(SOME_MU, st.floats(0, 9))
+def test_delta_from_mu(mu: float, x: float) -> None:
+    epsilon = mu * mu / 2 + mu * x  # x standard deviations into the tail
+    exact = exact_delta(mu, epsilon)
+    if exact > 1e-12:
+        assert close(delta_from_mu(mu, epsilon), exact)
+
+
+@given(SOME_MU, SOME_DELTA)
+def test_round_trip(mu: float, delta: float) -> None:
+    epsilon = epsilon_from_mu(mu, delta)
+    if epsilon > 0:
+        assert mu_from_epsilon(epsilon, delta) == pytest.approx(mu, rel=RELATIVE)
+
+
+@given(SOME_MU, SOME_DELTA, st.floats(1.01, 3))
+def test_more_mu_means_more_epsilon_and_more_delta_means_less(mu: float, delta: float, factor: float) -> None:
+    here = epsilon_from_mu(mu, delta)
+    assert epsilon_from_mu(mu * factor, delta) > here or here == 0
+    assert epsilon_from_mu(mu, min(delta * factor, 0.5)) < here or here == 0
+
+
+def test_epsilon_zero_where_delta_alone_is_enough() -> None:
+    assert epsilon_from_mu(1e-3, 0.1) == 0.0
+    assert delta_from_mu(1e-3, 0.0) == pytest.approx(float(exact_delta(1e-3, 0.0)), rel=RELATIVE)
+    assert close(mu_from_epsilon(0.0, 0.05), exact_mu(0.0, 0.05))
+
+
+def test_far_tails_do_not_overflow() -> None:
+    assert delta_from_mu(20.0, 0.0) == pytest.approx(1.0)
+    assert delta_from_mu(1e-3, 1.0) == 0.0
+    assert math.isfinite(epsilon_from_mu(200.0, 1e-300))
+    assert math.isfinite(mu_from_epsilon(1e6, 1e-300))
+
+
+@pytest.mark.parametrize("mu", [0, -1, math.nan, math.inf, "one", None])
+def test_a_bad_mu_is_refused(mu: object) -> None:
+    for use in (Budget.gdp, lambda m: epsilon_from_mu(m, 0.1), lambda m: delta_from_mu(m, 1.0)):
+        with pytest.raises(InputError, match="mu"):
+            use(mu)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("delta", [0, 1, 1.5, -1e-5, math.nan])
+def test_a_bad_delta_is_refused(delta: float) -> None:
+    with pytest.raises(InputError, match="delta"):
+        epsilon_from_mu(1.0, delta)
+    with pytest.raises(InputError, match="delta"):
+        Budget.approximate_dp(1.0, delta)
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, math.inf, math.nan])
+def test_a_bad_epsilon_is_refused(epsilon: float) -> None:
+    with pytest.raises(InputError, match="epsilon"):
+        delta_from_mu(1.0, epsilon)
+    with pytest.raises(InputError, match="epsilon"):
+        mu_from_epsilon(epsilon, 1e-5)
+
+
+def test_a_budget_stated_in_epsilon_and_delta() -> None:
+    budget = Budget.approximate_dp(1.0, 1e-5)
+    assert budget.epsilon(1e-5) == pytest.approx(1.0, rel=RELATIVE)
+    assert budget.delta(1.0) == pytest.approx(1e-5, rel=1e-7)
+    assert (budget.stated_epsilon, budget.stated_delta) == (1.0, 1e-5)
+    assert close(budget.mu, exact_mu(1.0, 1e-5))
+
+
+# ---- bridges from pure DP ---------------------------------------------------------------------------------
+
+
+@at_50_digits
+def quantile(p: mpmath.mpf) -> mpmath.mpf:
+    """Phi^-1(p) for p <= 1/2 by bisection."""
+    low, high = mpmath.mpf(-60), mpmath.mpf(1)
+    for _ in range(75):
+        middle = (low + high) / 2
+        low, high = (middle, high) if Phi(middle) < p else (low, middle)
+    return low
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(math.log(1e-3), math.log(50)).map(math.exp))
+def test_bridges_against_mpmath_and_rounded_towards_more_loss(epsilon: float) -> None:
+    with mpmath.workdps(50):
+        eps = mpmath.mpf(epsilon)
+        pure = -2 * quantile(1 / (1 + mpmath.exp(eps)))
+        laplace = -2 * quantile(mpmath.exp(-eps / 2) / 2)
+    assert close(mu_from_pure_dp(epsilon), pure)
+    assert close(mu_from_laplace(epsilon), laplace)
+    assert mu_from_pure_dp(epsilon) >= pure
+    assert mu_from_laplace(epsilon) >= laplace
+    assert mu_from_laplace(epsilon) < mu_from_pure_dp(epsilon)
+
+
+def test_the_bridge_of_theory() -> None:
+    assert mu_from_pure_dp(1.0) == pytest.approx(1.232, abs=5e-4)
+
+
+def trade_off_of_laplace(epsilon: float, alphas: np.ndarray) -> np.ndarray:
+    """Least FNR of any test at FPR alpha, by Neyman-Pearson on a grid of Laplace(0, 1) against Laplace(epsilon, 1)."""
+    edges = np.linspace(-40, 40 + epsilon, 400_001)
+    cdf = lambda x: np.where(x < 0, np.exp(np.minimum(x, 0)) / 2, 1 - np.exp(-np.maximum(x, 0)) / 2)  # noqa: E731
+    p, q = np.diff(cdf(edges)), np.diff(cdf(edges - epsilon))  # masses of the cells
+    order = np.argsort(-q / np.maximum(p, 1e-300), kind="stable")
+    fpr, power = np.cumsum(p[order]), np.cumsum(q[order])
+    return np.asarray(1 - np.interp(alphas, fpr, power))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 3.0, 8.0])
+def test_the_laplace_bridge_against_a_brute_force_trade_off(epsilon: float) -> None:
+    alphas = np.concatenate([np.logspace(-6, -1, 60), np.linspace(0.1, 0.99, 90)])
+    true = trade_off_of_laplace(epsilon, alphas)
+    mu = mu_from_laplace(epsilon)
+    assert (true >= norm.cdf(norm.isf(alphas) - mu) - 1e-4 * alphas - 1e-9).all(), "not a bound"
+    smaller = norm.cdf(norm.isf(alphas) - 0.99 * mu)
+    assert (true < smaller - 1e-5).any(), "one percent less would do: not tight"
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
+def test_the_pure_bridge_bounds_randomised_response_and_touches_it(epsilon: float) -> None:
+    wrong = 1 / (1 + math.exp(epsilon))  # both errors of the best test
+    mu = mu_from_pure_dp(epsilon)
+    assert norm.cdf(norm.isf(wrong) - mu) == pytest.approx(wrong, rel=1e-6)
+    alphas = np.linspace(1e-6, 1 - 1e-6, 999)
+    true = np.maximum(0, np.maximum(1 - math.exp(epsilon) * alphas, math.exp(-epsilon) * (1 - alphas)))
+    assert (true >= norm.cdf(norm.isf(alphas) - mu) - 1e-12).all()
+
+
+@pytest.mark.parametrize("epsilon", [0, -1.0, math.nan, math.inf])
+def test_a_bad_pure_epsilon_is_refused(epsilon: float) -> None:
+    for bridge in (mu_from_pure_dp, mu_from_laplace):
+        with pytest.raises(InputError, match="epsilon"):
+            bridge(epsilon)
+
+
+# ---- composition and the filter -----------------------------------------------------------------------------
+
+
+@given(st.lists(SOME_MU, max_size=30))
+def test_composition_is_the_root_of_the_sum_of_squares(mus: list[float]) -> None:
+    assert compose_mu(mus) == pytest.approx(float(np.linalg.norm(mus)), rel=1e-13)
+    assert compose_mu(reversed(mus)) == compose_mu(mus)
+
+
+@given(SOME_MU, st.integers(1, 300))
+def test_T_equal_releases_fit_and_one_more_does_not(budget: float, T: int) -> None:
+    mu = split_mu(budget, T)
+    assert Budget.gdp(budget).per_release(T) == mu
+    for done in {0, T // 2, T - 1}:
+        assert fits([mu] * done, mu, budget)
+        assert fits([mu] * done, remaining_mu([mu] * done, budget), budget)
+    assert not fits([mu] * T, mu, budget)
+    assert not fits([mu] * T, budget * 2e-6, budget)
+    assert compose_mu([mu] * T) == pytest.approx(budget, rel=1e-12)
+
+
+@given(SOME_MU, st.integers(1, 300))
+def test_a_spent_budget_has_nothing_left(budget: float, T: int) -> None:
+    assert remaining_mu([split_mu(budget, T)] * T, budget) == 0.0
+
+
+@given(st.lists(SOME_MU, max_size=20), SOME_MU, SOME_MU)
+def test_the_filter_is_the_comparison_of_squares(spent: list[float], mu: float, budget: float) -> None:
+    total = compose_mu([*spent, mu])
+    if total <= budget * (1 - 1e-12):
+        assert fits(spent, mu, budget)
+    if total > budget * (1 + 1e-12):
+        assert not fits(spent, mu, budget)
+    left = remaining_mu(spent, budget)
+    assert left <= budget
+    if left > budget * 1e-5:
+        assert fits(spent, left * (1 - 1e-9), budget)
+        assert not fits(spent, left * (1 + 1e-9) + budget * 1e-6, budget)
+
+
+@settings(max_examples=30)
+@given(st.data(), SOME_MU)
+def test_an_adaptive_spender_never_gets_past_the_filter(data: st.DataObject, budget: float) -> None:
+    spent: list[float] = []
+    for _ in range(40):
+        mu = data.draw(st.floats(1e-4, 1.5)) * budget
+        if fits(spent, mu, budget):
+            spent.append(mu)
+    assert compose_mu(spent) <= budget * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("releases", [0, -1, 1.5, True, "3", None])
+def test_a_bad_number_of_releases_is_refused(releases: object) -> None:
+    with pytest.raises(InputError, match="releases"):
+        split_mu(1.0, releases)  # type: ignore[arg-type]
+
+
+def test_calibration_from_epsilon_delta_to_sigma() -> None:
+    budget = Budget.approximate_dp(2.0, 1e-6)
+    sigma = gaussian_sigma(0.3, budget.per_release(50))
+    exact = 0.3 / (exact_mu(2.0, 1e-6) / mpmath.sqrt(50))
+    assert close(sigma, exact)
+    for bad in (0, -1, math.nan):
+        with pytest.raises(InputError):
+            gaussian_sigma(bad, 1.0)
