@@ -77,6 +77,11 @@ class Estimate:
         half = float(-ndtri((1 - confidence) / 2)) * self.sigma
         return self.value - half, self.value + half
 
+    def __str__(self) -> str:
+        low, high = self.interval()
+        seeded = "" if self.private else " NOT PRIVATE"
+        return f"{self.value:.4g} (95% interval of the privacy noise: {low:.4g} to {high:.4g}){seeded}"
+
 
 class Run:
     """The part of a run that does not depend on the algorithm.

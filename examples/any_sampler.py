@@ -31,4 +31,4 @@ objective = PrivateObjective(boosting, privatizer, n_trials=20, loss="absolute_e
 study = optuna.create_study(sampler=optuna.samplers.CmaEsSampler(seed=0))
 study.optimize(objective, n_trials=20)
 best = objective.recommend(study)
-print(best, objective.estimate(study, best).interval(0.95), ledger.statement(delta=1e-5), sep="\n")
+print(best, objective.estimate(study, best), ledger.statement(delta=1e-5), sep="\n")

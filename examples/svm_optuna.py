@@ -31,10 +31,10 @@ def svm(trial):
 
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-study = optuna.create_study(
-    storage=f"sqlite:///{folder}/study.db", study_name="svm", sampler=sampler, load_if_exists=True
-)
+storage = f"sqlite:///{folder}/study.db"
+study = optuna.create_study(storage=storage, study_name="svm", sampler=sampler, load_if_exists=True)
 study.optimize(svm, n_trials=sampler.n_trials, show_progress_bar=True)
 best = sampler.recommend(study)
-found = svm.estimate(study, best)
-print(f"Best: {best}\nLoss: {found.value:.3f}, 95% interval {found.interval()}\n{ledger.statement(delta=1e-5)}")
+print("Best parameters:", best)
+print("Private estimate of their loss:", svm.estimate(study, best))
+print(ledger.statement(delta=1e-5))

@@ -54,17 +54,31 @@ def reveal(losses: PerExampleLosses) -> npt.NDArray[np.float64]:
 
 
 def _as_vector(values: Any) -> npt.NDArray[np.float64]:
+    """A float64 copy (rows,). A list has no dtype: entries that are not numbers become NaN, so that no value raises."""
     try:
-        array = np.asarray(values)
+        array = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
     except Exception:  # noqa: BLE001 - an array library's message may quote private values
-        array = np.empty(0, dtype=object)
-    if array.dtype.kind not in "fiub":
+        raise InputError(f"per-example losses must be an array of real numbers; got {type(values).__name__}.") from None
+    listed = isinstance(values, list | tuple)
+    if not listed and array.dtype.kind not in "fiub":
         raise InputError(
-            f"per-example losses must be an array of real numbers; got {type(values).__name__} of dtype {array.dtype}."
+            f"per-example losses must be an array of real numbers; got {type(values).__name__} of {array.dtype.type}."
         )
     if array.ndim != 1 or array.size == 0:
         raise InputError(
             f"per-example losses must be a vector with one loss per example; got shape {array.shape}. "
             "A mean, a score or an empty result will not do: return the losses before averaging."
         )
-    return np.array(array, dtype=np.float64)
+    if listed:
+        return np.array([_number(entry) for entry in array], dtype=np.float64)
+    with np.errstate(all="ignore"):  # a cast of long doubles may overflow
+        return np.array(array, dtype=np.float64)
+
+
+def _number(entry: Any) -> float:
+    if isinstance(entry, str | bytes | np.ndarray | np.complexfloating):
+        return float("nan")
+    try:
+        return float(entry)
+    except Exception:  # noqa: BLE001 - whatever it is, it is not a number
+        return float("nan")

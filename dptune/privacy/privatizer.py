@@ -161,7 +161,7 @@ class LossPrivatizer:
             self._require(query.points)
         charge = self.ledger.charge(scope, key, event, digest=query.digest(), private=self.private, note=note)
         if charge.value is None:
-            noisy = self._noise.add_gaussian(self._clipped_mean(query), sigma)
+            noisy = self._noise.add_gaussian(self._clipped_mean(query), sigma) + self._centre(query)
             charge = self.ledger.record(charge, noisy.tolist())
         value = np.array(charge.value, dtype=np.float64)
         value.setflags(write=False)
@@ -177,15 +177,20 @@ class LossPrivatizer:
             )
 
     def _clipped_mean(self, query: MeanQuery) -> Vector:
-        """Return sum_i w_i clip(W L_i), shape (p,), in float64."""
+        """Return sum_i w_i clip(W L_i) less :meth:`_centre`, shape (p,), in float64."""
+        offset = self._midpoint * query.weights.sum(axis=1) - self._centre(query)  # (p,), of the rows' centring
+        clip = _centred(query.clip, self._centre(query))
         with self._lock, np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-            offset = self._midpoint * query.weights.sum(axis=1)  # (p,), the midpoint's share of W L_i
             total = np.zeros(query.dimension)
             for first in range(0, self.n, _PEOPLE_PER_CHUNK):
                 people = slice(first, min(first + _PEOPLE_PER_CHUNK, self.n))
                 g = self._losses.combine(query.points, query.weights, people) + offset[:, None]  # (p, people)
-                total += _clip(g, query.clip) @ self._weights[people]
+                total += _clip(g, clip) @ self._weights[people]
             return total
+
+    def _centre(self, query: MeanQuery) -> float:
+        """Return what is added after the noise: a range far from 0 would round the mean by more than noise covers."""
+        return (query.clip.low + query.clip.high) / 2 if isinstance(query.clip, Interval) else 0.0
 
     # ---- copies share the budget and hold no losses ----------------------------------------------
 
@@ -199,6 +204,10 @@ class LossPrivatizer:
     def __repr__(self) -> str:
         warning = "" if self.private else ", NOT PRIVATE"
         return f"LossPrivatizer(n={self.n}, clip=({self.interval.low}, {self.interval.high}){warning})"
+
+
+def _centred(clip: Interval | Ball, centre: float) -> Interval | Ball:
+    return Interval(clip.low - centre, clip.high - centre) if isinstance(clip, Interval) else clip
 
 
 def _clip(g: Vector, clip: Interval | Ball) -> Vector:
@@ -240,9 +249,13 @@ def _person_of_row(n: object, groups: npt.ArrayLike | None) -> npt.NDArray[np.in
 def _person_weights(weights: npt.ArrayLike | None, n: int) -> Vector:
     if weights is None:
         return np.full(n, 1.0 / n)
-    array = np.array(weights, dtype=np.float64)
+    try:
+        array = np.array(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
     if array.shape != (n,) or not (np.isfinite(array).all() and (array > 0).all()):
         raise InputError(f"person_weights must be {n} positive finite numbers, one per person, and public.")
+    array = array / array.max()  # first, so that the sum is finite
     return np.asarray(array / array.sum())
 
 

@@ -22,6 +22,8 @@ from dptune.errors import InputError
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
+_SMALLEST, _LARGEST = 1e-30, 1e30  # of clipping bounds: squares and float32 rows neither overflow nor vanish
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -36,6 +38,8 @@ class Interval:
                 f"clip must be two finite numbers low < high; got ({self.low!r}, {self.high!r}). "
                 "Choose them from the meaning of the loss, not from the data."
             )
+        if max(-self.low, self.high) > _LARGEST or self.high - self.low < _SMALLEST:
+            raise InputError(f"clip must lie within +-{_LARGEST:g} and be at least {_SMALLEST:g} wide; scale the loss.")
 
     @property
     def diameter(self) -> float:
@@ -50,8 +54,10 @@ class Ball:
     radius: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.radius) and self.radius > 0):
-            raise InputError(f"the clipping radius must be positive and finite; got {self.radius!r}.")
+        if not _SMALLEST <= self.radius <= _LARGEST:
+            raise InputError(
+                f"the clipping radius must be positive and finite, {_SMALLEST:g} to {_LARGEST:g}; got {self.radius!r}."
+            )
 
     @property
     def diameter(self) -> float:
