@@ -49,13 +49,14 @@ class FreeLedger(PrivacyLedger):
 
 
 class NoNoise:
-    """Noise off: adds nothing and remembers the scale it was asked for."""
+    """Noise off: adds nothing and remembers what it was asked to add how much to."""
 
     private = True
-    sigma = float("nan")
+    statistic: Array
+    sigma: float
 
     def add_gaussian(self, statistic: Array, sigma: float) -> Array:
-        self.sigma = sigma
+        self.statistic, self.sigma = np.array(statistic), sigma
         return np.array(statistic)
 
 
@@ -75,14 +76,18 @@ class CannedNoise:
 
 
 def noiseless(query: MeanQuery, losses: Array, **settings: Any) -> tuple[Array, float]:
-    """Return the statistic of one release and the sigma its noise would have had; losses are (m, rows)."""
+    """Return the statistic of one release and the sigma its noise would have had; losses are (m, rows).
+
+    The statistic is what the noise is added to: what follows the noise cannot cost privacy.
+    """
     if "groups" not in settings:
         settings.setdefault("n", losses.shape[1])
     privatizer = LossPrivatizer(FreeLedger(), **settings)
     noise = privatizer._noise = NoNoise()  # type: ignore[assignment]
     for name, row in zip(query.points, losses, strict=True):
         privatizer.observe(name, row)
-    return privatizer.release(query, scope="audit", key="1").value, noise.sigma
+    privatizer.release(query, scope="audit", key="1")
+    return noise.statistic, noise.sigma
 
 
 def audit_pair(query: MeanQuery, losses: Array, neighbour: Array, **settings: Any) -> float:

@@ -54,6 +54,18 @@ def test_a_person_with_many_rows_counts_once() -> None:
     audit_reaches(query, losses, neighbour, 1.0 / 3, clip=(0.0, 1.0), groups=groups)
 
 
+@pytest.mark.parametrize("clip", [(1e9, 1e9 + 1e-3), (-100.0, -100.0 + 1e-9), (0.0, 1.0)])
+def test_a_narrow_range_far_from_zero_is_not_rounded_beyond_what_the_noise_covers(clip: tuple[float, float]) -> None:
+    rng, n = np.random.default_rng(0), 3000
+    query = MeanQuery(("a",), np.ones((1, 1)), Interval(*clip), 1.0)
+    for person in rng.integers(0, n, 40):
+        losses = rng.uniform(*clip, (1, n))
+        losses[0, person] = -np.inf
+        neighbour = losses.copy()
+        neighbour[0, person] = np.inf
+        audit_reaches(query, losses, neighbour, (clip[1] - clip[0]) / n, clip=clip)
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[MeanQuery, np.ndarray, np.ndarray, dict[str, Any]]:
     """A query, people's losses (m, rows), the same with one person replaced, and the privatizer's settings."""

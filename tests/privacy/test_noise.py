@@ -1,0 +1,67 @@
+"""The noise sources and their scale; the law of the noise is audited in tests/audits/test_noise_law.py."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from dptune import InputError
+from dptune.privacy.noise import SLACK, OpenDPNoise, SeededNoise, noise_scale
+
+
+def test_the_scale_is_sensitivity_over_mu_with_a_slack_upwards() -> None:
+    for mu in (1e-3, 0.1, 1.0, 20.0):
+        for p in (1, 40):
+            sigma = noise_scale(sensitivity=0.3, mu=mu, dimension=p)
+            assert 0.3 / mu * (1 + SLACK) <= sigma <= 0.3 / mu * (1 + 2 * SLACK)
+
+
+@pytest.mark.parametrize(("mu", "p"), [(1e-10, 1), (1e-9, 10_000)])
+def test_a_price_at_which_rounding_would_show_is_refused(mu: float, p: int) -> None:
+    with pytest.raises(InputError, match="too small"):
+        noise_scale(sensitivity=1.0, mu=mu, dimension=p)
+
+
+def test_opendp_itself_accounts_for_the_same_scale() -> None:
+    """zCDP of the mechanism as OpenDP computes it, grid included, is mu^2/2."""
+    p, mu = 5, 0.7
+    sigma = noise_scale(sensitivity=1.0, mu=mu, dimension=p)
+    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=p)
+    rho = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=1.0, k=-40).map(1.0 / sigma)
+    assert rho <= mu**2 / 2
+    assert rho == pytest.approx(mu**2 / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_statistic_that_is_not_finite_gets_no_noise(bad: float) -> None:
+    with pytest.raises(InputError, match="finite") as refused:
+        OpenDPNoise().add_gaussian(np.array([0.0, bad]), 1.0)
+    assert "nan" not in str(refused.value)
+    assert "inf" not in str(refused.value).replace("finite", "")
+
+
+@pytest.mark.parametrize("sigma", [1e-12, 0.5, 3.0, 1e12])
+def test_the_noise_is_around_the_statistic_at_every_scale(sigma: float) -> None:
+    statistic = np.array([-3.0, 0.0, 7.5]) * sigma
+    before = statistic.copy()
+    noisy = OpenDPNoise().add_gaussian(statistic, sigma)
+    assert (np.abs(noisy - statistic) < 9 * sigma).all()
+    assert (noisy != statistic).all()
+    assert (statistic == before).all()
+
+
+def test_no_noise_source_but_the_seeded_one_takes_a_seed() -> None:
+    assert OpenDPNoise.private
+    with pytest.raises(TypeError):
+        OpenDPNoise(1)  # type: ignore[call-arg]
+
+
+def test_seeded_noise_is_reproducible_and_says_that_it_is_not_private() -> None:
+    a, b, c = (SeededNoise(s).add_gaussian(np.zeros(1000), 2.0) for s in (1, 1, 2))
+    assert (a == b).all()
+    assert (a != c).all()
+    assert not SeededNoise(1).private
+    assert np.std(a) == pytest.approx(2.0, rel=0.1)

@@ -1,0 +1,135 @@
+"""MeanQuery: frozen, validated, serialisable, and recognised by its digest."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from dptune import Ball, InputError, Interval, MeanQuery
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> MeanQuery:
+    weights = draw(arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=5), elements=finite))
+    points = draw(st.lists(st.text(max_size=5), min_size=weights.shape[1], max_size=weights.shape[1], unique=True))
+    clip: Interval | Ball = Ball(draw(st.floats(1e-30, 1e30)))
+    if len(weights) == 1 and draw(st.booleans()):
+        low = draw(st.floats(-1e10, 1e10))
+        clip = Interval(low, low + draw(st.floats(1e-3, 1e10)))
+    return MeanQuery(tuple(points), weights, clip, draw(st.floats(1e-9, 1e9)))
+
+
+@given(queries())
+def test_json_and_pickle_are_exact(query: MeanQuery) -> None:
+    for same in (MeanQuery.from_json(query.to_json()), pickle.loads(pickle.dumps(query))):
+        assert same == query
+        assert hash(same) == hash(query)
+        assert same.digest() == query.digest()
+        assert same.weights.tobytes() == query.weights.tobytes()
+        assert same.clip == query.clip
+    json.loads(query.to_json())
+
+
+def base(**change: Any) -> MeanQuery:
+    settings: dict[str, Any] = {"points": ("a", "b"), "weights": np.eye(2), "clip": Ball(1.0), "mu": 0.5}
+    return MeanQuery(**{**settings, **change})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"points": ("b", "a")},
+        {"points": ("a", "c")},
+        {"weights": np.eye(2) * (1 + 1e-15)},
+        {"weights": -np.eye(2)},
+        {"weights": np.eye(2)[:1]},
+        {"clip": Ball(1.0 + 1e-15)},
+        {"mu": 0.5 + 1e-15},
+    ],
+)
+def test_another_question_has_another_digest(change: dict[str, Any]) -> None:
+    assert base(**change).digest() != base().digest()
+    assert base(**change) != base()
+
+
+def test_the_kind_of_clip_is_part_of_the_question() -> None:
+    one = {"points": ("a",), "weights": np.ones((1, 1))}
+    digests = {base(**one, clip=clip).digest() for clip in (Ball(1.0), Interval(-1.0, 1.0), Interval(0.0, 1.0))}
+    assert len(digests) == 3
+    assert base() != "a query"
+
+
+def test_a_query_cannot_be_changed() -> None:
+    mine = np.eye(2)
+    query = base(weights=mine)
+    before = query.digest()
+    mine[0, 0] = 99.0
+    assert query.digest() == before
+    with pytest.raises(ValueError, match="read-only"):
+        query.weights[0, 0] = 99.0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        query.mu = 9.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"weights": np.eye(3)}, "weights"),
+        ({"weights": np.ones(3)}, "weights"),
+        ({"weights": np.ones((0, 2))}, "weights"),
+        ({"weights": np.ones((1, 1, 2))}, "weights"),
+        ({"points": (), "weights": np.ones((1, 0))}, "weights"),
+        ({"weights": np.array([[1.0, math.nan]])}, "finite"),
+        ({"weights": np.array([[1.0, math.inf]])}, "finite"),
+        ({"points": ("a", "a")}, "once"),
+        ({"clip": Interval(0, 1)}, "Ball"),
+        ({"mu": 0.0}, "mu"),
+        ({"mu": -1.0}, "mu"),
+        ({"mu": math.nan}, "mu"),
+        ({"mu": math.inf}, "mu"),
+    ],
+)
+def test_a_bad_query_is_refused(change: dict[str, Any], word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        base(**change)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (1, 1),
+        (2, 1),
+        (math.nan, 1),
+        (0, math.nan),
+        (0, math.inf),
+        (-math.inf, 0),
+        (-1e300, 1e300),
+        (0, 1e31),
+        (0, 1e-40),
+    ],
+)
+def test_a_bad_interval_is_refused(low: float, high: float) -> None:
+    with pytest.raises(InputError, match="clip must"):
+        Interval(low, high)
+
+
+@pytest.mark.parametrize("radius", [0, -1, math.nan, math.inf, 1e-200, 1e200])
+def test_a_bad_radius_is_refused(radius: float) -> None:
+    with pytest.raises(InputError, match="radius"):
+        Ball(radius)
+
+
+def test_diameters() -> None:
+    assert Ball(1.5).diameter == 3.0
+    assert Interval(-1.0, 2.5).diameter == 3.5
