@@ -84,9 +84,9 @@ class GIBOSettings:
     def __post_init__(self) -> None:
         for name in ("d", "steps", "average"):
             _whole(name, getattr(self, name), 1)
+        _whole("starts", self.starts, 0)
         for name in ("mu", "clip", "noise_variance", *(("start_mu", "start_clip") if self.starts else ())):
             _positive(name, getattr(self, name))
-        _whole("starts", self.starts, 0)
         if self.memory is not None:
             _whole("memory", self.memory, 0)
         sizes = self.batch if isinstance(self.batch, tuple) else (self.batch,) * self.steps

@@ -14,6 +14,8 @@ from dptune.errors import InputError
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
+_NOTHING = 1e-150  # a size below it has lost its squares to underflow: no step
+
 
 class StepRule(Protocol):
     """Turns the gradients released so far into the next displacement."""
@@ -54,7 +56,7 @@ class AdaGrad:
     def step(self, gradients: Matrix) -> Vector:
         """Return the displacement (d,)."""
         size = np.sqrt(np.sum(gradients**2, axis=0))
-        return np.asarray(-self.eta * gradients[-1] / np.maximum(size, np.finfo(float).tiny))
+        return np.asarray(-self.eta * gradients[-1] / np.maximum(size, _NOTHING))
 
 
 @dataclass(frozen=True)
