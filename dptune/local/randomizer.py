@@ -1,0 +1,155 @@
+"""CTL: clamp one user's value to a public interval, add Laplace noise. Runs on the user's device.
+
+Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), Curator 1. Notation::
+
+    [low, high]    public interval; the paper's is [-(B + R), B + R]
+    L              Laplace scale, (high - low) / epsilon
+    z              (clamped value - middle) / L, in [-epsilon/2, epsilon/2]
+    reply          L (round(z) + Laplace(1)) + middle, on OpenDP's grid of 2^-40 in units of L
+
+**Promise.** For any two values y, y' of the user, infinite and not-a-number included, and any set S of replies,
+P(reply(y) in S) <= e^epsilon P(reply(y') in S): one reply is epsilon-LDP. k replies of one user cost k epsilon.
+
+The noise has unit scale, so the grid is 2^-40 of it for every interval. Rounding z to the grid moves two values
+apart by at most 2^-40, which is paid for in the scale, with SLACK for floating-point error in z::
+
+    L = (high - low) (1 + SLACK) / (epsilon - 2^-40)
+
+Without the clamp the promise is false for every value outside the interval. Only OpenDP and the standard library
+are imported: no NumPy, SciPy, SQLAlchemy or Optuna.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Protocol, SupportsFloat
+
+from opendp.domains import atom_domain
+from opendp.measurements import make_laplace
+from opendp.metrics import absolute_distance
+from opendp.mod import enable_features
+
+from dptune.errors import InputError
+
+Interval = tuple[float, float]
+
+GRID = 2.0**-40  # of the Laplace scale
+SLACK = 1e-6
+SMALLEST_EPSILON = 1e-8
+enable_features("contrib")
+
+
+class Randomizer(Protocol):
+    """Turns a private value into a public reply."""
+
+    @property
+    def private(self) -> bool:
+        """Whether the reply protects anybody."""
+        ...
+
+    @property
+    def epsilon(self) -> float:
+        """Price of one reply in epsilon-LDP."""
+        ...
+
+    def randomize(self, value: SupportsFloat | None) -> float:
+        """Return the public reply."""
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """Return the public settings as plain JSON data."""
+        ...
+
+
+class LocalRandomizer:
+    """The epsilon-LDP reply of one user: clamp, then Laplace noise from OpenDP, unseeded.
+
+    Args:
+        epsilon: price of one reply, >= 1e-8.
+        bound: the public interval: a number b > 0 for [-b, b], the paper's b = B + R; or (low, high).
+        invalid: public stand-in for a value that is no number (NaN, None, text); default ``low``.
+
+    Raises:
+        InputError: a setting is out of range.
+    """
+
+    private = True
+
+    def __init__(self, epsilon: float, bound: float | Interval, *, invalid: float | None = None) -> None:
+        self.epsilon = _epsilon(epsilon)
+        self.low, self.high = _interval(bound)
+        self.invalid = self._inside("invalid", self.low if invalid is None else invalid)
+        self._middle = self.low + (self.high - self.low) / 2
+        self._noise: Callable[[float], float] = make_laplace(
+            atom_domain(T=float, nan=False), absolute_distance(T=float), scale=1.0, k=-40
+        )
+
+    @property
+    def scale(self) -> float:
+        """L, the Laplace scale in units of the value; rounding included."""
+        return (self.high - self.low) * (1 + SLACK) / (self.epsilon - GRID)
+
+    def randomize(self, value: SupportsFloat | None) -> float:
+        """Return the public reply to a private value. Never raises because of the value."""
+        return self._noise(self._standardised(value)) * self.scale + self._middle
+
+    def clamp(self, value: SupportsFloat | None) -> float:
+        """Return the value cut to the interval, private; no number becomes ``invalid``."""
+        try:
+            number = math.nan if value is None else float(value)
+        except Exception:  # noqa: BLE001  what is wrong with a private value is private
+            number = math.nan
+        return self.invalid if math.isnan(number) else min(max(number, self.low), self.high)
+
+    def describe(self) -> dict[str, object]:
+        """Return the public settings as plain JSON data."""
+        interval = {"low": self.low, "high": self.high, "invalid": self.invalid}
+        return {"mechanism": "CTL", "epsilon": self.epsilon, "private": self.private, **interval}
+
+    def _standardised(self, value: SupportsFloat | None) -> float:
+        return (self.clamp(value) - self._middle) / self.scale
+
+    def _inside(self, name: str, value: float) -> float:
+        if not self.low <= value <= self.high:
+            raise InputError(f"{name} must lie in the public interval [{self.low!r}, {self.high!r}]; got {value!r}.")
+        return float(value)
+
+    def __repr__(self) -> str:
+        warning = "" if self.private else "NOT PRIVATE, "
+        return f"{type(self).__name__}({warning}epsilon={self.epsilon!r}, bound={(self.low, self.high)!r})"
+
+
+class InsecureRandomizer(LocalRandomizer):
+    """NOT PRIVATE. The same clamp with reproducible floating-point noise, for tests and figures only.
+
+    Args:
+        epsilon, bound, invalid: as for :class:`LocalRandomizer`.
+        insecure_seed: of the pseudo-random noise.
+    """
+
+    private = False
+
+    def __init__(
+        self, epsilon: float, bound: float | Interval, *, insecure_seed: int, invalid: float | None = None
+    ) -> None:
+        super().__init__(epsilon, bound, invalid=invalid)
+        generator = random.Random(insecure_seed)
+        self._noise = lambda z: z + generator.expovariate(1.0) - generator.expovariate(1.0)
+
+
+def _epsilon(epsilon: float) -> float:
+    if not (math.isfinite(epsilon) and epsilon >= SMALLEST_EPSILON):
+        raise InputError(f"epsilon must be finite and at least {SMALLEST_EPSILON:g}; got {epsilon!r}.")
+    return float(epsilon)
+
+
+def _interval(bound: float | Interval) -> Interval:
+    low, high = bound if isinstance(bound, tuple) else (-bound, bound)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
+        raise InputError(
+            f"bound must be a number b > 0, for [-b, b], or finite (low, high) with low < high; got {bound!r}. "
+            "Choose it from the meaning of the value, not from anybody's data."
+        )
+    return float(low), float(high)

@@ -1,0 +1,209 @@
+"""The randomiser keeps its promise: clamp, law, grid, reachability. Every audit fails on a planted bug."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2, kstest, laplace
+
+from dptune.errors import InputError
+from dptune.local import randomizer as implementation
+from dptune.local.randomizer import GRID, InsecureRandomizer, LocalRandomizer
+
+MISTAKE = 1e-7  # chance that one check fails although nothing is wrong
+EXTREMES = (0.0, 0.3, 2.0, -2.0, 2.5, -1e300, 1e300, math.inf, -math.inf, math.nan, None, "text", 10**400, [1, 2])
+Make = Callable[..., LocalRandomizer]
+
+
+def grid_point(randomizer: LocalRandomizer, value: Any) -> Fraction:
+    """Return the centre of the reply's law in units of L: the standardised value on OpenDP's grid, exactly."""
+    return Fraction(round(Fraction(randomizer._standardised(value)) / Fraction(GRID))) * Fraction(GRID)
+
+
+def recovered(randomizer: LocalRandomizer, reply: float) -> Fraction | None:
+    """Return the grid point whose image the reply is, or None: the reply's reachability, whatever the value."""
+    guess = round((Fraction(reply) - Fraction(randomizer._middle)) / Fraction(randomizer.scale) / Fraction(GRID))
+    for k in range(guess - 64, guess + 65):
+        if float(k * Fraction(GRID)) * randomizer.scale + randomizer._middle == reply:
+            return k * Fraction(GRID)
+    return None
+
+
+# ---- the audits --------------------------------------------------------------------------------------
+
+
+def audit_log_ratio(make: Make = LocalRandomizer) -> None:
+    """|log p(r | y) - log p(r | y')| <= epsilon for all grid replies r and values y, y', in exact arithmetic."""
+    for epsilon, bound in itertools.product((0.01, 0.5, 1.0, 2.0, 10.0), (2.0, (0.0, 1e-9), (1e9, 1e9 + 1))):
+        randomizer = make(epsilon, bound)
+        middle, half = randomizer._middle, (randomizer.high - randomizer.low) / 2
+        values = [v if not isinstance(v, float) else middle + v * half / 2 for v in EXTREMES]
+        centres = [grid_point(randomizer, value) for value in values]
+        for k, a, b in itertools.product(range(-8, 9), centres, centres):  # log p = -|r - centre|, scale 1
+            r = Fraction(k, 4)
+            assert abs(abs(r - a) - abs(r - b)) <= Fraction(epsilon), "two values can be told apart beyond epsilon"
+
+
+def audit_reaches(make: Make = LocalRandomizer) -> None:
+    """The extremes use the whole price: no more noise than the promise needs."""
+    randomizer = make(1.0, 2.0)
+    apart = grid_point(randomizer, math.inf) - grid_point(randomizer, -math.inf)
+    assert 1 - 2e-6 < apart <= 1, f"the extremes are {float(apart):.7g} apart, not 1"
+
+
+def audit_reachable(make: Make = LocalRandomizer, replies: int = 300) -> None:
+    """Every reply to one value could have been the reply to another: all lie on the image of one public grid."""
+    for value in (-math.inf, 0.1, math.inf):
+        randomizer = make(1.0, 2.0)
+        for _ in range(replies):
+            assert recovered(randomizer, randomizer.randomize(value)) is not None, "a reply that gives its value away"
+
+
+def audit_law(make: Make = LocalRandomizer, replies: int = 3000) -> None:
+    """Replies to the middle are Laplace of scale (high - low)/epsilon: shape, scale, sign, independence."""
+    for epsilon, bound in ((0.5, (0.0, 1.0)), (2.0, 50.0)):
+        randomizer = make(epsilon, bound)
+        scale = (randomizer.high - randomizer.low) / epsilon
+        z = np.array([randomizer.randomize(randomizer._middle) - randomizer._middle for _ in range(replies)]) / scale
+        total = 2 * float(np.abs(z).sum())  # |z| is exponential: twice its sum is chi-squared
+        assert min(chi2.cdf(total, 2 * replies), chi2.sf(total, 2 * replies)) > MISTAKE, "the scale"
+        assert kstest(z, laplace.cdf).pvalue > MISTAKE, "not a Laplace law"
+        assert len(np.unique(z)) == replies, "the same noise twice"
+        assert abs(float(np.sign(z[1:] * z[:-1]).sum())) < 6 * replies**0.5, "replies are correlated"
+
+
+def audit_clamp(make: Make = LocalRandomizer) -> None:
+    """A value outside the interval is treated as the nearest end; no number is the public stand-in."""
+    randomizer = make(1.0, (-1.0, 3.0), invalid=2.0)
+    values: tuple[Any, ...] = (-1e300, -math.inf, math.inf, 3.1, 0.5, math.nan, None, "x", 10**400)
+    clamped = [randomizer.clamp(v) for v in values]
+    assert clamped == [-1.0, -1.0, 3.0, 3.0, 0.5, 2.0, 2.0, 2.0, 2.0]
+
+
+AUDITS = [audit_log_ratio, audit_reaches, audit_reachable, audit_law, audit_clamp]
+
+
+@pytest.mark.parametrize("audit", AUDITS)
+def test_every_audit_passes(audit: Callable[[], None]) -> None:
+    audit()
+
+
+# ---- planted bugs ------------------------------------------------------------------------------------
+
+
+class NoClamp(LocalRandomizer):
+    def clamp(self, value: Any) -> float:
+        return float(value) if isinstance(value, float) and math.isfinite(value) else 0.0
+
+
+class NanToMiddleOfNothing(LocalRandomizer):
+    def clamp(self, value: Any) -> float:
+        return 1e6 if isinstance(value, float) and math.isnan(value) else super().clamp(value)
+
+
+class HalfTheSensitivity(LocalRandomizer):
+    @property
+    def scale(self) -> float:
+        return super().scale / 2
+
+
+class TwiceTheSensitivity(LocalRandomizer):
+    @property
+    def scale(self) -> float:
+        return super().scale * 2
+
+
+class RoundingUnpaid(LocalRandomizer):
+    @property
+    def scale(self) -> float:
+        return (self.high - self.low) / (self.epsilon + GRID)
+
+
+class FloatingPointLaplace(LocalRandomizer):
+    def randomize(self, value: Any) -> float:
+        return self.clamp(value) + self.scale * float(np.random.default_rng().laplace())
+
+
+class NormalNoise(LocalRandomizer):
+    def randomize(self, value: Any) -> float:
+        return self.clamp(value) + self.scale * random.gauss(0, 1)
+
+
+class SameNoiseTwice(LocalRandomizer):
+    def randomize(self, value: Any) -> float:
+        noise = self.__dict__.setdefault("kept", [])
+        noise.append(self._noise(0.0)) if len(noise) % 2 == 0 else noise.append(noise[-1])
+        return float((self._standardised(value) + noise[-1]) * self.scale + self._middle)
+
+
+FOUND = [
+    (NoClamp, audit_log_ratio),
+    (NoClamp, audit_clamp),
+    (NanToMiddleOfNothing, audit_log_ratio),
+    (HalfTheSensitivity, audit_log_ratio),
+    (HalfTheSensitivity, audit_law),
+    (RoundingUnpaid, audit_log_ratio),
+    (TwiceTheSensitivity, audit_reaches),
+    (TwiceTheSensitivity, audit_law),
+    (FloatingPointLaplace, audit_reachable),
+    (NormalNoise, audit_law),
+    (SameNoiseTwice, audit_law),
+]
+
+
+@pytest.mark.parametrize(("bug", "audit"), FOUND)
+def test_the_audit_finds_the_planted_bug(bug: Make, audit: Callable[..., None]) -> None:
+    with pytest.raises(AssertionError):
+        audit(bug)
+
+
+# ---- the rest ----------------------------------------------------------------------------------------
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True), st.floats(allow_nan=True, allow_infinity=True))
+def test_any_two_values_stay_within_epsilon(a: float, b: float) -> None:
+    randomizer = LocalRandomizer(0.7, (-3.0, 5.0))
+    assert abs(grid_point(randomizer, a) - grid_point(randomizer, b)) <= Fraction(0.7)
+
+
+def test_opendp_agrees_with_the_price() -> None:
+    randomizer = LocalRandomizer(0.7, 3.0)
+    sensitivity = randomizer._standardised(math.inf) - randomizer._standardised(-math.inf)
+    assert randomizer._noise.map(sensitivity) <= 0.7  # type: ignore[attr-defined]
+
+
+def test_the_insecure_variant_is_reproducible_and_says_so() -> None:
+    a, b = (InsecureRandomizer(1.0, 2.0, insecure_seed=3) for _ in range(2))
+    assert [a.randomize(0.5) for _ in range(5)] == [b.randomize(0.5) for _ in range(5)]
+    assert "NOT PRIVATE" in repr(a)
+    assert not a.private
+    assert a.describe()["private"] is False
+    assert "NOT PRIVATE" not in repr(LocalRandomizer(1.0, 2.0))
+    audit_law(lambda epsilon, bound: InsecureRandomizer(epsilon, bound, insecure_seed=1))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 1e-12])
+def test_a_bad_epsilon_is_refused(epsilon: float) -> None:
+    with pytest.raises(InputError, match="epsilon"):
+        LocalRandomizer(epsilon, 1.0)
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan, (1.0, 1.0), (0.0, math.inf), (-1.7e308, 1.7e308)])
+def test_a_bad_bound_is_refused(bound: Any) -> None:
+    with pytest.raises(InputError, match="bound"):
+        LocalRandomizer(1.0, bound)
+
+
+def test_a_stand_in_outside_the_interval_is_refused() -> None:
+    with pytest.raises(InputError, match="invalid"):
+        LocalRandomizer(1.0, 1.0, invalid=2.0)
+    assert implementation.SLACK > 1e-9
