@@ -1,0 +1,423 @@
+"""A run of DP-GIBO in a ledger: restarts, two processes' worth of sessions, odd trials, and every kind of end."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import CannedNoise, NoNoise, dump
+
+from dptune import (
+    AdaGradNorm,
+    Budget,
+    BudgetExhausted,
+    BudgetMismatch,
+    Float,
+    GIBOPlan,
+    GIBOSession,
+    GIBOSettings,
+    InputError,
+    Int,
+    KeyConflict,
+    LossPrivatizer,
+    PlanComplete,
+    PrivacyLedger,
+    Space,
+    ValueRun,
+)
+
+N, STEPS, BATCH, STARTS = 20, 4, 3, 4
+TRIALS = STARTS + STEPS * BATCH
+SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
+
+
+def planner(**change: Any) -> Callable[[float, int], GIBOPlan]:
+    shares = {key: change.pop(key) for key in list(change) if key.endswith("_share")}
+
+    def make_plan(mu: float, seed: int) -> GIBOPlan:
+        base: dict[str, Any] = {"d": 2, "steps": STEPS, "batch": BATCH, "clip": 0.5, "rule": AdaGradNorm(0.1)}
+        base |= {"starts": STARTS, "start_mu": 1.0, "memory": 1, "constant_mean": True}
+        settings = GIBOSettings(**{**base, **change, "mu": mu, "seed": seed})
+        return GIBOPlan.split(mu=mu, settings=settings, **{"start_share": 0.1, **shares})
+
+    return make_plan
+
+
+@pytest.fixture
+def ledger(fast_path: Path) -> PrivacyLedger:
+    return PrivacyLedger(fast_path / "ledger.db", Budget.gdp(4.0))
+
+
+def session(ledger: PrivacyLedger, *, scope: str = "run", mu: float | None = None, **change: Any) -> GIBOSession:
+    """Return a session with a privatizer of its own, as another process would have."""
+    seed, space = change.pop("seed", None), change.pop("space", SPACE)
+    privatizer = LossPrivatizer(PrivacyLedger(ledger._url.database), n=N, clip=(0.0, 1.0))
+    return GIBOSession(privatizer, scope=scope, space=space, make_plan=planner(**change), mu=mu, seed=seed)
+
+
+def losses(x: dict[str, Any]) -> np.ndarray:
+    return np.asarray((x["a"] - np.linspace(0.2, 0.6, N)) ** 2 + 0.02 * math.log10(x["b"]) ** 2)
+
+
+def trial(run: GIBOSession, name: str) -> float:
+    run.check(name)
+    x = run.ask()
+    return run.finish(name, x, losses(x))
+
+
+def keys(ledger: PrivacyLedger, prefix: str = "", scope: str = "run") -> list[str]:
+    return [c.key for c in ledger.charges(scope, prefix=prefix)]
+
+
+# ---- a whole run ---------------------------------------------------------------------------------------
+
+
+def test_a_run_makes_the_releases_it_planned_and_then_no_more(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    values = [trial(run, str(i)) for i in range(TRIALS)]
+    assert run.complete
+    assert keys(ledger, "step/") == [f"step/{t}" for t in range(1, STEPS + 1)]
+    assert keys(ledger, "value/") == [f"value/{i}" for i in range(TRIALS)]
+    assert keys(ledger, "start") == ["start"]
+    plan = run.plan
+    assert ledger.spent() == pytest.approx(
+        math.hypot(plan.settings.mu, plan.settings.start_mu, plan.monitor_mu * math.sqrt(TRIALS))
+    )
+    shares = plan.settings.mu**2 + plan.settings.start_mu**2 + plan.final_mu**2
+    assert shares + plan.monitor_mu**2 * (TRIALS + plan.spare) == pytest.approx(4.0**2)
+    assert [ledger.find("run", f"value/{i}").value for i in range(TRIALS)] == [(v,) for v in values]  # type: ignore[union-attr]
+    before = dump(ledger)
+    with pytest.raises(PlanComplete, match="planned"):
+        run.check("one more")
+    assert dump(ledger) == before
+    run.check("3")  # has its value: asking again is free
+    assert SPACE.contains(run.recommend())
+    assert run.recommend() == SPACE.decode(run.algorithm.path[-1])
+
+
+def test_the_steps_leave_the_start_and_the_points_are_near_theta(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(TRIALS):
+        trial(run, str(i))
+    assert len(run.algorithm.path) == STEPS + 1
+    assert all(np.linalg.norm(b - a) > 0 for a, b in zip(run.algorithm.path, run.algorithm.path[1:], strict=False))
+
+
+def test_the_losses_of_old_points_are_forgotten(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(TRIALS):
+        trial(run, str(i))
+        assert len(run.privatizer.points()) <= STARTS + BATCH
+    assert set(run.privatizer.points()) <= set(run.algorithm.points_in_use())
+
+
+# ---- restart -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", [0, 2, STARTS, STARTS + 1, STARTS + BATCH, TRIALS - 1, TRIALS])
+def test_a_restart_continues_with_the_same_theta_and_the_remaining_budget(ledger: PrivacyLedger, stop: int) -> None:
+    first = session(ledger)
+    for i in range(stop):
+        trial(first, str(i))
+    spent = ledger.spent()
+    again = session(ledger)
+    assert again.plan == first.plan  # the seed was drawn once
+    assert [p.tolist() for p in again.algorithm.path] == [p.tolist() for p in first.algorithm.path]
+    assert again.recommend() == first.recommend()
+    assert again.complete == first.complete == (stop == TRIALS)
+    if not first.complete and stop in (STARTS, STARTS + BATCH):  # at the beginning of a batch
+        assert again.ask() == first.ask()
+    assert ledger.spent() == spent
+    for i in range(stop, stop + TRIALS + BATCH):
+        if again.complete:
+            break
+        trial(again, f"again {i}")
+    assert again.complete
+    assert again.algorithm.t == STEPS
+    assert ledger.spent() <= 4.0
+
+
+def test_two_sessions_interleaved_agree_and_share_one_budget(ledger: PrivacyLedger) -> None:
+    a, b = session(ledger), session(ledger)
+    for i in range(4 * TRIALS):
+        if a.complete or b.complete:
+            break
+        trial((a, b)[i % 2], str(i))
+    a.recommend(), b.recommend()  # both look
+    assert a.complete
+    assert b.complete
+    assert [p.tolist() for p in a.algorithm.path] == [p.tolist() for p in b.algorithm.path]
+    assert keys(ledger, "step/") == [f"step/{t}" for t in range(1, STEPS + 1)]
+    assert ledger.spent() <= 4.0
+
+
+def test_threads_share_a_session(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+
+    def work(i: int) -> float | None:
+        try:
+            return trial(run, str(i))
+        except PlanComplete:
+            return None
+
+    with ThreadPoolExecutor(4) as pool:
+        done = [v for v in pool.map(work, range(TRIALS + 8)) if v is not None]
+    assert run.complete
+    assert len(done) >= TRIALS
+    assert keys(ledger, "step/") == [f"step/{t}" for t in range(1, STEPS + 1)]
+    assert ledger.spent() <= 4.0
+
+
+# ---- odd trials ----------------------------------------------------------------------------------------
+
+
+def test_lost_trials_delay_and_do_not_block(ledger: PrivacyLedger) -> None:
+    run, finished = session(ledger), 0
+    for i in range(3 * TRIALS):
+        if run.complete:
+            break
+        x = run.ask()
+        if i % 3:  # every third trial never comes back
+            run.finish(str(i), x, losses(x))
+            finished += 1
+    assert run.complete
+    assert finished == TRIALS
+
+
+def test_a_failed_trial_is_a_point_of_the_worst_loss(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    run.privatizer._noise = CannedNoise()  # type: ignore[assignment]
+    for i in range(TRIALS):
+        run.finish(str(i), run.ask(), None)
+    assert run.complete
+    noiseless = session(ledger, scope="other", mu=0.5)
+    noiseless.privatizer._noise = NoNoise()  # type: ignore[assignment]
+    assert noiseless.finish("0", noiseless.ask(), None) == 1.0
+
+
+def test_a_trial_out_of_range_gets_a_value_and_no_say_in_the_steps(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    before = run.algorithm.batch_left()
+    for i, x in enumerate(({"a": 7.0, "b": 1.0}, {"a": 0.5}, {"a": math.nan, "b": 1.0}, {"a": 0.5, "b": -1.0})):
+        run.finish(f"odd {i}", x, np.full(N, 0.5))
+        assert run.algorithm.batch_left() == before
+    assert len(keys(ledger, "value/")) == 4
+    assert run.privatizer.points() == ()
+
+
+def test_points_of_ones_own_and_rounded_ones_count(ledger: PrivacyLedger) -> None:
+    space = Space({"a": Float(0.0, 1.0, step=0.1), "b": Int(1, 9)})
+    run = session(ledger, space=space)
+    for i in range(STARTS):
+        run.finish(str(i), {"a": 0.1 * i, "b": 1 + i}, np.full(N, 0.1 * i))
+    assert run.algorithm.started
+    points = ledger.find("run", "start").note["points"]  # type: ignore[union-attr]
+    assert points == [space.encode({"a": 0.1 * i, "b": 1 + i}).tolist() for i in range(STARTS)]
+
+
+def test_the_same_trial_twice_is_paid_once(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    x = run.ask()
+    value = run.finish("0", x, losses(x))
+    spent, left = ledger.spent(), run.algorithm.batch_left()
+    assert run.finish("0", x, losses(x)) == value
+    assert session(ledger).finish("0", x, losses(x)) == value  # after a crash of the front end
+    assert (ledger.spent(), run.algorithm.batch_left()) == (spent, left)
+    with pytest.raises(KeyConflict):
+        run.finish("0", {**x, "a": x["a"] / 2}, losses(x))
+    assert ledger.spent() == spent
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(N - 1), np.zeros((N, 1)), 0.5, ["a"] * (N + 1)])
+def test_losses_of_a_wrong_shape_are_refused_and_cost_nothing(ledger: PrivacyLedger, wrong: Any) -> None:
+    run = session(ledger)
+    with pytest.raises(InputError):
+        run.finish("0", run.ask(), wrong)
+    assert ledger.spent() == 0.0
+
+
+def test_losses_that_are_not_finite_are_taken(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(TRIALS):
+        assert math.isfinite(run.finish(str(i), run.ask(), np.full(N, [np.nan, np.inf, -np.inf][i % 3])))
+    assert run.complete
+
+
+# ---- plans ---------------------------------------------------------------------------------------------
+
+
+def test_withheld_values_cost_nothing(ledger: PrivacyLedger) -> None:
+    run = session(ledger, monitor_share=0.0)
+    assert [trial(run, str(i)) for i in range(TRIALS)] == [0.0] * TRIALS
+    assert keys(ledger, "value/") == []
+    assert run.complete
+    with pytest.raises(PlanComplete):
+        run.check("one more")
+    assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"steps": STEPS + 1},
+        {"clip": 0.6},
+        {"rule": AdaGradNorm(0.2)},
+        {"monitor_share": 0.2},
+        {"seed": 8},
+        {"mu": 2.0},
+        {"space": Space({"a": Float(0.0, 2.0), "b": Float(1e-2, 1e2, log=True)})},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_another_plan_for_the_same_run_is_refused(ledger: PrivacyLedger, change: dict[str, Any]) -> None:
+    session(ledger, seed=7, mu=3.0)
+    before = dump(ledger)
+    with pytest.raises(BudgetMismatch, match="planned"):
+        session(ledger, **{"seed": 7, "mu": 3.0, **change})
+    assert dump(ledger) == before
+    assert session(ledger).plan.settings.seed == 7  # what is not said is as it was
+
+
+def test_a_new_run_gets_what_is_left_and_no_more(ledger: PrivacyLedger) -> None:
+    first = session(ledger, mu=3.0)
+    for i in range(TRIALS):
+        trial(first, str(i))
+    with pytest.raises(BudgetExhausted):
+        session(ledger, scope="greedy", mu=3.5)
+    second = session(ledger, scope="second")
+    assert second.plan.mu == pytest.approx(math.sqrt(16 - ledger.spent() ** 2))
+
+
+def test_no_run_begins_on_an_empty_ledger(ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
+    privatizer.observe("x", np.zeros(N))
+    for i in range(7):
+        privatizer.release(privatizer.mean_query("x", ledger.budget.per_release(7)), scope="s", key=str(i))
+    with pytest.raises(BudgetExhausted):
+        session(ledger)
+    assert ledger.fact("run", "plan") is None
+
+
+def test_a_budget_spent_by_another_study_ends_the_run_before_a_model_is_trained(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(STARTS + BATCH):
+        trial(run, str(i))
+    other = run.privatizer
+    other.observe("x", np.zeros(N))
+    other.release(other.mean_query("x", ledger.remaining() * 0.999), scope="another study", key="1")
+    theta, spent = run.algorithm.theta.tolist(), ledger.spent()
+    for i in range(BATCH):  # these were being trained
+        x = run.ask()
+        try:
+            run.finish(f"late {i}", x, losses(x))
+        except BudgetExhausted:
+            continue
+    with pytest.raises(BudgetExhausted) as refused:
+        run.check("next")
+    assert refused.value.budget == 4.0
+    assert ledger.spent() <= 4.0
+    assert ledger.spent() >= spent
+    assert run.algorithm.theta.tolist() == theta
+    assert SPACE.contains(run.recommend())
+
+
+# ---- the estimate --------------------------------------------------------------------------------------
+
+
+def test_the_estimate_is_made_once(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(TRIALS):
+        trial(run, str(i))
+    best = run.recommend()
+    estimate = run.estimate(best, losses(best))
+    spent = ledger.spent()
+    assert run.estimate(best, losses(best)) == estimate == session(ledger).estimate(best, losses(best))
+    assert ledger.spent() == spent <= 4.0
+    assert estimate.private
+    low, high = estimate.interval(0.95)
+    assert (high - low) / 2 == pytest.approx(1.959964 * estimate.sigma, rel=1e-6)
+    assert estimate.sigma == pytest.approx(1 / (N * run.plan.final_mu), rel=1e-5)
+    assert (low + high) / 2 == pytest.approx(estimate.value)
+    with pytest.raises(KeyConflict):
+        run.estimate({**best, "a": best["a"] / 2}, losses(best))
+    with pytest.raises(InputError, match="confidence"):
+        estimate.interval(1.0)
+    assert all("final" not in point for point in run.privatizer.points())
+
+
+def test_a_run_without_a_final_share_makes_no_estimate(ledger: PrivacyLedger) -> None:
+    run = session(ledger, final_share=0.0)
+    with pytest.raises(InputError, match="final_share"):
+        run.check_estimate()
+    with pytest.raises(InputError, match="final_share"):
+        run.estimate(run.recommend(), np.zeros(N))
+    assert ledger.spent() == 0.0
+
+
+# ---- non-interference ----------------------------------------------------------------------------------
+
+
+def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path: Path) -> None:
+    """All releases canned: neighbours, one of them with NaN, inf and failures of type, leave equal transcripts."""
+    transcripts = []
+    for name, person in (("a", 0.3), ("b", np.nan), ("c", np.inf), ("d", -1e308)):
+        (fast_path / name).mkdir()
+        ledger = PrivacyLedger(fast_path / name / "ledger.db", Budget.gdp(4.0))
+        run = session(ledger, seed=3)
+        run.privatizer._noise = CannedNoise(5)  # type: ignore[assignment]
+        shown: list[Any] = []
+        for i in range(TRIALS):
+            x = run.ask()
+            mine = losses(x)
+            mine[4] = person
+            shown.append((x, run.finish(str(i), x, mine), run.progress()))
+        shown.append((run.recommend(), run.estimate(run.recommend(), mine), repr(run.privatizer)))
+        transcripts.append((shown, dump(ledger)))
+    assert transcripts[0] == transcripts[1] == transcripts[2] == transcripts[3]
+
+
+def test_progress_is_plain_public_data(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(STARTS + BATCH):
+        trial(run, str(i))
+    progress = json.loads(json.dumps(run.progress()))
+    assert (progress["steps_done"], progress["steps"], progress["private"]) == (1, STEPS, True)
+    assert progress["mu_spent"] == ledger.spent()
+
+
+# ---- values for any sampler ----------------------------------------------------------------------------
+
+
+def values(ledger: PrivacyLedger, **change: Any) -> ValueRun:
+    privatizer = LossPrivatizer(PrivacyLedger(ledger._url.database), n=N, clip=(0.0, 1.0))
+    return ValueRun(privatizer, scope="values", **{"trials": 5, **change})
+
+
+def test_a_value_run_divides_its_budget_among_its_trials(ledger: PrivacyLedger) -> None:
+    run = values(ledger)
+    for i in range(5):
+        assert not run.complete
+        run.check(str(i))
+        value = run.finish(str(i), {"kind": "rbf", "C": i}, np.full(N, 0.5))
+        assert ledger.find("values", f"value/{i}").value == (value,)  # type: ignore[union-attr]
+    assert run.complete
+    with pytest.raises(PlanComplete):
+        values(ledger).check("5")
+    assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
+    run.estimate({"kind": "rbf", "C": 1}, np.full(N, 0.5))
+    assert ledger.spent() == pytest.approx(4.0)
+    assert run.privatizer.points() == ()
+    with pytest.raises(BudgetMismatch):
+        values(ledger, trials=6)
+
+
+@pytest.mark.parametrize("bad", [{"trials": 0}, {"trials": 2.0}, {"final_share": 1.0}, {"final_share": -0.1}])
+def test_a_bad_value_plan_is_refused(ledger: PrivacyLedger, bad: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        values(ledger, **bad)
