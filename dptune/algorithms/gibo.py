@@ -126,7 +126,7 @@ class DPGIBO:
         self._points: list[Vector] = []
         self._batch_of: list[int] = []  # in which batch of this process a point was observed
         self._batches = 0
-        self._posterior = self._empty_posterior()
+        self._held = self._empty_posterior()
         self._designs: dict[int, Design] = {}
 
     @property
@@ -164,7 +164,15 @@ class DPGIBO:
     def _new_design(self, rng: np.random.Generator) -> Design:
         s, b = self.settings, self.settings.batch_at(self.t)
         if s.optimised:
-            return optimised_design(self._posterior, self.theta, b, rng, constant_mean=s.constant_mean)
+            return optimised_design(
+                self._posterior,
+                self.theta,
+                b,
+                rng,
+                starts=OPTIMISED_STARTS,
+                iterations=OPTIMISED_ITERATIONS,
+                constant_mean=s.constant_mean,
+            )
         if not isinstance(s.kernel, Stationary):  # a random frame; the polynomial kernel has no length-scale
             frame = np.linalg.qr(rng.standard_normal((s.d, s.d)))[0]
             offsets = np.concatenate([frame, -frame])[np.arange(b) % (2 * s.d)] * POLYNOMIAL_RADIUS
@@ -181,7 +189,6 @@ class DPGIBO:
         self._names.append(name)
         self._points.append(np.array(x, dtype=np.float64))
         self._batch_of.append(self._batches)
-        self._posterior.append(self._points[-1][None, :])
 
     def batch_left(self) -> int:
         """Return how many more points this step needs before it can ask its question; <= 0 means ready."""
@@ -280,14 +287,20 @@ class DPGIBO:
         self._names = [self._names[i] for i in kept]
         self._points = [self._points[i] for i in kept]
         self._batch_of = [self._batch_of[i] for i in kept]
-        self._posterior = self._empty_posterior()
-        if self._points:
-            self._posterior.append(np.array(self._points))
+        self._held = self._empty_posterior()
+
+    @property
+    def _posterior(self) -> GradientPosterior:
+        """The posterior of D_t. Points join it when it is next needed, as one block: a batch costs one solve."""
+        if len(self._held) < len(self._points):
+            self._held.append(np.array(self._points[len(self._held) :]))
+        return self._held
 
     def _empty_posterior(self) -> GradientPosterior:
         return GradientPosterior(self.settings.kernel, self.settings.noise_variance, self.settings.d)
 
 
+OPTIMISED_STARTS, OPTIMISED_ITERATIONS = 1, 30  # from the closed form; see docs/benchmarks.md for its cost
 POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
 
 
