@@ -1,0 +1,248 @@
+"""The common part of the three LDP-GP-UCB algorithms: a finite candidate set, ask and tell.
+
+Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), Algorithms 1-3. Notation::
+
+    X (M, d)   candidates; a point is named by its row      N (M,)  how often each was played
+    t          number of replies so far                     T       horizon
+    beta_t     width of the confidence bound                 lambda  regulariser
+    mu~, s~    posterior mean and deviation at the candidates, (M,)
+
+The curator sees privatised replies only, so everything here may be printed, stored and replayed. It maximises; to
+minimise, tell the negated replies. The state is a function of the candidates and of the (point, reply) pairs in the
+order in which they were told, so storage is enough to rebuild it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
+from dptune.algorithms.ldp_replies import Replies
+from dptune.errors import InputError
+from dptune.gp.arrays import FloatArray, as_count, as_points, as_positive
+from dptune.gp.kernels import Kernel, Matern52
+
+IntArray = npt.NDArray[np.int64]
+Pair = tuple[int, float]
+
+LARGEST_REPLY = 1e100  # beyond it squares would overflow; no honest reply comes near
+
+
+@dataclass(frozen=True)
+class LDPSettings:
+    """Public settings of the three algorithms.
+
+    Attributes:
+        replies: what is known about the replies.
+        kernel: prior covariance of f; data-independent, or fitted on replies only.
+        horizon: T, number of replies planned; more are allowed.
+        lam: lambda, the regulariser of the posterior.
+        delta: the regret bound fails with at most this probability.
+        exploration: multiplies the theorem's beta_t; 1 is the theorem's constant, None the algorithm's default,
+            found by ``benchmarks/bench_ldp.py multiplier``.
+        q, accuracy: a played point enters the Nystroem dictionary with probability min(q s~^2, 1) per play; the
+            theorems' q for an accuracy of the approximation in (0, 1) is :func:`theorem_q`. ATA and MoMA only.
+        redraw: the dictionary is drawn afresh when the variances s~^2/lambda of the points played since the last
+            draw add up to more than this (Calandriello et al. 2020: variances stay right within 1 + redraw); 0 draws
+            it in every round, as printed.
+        plays: k, replies per epoch of MoMA; the theorem's is :func:`theorem_plays`.
+        seed: of the dictionaries, public.
+
+    Raises:
+        InputError: a setting is out of range; names it.
+    """
+
+    replies: Replies
+    kernel: Kernel = field(default_factory=lambda: Matern52(0.2))
+    horizon: int = 10_000
+    lam: float = 1.0
+    delta: float = 0.1
+    exploration: float | None = None
+    q: float = 2.0
+    accuracy: float = 0.5
+    redraw: float = 0.25
+    plays: int = 11
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("lam", "delta", "q", "accuracy"):
+            as_positive(getattr(self, name), name=name)
+        for name in ("horizon", "plays"):
+            as_count(getattr(self, name), name=name)
+        if max(self.delta, self.accuracy) >= 1:
+            raise InputError("delta and accuracy must lie strictly between 0 and 1.")
+        if self.exploration is not None:
+            as_positive(self.exploration, name="exploration")
+        if not self.redraw >= 0:
+            raise InputError(f"redraw must be at least 0; got {self.redraw!r}.")
+
+    def theorem(self) -> LDPSettings:
+        """Return the same settings with the constants of the theorems."""
+        q = theorem_q(self.horizon, self.delta, self.accuracy)
+        plays = theorem_plays(self.horizon, self.delta)
+        return replace(self, exploration=1.0, q=q, plays=plays, redraw=0.0)
+
+
+def theorem_q(horizon: int, delta: float, accuracy: float) -> float:
+    """Return q = 6 (1 + a)/(1 - a) ln(4 T/delta) / a^2."""
+    return 6 * (1 + accuracy) / (1 - accuracy) * math.log(4 * horizon / delta) / accuracy**2
+
+
+def theorem_plays(horizon: int, delta: float) -> int:
+    """Return k = ceil(24 ln(4 e T/delta))."""
+    return math.ceil(24 * math.log(4 * math.e * horizon / delta))
+
+
+class LocalBandit(ABC):
+    """ask for a point, tell a privatised reply; the cost of a round does not depend on t.
+
+    Args:
+        points: candidates X (M, d).
+        settings: public.
+
+    Raises:
+        InputError: the candidates have the wrong shape or are not finite, or there is none.
+    """
+
+    EXPLORATION: ClassVar[float]
+
+    def __init__(self, points: ArrayLike, settings: LDPSettings) -> None:
+        self.settings = settings
+        self.exploration = self.EXPLORATION if settings.exploration is None else settings.exploration
+        self.points = as_points(points).copy()  # (M, d)
+        if not len(self.points):
+            raise InputError("there must be at least one candidate.")
+        self.counts: IntArray = np.zeros(len(self.points), dtype=np.int64)
+        self._first = len(self.points)
+        self._told = array("q"), array("d"), array("q")  # point, reply, number
+        self._extensions: list[tuple[int, int]] = []  # (replies so far, M afterwards)
+        self._set_prior()
+        self._start()
+
+    # ---- the round ---------------------------------------------------------------------------------
+
+    def ask(self) -> int:
+        """Return the candidate with the largest upper confidence bound, the first of equals."""
+        mean, deviation = self._posterior()
+        return int((mean + self.beta() * deviation).argmax())
+
+    def tell(self, point: int, reply: float, *, number: int | None = None) -> None:
+        """Take a privatised reply at candidate ``point``. Replies may be lost or come in any order.
+
+        Args:
+            point: row of the candidate, whether it was asked for or not.
+            reply: what the randomiser returned.
+            number: the reply's number 1, 2, ... where it is not the order of telling (a trial's number, so that
+                another order of telling cuts the same replies).
+
+        Raises:
+            InputError: there is no such candidate, or the reply is not a finite number.
+        """
+        if not 0 <= point < len(self.points):
+            raise InputError(f"point must be one of the {len(self.points)} candidates' rows; got {point!r}.")
+        if not -LARGEST_REPLY < reply < LARGEST_REPLY:
+            raise InputError("a reply must be a finite number below 1e100: it comes from a randomiser.")
+        number = self.t + 1 if number is None else as_count(number, name="number")
+        points, replies, numbers = self._told
+        points.append(point)
+        replies.append(reply)
+        numbers.append(number)
+        self._take(int(point), float(reply), number)
+
+    def replay(self, pairs: Iterable[Pair]) -> None:
+        """Tell many (point, reply) pairs in order."""
+        for point, reply in pairs:
+            self.tell(point, reply)
+
+    @property
+    def t(self) -> int:
+        """Number of replies so far."""
+        return len(self._told[0])
+
+    @property
+    def T(self) -> int:
+        """The horizon, or t once it is passed."""
+        return max(self.settings.horizon, self.t)
+
+    def mean(self) -> FloatArray:
+        """mu~ at the candidates, (M,)."""
+        return self._posterior()[0].copy()
+
+    def deviation(self) -> FloatArray:
+        """s~ at the candidates, (M,), >= 0."""
+        return self._posterior()[1].copy()
+
+    def beta(self) -> float:
+        """Return exploration times the theorem's beta_{t+1}."""
+        return self.exploration * self._theorem_beta()
+
+    def recommend(self) -> int:
+        """Return the played candidate with the largest posterior mean; before any reply, the first."""
+        return int(np.where(self.counts > 0, self._posterior()[0], -np.inf).argmax())
+
+    # ---- more candidates ---------------------------------------------------------------------------
+
+    def extend(self, points: ArrayLike) -> range:
+        """Add candidates (k, d) and return their rows; nothing told is lost."""
+        more = as_points(points, self.points.shape[1])
+        before = len(self.points)
+        self.points = np.concatenate([self.points, more])
+        self.counts = np.concatenate([self.counts, np.zeros(len(more), dtype=np.int64)])
+        self._extensions.append((self.t, len(self.points)))
+        self._set_prior()
+        self._grow(len(more))
+        return range(before, len(self.points))
+
+    # ---- storage -----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return candidates and replies as plain JSON data; :meth:`from_state` replays them."""
+        replies = [list(row) for row in zip(*self._told, strict=True)]
+        extensions = [list(extension) for extension in self._extensions]
+        return {"points": self.points.tolist(), "first": self._first, "extensions": extensions, "replies": replies}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], settings: LDPSettings) -> Self:
+        """Return the algorithm that has been told what :meth:`state` says, with the same settings."""
+        points = np.asarray(state["points"], dtype=np.float64)
+        bandit, extensions = cls(points[: state["first"]], settings), [tuple(e) for e in state["extensions"]]
+        for told, (point, reply, number) in enumerate([*state["replies"], (None, None, None)]):
+            while extensions and extensions[0][0] == told:
+                bandit.extend(points[len(bandit.points) : extensions.pop(0)[1]])
+            if point is not None:
+                bandit.tell(point, reply, number=number)
+        return bandit
+
+    # ---- what an algorithm is ----------------------------------------------------------------------
+
+    def _set_prior(self) -> None:
+        self._K = self.settings.kernel(self.points, self.points)  # (M, M)
+        self._prior = np.diag(self._K).copy()  # (M,)
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Begin without replies."""
+
+    @abstractmethod
+    def _grow(self, more: int) -> None:
+        """``more`` candidates were added to points, counts and prior."""
+
+    @abstractmethod
+    def _take(self, point: int, reply: float, number: int) -> None:
+        """Count one reply."""
+
+    @abstractmethod
+    def _posterior(self) -> tuple[FloatArray, FloatArray]:
+        """Return mu~ and s~, (M,) each."""
+
+    @abstractmethod
+    def _theorem_beta(self) -> float:
+        """Return beta_{t+1} with the theorem's constants."""

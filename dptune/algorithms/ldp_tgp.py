@@ -1,0 +1,96 @@
+"""LDP-TGP-UCB: cut each reply once, then an exact Gaussian process.
+
+Zhou, Tan (2020), LDP-TGP-UCB; without CTL the TGP-UCB of Chowdhury, Gopalan (2019). Notation of ``ldp_bandit`` and::
+
+    y^_t     reply_t 1{|reply_t| <= b_t}
+    S (M,)   sums of y^ at each candidate; N and S are all that is kept of the replies
+    C (M, M) posterior covariance, K - K_P (K_PP + lambda N^-1)^-1 K_P for the played candidates P
+    gamma    information gain of the points played, log det(I + K_t/lambda) / 2
+
+One reply at j with c = C[:, j] is a rank-one update: mu += c (y^ - mu_j)/(lambda + c_j), C -= c c^T/(lambda + c_j),
+gamma += log(1 + c_j/lambda)/2. C is computed afresh from N and S now and then, so rounding does not build up.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg import blas, solve_triangular
+
+from dptune.algorithms.ldp_bandit import LocalBandit
+from dptune.gp.arrays import FloatArray
+from dptune.gp.factor import stable_cholesky
+
+AFRESH = 10  # C is computed afresh after this many replies per candidate
+
+
+class LDPTGP(LocalBandit):
+    """Algorithm LDP-TGP-UCB; a round costs O(M^2)."""
+
+    EXPLORATION = 0.01
+
+    def _start(self) -> None:
+        self._sums = np.zeros(len(self.points))
+        self._waiting: list[tuple[int, float]] = []  # replies counted but not yet in the posterior
+        self._updates = 0
+        self._refresh()
+
+    def _grow(self, more: int) -> None:
+        self._sums = np.concatenate([self._sums, np.zeros(more)])
+        self._refresh()
+
+    def _take(self, point: int, reply: float, number: int) -> None:
+        cut = reply if abs(reply) <= self.settings.replies.truncation(number) else 0.0
+        self.counts[point] += 1
+        self._sums[point] += cut
+        self._waiting.append((point, cut))
+
+    def _posterior(self) -> tuple[FloatArray, FloatArray]:
+        self._catch_up()
+        return self._mean, np.sqrt(np.maximum(self._variance, 0.0))
+
+    def _catch_up(self) -> None:
+        if self._updates + len(self._waiting) > AFRESH * len(self.points):
+            self._refresh()
+        for point, cut in self._waiting:
+            self._update(point, cut)
+        self._waiting.clear()
+
+    @property
+    def gamma(self) -> float:
+        """Information gain of the points played, in nats."""
+        self._catch_up()
+        return self._gamma
+
+    def _theorem_beta(self) -> float:
+        """B + (2 sqrt 2 b_t sqrt(gamma_t + ln(1/delta)) + sqrt(bias(t))) / sqrt(lambda)."""
+        s, t = self.settings, self.t
+        cut = s.replies.truncation(max(t, 1))
+        width = 2 * math.sqrt(2) * cut * math.sqrt(self.gamma + math.log(1 / s.delta))
+        return s.replies.B + (width + math.sqrt(s.replies.bias(t))) / math.sqrt(s.lam)
+
+    def _update(self, j: int, cut: float) -> None:
+        c = self._C[:, j].copy()  # (M,)
+        scale = 1.0 / (self.settings.lam + max(float(c[j]), 0.0))
+        self._gamma -= 0.5 * math.log(self.settings.lam * scale)
+        self._mean += c * ((cut - float(self._mean[j])) * scale)
+        self._variance -= c * c * scale
+        blas.dger(-scale, c, c, a=self._C, overwrite_a=1)
+        self._updates += 1
+
+    def _refresh(self) -> None:
+        """Compute mu, C and gamma from N and S."""
+        played, lam = np.flatnonzero(self.counts), self.settings.lam
+        root = np.sqrt(self.counts[played])  # (P,)
+        inner = root[:, None] * self._K[np.ix_(played, played)] * root + lam * np.eye(len(played))
+        scale = float(np.mean(np.diag(inner))) if len(played) else 1.0
+        factor, _ = stable_cholesky(inner, scale=scale, noise_variance=lam)  # (P, P)
+        A = solve_triangular(factor, root[:, None] * self._K[played], lower=True, check_finite=False)  # (P, M)
+        target = solve_triangular(factor, self._sums[played] / root, lower=True, check_finite=False)  # (P,)
+        self._mean = A.T @ target
+        self._C = np.asfortranarray(self._K - A.T @ A)
+        self._variance = self._prior - np.einsum("pm,pm->m", A, A)
+        self._gamma = float(np.log(np.diag(factor)).sum()) - 0.5 * len(played) * math.log(lam)
+        self._waiting.clear()
+        self._updates = 0

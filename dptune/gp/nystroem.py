@@ -1,0 +1,122 @@
+"""Nystroem features on a finite candidate set, and the public dictionary they rest on.
+
+Notation (Calandriello et al. 2019, 2020; Zhou, Tan 2020)::
+
+    D          dictionary: m of the M candidates              K  kernel matrix of the candidates, (M, M)
+    phi~(x)    (K_DD^(1/2))^+ k_D(x), (m,), the symmetric root
+    V          Phi~^T diag(N) Phi~ + lambda I, N plays per candidate
+    s~^2(x)    k(x, x) - |phi~|^2 + lambda phi~^T V^-1 phi~ >= 0
+
+K_DD is singular to rounding for smooth kernels (100 points in [0, 1] under RBF(0.2) have rank 15), so its root is
+taken on the eigenvectors E (m, r) with eigenvalues w above RCOND of the largest: phi~ = E F(x), F = w^(-1/2) E^T k_D
+of r coordinates. V acts on span(E) as F^T diag(N) F + lambda I, so all factorisations are r x r. The residual
+k(x, x) - |phi~|^2 is cut at 0, where it is nothing but rounding, and the rest of s~^2 is a sum of squares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import blas, lapack
+
+from dptune.gp.arrays import FloatArray
+
+IntArray = npt.NDArray[np.int64]
+RCOND = 1e-10
+
+
+@dataclass(frozen=True)
+class Features:
+    """Nystroem features of all candidates on one dictionary.
+
+    Attributes:
+        members: D, rows of the candidates, increasing (m,).
+        F: coordinates (M, r).
+        E: eigenvectors (m, r); phi~ = F E^T.
+        residual: k(x, x) - |phi~(x)|^2 >= 0, (M,).
+    """
+
+    members: IntArray
+    F: FloatArray
+    E: FloatArray
+    residual: FloatArray
+
+    @classmethod
+    def on(cls, K: FloatArray, members: IntArray) -> Features:
+        """Return the features of kernel matrix K (M, M) on the dictionary ``members``."""
+        w, E = np.linalg.eigh(K[np.ix_(members, members)])  # (m,), (m, m)
+        kept = w > RCOND * w[-1] if len(w) else np.zeros(0, dtype=bool)
+        F = np.ascontiguousarray(K[:, members] @ (E[:, kept] / np.sqrt(w[kept])))  # (M, r)
+        residual = np.maximum(np.diag(K) - np.einsum("mr,mr->m", F, F), 0.0)
+        return cls(members, F, np.ascontiguousarray(E[:, kept]), residual)
+
+
+def draw_dictionary(counts: IntArray, variance: FloatArray, *, q: float, seed: int, number: int) -> IntArray:
+    """Return the sampled candidates: each play enters with probability min(q s~^2, 1), equal points count once.
+
+    Candidate j with N_j plays is in with probability 1 - (1 - p_j)^N_j. Public: it depends on the points played,
+    on ``seed`` and on the ``number`` of the draw.
+    """
+    p = np.minimum(q * variance, 1.0)
+    out = (1 - p) ** counts  # 1 where N = 0
+    return np.flatnonzero(np.random.default_rng([seed, number]).random(len(counts)) >= out)
+
+
+class NystroemVariance:
+    """N, the dictionary, V and s~ under plays that come one by one; redraws the dictionary when it must.
+
+    Args:
+        K: kernel matrix of the candidates (M, M).
+        lam, q, redraw, seed: see ``LDPSettings``.
+    """
+
+    def __init__(self, K: FloatArray, *, lam: float, q: float, redraw: float, seed: int) -> None:
+        self._K, self._lam, self._q, self._redraw, self._seed = K, lam, q, redraw, seed
+        self.counts: IntArray = np.zeros(len(K), dtype=np.int64)
+        self._draws = 0
+        self._set(np.zeros(0, dtype=np.int64))
+
+    @property
+    def m(self) -> int:
+        """Size of the dictionary."""
+        return len(self.features.members)
+
+    def play(self, j: int) -> bool:
+        """Count one play of candidate j; tell whether the dictionary was redrawn."""
+        self._drift += float(self._variance_at_draw[j]) / self._lam
+        if self._drift > self._redraw or not self.m:
+            variance = self.variance(self.inverse_root())
+            self.counts[j] += 1
+            self._draws += 1
+            self._set(draw_dictionary(self.counts, variance, q=self._q, seed=self._seed, number=self._draws))
+            return True
+        self.counts[j] += 1
+        f = self.features.F[j]  # (r,)
+        blas.dger(1.0, f, f, a=self.V, overwrite_a=1)
+        return False
+
+    def inverse_root(self) -> FloatArray:
+        """Return V^(-1/2) F^T in the coordinates of F, (r, M): s~^2 = residual + lambda * its squared columns."""
+        if not self.V.size:
+            return np.zeros((0, len(self._K)))
+        w, Q, _ = lapack.dsyevd(self.V)  # (r,), (r, r)
+        return np.asarray((Q / np.sqrt(np.maximum(w, self._lam))) @ (Q.T @ self.features.F.T))
+
+    def variance(self, root: FloatArray) -> FloatArray:
+        """Return s~^2, (M,), from any root U (., M) with U^T U = F V^-1 F^T."""
+        return np.asarray(self.features.residual + self._lam * np.einsum("rm,rm->m", root, root))
+
+    def grow(self, K: FloatArray) -> None:
+        """Go on with more candidates; K (M', M') holds the old ones first."""
+        self.counts = np.concatenate([self.counts, np.zeros(len(K) - len(self._K), dtype=np.int64)])
+        self._K = K
+        self._set(self.features.members)
+
+    def _set(self, members: IntArray) -> None:
+        self.features = Features.on(self._K, members)
+        F = self.features.F
+        self.V = np.asfortranarray(F.T @ (self.counts[:, None] * F) + self._lam * np.eye(F.shape[1]))
+        self._variance_at_draw = self.variance(self.inverse_root())
+        self._drift = 0.0
