@@ -12,12 +12,44 @@ from dptune.algorithms.steps import AdaGradNorm, StepRule
 from dptune.gp.kernels import RBF, Kernel
 from dptune.plan import GIBOPlan
 
-LENGTHSCALE = 0.5
-NOISE_VARIANCE = 1e-3
-CLIP = 0.5  # B, in units of the loss's range per unit of the cube
+LENGTHSCALE = 0.5  # of the surrogate, in sides of the cube
+NOISE_VARIANCE = 1e-3  # with it the simplex's vertices lie about .1 from theta
+CLIP = 0.2  # B, in units of the loss's range per side of the cube
 START_CLIP = 0.3  # in units of the loss's range times sqrt(starts)
-ETA = 0.12
-MEMORY = 1
+PATH = 0.5  # eta sqrt(T)
+FEWEST_STEPS = 5
+AVERAGED = 0.25  # share of the iterates whose mean is returned
+FEW_PARAMETERS = 5  # up to here random starting points are worth their trials
+
+
+def default_batch(d: int, trials: int) -> int:
+    """b = d + 1, so that every step measures every direction; less if that leaves fewer than five steps."""
+    return min(d + 1, max(trials // FEWEST_STEPS, 2))
+
+
+def default_memory(d: int, batch: int) -> int:
+    """As many earlier batches as measure every direction once."""
+    return math.ceil((d + 1) / max(batch, 1))
+
+
+def default_starts(d: int, trials: int) -> int:
+    """A tenth of the trials for up to five parameters; none for more, where random points are hardly ever better."""
+    return max(trials // 10, 2) if d <= FEW_PARAMETERS else 0
+
+
+def default_clip(loss_range: float) -> float:
+    """B: a bias that keeps the direction costs less than noise 2 B / (n mu_t) in each coordinate."""
+    return CLIP * loss_range
+
+
+def default_rule(steps: int) -> StepRule:
+    """AdaGradNorm whose path, eta sqrt(d) (1 + 1/sqrt(2) + ... + 1/sqrt(T)) at most, does not grow with T."""
+    return AdaGradNorm(PATH / math.sqrt(steps))
+
+
+def default_average(steps: int) -> int:
+    """The last quarter of the iterates."""
+    return max(int(AVERAGED * steps), 1)
 
 
 def plan_gibo(
@@ -39,9 +71,9 @@ def plan_gibo(
     rule: StepRule | None = None,
     theta0: tuple[float, ...] | None = None,
     constant_mean: bool = True,
-    memory: int | None = MEMORY,
+    memory: int | None = -1,
     optimised: bool = False,
-    average: int = 1,
+    average: int | None = None,
     monitor_share: float = 0.1,
     start_share: float = 0.1,
     final_share: float = 0.05,
@@ -55,30 +87,31 @@ def plan_gibo(
         mu: GDP budget of the run.
         seed: of the algorithm's own randomness.
         trials: wished number of trials; T and b follow. Default 20 (d + 1).
+        memory: earlier batches kept in D_t; None keeps all, -1 (default) as many as measure every direction once.
 
     Everything else is as in :class:`dptune.algorithms.gibo.GIBOSettings` and :class:`GIBOPlan`.
     """
-    batch = batch if batch is not None else d + 1
     trials = trials if trials is not None else 20 * (d + 1)
-    starts = starts if starts is not None else (min(2 * (d + 1), max(trials // 5, 2)) if theta0 is None else 0)
+    batch = batch if batch is not None else default_batch(d, trials)
+    starts = starts if starts is not None else (default_starts(d, trials) if theta0 is None else 0)
     steps = steps if steps is not None else max((trials - starts) // max(batch, 1), 1)
     settings = GIBOSettings(
         d=d,
         steps=steps,
         batch=batch,
         mu=mu,
-        clip=clip if clip is not None else CLIP * loss_range,
+        clip=clip if clip is not None else default_clip(loss_range),
         kernel=kernel or RBF(lengthscale or LENGTHSCALE),
         noise_variance=noise_variance or NOISE_VARIANCE,
-        rule=rule or AdaGradNorm(ETA),
+        rule=rule or default_rule(max(steps, 1)),
         theta0=theta0,
         starts=starts,
         start_mu=mu,
         start_clip=start_clip if start_clip is not None else START_CLIP * loss_range * math.sqrt(max(starts, 1)),
         optimised=optimised,
         constant_mean=constant_mean,
-        memory=memory,
-        average=min(average, steps),
+        memory=default_memory(d, batch) if memory == -1 else memory,
+        average=min(average if average is not None else default_average(steps), steps),
         seed=seed,
     )
     return GIBOPlan.split(

@@ -1,0 +1,40 @@
+"""The benchmark of DP-GIBO: `python -m benchmarks.bench_gibo paper|equal-mu|speed [--seeds N] [--jobs 2] [--out docs]`.
+
+Prints a Markdown table; writes raw results to `<out>/results/` and figures to `<out>/figures/`.
+docs/benchmarks.md shows the tables, and says on which machine they were made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from benchmarks.report import DOCS  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("paper", "equal-mu", "speed"))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=DOCS)
+    asked = parser.parse_args()
+    if asked.what == "speed":
+        from benchmarks import speed
+
+        print(speed.main(asked.out))
+    elif asked.what == "paper":
+        from benchmarks import paper_runs
+
+        print(paper_runs.main(asked.seeds, asked.jobs, asked.out))
+    else:
+        from benchmarks import equal_mu
+
+        print(equal_mu.main(asked.seeds, asked.jobs, asked.out))
+
+
+if __name__ == "__main__":
+    main()
