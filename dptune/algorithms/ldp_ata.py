@@ -28,7 +28,7 @@ class LDPATA(LocalBandit):
 
     def _start(self) -> None:
         s = self.settings
-        self._nystroem = NystroemVariance(self._K, lam=s.lam, q=s.q, redraw=s.redraw, seed=s.seed)
+        self._nystroem = NystroemVariance(self._K, lam=self.lam, q=s.q, redraw=s.redraw, seed=s.seed)
         self._replies = TruncatedSums(len(self.points), self.truncation(len(self.points)))
         self._current: tuple[FloatArray, FloatArray] | None = None
 
@@ -65,4 +65,4 @@ class LDPATA(LocalBandit):
         """B (1 + 1/sqrt(1 - a)) + 4 sqrt(v m ln(4 m T/delta) / lambda)."""
         s, m = self.settings, max(self.m, 1)
         noise = s.replies.second_moment * m * math.log(4 * m * self.T / s.delta)
-        return s.replies.B * (1 + 1 / math.sqrt(1 - s.accuracy)) + 4 * math.sqrt(noise / s.lam)
+        return s.replies.B * (1 + 1 / math.sqrt(1 - s.accuracy)) + 4 * math.sqrt(noise / self.lam)

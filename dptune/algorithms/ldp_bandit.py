@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -44,7 +44,7 @@ class LDPSettings:
         replies: what is known about the replies.
         kernel: prior covariance of f; data-independent, or fitted on replies only.
         horizon: T, number of replies planned; more are allowed.
-        lam: lambda, the regulariser of the posterior.
+        lam: lambda, the regulariser of the posterior; default :func:`matched_regulariser`, the papers' is 1.
         delta: the regret bound fails with at most this probability.
         exploration: multiplies the theorem's beta_t; 1 is the theorem's constant, None the algorithm's default,
             found by ``benchmarks/bench_ldp.py multiplier``.
@@ -54,6 +54,8 @@ class LDPSettings:
             draw add up to more than this (Calandriello et al. 2020: variances stay right within 1 + redraw); 0 draws
             it in every round, as printed.
         plays: k, replies per epoch of MoMA; the theorem's is :func:`theorem_plays`.
+        gain: t -> gamma_t for TGP's beta, e.g. ``dptune.gp.information.rbf_gain(d)``; default the gain of the points
+            played, from the posterior.
         seed: of the dictionaries, public.
 
     Raises:
@@ -63,24 +65,26 @@ class LDPSettings:
     replies: Replies
     kernel: Kernel = field(default_factory=lambda: Matern52(0.2))
     horizon: int = 10_000
-    lam: float = 1.0
+    lam: float | None = None
     delta: float = 0.1
     exploration: float | None = None
     q: float = 2.0
     accuracy: float = 0.5
     redraw: float = 0.25
     plays: int = 11
+    gain: Callable[[int], float] | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("lam", "delta", "q", "accuracy"):
+        for name in ("lam", "exploration"):
+            if getattr(self, name) is not None:
+                as_positive(getattr(self, name), name=name)
+        for name in ("delta", "q", "accuracy"):
             as_positive(getattr(self, name), name=name)
         for name in ("horizon", "plays"):
             as_count(getattr(self, name), name=name)
         if max(self.delta, self.accuracy) >= 1:
             raise InputError("delta and accuracy must lie strictly between 0 and 1.")
-        if self.exploration is not None:
-            as_positive(self.exploration, name="exploration")
         if not self.redraw >= 0:
             raise InputError(f"redraw must be at least 0; got {self.redraw!r}.")
 
@@ -88,7 +92,16 @@ class LDPSettings:
         """Return the same settings with the constants of the theorems."""
         q = theorem_q(self.horizon, self.delta, self.accuracy)
         plays = theorem_plays(self.horizon, self.delta)
-        return replace(self, exploration=1.0, q=q, plays=plays, redraw=0.0)
+        return replace(self, lam=1.0, exploration=1.0, q=q, plays=plays, redraw=0.0)
+
+
+def matched_regulariser(replies: Replies, prior_variance: float) -> float:
+    """Return lambda = 4 v k(x, x) / B^2: noise over prior variance, if B is two prior deviations of f.
+
+    The theorems hold for every lambda > 0. With lambda = 1 a posterior believes each reply as if it had no noise to
+    speak of, and the noise of CTL is large: v >= 8 (B + R)^2 / epsilon^2.
+    """
+    return 4 * replies.second_moment * prior_variance / replies.B**2
 
 
 def theorem_q(horizon: int, delta: float, accuracy: float) -> float:
@@ -125,6 +138,7 @@ class LocalBandit(ABC):
         self._told = array("q"), array("d"), array("q")  # point, reply, number
         self._extensions: list[tuple[int, int]] = []  # (replies so far, M afterwards)
         self._set_prior()
+        self.lam = settings.lam or matched_regulariser(settings.replies, float(self._prior.mean()))
         self._start()
 
     # ---- the round ---------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class LDPMoMA(LocalBandit):
 
     def _start(self) -> None:
         s = self.settings
-        self._nystroem = NystroemVariance(self._K, lam=s.lam, q=s.q, redraw=s.redraw, seed=s.seed)
+        self._nystroem = NystroemVariance(self._K, lam=self.lam, q=s.q, redraw=s.redraw, seed=s.seed)
         self._sums = np.zeros((len(self.points), s.plays))
         self._open: dict[int, list[float]] = {}  # replies of epochs that are not complete
         self._point: int | None = None  # of the current epoch
@@ -84,7 +84,7 @@ class LDPMoMA(LocalBandit):
     def _theorem_beta(self) -> float:
         """B (1 + 1/sqrt(1 - a)) + 9 sqrt(v m / lambda)."""
         s = self.settings
-        noise = s.replies.second_moment * max(self.m, 1) / s.lam
+        noise = s.replies.second_moment * max(self.m, 1) / self.lam
         return s.replies.B * (1 + 1 / math.sqrt(1 - s.accuracy)) + 9 * math.sqrt(noise)
 
 

@@ -59,21 +59,21 @@ class LDPTGP(LocalBandit):
 
     @property
     def gamma(self) -> float:
-        """Information gain of the points played, in nats."""
+        """Information gain gamma_t in nats: of the points played, or as the settings have it."""
         self._catch_up()
-        return self._gamma
+        return self._gamma if self.settings.gain is None else self.settings.gain(self.t)
 
     def _theorem_beta(self) -> float:
         """B + (2 sqrt 2 b_t sqrt(gamma_t + ln(1/delta)) + sqrt(bias(t))) / sqrt(lambda)."""
         s, t = self.settings, self.t
         cut = s.replies.truncation(max(t, 1))
         width = 2 * math.sqrt(2) * cut * math.sqrt(self.gamma + math.log(1 / s.delta))
-        return s.replies.B + (width + math.sqrt(s.replies.bias(t))) / math.sqrt(s.lam)
+        return s.replies.B + (width + math.sqrt(s.replies.bias(t))) / math.sqrt(self.lam)
 
     def _update(self, j: int, cut: float) -> None:
         c = self._C[:, j].copy()  # (M,)
-        scale = 1.0 / (self.settings.lam + max(float(c[j]), 0.0))
-        self._gamma -= 0.5 * math.log(self.settings.lam * scale)
+        scale = 1.0 / (self.lam + max(float(c[j]), 0.0))
+        self._gamma -= 0.5 * math.log(self.lam * scale)
         self._mean += c * ((cut - float(self._mean[j])) * scale)
         self._variance -= c * c * scale
         blas.dger(-scale, c, c, a=self._C, overwrite_a=1)
@@ -81,7 +81,7 @@ class LDPTGP(LocalBandit):
 
     def _refresh(self) -> None:
         """Compute mu, C and gamma from N and S."""
-        played, lam = np.flatnonzero(self.counts), self.settings.lam
+        played, lam = np.flatnonzero(self.counts), self.lam
         root = np.sqrt(self.counts[played])  # (P,)
         inner = root[:, None] * self._K[np.ix_(played, played)] * root + lam * np.eye(len(played))
         scale = float(np.mean(np.diag(inner))) if len(played) else 1.0

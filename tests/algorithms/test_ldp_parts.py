@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dptune.algorithms.ldp_bandit import LDPSettings
 from dptune.algorithms.ldp_replies import HeavyTailedReplies, LaplaceReplies
+from dptune.algorithms.ldp_tgp import LDPTGP
 from dptune.algorithms.truncated_sums import TruncatedSums
 from dptune.errors import InputError
 from dptune.gp.candidates import local_candidates, sobol_candidates
+from dptune.gp.information import matern_gain, rbf_gain
 from dptune.gp.kernels import RBF, Matern52
 from dptune.gp.nystroem import Features, NystroemVariance, draw_dictionary
 
@@ -96,6 +100,20 @@ def test_candidates_are_in_the_cube_and_seeded() -> None:
     for bad in (0.0, 1.5, math.nan):
         with pytest.raises(InputError, match="radius"):
             local_candidates([0.5], bad, 4)
+
+
+def test_information_gain_in_closed_form_bounds_the_gain_of_points_played() -> None:
+    assert rbf_gain(1)(1) == matern_gain(1)(0) == 0.0
+    assert rbf_gain(2)(100) == pytest.approx(math.log(100) ** 3)
+    assert matern_gain(1)(100) == pytest.approx(100 ** (2 / 7) * math.log(100))
+    X, rng = np.linspace(0, 1, 50)[:, None], np.random.default_rng(0)
+    for kernel, gain in ((RBF(0.3), rbf_gain(1)), (Matern52(0.3), matern_gain(1))):
+        settings = LDPSettings(LaplaceReplies(1.0, 1.0, 1.0), kernel, lam=1.0)
+        played, stated = LDPTGP(X, settings), LDPTGP(X, replace(settings, gain=gain))
+        for j in rng.integers(0, 50, 500):
+            played.tell(int(j), 0.0)
+            stated.tell(int(j), 0.0)
+        assert stated.gamma == gain(500) > played.gamma > 0
 
 
 def test_moments_and_truncation_of_replies() -> None:

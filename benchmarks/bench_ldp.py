@@ -1,0 +1,208 @@
+"""The LDP paper's experiments, the speed of a round, and the search for the default exploration.
+
+Run: OMP_NUM_THREADS=1 python -m benchmarks.bench_ldp multiplier | speed | regret [--rounds 100000 --seeds 10] | tables
+
+Each prints Markdown and writes docs/results/ldp_<name>.json; `regret` and `tables` also write docs/figures/ldp_*.png.
+Runs already in a JSON file are not repeated, so a longer run may be stopped and continued. Replies are simulated with
+numpy's noise and a public seed: the figures are about regret, not about privacy.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from benchmarks import ldp_speed
+from benchmarks.ldp_problems import KERNELS, Problem, heavy_replies, ldp_replies, light_sensors, rkhs, stocks
+from benchmarks.ldp_runs import (
+    ALGORITHMS,
+    DEFAULT,
+    FIGURES,
+    ORDER_WISE,
+    THEOREM,
+    Variant,
+    checkpoints,
+    load,
+    mean_error,
+    multiplied,
+    play,
+    save,
+    table,
+)
+from dptune.algorithms.ldp_replies import Replies
+
+EPSILONS = (0.5, 1.0, 2.0)
+GRID = (0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.12)
+
+
+# ---- regret --------------------------------------------------------------------------------------------
+
+
+def synthetic(kernel: str, epsilon: float | None, seed: int) -> tuple[Problem, Replies]:
+    problem = rkhs(kernel, seed, student=epsilon is None)
+    return problem, heavy_replies(problem) if epsilon is None else ldp_replies(problem, epsilon)
+
+
+def real(name: str, epsilon: float, seed: int) -> tuple[Problem, Replies]:
+    problem = light_sensors(seed) if name == "light sensors" else stocks(seed)
+    return problem, ldp_replies(problem, epsilon)
+
+
+def case_name(name: str, epsilon: float | None) -> str:
+    return f"{name}, " + ("Student-t(3), not private" if epsilon is None else f"epsilon={epsilon:g}")
+
+
+def regret(T: int, seeds: int, variants: list[Variant], cases: list[tuple[str, float | None]]) -> None:
+    """Run what is missing of docs/results/ldp_regret.json, seed by seed."""
+    data = load("ldp_regret")
+    for seed in range(seeds):
+        for variant in variants:
+            for name, epsilon in cases:
+                for algorithm in ALGORITHMS:
+                    key = f"{algorithm} | {variant.name} | {case_name(name, epsilon)} | T={T}"
+                    runs = data.setdefault(key, {})
+                    if str(seed) not in runs:
+                        runs[str(seed)] = _one_run(algorithm, variant, name, epsilon, T, seed)
+            save("ldp_regret", data)
+    tables()
+
+
+def _one_run(algorithm: str, variant: Variant, name: str, epsilon: float | None, T: int, seed: int) -> dict[str, Any]:
+    made = synthetic(name, epsilon, seed) if name in KERNELS else real(name, epsilon or 1.0, seed)
+    curve, last = play(algorithm, *made, T, seed, variant)
+    uniform = made[0].uniform
+    return {"relative": curve[-1] / (uniform * T), "curve": (curve / uniform).round(2).tolist(), "last": last / uniform}
+
+
+def tables() -> None:
+    """Print the tables of all runs in the JSON file and draw the figures."""
+    data = load("ldp_regret")
+    groups: dict[tuple[str, str], dict[str, dict[str, list[float]]]] = {}
+    for key, runs in data.items():
+        algorithm, variant, case, T = key.split(" | ")
+        rows = groups.setdefault((T, variant), {}).setdefault(case, {})
+        rows[algorithm] = [run["relative"] for run in runs.values()]
+    for (T, variant), cases in groups.items():
+        print(f"\n**{variant}, {T}**: cumulative regret over that of uniform play, mean ± standard error\n")
+        rows = [
+            [case, *(mean_error(by[a]) for a in ALGORITHMS), str(min(len(v) for v in by.values()))]
+            for case, by in cases.items()
+            if len(by) == len(ALGORITHMS)
+        ]
+        print(table(["problem", *ALGORITHMS, "seeds"], rows))
+    for T, variant in groups:
+        draw(data, T, variant)
+
+
+def draw(data: dict[str, Any], T: str, variant: str) -> None:
+    """One panel per problem: mean cumulative regret of the three against t, with standard errors."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    cases = sorted({key.split(" | ")[2] for key in data if key.split(" | ")[1::2] == [variant, T]})
+    columns = min(3, len(cases))
+    rows = -(-len(cases) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(4 * columns, 3 * rows), squeeze=False, layout="constrained")
+    for axis in axes.flat[len(cases) :]:
+        axis.axis("off")
+    t = checkpoints(int(T[2:]))
+    for axis, case in zip(axes.flat, cases, strict=False):
+        for algorithm in ALGORITHMS:
+            runs = data.get(f"{algorithm} | {variant} | {case} | {T}", {})
+            if runs:
+                curves = np.array([run["curve"] for run in runs.values()])
+                mean, error = curves.mean(axis=0), curves.std(axis=0) / max(len(curves) - 1, 1) ** 0.5
+                axis.plot(t, mean, label=f"{algorithm} ({len(curves)} seeds)")
+                axis.fill_between(t, mean - error, mean + error, alpha=0.2)
+        axis.set_title(case, fontsize=9)
+        axis.set_xlabel("replies")
+        axis.legend(fontsize=7)
+    axes[0, 0].set_ylabel("regret / uniform play's per round")
+    figure.suptitle(f"{variant}, {T}")
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    figure.savefig(FIGURES / f"ldp_regret_{variant.replace(' ', '_')}_{T.replace('=', '')}.png", dpi=110)
+    plt.close(figure)
+
+
+# ---- the search for the multiplier ---------------------------------------------------------------------
+
+
+def multiplier(T: int, seeds: int, first_seed: int = 1000) -> None:
+    """Mean relative regret over both kernels and the three epsilons for each multiplier, on seeds of its own."""
+    data = load("ldp_multiplier")
+    for lam in (None, 1.0):
+        for c in GRID:
+            for algorithm in ALGORITHMS:
+                runs = data.setdefault(f"T={T} | lambda={lam or 'matched'}", {}).setdefault(algorithm, {})
+                if len(runs.get(f"{c:g}", [])) < seeds * len(KERNELS) * len(EPSILONS):
+                    runs[f"{c:g}"] = [
+                        _relative(algorithm, kernel, epsilon, T, seed, multiplied(c, lam))
+                        for seed in range(first_seed, first_seed + seeds)
+                        for kernel in KERNELS
+                        for epsilon in EPSILONS
+                    ]
+            save("ldp_multiplier", data)
+    for key, by in data.items():
+        if "lambda" in key:
+            print(f"\n**{key}**: relative regret by exploration multiplier (columns)\n")
+            print(table(["", *map("{:g}".format, GRID)], [[a, *(_cell(by[a], c) for c in GRID)] for a in by]))
+    plays(T, seeds, first_seed)
+
+
+def plays(T: int, seeds: int, first_seed: int) -> None:
+    """MoMA's k at the default multiplier."""
+    data = load("ldp_multiplier")
+    runs = data.setdefault(f"T={T} | plays", {})
+    for k in (1, 3, 5, 11, 21, 41):
+        runs[f"{k}"] = [
+            _relative("MoMA", kernel, epsilon, T, seed, DEFAULT, plays=k)
+            for seed in range(first_seed, first_seed + seeds)
+            for kernel in KERNELS
+            for epsilon in EPSILONS
+        ]
+    save("ldp_multiplier", data)
+    print(f"\n**MoMA at its default multiplier, T={T}**: relative regret by k\n")
+    print(table(["k", *runs], [["MoMA", *(mean_error(v) for v in runs.values())]]))
+
+
+def _relative(algorithm: str, kernel: str, epsilon: float, T: int, seed: int, variant: Variant, **more: Any) -> float:
+    problem, replies = synthetic(kernel, epsilon, seed)
+    curve, _ = play(algorithm, problem, replies, T, seed, variant, **more)
+    return round(float(curve[-1] / (problem.uniform * T)), 5)
+
+
+def _cell(runs: dict[str, list[float]], c: float) -> str:
+    return mean_error(runs[f"{c:g}"]) if f"{c:g}" in runs else ""
+
+
+SYNTHETIC: list[tuple[str, float | None]] = [(kernel, epsilon) for kernel in KERNELS for epsilon in (*EPSILONS, None)]
+REAL: list[tuple[str, float | None]] = [(name, e) for name in ("light sensors", "stocks") for e in (0.5, 1.0, 2.0)]
+VARIANTS = {"theorem": THEOREM, "order-wise": ORDER_WISE, "default": DEFAULT}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["regret", "real", "speed", "multiplier", "tables"])
+    parser.add_argument("--rounds", type=int, default=10_000)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=["order-wise", "default"])
+    given = parser.parse_args()
+    variants = [VARIANTS[name] for name in given.variants]
+    if given.what == "regret":
+        regret(given.rounds, given.seeds, variants, SYNTHETIC)
+    elif given.what == "real":
+        regret(given.rounds, given.seeds, variants, REAL)
+    elif given.what == "multiplier":
+        multiplier(given.rounds, given.seeds)
+    elif given.what == "speed":
+        ldp_speed.main()
+    else:
+        tables()
+
+
+if __name__ == "__main__":
+    main()

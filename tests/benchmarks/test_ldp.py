@@ -1,0 +1,71 @@
+"""The LDP benchmarks run without files; their replies are CTL's; the cores equal the forms they are timed beside."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import ldp_speed
+from benchmarks.bench_ldp import EPSILONS, synthetic
+from benchmarks.data import data_folder
+from benchmarks.ldp_problems import (
+    KERNELS,
+    generated_table,
+    heavy_replies,
+    ldp_replies,
+    light_sensors,
+    rkhs,
+    stocks,
+    told_values,
+)
+from benchmarks.ldp_runs import ALGORITHMS, DEFAULT, ORDER_WISE, THEOREM, checkpoints, play
+from dptune.gp.kernels import RBF
+
+
+def test_problems_from_a_generated_table() -> None:
+    for problem in (light_sensors(0, (generated_table(), generated_table(seed=1))), stocks(0, generated_table())):
+        K = problem.kernel(problem.points, problem.points)
+        assert np.linalg.eigvalsh(K).min() > -1e-9
+        assert np.diag(K).mean() == pytest.approx(1)
+        assert problem.uniform > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "M"), [("iw_data_all.mat", light_sensors, 41), ("fin.csv", stocks, 29)], ids=["light", "stocks"]
+)
+def test_the_published_tables(name: str, make: type, M: int) -> None:
+    if not (data_folder() / name).is_file():
+        pytest.skip(f"no {name}: set DPTUNE_DATA")
+    assert make(0).f.shape == (M,)
+
+
+def test_replies_are_clamped_values_plus_laplace_noise() -> None:
+    problem = rkhs("SE", 0)
+    replies = ldp_replies(problem, 2.0)
+    reply = told_values(problem, replies, 20_000, 0)
+    noise = np.array([reply(t, 3) for t in range(20_000)]) - problem.f[3]
+    assert noise.var() == pytest.approx(2 * replies.L**2 + 1 / 3, rel=0.05)
+    table = stocks(0, generated_table())
+    reply = told_values(table, ldp_replies(table, 1e9), 500, 0)
+    assert max(abs(reply(t, j)) for t in range(500) for j in range(12)) <= table.B + 1 + 1e-6
+    student = rkhs("SE", 0, student=True)
+    plain = told_values(student, heavy_replies(student), 500, 0)
+    assert np.ptp([plain(t, 0) for t in range(500)]) > 4
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("variant", [DEFAULT, ORDER_WISE, THEOREM], ids=lambda v: v.name)
+def test_a_run_is_reproducible(algorithm: str, variant: object) -> None:
+    made = synthetic("Matern 2.5", EPSILONS[2], 0)
+    curves = [play(algorithm, *made, 400, 0, variant)[0] for _ in range(2)]  # type: ignore[arg-type]
+    np.testing.assert_array_equal(*curves)
+    assert (np.diff(curves[0]) >= 0).all()
+    assert len(curves[0]) == len(checkpoints(400))
+    assert set(KERNELS) == {"SE", "Matern 2.5"}
+
+
+def test_what_is_timed_is_the_same_estimate() -> None:
+    p = ldp_speed.problem(RBF(0.2), 30)
+    bandit, noise = ldp_speed.grown("ATA", p, 600)
+    assert ldp_speed.literal_ata(bandit, 600) > 0  # it compares the estimates
+    assert ldp_speed.round_time(bandit, p, noise, 20) > 0
