@@ -12,7 +12,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from benchmarks.report import DOCS  # noqa: E402
+from benchmarks.report import DOCS
 
 
 def main() -> None:

@@ -86,12 +86,12 @@ def tables() -> None:
         rows[algorithm] = [run["relative"] for run in runs.values()]
     for (T, variant), cases in groups.items():
         print(f"\n**{variant}, {T}**: cumulative regret over that of uniform play, mean ± standard error\n")
-        rows = [
+        lines = [
             [case, *(mean_error(by[a]) for a in ALGORITHMS), str(min(len(v) for v in by.values()))]
             for case, by in cases.items()
             if len(by) == len(ALGORITHMS)
         ]
-        print(table(["problem", *ALGORITHMS, "seeds"], rows))
+        print(table(["problem", *ALGORITHMS, "seeds"], lines))
     for T, variant in groups:
         draw(data, T, variant)
 

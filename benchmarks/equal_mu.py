@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.data import TABLES, load_split
 from benchmarks.loops import SAMPLERS, run
-from benchmarks.report import in_parallel, markdown, mean_and_error, save
+from benchmarks.report import in_parallel, markdown, mean_and_error
 from benchmarks.tasks import Task, kernel_ridge_task, svr_task
 
 METHODS = ("DP-GIBO", *SAMPLERS)
@@ -31,15 +31,15 @@ class Cell:
 
 
 def cells(seeds: int, machines: tuple[str, ...] = ("krr", "svr"), trials: int = TRIALS) -> list[Cell]:
-    """Every combination; the slowest runs first."""
+    """Every combination, seed by seed: a run stopped early has complete tables for the first seeds."""
     return [
         Cell(machine, data, n, method, mu, seed, trials)
-        for n in reversed(PEOPLE)
+        for seed in range(seeds)
         for machine in machines
         for data in TABLES
+        for n in PEOPLE
         for method in METHODS
         for mu in BUDGETS
-        for seed in range(seeds)
     ]
 
 
@@ -80,6 +80,4 @@ def _order(key: tuple[object, ...]) -> tuple[object, ...]:
 
 def main(seeds: int, jobs: int, out: Path) -> str:
     """Run all cells; return the table."""
-    results = in_parallel(outcome, cells(seeds), jobs=jobs, title="equal-mu")
-    save("equal_mu", results, out)
-    return table(results)
+    return table(in_parallel(outcome, cells(seeds), jobs=jobs, name="equal_mu", out=out))

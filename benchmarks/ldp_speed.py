@@ -92,7 +92,7 @@ def literal_moma(bandit: LocalBandit, t: int) -> float:
 
 
 def against_t(data: dict[str, Any]) -> None:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, kernel in (("SE", RBF(0.2)), ("Matern 2.5", Matern52(0.2))):
         p = problem(kernel, 100)
         for algorithm in ALGORITHMS:
@@ -131,14 +131,14 @@ def _ratio(row: dict[str, Any]) -> list[str]:
 
 
 def against_sizes(data: dict[str, Any]) -> None:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for M in (25, 50, 100, 200, 400, 800):
         p = problem(Matern52(0.2), M)
         for algorithm in ALGORITHMS:
             bandit, noise = grown(algorithm, p, 10_000)
             us = round_time(bandit, p, noise, 1000) * 1e6
             rows.append({"algorithm": algorithm, "M": M, "us": us, "m": getattr(bandit, "m", None)})
-    dictionary = []
+    dictionary: list[dict[str, Any]] = []
     p = problem(Matern52(0.2), 100)
     for q in (0.1, 0.5, 2.0, 10.0, 100.0):
         for algorithm in ("ATA", "MoMA"):

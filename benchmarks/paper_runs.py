@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import paper_examples as paper
 from benchmarks.data import Array, load_split
 from benchmarks.loops import NO_PRIVACY, SAMPLERS, Curator, fold, run
-from benchmarks.report import in_parallel, markdown, mean_and_error, save
+from benchmarks.report import in_parallel, markdown, mean_and_error
 from benchmarks.tasks import Task, svr_task, values
 from dptune.algorithms.gibo import DPGIBO, GIBOSettings
 from dptune.algorithms.steps import AdaGrad, GradientDescent
@@ -129,14 +129,14 @@ def judge(task: Task, u: Array) -> float:
 
 
 def cells(seeds: int) -> list[Cell]:
-    """Every combination, slowest examples first."""
+    """Every combination, seed by seed."""
     return [
         Cell(example, method, mu, seed)
-        for example in reversed(EXAMPLES)
-        for method in METHODS
-        if not (example.startswith("4.4") and method in ("Random", "TPE"))  # 850 trials of TPE: hours for all seeds
-        for mu in BUDGETS.get(example, (1.0, None))
         for seed in range(seeds)
+        for example in EXAMPLES
+        for method in METHODS
+        if not (example.startswith("4.4") and method in ("Random", "TPE"))  # hours for 850 trials of all seeds
+        for mu in BUDGETS.get(example, (1.0, None))
     ]
 
 
@@ -196,7 +196,6 @@ def _draw(ax, found: list[dict[str, object]], mu: float | None, color: str) -> N
 
 def main(seeds: int, jobs: int, out: Path) -> str:
     """Run all cells; return the table."""
-    results = in_parallel(outcome, cells(seeds), jobs=jobs, title="paper")
-    save("paper", results, out)
+    results = in_parallel(outcome, cells(seeds), jobs=jobs, name="paper", out=out)
     figure(results, out / "figures" / "paper_examples.png")
     return table(results)

@@ -16,14 +16,28 @@ from tqdm import tqdm
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 A = TypeVar("A")
-R = TypeVar("R")
 
 
-def in_parallel(work: Callable[[A], R], items: Sequence[A], *, jobs: int, title: str) -> list[R]:
-    """The results in the order of the items, one thread and one process a job."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with ProcessPoolExecutor(jobs) as pool:
-        return list(tqdm(pool.map(work, items), total=len(items), desc=title, smoothing=0.05))
+def in_parallel(
+    work: Callable[[A], dict[str, object]], items: Sequence[A], *, jobs: int, name: str, out: Path
+) -> list[dict[str, object]]:
+    """The results in the order of the items, one thread and one process a job.
+
+    Each result is kept in `<out>/results/<name>.partial.jsonl` as it comes, and a run that was stopped goes on from
+    there; the file is removed at the end.
+    """
+    partial = out / "results" / f"{name}.partial.jsonl"
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    done = [json.loads(line) for line in partial.read_text().splitlines()] if partial.exists() else []
+    with ProcessPoolExecutor(jobs) as pool, partial.open("a") as file:
+        rest = items[len(done) :]
+        for result in tqdm(pool.map(work, rest), total=len(rest), desc=name, smoothing=0.02):
+            file.write(json.dumps(result) + "\n")
+            file.flush()
+            done.append(result)
+    save(name, done, out)
+    partial.unlink()
+    return done
 
 
 def mean_and_error(samples: Iterable[float], digits: int = 3) -> str:

@@ -87,7 +87,7 @@ def _step(privatizer: LossPrivatizer, settings: GIBOSettings, old: np.ndarray, r
     for i, x in enumerate(old):
         algorithm.observe(f"p{i}", x)
     algorithm.next_batch()
-    algorithm._posterior  # the earlier batches joined in earlier steps
+    algorithm._posterior.weights(algorithm.theta)  # the earlier batches joined in earlier steps
     lap: dict[str, float] = {}
 
     def timed(part: str, work: Callable[[], object]) -> object:

@@ -1,0 +1,106 @@
+"""The simulated runs answer as the package does, and every method and figure of the benchmark runs end to end."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import defaults, equal_mu, loops, paper_runs, speed
+from benchmarks.data import split_table
+from benchmarks.tasks import Task, kernel_ridge_task
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.algorithms.gibo import DPGIBO
+from dptune.defaults import plan_gibo
+from dptune.privacy.query import Ball, Interval, MeanQuery
+
+N = 70
+
+
+@pytest.fixture
+def task() -> Task:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    table = np.column_stack([X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=200)])
+    return kernel_ridge_task(split_table("tiny", table, n=N, seed=1, n_train=60, n_test=50))
+
+
+@pytest.fixture
+def privatizer(tmp_path: Path) -> LossPrivatizer:
+    ledger = PrivacyLedger(str(tmp_path / "ledger.db"), budget=Budget.gdp(mu=1.0))
+    return LossPrivatizer(ledger, n=N, clip=(0.0, 3.0), dtype=np.float64)
+
+
+def queries() -> list[MeanQuery]:
+    W = np.random.default_rng(1).normal(size=(2, 3))
+    vector = MeanQuery(("a", "b", "c"), W, Ball(1.5), 0.2)
+    return [vector, MeanQuery(("b",), np.ones((1, 1)), Interval(0.0, 3.0), 0.1)]
+
+
+@pytest.mark.parametrize("query", queries(), ids=["gradient", "value"])
+def test_the_curator_answers_as_the_privatizer_without_noise(privatizer: LossPrivatizer, query: MeanQuery) -> None:
+    curator, rng = loops.Curator(N, (0.0, 3.0), seed=0, private=False), np.random.default_rng(2)
+    for name in "abc":
+        losses = rng.normal(1.0, 3.0, N)
+        losses[:3] = np.nan, np.inf, -np.inf
+        curator.observe(name, losses)
+        privatizer.observe(name, losses)
+    mean = privatizer._clipped_mean(query) + privatizer._centre(query)
+    np.testing.assert_allclose(curator.answer(query), mean, rtol=1e-12)
+    assert curator.sigma(query) == pytest.approx(privatizer.sigma(query), rel=1e-12)
+
+
+def test_a_whole_run_is_the_one_with_the_real_privatizer(task: Task, privatizer: LossPrivatizer) -> None:
+    plan = plan_gibo(d=task.d, n=N, loss_range=3.0, mu=1.0, trials=20, seed=3)
+    simulated, real = DPGIBO(plan.settings), DPGIBO(plan.settings)
+    loops.fold(simulated, loops.Curator(N, task.clip, seed=0, private=False), task.losses)
+
+    class Real(loops.Curator):
+        def observe(self, name: str, losses: np.ndarray) -> None:
+            privatizer.observe(name, losses)
+
+        def answer(self, query: MeanQuery) -> np.ndarray:
+            return privatizer._clipped_mean(query) + privatizer._centre(query)
+
+        def keep(self, names: tuple[str, ...]) -> None:
+            for name in set(privatizer.points()) - set(names):
+                privatizer.forget(name)
+
+    loops.fold(real, Real(N, task.clip, seed=0, private=False), task.losses)
+    np.testing.assert_allclose(simulated.path, real.path, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", equal_mu.METHODS)
+@pytest.mark.parametrize("mu", [1.0, None])
+def test_a_run_is_reproducible_and_uses_at_most_its_trials(task: Task, method: str, mu: float | None) -> None:
+    first, again = (loops.run(task, method, mu, 12, 5) for _ in range(2))
+    np.testing.assert_array_equal(first.u, again.u)
+    assert first.trials <= 12
+    assert first.test_loss == pytest.approx(task.test_loss(first.u))
+
+
+def test_the_variants_of_the_defaults_are_plans(task: Task) -> None:
+    for variant in defaults.VARIANTS:
+        if "sampler" not in defaults.VARIANTS[variant]:
+            loops.run_gibo(task, 1.0, 12, 0, **defaults.settings_of(variant, task, 12))
+
+
+def test_the_kernel_in_theta_is_the_kernel_of_the_box() -> None:
+    from dptune.gp.kernels import Polynomial2
+
+    kernel, rng = paper_runs.InTheta(Polynomial2()), np.random.default_rng(0)
+    theta, X = rng.random(3), rng.random((4, 3))
+    eps = 1e-6 * np.eye(3)
+    numeric = [(kernel((theta + e)[None], X) - kernel((theta - e)[None], X))[0] / 2e-6 for e in eps]
+    np.testing.assert_allclose(kernel.gradient(theta, X), numeric, rtol=1e-6)
+    C = rng.normal(size=(4, 3))
+    pulled = kernel.gradient_pullback(theta, X, C)
+    moved = X.copy()
+    moved[1, 2] += 1e-6
+    change = np.sum(C * (kernel.gradient(theta, moved) - kernel.gradient(theta, X)).T)
+    assert pulled[1, 2] == pytest.approx(change / 1e-6, rel=1e-4)
+
+
+def test_a_step_is_timed_part_by_part() -> None:
+    cell = speed.measure(60, 2, optimised=False, repeats=1)
+    assert set(cell.seconds) == set(speed.PARTS)
+    assert "closed form" in speed.table([speed.StepTime(**{**cell.__dict__, "d": 5, "n": 5000})])
