@@ -29,14 +29,14 @@ def features(K: Array, D: list[int]) -> Array:
     """phi~ of all candidates, (M, m): (K_DD^(1/2))^+ k_D(x), by a singular value decomposition."""
     u, s, vt = np.linalg.svd(K[np.ix_(D, D)])
     root = np.array([1 / math.sqrt(value) if value > RCOND * s[0] else 0.0 for value in s])
-    return K[:, D] @ (vt.T * root) @ u.T
+    return np.asarray(K[:, D] @ (vt.T * root) @ u.T)
 
 
 def deviation(K: Array, phi: Array, x: list[int], lam: float) -> Array:
     """sqrt(k(x, x) - phi^T phi + lambda phi^T V^-1 phi), (M,)."""
     V = phi[x].T @ phi[x] + lam * np.eye(phi.shape[1])
     variance = np.diag(K) - (phi**2).sum(axis=1) + lam * np.einsum("mi,ij,mj->m", phi, np.linalg.inv(V), phi)
-    return np.sqrt(np.maximum(variance, 0.0))
+    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
 
 def dictionaries(K: Array, x: list[int], lam: float, q: float, redraw: float, seed: int) -> list[int]:
@@ -72,7 +72,7 @@ def moma_estimate(phi: Array, x: list[int], Y: Array, lam: float) -> Array:
     theta = [np.linalg.solve(V, played.T @ Y[:, j]) for j in range(Y.shape[1])]
     best, chosen = math.inf, 0
     for j, a in enumerate(theta):
-        others = [math.sqrt(max((a - c) @ V @ (a - c), 0.0)) for s, c in enumerate(theta) if s != j]
+        others = [math.sqrt(max(float((a - c) @ V @ (a - c)), 0.0)) for s, c in enumerate(theta) if s != j]
         median = float(np.median(others)) if others else 0.0
         if median < best * (1 - 1e-9):  # the first of equals
             best, chosen = median, j
