@@ -126,11 +126,10 @@ def _pay(privatizer: LossPrivatizer, query: MeanQuery, key: str, noisy: object) 
 
 
 def table(results: list[StepTime]) -> str:
-    """Milliseconds, gigabytes and the ratio to the published time."""
+    """Milliseconds, gigabytes, and the published time over the computation: the authors' code has no ledger."""
     rows = []
     for r in results:
-        limit = LIMITS[r.n] if r.d == 33 and not r.optimised else PUBLISHED[r.d] / (100 if r.optimised else 1000)
-        met = "met" if r.total <= limit else "NOT met"
+        computation = r.total - r.seconds["ledger"]
         rows.append(
             [
                 str(r.d),
@@ -141,14 +140,26 @@ def table(results: list[StepTime]) -> str:
                 f"{1e3 * r.total:.1f}",
                 f"{1e3 * r.observe:.2f}",
                 f"{r.peak_memory:.2f}",
-                f"{PUBLISHED[r.d] / r.total:,.0f}",
-                f"{1e3 * limit:.1f}: {met}",
+                f"{PUBLISHED[r.d] / computation:,.0f}",
+                _verdict(r),
             ]
         )
     ms = [f"{part} ms" for part in PARTS]
-    return markdown(
-        ["d", "n", "m", "design", *ms, "step ms", "observe ms", "peak GB", "published / step", "limit ms"], rows
-    )
+    head = ["d", "n", "m", "design", *ms, "step ms", "observe ms", "peak GB", "published / computation", "limit"]
+    return markdown(head, rows)
+
+
+def _verdict(r: StepTime) -> str:
+    """The issue's limits: on the whole step at d = 33 in closed form, on memory, on the ratio at 5000 people."""
+    limits = []
+    if r.d == 33 and not r.optimised:
+        limits.append((f"{1e3 * LIMITS[r.n]:,.0f} ms", r.total <= LIMITS[r.n]))
+    if r.n == 10**6:
+        limits.append(("4 GB", r.peak_memory <= 4))
+    if r.n == 5_000:
+        ratio = 100 if r.optimised else 1000
+        limits.append((f"{ratio}x", PUBLISHED[r.d] / (r.total - r.seconds["ledger"]) >= ratio))
+    return ", ".join(f"{what}: {'met' if met else 'NOT met'}" for what, met in limits)
 
 
 def main(out: Path, repeats: int = 7) -> str:
