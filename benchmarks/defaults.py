@@ -186,7 +186,7 @@ def main() -> None:
     cases = HELD_OUT if asked.held_out else TUNED
     seeds = range(_FIRST_SEED, _FIRST_SEED + asked.seeds)
     items = [(variant, case, seed) for case in cases for seed in seeds for variant in VARIANTS]
-    name = "defaults_held_out" if asked.held_out else "defaults"
+    name = "gibo_defaults_held_out" if asked.held_out else "gibo_defaults"
     print(table(in_parallel(outcome, items, jobs=asked.jobs, name=name, out=asked.out)))
 
 

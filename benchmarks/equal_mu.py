@@ -80,4 +80,4 @@ def _order(key: tuple[object, ...]) -> tuple[object, ...]:
 
 def main(seeds: int, jobs: int, out: Path) -> str:
     """Run all cells; return the table."""
-    return table(in_parallel(outcome, cells(seeds), jobs=jobs, name="equal_mu", out=out))
+    return table(in_parallel(outcome, cells(seeds), jobs=jobs, name="gibo_equal_mu", out=out))

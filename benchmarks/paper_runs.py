@@ -196,6 +196,6 @@ def _draw(ax, found: list[dict[str, object]], mu: float | None, color: str) -> N
 
 def main(seeds: int, jobs: int, out: Path) -> str:
     """Run all cells; return the table."""
-    results = in_parallel(outcome, cells(seeds), jobs=jobs, name="paper", out=out)
+    results = in_parallel(outcome, cells(seeds), jobs=jobs, name="gibo_paper", out=out)
     figure(results, out / "figures" / "paper_examples.png")
     return table(results)

@@ -166,7 +166,7 @@ def main(out: Path, repeats: int = 7) -> str:
     """Run all cells, each in its own process; return the table."""
     grid = [(n, d, optimised) for n in PEOPLE for d in DIMENSIONS for optimised in (False, True)]
     results = [_in_own_process(n, d, optimised, repeats if n < 10**6 else 3) for n, d, optimised in tqdm(grid)]
-    save("speed", [asdict(r) for r in results], out)
+    save("gibo_speed", [asdict(r) for r in results], out)
     return table(results)
 
 
