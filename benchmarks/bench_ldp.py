@@ -1,8 +1,9 @@
 """The LDP paper's experiments, the speed of a round, and the search for the default exploration.
 
-Run: OMP_NUM_THREADS=1 python -m benchmarks.bench_ldp multiplier | speed | regret [--rounds 100000 --seeds 10] | tables
+Run: OMP_NUM_THREADS=1 python -m benchmarks.bench_ldp multiplier | speed | regret | real | tables
+     options of regret and real: --rounds 100000 --seeds 10 --variants theorem order-wise default
 
-Each prints Markdown and writes docs/results/ldp_<name>.json; `regret` and `tables` also write docs/figures/ldp_*.png.
+Each prints Markdown and writes docs/results/ldp_*.json; `regret`, `real` and `tables` also draw docs/figures/ldp_*.png.
 Runs already in a JSON file are not repeated, so a longer run may be stopped and continued. Replies are simulated with
 numpy's noise and a public seed: the figures are about regret, not about privacy.
 """
@@ -21,6 +22,7 @@ from benchmarks.ldp_runs import (
     DEFAULT,
     FIGURES,
     ORDER_WISE,
+    RESULTS,
     THEOREM,
     Variant,
     checkpoints,
@@ -54,19 +56,19 @@ def case_name(name: str, epsilon: float | None) -> str:
     return f"{name}, " + ("Student-t(3), not private" if epsilon is None else f"epsilon={epsilon:g}")
 
 
-def regret(T: int, seeds: int, variants: list[Variant], cases: list[tuple[str, float | None]]) -> None:
-    """Run what is missing of docs/results/ldp_regret.json, seed by seed."""
-    data = load("ldp_regret")
+def regret(name: str, T: int, seeds: int, variants: list[Variant], cases: list[tuple[str, float | None]]) -> None:
+    """Run what is missing of docs/results/<name>.json, seed by seed."""
+    data = load(name)
     for seed in range(seeds):
         for variant in variants:
-            for name, epsilon in cases:
+            for case, epsilon in cases:
                 for algorithm in ALGORITHMS:
-                    key = f"{algorithm} | {variant.name} | {case_name(name, epsilon)} | T={T}"
+                    key = f"{algorithm} | {variant.name} | {case_name(case, epsilon)} | T={T}"
                     runs = data.setdefault(key, {})
                     if str(seed) not in runs:
-                        runs[str(seed)] = _one_run(algorithm, variant, name, epsilon, T, seed)
-            save("ldp_regret", data)
-    tables()
+                        runs[str(seed)] = _one_run(algorithm, variant, case, epsilon, T, seed)
+            save(name, data)
+    tables(name)
 
 
 def _one_run(algorithm: str, variant: Variant, name: str, epsilon: float | None, T: int, seed: int) -> dict[str, Any]:
@@ -76,9 +78,9 @@ def _one_run(algorithm: str, variant: Variant, name: str, epsilon: float | None,
     return {"relative": curve[-1] / (uniform * T), "curve": (curve / uniform).round(2).tolist(), "last": last / uniform}
 
 
-def tables() -> None:
-    """Print the tables of all runs in the JSON file and draw the figures."""
-    data = load("ldp_regret")
+def tables(name: str) -> None:
+    """Print the tables of all runs in docs/results/<name>.json and draw the figures."""
+    data = load(name)
     groups: dict[tuple[str, str], dict[str, dict[str, list[float]]]] = {}
     for key, runs in data.items():
         algorithm, variant, case, T = key.split(" | ")
@@ -93,10 +95,10 @@ def tables() -> None:
         ]
         print(table(["problem", *ALGORITHMS, "seeds"], lines))
     for T, variant in groups:
-        draw(data, T, variant)
+        draw(name, data, T, variant)
 
 
-def draw(data: dict[str, Any], T: str, variant: str) -> None:
+def draw(name: str, data: dict[str, Any], T: str, variant: str) -> None:
     """One panel per problem: mean cumulative regret of the three against t, with standard errors."""
     import matplotlib
 
@@ -124,7 +126,7 @@ def draw(data: dict[str, Any], T: str, variant: str) -> None:
     axes[0, 0].set_ylabel("regret / uniform play's per round")
     figure.suptitle(f"{variant}, {T}")
     FIGURES.mkdir(parents=True, exist_ok=True)
-    figure.savefig(FIGURES / f"ldp_regret_{variant.replace(' ', '_')}_{T.replace('=', '')}.png", dpi=110)
+    figure.savefig(FIGURES / f"{name}_{variant.replace(' ', '_')}.png", dpi=110)
     plt.close(figure)
 
 
@@ -193,15 +195,16 @@ def main() -> None:
     given = parser.parse_args()
     variants = [VARIANTS[name] for name in given.variants]
     if given.what == "regret":
-        regret(given.rounds, given.seeds, variants, SYNTHETIC)
+        regret(f"ldp_regret_{given.rounds}", given.rounds, given.seeds, variants, SYNTHETIC)
     elif given.what == "real":
-        regret(given.rounds, given.seeds, variants, REAL)
+        regret(f"ldp_real_{given.rounds}", given.rounds, given.seeds, variants, REAL)
     elif given.what == "multiplier":
         multiplier(given.rounds, given.seeds)
     elif given.what == "speed":
         ldp_speed.main()
     else:
-        tables()
+        for path in sorted(RESULTS.glob("ldp_re*.json")):
+            tables(path.stem)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def _theorem(_: str, s: LDPSettings) -> LDPSettings:
 
 
 def _order_wise(algorithm: str, s: LDPSettings) -> LDPSettings:
-    return replace(s, lam=1.0, exploration=1 / LEADING[algorithm])
+    return replace(s, lam=1.0, exploration=1 / LEADING[algorithm], plays=11)
 
 
 THEOREM = Variant("theorem constants", _theorem)
@@ -78,7 +78,13 @@ def play(
 
 def save(name: str, data: dict[str, Any]) -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
+    (RESULTS / f"{name}.json").write_text(_lines(data))
+
+
+def _lines(data: dict[str, Any]) -> str:
+    """JSON text with one line per key: readable, and small in a diff."""
+    body = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in data.items())
+    return "{\n" + body + "\n}\n"
 
 
 def load(name: str) -> dict[str, Any]:

@@ -44,7 +44,8 @@ class LDPSettings:
         replies: what is known about the replies.
         kernel: prior covariance of f; data-independent, or fitted on replies only.
         horizon: T, number of replies planned; more are allowed.
-        lam: lambda, the regulariser of the posterior; default :func:`matched_regulariser`, the papers' is 1.
+        lam: lambda, the regulariser of the posterior; default :func:`matched_regulariser` (of MoMA, a k-th of it: an
+            epoch is k replies). The papers' is 1.
         delta: the regret bound fails with at most this probability.
         exploration: multiplies the theorem's beta_t; 1 is the theorem's constant, None the algorithm's default,
             found by ``benchmarks/bench_ldp.py multiplier``.
@@ -71,7 +72,7 @@ class LDPSettings:
     q: float = 2.0
     accuracy: float = 0.5
     redraw: float = 0.25
-    plays: int = 11
+    plays: int = 5
     gain: Callable[[int], float] | None = None
     seed: int = 0
 
@@ -138,7 +139,7 @@ class LocalBandit(ABC):
         self._told = array("q"), array("d"), array("q")  # point, reply, number
         self._extensions: list[tuple[int, int]] = []  # (replies so far, M afterwards)
         self._set_prior()
-        self.lam = settings.lam or matched_regulariser(settings.replies, float(self._prior.mean()))
+        self.lam = settings.lam or self._regulariser()
         self._start()
 
     # ---- the round ---------------------------------------------------------------------------------
@@ -236,6 +237,9 @@ class LocalBandit(ABC):
         return bandit
 
     # ---- what an algorithm is ----------------------------------------------------------------------
+
+    def _regulariser(self) -> float:
+        return matched_regulariser(self.settings.replies, float(self._prior.mean()))
 
     def _set_prior(self) -> None:
         self._K = self.settings.kernel(self.points, self.points)  # (M, M)
