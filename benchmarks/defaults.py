@@ -83,7 +83,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "no starts": {"starts": 0.0},
     "theta_T, no average": {"average": 1},
     "no memory": {"memory": 0},
-    "memory of everything": {"memory": None},
+    "memory of everything": {"memory": 10**6},
     "mean 0 known": {"constant_mean": False},
     "length-scale .25": {"lengthscale": 0.25},
     "length-scale 1": {"lengthscale": 1.0},

@@ -71,7 +71,7 @@ def plan_gibo(
     rule: StepRule | None = None,
     theta0: tuple[float, ...] | None = None,
     constant_mean: bool = True,
-    memory: int | None = -1,
+    memory: int | None = None,
     optimised: bool = False,
     average: int | None = None,
     monitor_share: float = 0.1,
@@ -87,7 +87,7 @@ def plan_gibo(
         mu: GDP budget of the run.
         seed: of the algorithm's own randomness.
         trials: wished number of trials; T and b follow. Default 20 (d + 1).
-        memory: earlier batches kept in D_t; None keeps all, -1 (default) as many as measure every direction once.
+        memory: earlier batches kept in D_t; any number from T on keeps all, as the paper does.
 
     Everything else is as in :class:`dptune.algorithms.gibo.GIBOSettings` and :class:`GIBOPlan`.
     """
@@ -110,7 +110,7 @@ def plan_gibo(
         start_clip=start_clip if start_clip is not None else START_CLIP * loss_range * math.sqrt(max(starts, 1)),
         optimised=optimised,
         constant_mean=constant_mean,
-        memory=default_memory(d, batch) if memory == -1 else memory,
+        memory=memory if memory is not None else default_memory(d, batch),
         average=min(average if average is not None else default_average(steps), steps),
         seed=seed,
     )
