@@ -166,3 +166,19 @@ def test_theorem_constants() -> None:
     ata.tell(0, 0.5)
     assert ata.beta() == pytest.approx(b + 4 * math.sqrt(v * math.log(4e5)))
     assert LDPMoMA(X, settings).beta() == pytest.approx(b + 9 * math.sqrt(v))
+
+
+GOLDEN = {
+    LDPTGP: [0, 10, 6, 21, 29, 16, 0, 19, 19, 0, 29, 29],
+    LDPATA: [0, 9, 14, 12, 12, 0, 22, 5, 10, 13, 7, 20],
+    LDPMoMA: [0, 29, 17, 9, 23, 13, 5, 20, 29, 24, 4, 14],
+}
+
+
+@ALL
+def test_golden_trajectory(algorithm: type[LocalBandit]) -> None:
+    bandit, asked = make(algorithm, exploration=0.5), []
+    for _ in range(60):
+        asked.append(bandit.ask())
+        bandit.tell(asked[-1], value(X[asked[-1]]))
+    assert asked[::5] == GOLDEN[algorithm]

@@ -30,7 +30,9 @@ class Play:
     """A run of one core; ``x`` and ``y`` are what it was told."""
 
     def __init__(self, core: LocalBandit, seed: int = 0) -> None:
-        self.core, self.x, self.y = core, [], []
+        self.core = core
+        self.x: list[int] = []
+        self.y: list[float] = []
         self.rng = np.random.default_rng(seed)
         self.K = core.settings.kernel(core.points, core.points)
 
