@@ -1,7 +1,7 @@
 """The LDP paper's experiments, the speed of a round, and the search for the default exploration.
 
-Run: OMP_NUM_THREADS=1 python -m benchmarks.bench_ldp multiplier | speed | regret | real | tables
-     options of regret and real: --rounds 100000 --seeds 10 --variants theorem order-wise default
+Run: OMP_NUM_THREADS=1 python -m benchmarks.bench_ldp multiplier | plays | speed | regret | real | tables
+     options: --rounds 100000 --seeds 10 --variants theorem order-wise default; see --help
 
 Each prints Markdown and writes docs/results/ldp_*.json; `regret`, `real` and `tables` also draw docs/figures/ldp_*.png.
 Runs already in a JSON file are not repeated, so a longer run may be stopped and continued. Replies are simulated with
@@ -36,7 +36,9 @@ from benchmarks.ldp_runs import (
 from dptune.algorithms.ldp_replies import Replies
 
 EPSILONS = (0.5, 1.0, 2.0)
-GRID = (0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.12)
+GRID = [0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.12]
+CASES = len(KERNELS) * len(EPSILONS)
+SEARCH_SEED = 1000  # the search has problems of its own
 
 
 # ---- regret --------------------------------------------------------------------------------------------
@@ -56,18 +58,17 @@ def case_name(name: str, epsilon: float | None) -> str:
     return f"{name}, " + ("Student-t(3), not private" if epsilon is None else f"epsilon={epsilon:g}")
 
 
-def regret(name: str, T: int, seeds: int, variants: list[Variant], cases: list[tuple[str, float | None]]) -> None:
+def regret(name: str, T: int, seeds: int, variant: Variant, cases: list[tuple[str, float | None]]) -> None:
     """Run what is missing of docs/results/<name>.json, seed by seed."""
     data = load(name)
     for seed in range(seeds):
-        for variant in variants:
-            for case, epsilon in cases:
-                for algorithm in ALGORITHMS:
-                    key = f"{algorithm} | {variant.name} | {case_name(case, epsilon)} | T={T}"
-                    runs = data.setdefault(key, {})
-                    if str(seed) not in runs:
-                        runs[str(seed)] = _one_run(algorithm, variant, case, epsilon, T, seed)
-            save(name, data)
+        for case, epsilon in cases:
+            for algorithm in ALGORITHMS:
+                key = f"{algorithm} | {variant.name} | {case_name(case, epsilon)} | T={T}"
+                runs = data.setdefault(key, {})
+                if str(seed) not in runs:
+                    runs[str(seed)] = _one_run(algorithm, variant, case, epsilon, T, seed)
+        save(name, data)
     tables(name)
 
 
@@ -75,7 +76,11 @@ def _one_run(algorithm: str, variant: Variant, name: str, epsilon: float | None,
     made = synthetic(name, epsilon, seed) if name in KERNELS else real(name, epsilon or 1.0, seed)
     curve, last = play(algorithm, *made, T, seed, variant)
     uniform = made[0].uniform
-    return {"relative": curve[-1] / (uniform * T), "curve": (curve / uniform).round(2).tolist(), "last": last / uniform}
+    return {
+        "relative": round(curve[-1] / (uniform * T), 6),
+        "curve": (curve / uniform).round(1).tolist(),
+        "last": round(last / uniform, 5),
+    }
 
 
 def tables(name: str) -> None:
@@ -126,48 +131,49 @@ def draw(name: str, data: dict[str, Any], T: str, variant: str) -> None:
     axes[0, 0].set_ylabel("regret / uniform play's per round")
     figure.suptitle(f"{variant}, {T}")
     FIGURES.mkdir(parents=True, exist_ok=True)
-    figure.savefig(FIGURES / f"{name}_{variant.replace(' ', '_')}.png", dpi=110)
+    figure.savefig(FIGURES / f"{name}.png", dpi=110)
     plt.close(figure)
 
 
 # ---- the search for the multiplier ---------------------------------------------------------------------
 
 
-def multiplier(T: int, seeds: int, first_seed: int = 1000) -> None:
+def multiplier(T: int, seeds: int, algorithms: list[str], grid: list[float], lams: tuple[float | None, ...]) -> None:
     """Mean relative regret over both kernels and the three epsilons for each multiplier, on seeds of its own."""
     data = load("ldp_multiplier")
-    for lam in (None, 1.0):
-        for c in GRID:
-            for algorithm in ALGORITHMS:
-                runs = data.setdefault(f"T={T} | lambda={lam or 'matched'}", {}).setdefault(algorithm, {})
-                if len(runs.get(f"{c:g}", [])) < seeds * len(KERNELS) * len(EPSILONS):
-                    runs[f"{c:g}"] = [
-                        _relative(algorithm, kernel, epsilon, T, seed, multiplied(c, lam))
-                        for seed in range(first_seed, first_seed + seeds)
-                        for kernel in KERNELS
-                        for epsilon in EPSILONS
-                    ]
-            save("ldp_multiplier", data)
+    for lam in lams:
+        for algorithm in algorithms:
+            for c in grid:
+                by = data.setdefault(f"T={T} | lambda={lam or 'matched'}", {})
+                runs = by.setdefault(algorithm, {}).setdefault(f"{c:g}", [])
+                for seed in range(SEARCH_SEED + len(runs) // CASES, SEARCH_SEED + seeds):
+                    runs += _cases(algorithm, T, seed, multiplied(c, lam))
+                save("ldp_multiplier", data)
     for key, by in data.items():
         if "lambda" in key:
-            print(f"\n**{key}**: relative regret by exploration multiplier (columns)\n")
-            print(table(["", *map("{:g}".format, GRID)], [[a, *(_cell(by[a], c) for c in GRID)] for a in by]))
-    plays(T, seeds, first_seed)
+            print(f"\n**{key}**: relative regret by exploration multiplier, mean ± standard error (seeds)\n")
+            columns = sorted({c for runs in by.values() for c in runs}, key=float)
+            print(table(["", *columns], [[a, *(_cell(by[a], c) for c in columns)] for a in by]))
 
 
-def plays(T: int, seeds: int, first_seed: int) -> None:
+def _cell(runs: dict[str, list[float]], c: str) -> str:
+    return f"{mean_error(runs[c])} ({len(runs[c]) // CASES})" if c in runs else ""
+
+
+def _cases(algorithm: str, T: int, seed: int, variant: Variant, **more: Any) -> list[float]:
+    return [_relative(algorithm, k, epsilon, T, seed, variant, **more) for k in KERNELS for epsilon in EPSILONS]
+
+
+def plays(T: int, seeds: int) -> None:
     """MoMA's k at the default multiplier."""
     data = load("ldp_multiplier")
-    runs = data.setdefault(f"T={T} | plays", {})
+    runs: dict[str, list[float]] = {}
     for k in (1, 3, 5, 11, 21, 41):
-        runs[f"{k}"] = [
-            _relative("MoMA", kernel, epsilon, T, seed, DEFAULT, plays=k)
-            for seed in range(first_seed, first_seed + seeds)
-            for kernel in KERNELS
-            for epsilon in EPSILONS
-        ]
+        made = [_cases("MoMA", T, seed, DEFAULT, plays=k) for seed in range(SEARCH_SEED, SEARCH_SEED + seeds)]
+        runs[f"{k}"] = [value for values in made for value in values]
+    data[f"T={T} | plays"] = runs
     save("ldp_multiplier", data)
-    print(f"\n**MoMA at its default multiplier, T={T}**: relative regret by k\n")
+    print(f"\n**MoMA at its default multiplier, T={T}, {seeds} seeds**: relative regret by k\n")
     print(table(["k", *runs], [["MoMA", *(mean_error(v) for v in runs.values())]]))
 
 
@@ -177,29 +183,30 @@ def _relative(algorithm: str, kernel: str, epsilon: float, T: int, seed: int, va
     return round(float(curve[-1] / (problem.uniform * T)), 5)
 
 
-def _cell(runs: dict[str, list[float]], c: float) -> str:
-    return mean_error(runs[f"{c:g}"]) if f"{c:g}" in runs else ""
-
-
 SYNTHETIC: list[tuple[str, float | None]] = [(kernel, epsilon) for kernel in KERNELS for epsilon in (*EPSILONS, None)]
 REAL: list[tuple[str, float | None]] = [(name, e) for name in ("light sensors", "stocks") for e in (0.5, 1.0, 2.0)]
+PROBLEMS = {"regret": SYNTHETIC, "real": REAL}
 VARIANTS = {"theorem": THEOREM, "order-wise": ORDER_WISE, "default": DEFAULT}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["regret", "real", "speed", "multiplier", "tables"])
+    parser.add_argument("what", choices=["regret", "real", "speed", "multiplier", "plays", "tables"])
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=["order-wise", "default"])
+    parser.add_argument("--algorithms", nargs="+", choices=list(ALGORITHMS), default=list(ALGORITHMS))
+    parser.add_argument("--grid", nargs="+", type=float, default=GRID)
+    parser.add_argument("--paper", action="store_true", help="also with the papers' lambda = 1")
     given = parser.parse_args()
-    variants = [VARIANTS[name] for name in given.variants]
-    if given.what == "regret":
-        regret(f"ldp_regret_{given.rounds}", given.rounds, given.seeds, variants, SYNTHETIC)
-    elif given.what == "real":
-        regret(f"ldp_real_{given.rounds}", given.rounds, given.seeds, variants, REAL)
+    if given.what in PROBLEMS:
+        for name in given.variants:
+            stem = f"ldp_{given.what}_{given.rounds}_{name}"
+            regret(stem, given.rounds, given.seeds, VARIANTS[name], PROBLEMS[given.what])
     elif given.what == "multiplier":
-        multiplier(given.rounds, given.seeds)
+        multiplier(given.rounds, given.seeds, given.algorithms, given.grid, (None, 1.0) if given.paper else (None,))
+    elif given.what == "plays":
+        plays(given.rounds, given.seeds)
     elif given.what == "speed":
         ldp_speed.main()
     else:
