@@ -82,7 +82,7 @@ def plan_gibo(
 
     Args:
         d: number of parameters.
-        n: number of people.
+        n: number of people; no default depends on it (docs/benchmarks.md says why), it is part of the question.
         loss_range: high - low of the clipped loss.
         mu: GDP budget of the run.
         seed: of the algorithm's own randomness.
