@@ -29,7 +29,7 @@ TIE = 1 + 1e-9  # on one point equal medians are common; rounding must not choos
 class LDPMoMA(LocalBandit):
     """Algorithm LDP-MoMA-GP-UCB; an epoch costs O(r^2 M + r k^2), a round within it nothing."""
 
-    EXPLORATION = 0.012  # benchmarks/bench_ldp.py multiplier: docs/results/ldp_multiplier.json
+    EXPLORATION = 0.015  # benchmarks/bench_ldp.py multiplier: docs/results/ldp_multiplier.json
 
     def _regulariser(self) -> float:
         return super()._regulariser() / self.settings.plays
