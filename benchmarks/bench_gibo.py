@@ -20,6 +20,7 @@ def main() -> None:
     parser.add_argument("what", choices=("paper", "equal-mu", "speed"))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--trials", type=int, default=200, help="of equal-mu")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
     if asked.what == "speed":
@@ -33,7 +34,7 @@ def main() -> None:
     else:
         from benchmarks import equal_mu
 
-        print(equal_mu.main(asked.seeds, asked.jobs, asked.out))
+        print(equal_mu.main(asked.seeds, asked.jobs, asked.out, asked.trials))
 
 
 if __name__ == "__main__":

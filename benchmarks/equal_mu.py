@@ -78,6 +78,7 @@ def _order(key: tuple[object, ...]) -> tuple[object, ...]:
     return (key[0], key[1], key[2], float("inf") if key[3] is None else key[3])
 
 
-def main(seeds: int, jobs: int, out: Path) -> str:
+def main(seeds: int, jobs: int, out: Path, trials: int = TRIALS) -> str:
     """Run all cells; return the table."""
-    return table(in_parallel(outcome, cells(seeds), jobs=jobs, name="gibo_equal_mu", out=out))
+    name = "gibo_equal_mu" if trials == TRIALS else f"gibo_equal_mu_{trials}"
+    return table(in_parallel(outcome, cells(seeds, trials=trials), jobs=jobs, name=name, out=out))
