@@ -16,6 +16,8 @@ LENGTHSCALE = 0.5  # of the surrogate, in sides of the cube
 NOISE_VARIANCE = 1e-3  # with it the simplex's vertices lie about .1 from theta
 CLIP = 0.2  # B, in units of the loss's range per side of the cube
 START_CLIP = 0.3  # in units of the loss's range times sqrt(starts)
+START_SHARE = 0.1  # of mu^2
+START_NOISE = 0.1  # in units of the loss's range
 PATH = 0.5  # eta sqrt(T)
 FEWEST_STEPS = 5
 AVERAGED = 0.25  # share of the iterates whose mean is returned
@@ -32,9 +34,14 @@ def default_memory(d: int, batch: int) -> int:
     return math.ceil((d + 1) / max(batch, 1))
 
 
-def default_starts(d: int, trials: int) -> int:
-    """A tenth of the trials for up to five parameters; none for more, where random points are hardly ever better."""
-    return max(trials // 10, 2) if d <= FEW_PARAMETERS else 0
+def default_starts(d: int, trials: int, n: int, mu: float) -> int:
+    """A tenth of the trials for up to five parameters; none for more, where random points are hardly ever better.
+
+    None either where the noise of their comparison, in units of the loss's range, would choose at random.
+    """
+    starts = max(trials // 10, 2)
+    told_apart = 2 * START_CLIP * math.sqrt(starts) <= START_NOISE * n * mu * math.sqrt(START_SHARE)
+    return starts if d <= FEW_PARAMETERS and told_apart else 0
 
 
 def default_clip(loss_range: float) -> float:
@@ -75,14 +82,14 @@ def plan_gibo(
     optimised: bool = False,
     average: int | None = None,
     monitor_share: float = 0.1,
-    start_share: float = 0.1,
+    start_share: float = START_SHARE,
     final_share: float = 0.05,
 ) -> GIBOPlan:
     """Return a plan; what is None is chosen from the public (d, mu, trials, loss range).
 
     Args:
         d: number of parameters.
-        n: number of people; no default depends on it (docs/benchmarks.md says why), it is part of the question.
+        n: number of people; with mu it decides whether starting points can be told apart.
         loss_range: high - low of the clipped loss.
         mu: GDP budget of the run.
         seed: of the algorithm's own randomness.
@@ -93,7 +100,7 @@ def plan_gibo(
     """
     trials = trials if trials is not None else 20 * (d + 1)
     batch = batch if batch is not None else default_batch(d, trials)
-    starts = starts if starts is not None else (default_starts(d, trials) if theta0 is None else 0)
+    starts = starts if starts is not None else (default_starts(d, trials, n, mu) if theta0 is None else 0)
     steps = steps if steps is not None else max((trials - starts) // max(batch, 1), 1)
     settings = GIBOSettings(
         d=d,

@@ -42,6 +42,7 @@ def test_the_clip_is_in_units_of_the_range_and_the_path_does_not_grow_with_steps
 
 def test_random_starts_are_for_few_parameters_and_no_start_of_ones_own() -> None:
     assert plan_gibo(d=3, n=500, loss_range=1.0, mu=1.0, seed=0, trials=80).settings.starts == 8
+    assert plan_gibo(d=3, n=50, loss_range=1.0, mu=0.5, seed=0, trials=80).settings.starts == 0  # noise would choose
     assert plan_gibo(d=6, n=500, loss_range=1.0, mu=1.0, seed=0, trials=80).settings.starts == 0
     assert plan_gibo(d=3, n=500, loss_range=1.0, mu=1.0, seed=0, theta0=(0.1, 0.2, 0.3)).settings.starts == 0
 
