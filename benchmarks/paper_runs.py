@@ -160,42 +160,50 @@ def table(results: list[dict[str, object]]) -> str:
 
 
 def figure(results: list[dict[str, object]], path: Path) -> None:
-    """One panel per example: mean and standard error of the iterates, samplers' ends as marks."""
+    """One panel per example: mean and standard error of the iterates of the paper's plan, marks where the others end."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
 
-    fig, axes = plt.subplots(2, 3, figsize=(12, 6.5), constrained_layout=True)
+    fig, axes = plt.subplots(2, 3, figsize=(12, 7), constrained_layout=True)
     for ax, example in zip(axes.ravel(), EXAMPLES, strict=True):
-        for k, mu in enumerate(BUDGETS.get(example, (1.0, None))):
-            _draw(ax, [r for r in results if (r["example"], r["mu"]) == (example, mu)], mu, f"C{k}")
-        ax.set(title=example, xlabel="evaluations", ylabel="excess loss" if example in ("4.1", "4.2") else "test loss")
-        if example in ("4.1", "4.2"):
-            ax.set_yscale("log")
-        ax.legend(fontsize=7)
+        for mu in BUDGETS.get(example, (1.0, None)):
+            _draw(ax, [r for r in results if (r["example"], r["mu"]) == (example, mu)], COLORS[mu])
+        excess = example in ("4.1", "4.2")
+        ax.set(title=example, xlabel="evaluations", ylabel="excess loss" if excess else "test loss")
+        ax.set_yscale("log" if excess else "linear")
+    names = {mu: "no privacy" if mu is None else f"mu = {mu:g}" for mu in COLORS}
+    lines = [
+        Line2D([], [], color=color, label=f"DP-GIBO, paper's settings, {names[mu]}") for mu, color in COLORS.items()
+    ]
+    marks = [Line2D([], [], color="grey", marker=k, ls="", label=NAMES.get(m, m)) for m, k in MARKS.items()]
+    fig.legend(handles=[*lines, *marks], loc="outside lower center", ncols=4, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(path, dpi=130)
     plt.close(fig)
 
 
-def _draw(ax, found: list[dict[str, object]], mu: float | None, color: str) -> None:  # type: ignore[no-untyped-def]
-    name = "no privacy" if mu is None else f"mu = {mu:g}"
+COLORS: dict[float | None, str] = {0.5: "C3", 1.0: "C0", 2.0: "C2", None: "C1"}
+MARKS = {"defaults": "*", "Random": "x", "TPE": "^", "CMA-ES": "s"}
+NAMES = {"defaults": "DP-GIBO, dptune's defaults"}
+
+
+def _draw(ax, found: list[dict[str, object]], color: str) -> None:  # type: ignore[no-untyped-def]
     Y = np.array([r["path"] for r in found if r["method"] == "paper"])  # (seeds, T + 1)
     x = np.linspace(0, int(found[0]["evaluations"]), Y.shape[1])  # type: ignore[call-overload]
     mean, error = Y.mean(axis=0), Y.std(axis=0, ddof=1) / np.sqrt(len(Y))
-    ax.plot(x, mean, color=color, label=f"DP-GIBO, {name}")
+    ax.plot(x, mean, color=color)
     ax.fill_between(x, mean - error, mean + error, color=color, alpha=0.2, lw=0)
-    for method, marker in zip(METHODS[1:], ("*", "x", "^", "s"), strict=True):
+    for method, marker in MARKS.items():
         ends = [float(r["loss"]) for r in found if r["method"] == method]  # type: ignore[arg-type]
-        if not ends:
-            continue
-        label = {"defaults": "DP-GIBO defaults"}.get(method, method)
-        ax.plot(x[-1], np.mean(ends), marker=marker, color=color, ls="", ms=6, label=f"{label}, {name}")
+        if ends:
+            ax.plot(x[-1], np.mean(ends), marker=marker, color=color, ls="", ms=7, clip_on=False)
 
 
 def main(seeds: int, jobs: int, out: Path) -> str:
     """Run all cells; return the table."""
     results = in_parallel(outcome, cells(seeds), jobs=jobs, name="gibo_paper", out=out)
-    figure(results, out / "figures" / "paper_examples.png")
+    figure(results, out / "figures" / "gibo_paper.png")
     return table(results)
