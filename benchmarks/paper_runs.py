@@ -160,7 +160,7 @@ def table(results: list[dict[str, object]]) -> str:
 
 
 def figure(results: list[dict[str, object]], path: Path) -> None:
-    """One panel per example: mean and standard error of the iterates of the paper's plan, marks where the others end."""
+    """One panel per example: mean and standard error of the paper's iterates, marks where the others end."""
     import matplotlib as mpl
 
     mpl.use("Agg")
