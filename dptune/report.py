@@ -11,6 +11,8 @@ from dptune.accounting.gdp import Budget, epsilon_from_mu
 from dptune.errors import InputError
 
 NOT_COVERED = (
+    "losses that do not depend on one person each: a function that lets one record decide whether it raises, how many "
+    "losses it returns, or what another person's loss is",
     "the training data (train privately, and add its mu: sqrt(mu_train^2 + mu_val^2))",
     "the choice of the search space, of the clipping bounds and of the settings, if made by looking at the data",
     "timing, memory use and other side channels",

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from dptune.accounting.ledger import PrivacyLedger
+from dptune.accounting.ledger import Limit, PrivacyLedger
 from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, PlanComplete
 from dptune.privacy.private import PerExampleLosses
 from dptune.privacy.privatizer import LossPrivatizer
@@ -129,7 +129,7 @@ class Run:
     def take(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
         """Hand the losses to the privatizer; return a name that no other run or other parameters share."""
         where = hashlib.sha256(json.dumps(dict(parameters), sort_keys=True, default=str).encode()).hexdigest()[:12]
-        point = f"{self.scope}/{trial}/{where}"
+        point = json.dumps([self.scope, trial, where])
         if losses is None:
             self.privatizer.observe_failure(point)
         else:
@@ -139,8 +139,9 @@ class Run:
     def release_value(self, key: str, point: str, parameters: Mapping[str, Value], mu: float) -> Estimate:
         """Release the mean clipped loss of a point under ``key``."""
         query = self.privatizer.mean_query(point, mu)
-        note = {"parameters": dict(parameters)}
-        released = self.privatizer.release(query, scope=self.scope, key=key, note=note)
+        note = {"parameters": json.loads(json.dumps(dict(parameters), default=str))}
+        limit = Limit(VALUE, self._budget.trials + self._budget.spare) if key.startswith(VALUE) else None
+        released = self.privatizer.release(query, scope=self.scope, key=key, note=note, limit=limit)
         return Estimate(released.scalar, released.sigma, released.charge.private)
 
     def check_estimate(self) -> None:

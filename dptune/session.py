@@ -11,13 +11,13 @@ next step by one trial. Losses live in the memory of the process that observed t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from dptune.algorithms.gibo import DPGIBO
-from dptune.errors import BudgetExhausted, KeyConflict
+from dptune.errors import BudgetExhausted, DptuneError, KeyConflict
+from dptune.locks import ForkSafeLock
 from dptune.plan import GIBOPlan
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.run import VALUE, Losses, Run, agree_on_plan
@@ -56,7 +56,7 @@ class GIBOSession(Run):
         super().__init__(privatizer, scope, self.plan)
         self.space = space
         self.algorithm = DPGIBO(self.plan.settings)
-        self._lock = threading.RLock()
+        self._lock = ForkSafeLock()
         self._asked = 0
         self._start_known = False
         self._spent_by_others = False
@@ -97,7 +97,11 @@ class GIBOSession(Run):
         point = self.take(trial, parameters, losses)
         value, mu = 0.0, self.plan.monitor_mu
         if mu > 0:
-            value = self.release_value(VALUE + trial, point, parameters, mu).value
+            try:
+                value = self.release_value(VALUE + trial, point, parameters, mu).value
+            except DptuneError:
+                self.privatizer.forget(point)
+                raise
         with self._lock:
             self._held.add(point)
             self._sync()

@@ -41,7 +41,7 @@ class FreeLedger(PrivacyLedger):
         return self.paid.get((scope, key))
 
     def charge(self, scope: str, key: str, event: Any, **_: Any) -> Any:
-        return self.paid.setdefault((scope, key), SimpleNamespace(value=None, mu=event.mu))
+        return self.paid.setdefault((scope, key), SimpleNamespace(value=None, mu=event.mu, seq=len(self.paid)))
 
     def record(self, charge: Any, value: Sequence[float]) -> Any:
         charge.value = tuple(value)
@@ -242,12 +242,14 @@ def audit_lower_bound(kind: str, *, mu: float, count: int) -> float:
 
 
 def dump(ledger: PrivacyLedger) -> list[tuple[object, ...]]:
-    """Return all rows of all tables of a ledger but the times: everything it tells a reader."""
+    """Return all rows of all tables of a ledger but the times and its random identity."""
     rows: list[tuple[object, ...]] = []
     with ledger._engine.connect() as connection:
         for table in sorted(sa.inspect(connection).get_table_names()):
             found = connection.execute(sa.text(f"SELECT * FROM {table}")).mappings().all()
-            rows += sorted((table, *(str(v) for k, v in row.items() if not k.endswith("_at"))) for row in found)
+            rows += sorted(
+                (table, *(str(v) for k, v in row.items() if not k.endswith("_at") and k != "identity")) for row in found
+            )
     return rows
 
 

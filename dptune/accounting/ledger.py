@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 import math
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ import sqlalchemy as sa
 from dptune.accounting import schema
 from dptune.accounting.events import Event
 from dptune.accounting.gdp import Budget, compose_mu, fits, remaining_mu
-from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, KeyConflict, LedgerError
+from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, KeyConflict, LedgerError, PlanComplete
 from dptune.report import Statement, library_versions
 
 REPLACE_ONE = "replace one unit's record, with n public"
@@ -37,6 +39,22 @@ _CREATION_LOCK = 0x6470_7475_6E65  # "dptune", for pg_advisory_xact_lock
 _SELECT_CHARGES = sa.select(schema.charges, schema.releases.c.value).select_from(
     schema.charges.outerjoin(schema.releases, schema.releases.c.charge == schema.charges.c.seq)
 )
+
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How many charges a scope may make under keys with a prefix, checked in the charging transaction.
+
+    Attributes:
+        prefix: of the keys that count.
+        count: the most charges.
+    """
+
+    prefix: str
+    count: int
 
 
 @dataclass(frozen=True)
@@ -101,6 +119,7 @@ class PrivacyLedger:
         if budget is not None:
             self._create(budget, dataset or "validation data", unit or "one person")
         row = self._open()
+        self._identity: str = row["identity"]
         self.budget = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
         self.dataset, self.unit, self.adjacency = row["dataset"], row["unit"], row["adjacency"]
         self.trust_model: str = row["trust_model"]
@@ -119,6 +138,7 @@ class PrivacyLedger:
             schema.create(connection)
             if connection.execute(sa.select(schema.ledger.c.id)).first() is None:
                 connection.execute(sa.insert(schema.ledger).values(_first_row(budget, dataset, unit)))
+                _logger.warning(f"created a new ledger, nothing spent yet: {self._name()}, mu={budget.mu:g}")
 
     def _exists(self) -> bool:
         if self._url.get_backend_name() == "sqlite":
@@ -168,6 +188,7 @@ class PrivacyLedger:
         digest: str,
         private: bool = True,
         note: Mapping[str, object] | None = None,
+        limit: Limit | None = None,
     ) -> Charge:
         """Pay for one release, durably, before any data is read; or find that it was paid already.
 
@@ -178,12 +199,15 @@ class PrivacyLedger:
             digest: fingerprint of the public question.
             private: False stamps the charge, and the whole ledger's statement, NOT PRIVATE.
             note: public JSON data to keep with the charge.
+            limit: how many charges of a kind the scope may make.
 
         Returns:
             The charge; its ``value`` is set if the release was made before.
 
         Raises:
             BudgetExhausted: it does not fit; nothing was written.
+            PlanComplete: the limit is reached; nothing was written.
+            LedgerError: another ledger lies in this one's place.
             KeyConflict: the key was used for another question.
         """
         mu = event.mu
@@ -194,6 +218,7 @@ class PrivacyLedger:
             existing = self._find(connection, scope, key)
             if existing is not None:
                 return _same_question(existing, digest, private)
+            self._check_limit(connection, scope, limit)
             self._check(connection, mu)
             description = {**event.describe(), "note": dict(note or {})}
             row = {
@@ -249,8 +274,20 @@ class PrivacyLedger:
             self._check(connection, mu * math.sqrt(releases))
 
     def _lock(self, connection: sa.Connection) -> None:
+        """Hold the ledger's row, and refuse a ledger that was replaced since this object was made."""
+        row = sa.select(schema.ledger.c.identity)
         if connection.dialect.name == "postgresql":  # SQLite took its lock at BEGIN IMMEDIATE
-            connection.execute(sa.select(schema.ledger.c.id).with_for_update())
+            row = row.with_for_update()
+        if connection.execute(row).scalar() != self._identity:
+            raise _replaced(self._name())
+
+    def _check_limit(self, connection: sa.Connection, scope: str, limit: Limit | None) -> None:
+        if limit is None:
+            return
+        c = schema.charges.c
+        mine = (c.scope == scope) & c.key.startswith(limit.prefix, autoescape=True)
+        if connection.execute(sa.select(sa.func.count()).where(mine)).scalar_one() >= limit.count:
+            raise PlanComplete(f"the run {scope!r} has made the {limit.count} releases of this kind that it planned.")
 
     def _find(self, connection: sa.Connection, scope: str, key: str) -> sa.RowMapping | None:
         where = (schema.charges.c.scope == scope) & (schema.charges.c.key == key)
@@ -340,7 +377,7 @@ class PrivacyLedger:
     # ---- copies are views, never forks -------------------------------------------------------
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (self._url.render_as_string(hide_password=False), self.budget)
+        return _reopen, (self._url.render_as_string(hide_password=False), self._identity)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PrivacyLedger) and other._url == self._url
@@ -352,16 +389,25 @@ class PrivacyLedger:
         return f"PrivacyLedger({self._name()!r}, mu={self.budget.mu!r})"
 
 
-def _reopen(url: str, budget: Budget) -> PrivacyLedger:
-    """Reopen an existing ledger and refuse another budget; never create one."""
+def _reopen(url: str, identity: str) -> PrivacyLedger:
+    """Reopen the very ledger that was copied; never create one."""
     ledger = PrivacyLedger(url)
-    _refuse_mismatch("budget", budget, ledger.budget)
+    if ledger._identity != identity:
+        raise _replaced(ledger._name())
     return ledger
+
+
+def _replaced(name: str) -> LedgerError:
+    return LedgerError(
+        f"the ledger {name} was replaced by another one since it was opened. What was spent is in the old one: put "
+        "it back."
+    )
 
 
 def _first_row(budget: Budget, dataset: str, unit: str) -> dict[str, object]:
     return {
         "id": 1,
+        "identity": secrets.token_hex(16),
         "version": schema.VERSION,
         "mu": budget.mu,
         "stated_epsilon": budget.stated_epsilon,

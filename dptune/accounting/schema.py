@@ -25,6 +25,7 @@ ledger = sa.Table(
     "dptune_ledger",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("identity", sa.Text, nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("mu", sa.Double, nullable=False),
     sa.Column("stated_epsilon", sa.Double),
@@ -125,8 +126,12 @@ def normalise_url(url: str | Path) -> sa.URL:
 def connect(url: sa.URL) -> sa.Engine:
     """Return an engine without a pool: safe across fork, and every transaction starts afresh."""
     if url.get_backend_name() != "sqlite":
-        return sa.create_engine(url, poolclass=NullPool)
-    engine = sa.create_engine(url, poolclass=NullPool, connect_args={"timeout": 60})
+        # The sum is read after the lock is granted, so it must see what the lock's last holder committed.
+        level = "READ COMMITTED"
+        engine = sa.create_engine(url, poolclass=NullPool, isolation_level=level, hide_parameters=True)
+        event.listen(engine, "begin", _begin_postgresql)
+        return engine
+    engine = sa.create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args={"timeout": 60})
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -135,7 +140,12 @@ def connect(url: sa.URL) -> sa.Engine:
 def _configure_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # we emit BEGIN ourselves: see _begin_sqlite
     connection.execute("PRAGMA synchronous=EXTRA")  # a commit has reached the disk, directory included
+    connection.execute("PRAGMA fullfsync=ON")  # macOS: through the disk's own cache, too
     connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _begin_postgresql(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("SET LOCAL synchronous_commit = on")  # whatever the server's default is
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

@@ -139,9 +139,9 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
     """Per-example losses (n,) of a fitted scikit-learn estimator on private rows X (n, d) and answers y (n,).
 
     The estimator must answer row by row, as scikit-learn's do: then entry i depends on person i and the model only.
-    If it raises on the whole of X it is asked one row at a time, and the rows it fails on become NaN: the failure
-    and its message may be due to one person. Its warnings are silenced for the same reason. A method that fails on
-    every row therefore gives NaN throughout; try it on public rows first. A label unseen by the model gives NaN.
+    If it raises on the whole of X, the rows it fails on alone become NaN, and the others are asked again without them:
+    the failure and its message may be due to one person. Its warnings are silenced for the same reason. A method
+    that fails on every row gives NaN throughout; try it on public rows first. A label unseen by the model gives NaN.
 
     Args:
         loss: a name, or what `per_example_loss` returned.
@@ -161,8 +161,7 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
         return loss(answers, output, labels=labels)
     if any(c.__name__ == "NotFittedError" for c in type(output).__mro__):
         raise _unfitted(estimator)
-    rows = [_loss_of_row(loss, method, X, answers, labels, i) for i in range(len(answers))]
-    return np.array(rows, dtype=np.float64)
+    return _losses_without_bad_rows(loss, method, X, answers, labels)
 
 
 def refuse_cross_validation(cv: object) -> None:
@@ -247,16 +246,25 @@ def _quietly(method: Callable[[Any], Any], X: Any) -> Any:
             return error
 
 
-def _loss_of_row(
-    loss: NamedLoss, method: Callable[[Any], Any], X: Any, y: npt.NDArray[Any], labels: list[Any] | None, i: int
-) -> float:
-    output = _quietly(method, (X.iloc if hasattr(X, "iloc") else X)[i : i + 1])
-    if isinstance(output, Exception):
-        return np.nan
-    try:
-        return float(loss(y[i : i + 1], output, labels=labels)[0])
-    except InputError:
-        return np.nan
+def _losses_without_bad_rows(
+    loss: NamedLoss, method: Callable[[Any], Any], X: Any, y: npt.NDArray[Any], labels: list[Any] | None
+) -> Vector:
+    """NaN for each row that fails on its own; in its place another row keeps the shape of the one call.
+
+    Whether a row fails alone depends on that row only. Asking the others one by one instead would change the
+    rounding of everybody's result (matrix-vector for matrix-matrix products), and with it n losses at once.
+    """
+    everyone = np.arange(len(y))
+    failing = np.array([isinstance(_quietly(method, _rows(X, everyone[i : i + 1])), Exception) for i in everyone])
+    nothing = np.full(len(y), np.nan)
+    if failing.all():
+        return nothing
+    output = _quietly(method, _rows(X, np.where(failing, np.argmin(failing), everyone)))
+    return nothing if isinstance(output, Exception) else np.where(failing, np.nan, loss(y, output, labels=labels))
+
+
+def _rows(X: Any, rows: npt.NDArray[np.intp]) -> Any:
+    return [X[i] for i in rows] if isinstance(X, list | tuple) else (X.iloc if hasattr(X, "iloc") else X)[rows]
 
 
 def _unfitted(estimator: Any) -> InputError:

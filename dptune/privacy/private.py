@@ -36,7 +36,7 @@ class PerExampleLosses:
         return len(self.__values)
 
     def __repr__(self) -> str:
-        return f"PerExampleLosses(<{len(self)} private values>)"
+        return "PerExampleLosses(<private values>)"
 
     def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
         raise PrivacyError(_REFUSED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
 
@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune.accounting.events import GaussianRelease
-from dptune.accounting.ledger import PrivacyLedger
+from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
 from dptune.errors import InputError
+from dptune.locks import ForkSafeLock
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
 from dptune.privacy.private import PerExampleLosses, reveal
 from dptune.privacy.query import Ball, Interval, MeanQuery, Released
@@ -61,6 +62,8 @@ class LossPrivatizer:
         self._person = _person_of_row(n, groups)  # (rows,) codes, or None: a person a row
         self.rows = _count(n) if self._person is None else len(self._person)
         self.n = self.rows if self._person is None else int(self._person.max()) + 1
+        if person_weights is not None and groups is not None:
+            raise InputError("person_weights cannot go with groups: a weight would follow a person's place in a list.")
         self._weights = _person_weights(person_weights, self.n)  # (n,), sums to 1
         self.dtype = _float_type(dtype)
         self._insecure_seed = insecure_seed
@@ -68,7 +71,8 @@ class LossPrivatizer:
         self._start()
 
     def _start(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
+        self._unrecorded: dict[int, Vector] = {}  # charge -> a draw that could not be recorded; nobody has seen it
         self._losses = LossRows(self.n, self.dtype)
         self._noise: NoiseSource = OpenDPNoise() if self._insecure_seed is None else SeededNoise(self._insecure_seed)
 
@@ -91,8 +95,9 @@ class LossPrivatizer:
         """
         wrapped = losses if isinstance(losses, PerExampleLosses) else PerExampleLosses(losses)
         if len(wrapped) != self.rows:
-            raise InputError(f"expected {self.rows} per-example losses, one per example; got {len(wrapped)}.")
-        self._store(point, self._clean(reveal(wrapped)))
+            raise InputError(f"expected {self.rows} per-example losses, one per example, also for examples that fail.")
+        with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
+            self._store(point, self._clean(reveal(wrapped)))
 
     def observe_failure(self, point: str) -> None:
         """Take an evaluation that failed: every person's loss is the upper clip."""
@@ -140,7 +145,15 @@ class LossPrivatizer:
         """Return the noise's standard deviation per coordinate."""
         return noise_scale(sensitivity=self.sensitivity(query), mu=query.mu, dimension=query.dimension)
 
-    def release(self, query: MeanQuery, *, scope: str, key: str, note: Mapping[str, object] | None = None) -> Released:
+    def release(
+        self,
+        query: MeanQuery,
+        *,
+        scope: str,
+        key: str,
+        note: Mapping[str, object] | None = None,
+        limit: Limit | None = None,
+    ) -> Released:
         """Charge, then read, then draw, then record. A retry with the same key costs nothing.
 
         Args:
@@ -148,9 +161,11 @@ class LossPrivatizer:
             scope: the study, name space of ``key`` in the ledger.
             key: idempotency key; the same key always gives the same value.
             note: public JSON data to store with the charge.
+            limit: how many charges of a kind the scope may make.
 
         Raises:
             BudgetExhausted: it does not fit; nothing was read.
+            PlanComplete: the limit is reached; nothing was read.
             KeyConflict: the key was used for another question.
             InputError: the losses of a point are not held by this process; nothing was charged.
         """
@@ -159,13 +174,30 @@ class LossPrivatizer:
         known = self.ledger.find(scope, key)
         if known is None or known.value is None:
             self._require(query.points)
-        charge = self.ledger.charge(scope, key, event, digest=query.digest(), private=self.private, note=note)
+        digest = f"{query.digest()}/{event.sensitivity!r}/{sigma!r}"
+        charge = self.ledger.charge(scope, key, event, digest=digest, private=self.private, note=note, limit=limit)
         if charge.value is None:
-            noisy = self._noise.add_gaussian(self._clipped_mean(query), sigma) + self._centre(query)
-            charge = self.ledger.record(charge, noisy.tolist())
+            charge = self._draw_and_record(charge, query, sigma)
         value = np.array(charge.value, dtype=np.float64)
         value.setflags(write=False)
         return Released(value, charge, sigma)
+
+    def _draw_and_record(self, charge: Charge, query: MeanQuery, sigma: float) -> Charge:
+        """Draw once per charge: a draw that could not be recorded is kept for the retry, and shown to nobody."""
+        try:
+            return self._record_draw(charge, query, sigma)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
+            raise error.with_traceback(None) from None
+
+    def _record_draw(self, charge: Charge, query: MeanQuery, sigma: float) -> Charge:
+        with self._lock:
+            if charge.seq not in self._unrecorded:
+                noisy = self._noise.add_gaussian(self._clipped_mean(query), sigma)
+                self._unrecorded[charge.seq] = noisy + self._centre(query)
+            draw = self._unrecorded[charge.seq].tolist()
+        recorded = self.ledger.record(charge, draw)
+        self._unrecorded.pop(charge.seq, None)
+        return recorded
 
     def _require(self, points: tuple[str, ...]) -> None:
         held = set(self.points())
@@ -181,12 +213,12 @@ class LossPrivatizer:
         offset = self._midpoint * query.weights.sum(axis=1) - self._centre(query)  # (p,), of the rows' centring
         clip = _centred(query.clip, self._centre(query))
         with self._lock, np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-            total = np.zeros(query.dimension)
+            parts = []  # (chunks, p)
             for first in range(0, self.n, _PEOPLE_PER_CHUNK):
                 people = slice(first, min(first + _PEOPLE_PER_CHUNK, self.n))
                 g = self._losses.combine(query.points, query.weights, people) + offset[:, None]  # (p, people)
-                total += _clip(g, clip) @ self._weights[people]
-            return total
+                parts.append(_clip(g, clip) @ self._weights[people])
+            return np.array([math.fsum(column) for column in np.transpose(parts)])  # exact: see noise.SLACK
 
     def _centre(self, query: MeanQuery) -> float:
         """Return what is added after the noise: a range far from 0 would round the mean by more than noise covers."""
@@ -195,7 +227,7 @@ class LossPrivatizer:
     # ---- copies share the budget and hold no losses ----------------------------------------------
 
     def __getstate__(self) -> dict[str, object]:
-        return {k: v for k, v in self.__dict__.items() if k not in {"_lock", "_losses", "_noise"}}
+        return {k: v for k, v in self.__dict__.items() if k not in {"_lock", "_losses", "_noise", "_unrecorded"}}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
@@ -243,6 +275,8 @@ def _person_of_row(n: object, groups: npt.ArrayLike | None) -> npt.NDArray[np.in
     array = np.asarray(groups)
     if array.ndim != 1 or array.size == 0:
         raise InputError(f"groups must be a vector with one identifier per example; got shape {array.shape}.")
+    if array.dtype.kind not in "iuUSb":
+        raise InputError(f"groups must be whole numbers or text, without missing ones; got dtype {array.dtype}.")
     return np.unique(array, return_inverse=True)[1]
 
 

@@ -85,6 +85,7 @@ class MeanQuery:
     mu: float
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "points", tuple(str(p) for p in self.points))
         weights = np.array(self.weights, dtype=np.float64, ndmin=2)  # a copy: (p, m)
         if weights.ndim != 2 or weights.shape[1] != len(self.points) or weights.size == 0:
             raise InputError(f"weights must be (p, {len(self.points)}) for these points; got {weights.shape}.")
@@ -98,7 +99,6 @@ class MeanQuery:
             raise InputError(f"mu must be positive and finite; got {self.mu!r}.")
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "points", tuple(str(p) for p in self.points))
         object.__setattr__(self, "mu", float(self.mu))
 
     @property

@@ -44,9 +44,9 @@ class LossRows:
             first = len(self._blocks) * _ROWS_PER_BLOCK
             self._blocks.append(np.empty((_ROWS_PER_BLOCK, self.n), dtype=self.dtype))
             self._free = list(range(first + _ROWS_PER_BLOCK - 1, first - 1, -1))
-        slot = self._free.pop()
+        slot = self._free[-1]
         self._blocks[slot // _ROWS_PER_BLOCK][slot % _ROWS_PER_BLOCK] = row
-        self._place[name] = slot
+        self._place[name] = self._free.pop()
 
     def drop(self, name: str) -> None:
         """Forget a row: its values are overwritten and its memory is reused."""

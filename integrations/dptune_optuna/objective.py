@@ -12,7 +12,7 @@ import optuna
 from optuna.trial import FixedTrial, Trial
 
 import dptune
-from dptune.privacy.losses import estimator_losses, per_example_loss
+from dptune.privacy.losses import NamedLoss, estimator_losses, per_example_loss
 from dptune_optuna.shield import Function, evaluate
 
 _logger = optuna.logging.get_logger(__name__)
@@ -27,7 +27,7 @@ class PrivateFunction:
 
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
-        loss: name of the per-example loss of a fitted estimator, e.g. "log_loss".
+        loss: the per-example loss of a fitted estimator: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
         data: (X, y) of the private examples, with ``loss``.
 
     Raises:
@@ -39,7 +39,7 @@ class PrivateFunction:
         self,
         function: Function,
         *,
-        loss: str | None = None,
+        loss: str | NamedLoss | None = None,
         data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     ) -> None:
         if not callable(function):
@@ -70,11 +70,14 @@ class PrivateFunction:
             InputError: the function returned something that is not per-example losses.
         """
         run = self.run_of(trial.study)
-        if run is not None:
-            _check(run, trial)
-        losses = evaluate(self._function, trial)
-        run = run or self.first_run(trial)
-        value = run.finish(str(trial.number), trial.params, losses)
+        try:
+            if run is not None:
+                run.check(str(trial.number))
+            losses = evaluate(self._function, trial)
+            run = run or self.first_run(trial)
+            value = run.finish(str(trial.number), trial.params, losses)
+        except dptune.PlanComplete as error:
+            raise _end_of(trial.study, error) from None
         trial.study.set_user_attr(PROGRESS, run.progress())
         if run.complete:
             with suppress(RuntimeError):  # outside study.optimize there is nothing to stop
@@ -135,7 +138,7 @@ class PrivateObjective(PrivateFunction):
         n_trials: int,
         mu: float | None = None,
         final_share: float = 0.05,
-        loss: str | None = None,
+        loss: str | NamedLoss | None = None,
         data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     ) -> None:
         super().__init__(function, loss=loss, data=data)
@@ -162,17 +165,14 @@ class PrivateObjective(PrivateFunction):
         return {**self.__dict__, "_runs": {}}
 
 
-def _check(run: TrialRun, trial: Trial) -> None:
-    """Refuse what cannot be paid; when the run is complete, end ``study.optimize`` quietly in every process."""
+def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:
+    """End ``study.optimize`` quietly, in every thread and process, when the run is complete."""
     try:
-        run.check(str(trial.number))
-    except dptune.PlanComplete as error:
-        try:
-            trial.study.stop()
-        except RuntimeError:  # not inside study.optimize: nobody to stop
-            raise error from None
-        _logger.warning(f"The study ends here: {error}")
-        raise optuna.TrialPruned("the run is complete.") from None
+        study.stop()
+    except RuntimeError:  # not inside study.optimize: nobody to stop
+        return error
+    _logger.warning(f"The study ends here: {error}")
+    return optuna.TrialPruned("the run is complete.")
 
 
 def refuse_maximize(study: optuna.Study) -> None:
@@ -189,12 +189,13 @@ def refuse_maximize(study: optuna.Study) -> None:
 
 
 def _of_estimator(
-    function: Callable[[Any], Any], loss: str, data: tuple[npt.ArrayLike, npt.ArrayLike] | None
+    function: Callable[[Any], Any], loss: str | NamedLoss, data: tuple[npt.ArrayLike, npt.ArrayLike] | None
 ) -> Callable[[Any], Any]:
     X: Any
     y: Any
     X, y = data if data is not None else ((), ())
-    per_example_loss(loss)  # refuse a metric that is no mean before anything runs
+    if isinstance(loss, str):
+        loss = per_example_loss(loss)  # refuses a metric that is no mean before anything runs
 
     def losses(trial: Any) -> npt.NDArray[Any]:
         return estimator_losses(loss, function(trial), X, y)

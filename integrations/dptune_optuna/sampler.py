@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 import dptune
 from dptune.defaults import plan_gibo
+from dptune.privacy.losses import NamedLoss
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.objective import PrivateFunction, refuse_maximize
 from dptune_optuna.shield import Function
@@ -105,6 +106,15 @@ class DPGIBOSampler(BaseSampler):
             self._begin(name, space)
         return self._sessions[name]
 
+    def check_budget(self) -> None:
+        """Refuse, before a model is trained, a study that could not begin.
+
+        Raises:
+            BudgetExhausted: the ledger has not ``mu`` left, or nothing at all.
+        """
+        ledger = self._privatizer.ledger
+        ledger.check(self._mu if self._mu is not None else ledger.remaining() or ledger.budget.mu)
+
     def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> dptune.GIBOSession:
         """Begin the study's run with the numerical parameters of ``distributions``, unless it has begun.
 
@@ -192,14 +202,14 @@ class DPGIBOSampler(BaseSampler):
 
     @overload
     def objective(
-        self, *, loss: str | None = None, data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
+        self, *, loss: str | NamedLoss | None = None, data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
     ) -> Callable[[Function], GIBOObjective]: ...
 
     def objective(
         self,
         function: Function | None = None,
         *,
-        loss: str | None = None,
+        loss: str | NamedLoss | None = None,
         data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     ) -> Any:
         """Decorate a function of a trial that returns per-example losses (rows,).
@@ -245,7 +255,10 @@ class GIBOObjective(PrivateFunction):
                 f"the study uses {type(study.sampler).__name__}, not the DPGIBOSampler of this objective; load the "
                 "study with sampler=sampler, or use PrivateObjective with other samplers."
             )
-        return self._sampler.session(study)
+        session = self._sampler.session(study)
+        if session is None:
+            self._sampler.check_budget()
+        return session
 
     def first_run(self, trial: Trial) -> dptune.GIBOSession:
         """Begin the run with the search space of its first trial."""

@@ -4,6 +4,10 @@ The user's function gets a :class:`ShieldedTrial`, which can suggest but not rep
 raises becomes "every person's loss is the upper clip": an exception, its text and its traceback could
 depend on private data, so none of it is logged or raised, and the trial completes with a noisy value.
 Public mistakes still raise: a refused method, a bad search space, losses of the wrong shape.
+
+What no shield can do: if *one person's record* decides whether the function raises, it moves everybody's
+loss, and no noise scaled to one person covers that. The promise needs functions whose i-th loss depends
+on person i alone. With ``loss=`` and ``data=`` dptune calls the model itself and a failing row fails alone.
 """
 
 from __future__ import annotations
@@ -85,10 +89,25 @@ def evaluate(function: Function, trial: Trial | FixedTrial) -> Losses | None:
         InputError: what came back is not a vector of real numbers.
     """
     shielded = ShieldedTrial(trial)
-    try:
-        losses = function(shielded)
-    except Exception:  # noqa: BLE001 - see the module docstring: nothing of it may be seen
-        losses = None
+    wrapped = _call(function, shielded)
     if shielded._public_error is not None:
-        raise shielded._public_error.with_traceback(None) from None
-    return None if losses is None else dptune.PerExampleLosses(losses)
+        wrapped = shielded._public_error
+    if isinstance(wrapped, BaseException):
+        raise wrapped.with_traceback(None) from None  # no frame that ever held a loss
+    return wrapped
+
+
+def _call(function: Function, trial: ShieldedTrial) -> dptune.PerExampleLosses | BaseException | None:
+    """Return the wrapped losses, None for a failure, or the public error to raise."""
+    try:
+        losses = function(trial)
+    except KeyboardInterrupt:
+        return KeyboardInterrupt()
+    except BaseException:  # noqa: BLE001 - SystemExit and panics too: nothing of it may be seen
+        return None
+    if isinstance(losses, dptune.PerExampleLosses):
+        return losses
+    try:
+        return dptune.PerExampleLosses(losses)
+    except dptune.InputError as error:
+        return error

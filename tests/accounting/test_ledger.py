@@ -27,9 +27,11 @@ from dptune import (
     KeyConflict,
     LedgerError,
     LossPrivatizer,
+    PlanComplete,
     PrivacyLedger,
 )
 from dptune.accounting.events import GaussianRelease, LaplaceRelease, PureRelease
+from dptune.accounting.ledger import Limit
 
 Urls = Callable[[], str]
 
@@ -385,10 +387,54 @@ def test_a_copy_does_not_make_a_ledger_where_there_is_none(fast_path: Path) -> N
     (fast_path / "x.db").unlink()
     with pytest.raises(LedgerError, match="no ledger"):
         pickle.loads(packed)
-    PrivacyLedger(fast_path / "x.db", Budget.gdp(5.0))
-    with pytest.raises(BudgetMismatch):
+    PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))  # the same budget, unspent: a fork
+    with pytest.raises(LedgerError, match="replaced"):
         pickle.loads(packed)
+    with pytest.raises(LedgerError, match="replaced"):  # and the object at hand does not spend the new one's budget
+        pay(ledger, "a", 0.1)
     assert ledger != "x"
+
+
+def test_a_new_ledger_says_where_it_is(fast_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
+    assert f"created a new ledger, nothing spent yet: sqlite:///{fast_path}/x.db" in caplog.text
+    caplog.clear()
+    PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
+    assert caplog.text == ""
+
+
+def test_a_limit_holds_in_the_charging_transaction(url: str) -> None:
+    ledger, limit = PrivacyLedger(url, Budget.gdp(1.0)), Limit("value/", 2)
+    for key in ("value/0", "value/1", "value/1"):  # a retry is not a further charge
+        pay(ledger, key, 0.1, limit=limit)
+    pay(ledger, "step/1", 0.1, limit=Limit("step/", 1))
+    pay(ledger, "value/2", 0.1, scope="other", limit=limit)
+    with pytest.raises(PlanComplete):
+        pay(ledger, "value/2", 0.1, limit=limit)
+    assert len(ledger.charges("study")) == 3
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable", "read committed"])
+def test_the_server_s_default_isolation_cannot_overspend(url: str, level: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    if ledger._engine.dialect.name == "postgresql":
+        with ledger._engine.connect() as connection:
+            role = connection.exec_driver_sql("SELECT current_user").scalar_one()
+            connection.exec_driver_sql(f"ALTER ROLE \"{role}\" SET default_transaction_isolation = '{level}'")
+            connection.commit()
+    barrier = threading.Barrier(4)
+
+    def attempt(i: int) -> bool:
+        barrier.wait()
+        try:
+            pay(ledger, str(i), 0.9)
+        except BudgetExhausted:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(attempt, range(4))) == 1
+    assert ledger.spent() == 0.9
 
 
 # ---- reading -------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def cases(draw: st.DrawFn) -> tuple[MeanQuery, np.ndarray, np.ndarray, dict[str,
     if draw(st.booleans()):
         groups = chosen["groups"] = draw(arrays(np.int64, rows, elements=st.integers(0, 3)))
     people = len(np.unique(groups))
-    if draw(st.booleans()):
+    if "groups" not in chosen and draw(st.booleans()):
         chosen["person_weights"] = draw(arrays(np.float64, people, elements=st.floats(1e-3, 1e3)))
     mu, scalar = draw(st.floats(1e-3, 20)), draw(st.booleans())
     p = 1 if scalar else draw(st.integers(1, 4))

@@ -74,6 +74,7 @@ def transcript(folder: Path, run: Callable[[str], object]) -> str:
             lines.extend(connection.iterdump())
         connection.close()
     text = "\n".join(lines).replace(str(folder), "<folder>")
+    text = re.sub(r"\b[0-9a-f]{32}\b", "<identity>", text)  # of the ledger
     return re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?", "<time>", text)
 
 

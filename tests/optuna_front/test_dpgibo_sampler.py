@@ -144,6 +144,17 @@ def test_a_spent_ledger_refuses_before_training(tmp_path):
     assert caught.value.left < caught.value.asked
 
 
+def test_without_a_space_a_spent_ledger_refuses_before_training_too(tmp_path):
+    privatizer = open_privatizer(tmp_path)
+    privatizer.observe("other", np.zeros(60))
+    privatizer.release(privatizer.mean_query("other", 1.0), scope="other", key="all")
+    sampler = DPGIBOSampler(privatizer=privatizer)
+    calls = []
+    with pytest.raises(dptune.BudgetExhausted):
+        create(None, sampler).optimize(sampler.objective(calls.append), n_trials=1)
+    assert not calls
+
+
 def test_a_new_study_of_the_same_name_is_not_answered_with_old_values(tmp_path):
     for seed in (1, 1):
         sampler = open_sampler(open_privatizer(tmp_path), seed=seed)
