@@ -6,9 +6,11 @@ Found by ``make bench-defaults`` (benchmarks/defaults.py); docs/benchmarks.md sh
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from dptune.algorithms.gibo import GIBOSettings
 from dptune.algorithms.steps import AdaGradNorm, StepRule
+from dptune.gp.design import step_length
 from dptune.gp.kernels import RBF, Kernel
 from dptune.plan import GIBOPlan
 
@@ -44,6 +46,21 @@ def default_starts(d: int, trials: int, n: int, mu: float) -> int:
     return starts if d <= FEW_PARAMETERS and told_apart else 0
 
 
+def default_lengthscale(cells: Sequence[float], noise_variance: float = NOISE_VARIANCE) -> float | tuple[float, ...]:
+    """0.5, and more along a coarse grid, so that a design's points lie half a cell from theta or farther.
+
+    A design inside one cell would be rounded to a single point, and measure no gradient at all.
+
+    Args:
+        cells: cell width of each coordinate, 0 for a continuum, (d,).
+        noise_variance: of the surrogate; it decides how far a design reaches.
+    """
+    d = len(cells)
+    reach = step_length(RBF(1.0), noise_variance, d) / math.sqrt(d)  # of a coordinate, root mean square
+    scales = tuple(max(LENGTHSCALE, 0.5 * float(cell) / reach) for cell in cells)
+    return scales if max(scales) > LENGTHSCALE else LENGTHSCALE
+
+
 def default_clip(loss_range: float) -> float:
     """B: a bias that keeps the direction costs less than noise 2 B / (n mu_t) in each coordinate."""
     return CLIP * loss_range
@@ -72,11 +89,12 @@ def plan_gibo(
     starts: int | None = None,
     clip: float | None = None,
     start_clip: float | None = None,
-    lengthscale: float | None = None,
+    lengthscale: float | tuple[float, ...] | None = None,
     noise_variance: float | None = None,
     kernel: Kernel | None = None,
     rule: StepRule | None = None,
     theta0: tuple[float, ...] | None = None,
+    cells: Sequence[float] | None = None,
     constant_mean: bool = True,
     memory: int | None = None,
     optimised: bool = False,
@@ -94,6 +112,7 @@ def plan_gibo(
         mu: GDP budget of the run.
         seed: of the algorithm's own randomness.
         trials: wished number of trials; T and b follow. Default 20 (d + 1).
+        cells: width of a grid's cells in each coordinate, 0 for a continuum, (d,); ``Space.resolution``.
         memory: earlier batches kept in D_t; any number from T on keeps all, as the paper does.
 
     Everything else is as in :class:`dptune.algorithms.gibo.GIBOSettings` and :class:`GIBOPlan`.
@@ -102,14 +121,16 @@ def plan_gibo(
     batch = batch if batch is not None else default_batch(d, trials)
     starts = starts if starts is not None else (default_starts(d, trials, n, mu) if theta0 is None else 0)
     steps = steps if steps is not None else max((trials - starts) // max(batch, 1), 1)
+    noise_variance = noise_variance if noise_variance is not None else NOISE_VARIANCE
     settings = GIBOSettings(
         d=d,
         steps=steps,
         batch=batch,
         mu=mu,
         clip=clip if clip is not None else default_clip(loss_range),
-        kernel=kernel or RBF(lengthscale or LENGTHSCALE),
-        noise_variance=noise_variance or NOISE_VARIANCE,
+        kernel=kernel
+        or RBF(lengthscale if lengthscale is not None else default_lengthscale(cells or (0.0,) * d, noise_variance)),
+        noise_variance=noise_variance,
         rule=rule or default_rule(max(steps, 1)),
         theta0=theta0,
         starts=starts,

@@ -71,7 +71,7 @@ class DPGIBOSampler(BaseSampler):
             raise dptune.InputError("space has no float or int parameter with more than one value to search.")
         self._privatizer, self._mu, self._seed = privatizer, mu, seed
         self._settings = {"trials": n_trials, "steps": steps, "batch": batch, **settings}
-        self._plan(self._space or dptune.Space({"x": dptune.Float(0, 1)}), 1.0 if mu is None else mu, 0)  # refuse early
+        self._plan(self._space or dptune.Space({"x": dptune.Float(0, 1)}), self._budget(), 0)  # refuse early
         self._independent = independent_sampler or RandomSampler(seed=seed)
         self._warn_independent = warn_independent_sampling
         self._sessions: dict[str, dptune.GIBOSession] = {}
@@ -80,8 +80,20 @@ class DPGIBOSampler(BaseSampler):
     # ---- the run -------------------------------------------------------------------------------------
 
     def _plan(self, space: dptune.Space, mu: float, seed: int) -> dptune.GIBOPlan:
-        loss_range = self._privatizer.interval.diameter
-        return plan_gibo(d=len(space), loss_range=loss_range, mu=mu, seed=seed, n=self._privatizer.n, **self._settings)
+        return plan_gibo(
+            d=len(space),
+            cells=space.resolution.tolist(),
+            loss_range=self._privatizer.interval.diameter,
+            n=self._privatizer.n,
+            mu=mu,
+            seed=seed,
+            **self._settings,
+        )
+
+    def _budget(self) -> float:
+        """The mu a study would begin with; of a spent ledger, the whole budget, which its check then refuses."""
+        ledger = self._privatizer.ledger
+        return self._mu if self._mu is not None else ledger.remaining() or ledger.budget.mu
 
     @property
     def n_trials(self) -> int:
@@ -90,11 +102,11 @@ class DPGIBOSampler(BaseSampler):
         Raises:
             InputError: the sampler was made without a space, and no study has fixed one yet.
         """
-        spaces = [self._space, *(session.space for session in self._sessions.values())]
-        known = next((space for space in spaces if space is not None), None)
-        if known is None:
+        if self._sessions:
+            return next(iter(self._sessions.values())).plan.trials
+        if self._space is None:
             raise dptune.InputError("n_trials depends on the number of parameters; give the sampler its space.")
-        return self._plan(known, 1.0 if self._mu is None else self._mu, 0).trials
+        return self._plan(self._space, self._budget(), 0).trials
 
     def session(self, study: optuna.Study) -> dptune.GIBOSession | None:
         """Return the study's run, or None as long as its search space is not known."""
@@ -112,8 +124,7 @@ class DPGIBOSampler(BaseSampler):
         Raises:
             BudgetExhausted: the ledger has not ``mu`` left, or nothing at all.
         """
-        ledger = self._privatizer.ledger
-        ledger.check(self._mu if self._mu is not None else ledger.remaining() or ledger.budget.mu)
+        self._privatizer.ledger.check(self._budget())
 
     def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> dptune.GIBOSession:
         """Begin the study's run with the numerical parameters of ``distributions``, unless it has begun.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from dptune.algorithms.gibo import DPGIBO, GIBOSettings
 from dptune.defaults import plan_gibo
 from dptune.errors import InputError
 from dptune.gp.posterior import GradientPosterior
+from dptune.space import Int, Space
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 6, 33])
@@ -67,3 +69,45 @@ def test_points_join_the_posterior_as_one_block_and_count_alike() -> None:
         one_by_one.append(x[None, :])
     expected = one_by_one.weights(algorithm._design(0).centre, constant_mean=True)
     np.testing.assert_allclose(algorithm.query().weights, expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("cells", [3, 5, 8, 10])
+@pytest.mark.parametrize("d", [1, 2, 5, 10])
+def test_a_coarse_grid_does_not_swallow_the_design(cells: int, d: int) -> None:
+    """Without noise a quadratic's minimum is found; designs inside one cell would never leave the start."""
+    space = Space({f"i{j:02d}": Int(0, cells - 1) for j in range(d)})
+    assert worst_distance(space, space.resolution.tolist()) < 1e-9
+    if cells in (3, 5) and d == 10:
+        assert worst_distance(space, None) > 0.02  # the test can fail: without the cells it does
+
+
+def worst_distance(space: Space, cells: list[float] | None) -> float:
+    distances = []
+    for seed in range(3):
+        target = space.encode(space.decode(np.random.default_rng(seed).uniform(size=len(space))))
+        algorithm = DPGIBO(plan_gibo(d=len(space), n=10**6, loss_range=1.0, mu=1.0, seed=seed, cells=cells).settings)
+        found = tune(algorithm, space, lambda u, target=target: float(np.mean((u - target) ** 2)))
+        distances.append(float(np.mean((found - target) ** 2)))
+    return max(distances)
+
+
+def tune(algorithm: DPGIBO, space: Space, loss: Callable[[np.ndarray], float]) -> np.ndarray:
+    """Run the algorithm with everybody's loss the same, no noise, and rounding to the space."""
+    losses: dict[str, float] = {}
+    while not algorithm.finished:
+        u = space.encode(space.decode(algorithm.ask(len(losses) % max(algorithm.settings.batch_at(0), 1))))
+        name = str(len(losses))
+        losses[name] = loss(u)
+        algorithm.observe(name, u)
+        if algorithm.batch_left() > 0:
+            continue
+        if not algorithm.started:
+            points = algorithm.start_points()
+            algorithm.tell_start(points, np.array([loss(p) for p in points]))
+            algorithm.next_batch()
+            continue
+        query = algorithm.query()
+        g = query.weights @ np.array([losses[point] for point in query.points])
+        algorithm.tell(g * min(1.0, algorithm.settings.clip / max(float(np.linalg.norm(g)), 1e-300)))
+        algorithm.next_batch()
+    return space.encode(space.decode(algorithm.recommend()))

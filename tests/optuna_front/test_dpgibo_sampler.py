@@ -70,6 +70,21 @@ def test_a_restart_continues_with_the_same_iterate_and_the_remaining_budget(tmp_
     assert len(keys(tmp_path)) == len(set(keys(tmp_path)))
 
 
+@pytest.mark.parametrize("mu", [1.0, 0.02])  # with the small one random starts cannot be told apart
+@pytest.mark.parametrize("spent", [0.0, 0.9])
+def test_n_trials_is_the_plans_before_and_after_a_study_begins(tmp_path, mu, spent):
+    privatizer = open_privatizer(tmp_path, mu=mu)
+    if spent:
+        privatizer.observe("elsewhere", np.ones(privatizer.n))
+        privatizer.release(privatizer.mean_query("elsewhere", spent * mu), scope="elsewhere", key="1")
+    sampler = open_sampler(privatizer, n_trials=40)
+    before = sampler.n_trials
+    study = create(None, sampler)
+    study.optimize(objective_of(sampler), n_trials=1)
+    assert before == sampler.session(study).plan.trials == sampler.n_trials
+    assert (sampler.session(study).plan.settings.starts > 0) == (mu == 1.0)
+
+
 def test_copies_share_the_budget(tmp_path):
     sampler = open_sampler(open_privatizer(tmp_path))
     study = create(None, sampler)
