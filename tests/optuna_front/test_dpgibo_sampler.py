@@ -82,7 +82,7 @@ def test_n_trials_is_the_plans_before_and_after_a_study_begins(tmp_path, mu, spe
     study = create(None, sampler)
     study.optimize(objective_of(sampler), n_trials=1)
     assert before == sampler.session(study).plan.trials == sampler.n_trials
-    assert (sampler.session(study).plan.settings.starts > 0) == (mu == 1.0)
+    assert (sampler.session(study).plan.settings.starts > 0) == (mu == 1.0 and not spent)
 
 
 def test_copies_share_the_budget(tmp_path):
