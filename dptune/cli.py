@@ -14,7 +14,7 @@ try:
 except ImportError:
     sys.exit('the command line needs typer and rich: pip install "dptune[cli]".')
 
-from dptune.accounting.gdp import Budget
+from dptune.accounting.gdp import Budget, compose_mu
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.errors import DptuneError
 
@@ -50,8 +50,12 @@ def show(ledger: Ledger) -> None:
     table = Table("study", "releases", "mu", "private", title=title)
     for scope in sorted({charge.scope for charge in opened.charges()}):
         charges = opened.charges(scope)
-        mu = sum(c.mu**2 for c in charges) ** 0.5
-        table.add_row(scope, str(len(charges)), f"{mu:.4g}", "yes" if all(c.private for c in charges) else "NO")
+        table.add_row(
+            scope,
+            str(len(charges)),
+            f"{compose_mu(c.mu for c in charges):.4g}",
+            "yes" if all(c.private for c in charges) else "NO",
+        )
     Console().print(table)
 
 

@@ -49,7 +49,7 @@ def _only_scope(ledger: PrivacyLedger, scope: str | None) -> str:
     if scope is None and len(scopes) == 1:
         return scopes[0]
     if scope not in scopes or scope is None:
-        raise InputError(f"scope must be one of the ledger's studies, {scopes}; got {scope!r}.")
+        raise InputError(f"name the study to draw (scope=, or --study), one of {scopes}; got {scope!r}.")
     return scope
 
 

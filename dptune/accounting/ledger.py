@@ -154,7 +154,7 @@ class PrivacyLedger:
 
     def _open(self) -> sa.RowMapping:
         if not self._exists():
-            raise LedgerError(f"there is no ledger at {self._name()}; give budget= to create one.")
+            raise LedgerError(f"there is no ledger at {self._name()}: check the path, or give budget= to create one.")
         with self._transaction(write=False) as connection:
             row = connection.execute(sa.select(schema.ledger)).mappings().one()
         if row["version"] != schema.VERSION:

@@ -152,6 +152,10 @@ class DPGIBOSampler(BaseSampler):
             mu=self._mu,
             seed=self._seed,
         )
+        budget, plan = self._privatizer.ledger.budget.mu, session.plan
+        _logger.info(
+            f"The study {name!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials."
+        )
         return self._sessions.setdefault(name, session)  # of two threads, the first
 
     # ---- Optuna's interface --------------------------------------------------------------------------
