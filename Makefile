@@ -21,8 +21,8 @@ demo: $(VENV)/.installed  ## tune a support vector machine on a private validati
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
 	$(BIN)/python -m pytest -m "not slow" -n 2
 
-audit: $(VENV)/.installed  ## the slow audits
-	$(BIN)/python -m pytest -m slow
+audit: $(VENV)/.installed  ## the slow audits: long noise, whole runs, random kills; prints what they prove
+	$(BIN)/python -m pytest -m slow -n 2 -rP
 
 check: $(VENV)/.installed  ## lint, format and types
 	$(BIN)/ruff check .

@@ -20,6 +20,15 @@ def test_the_proven_mu_is_below_and_near_the_claimed_one(
     print(f"{kind}: claimed {mu}, proven {bound:.3f}")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["scalar", "vector"])
+@pytest.mark.parametrize("mu", [0.5, 1.0, 3.0])
+def test_with_many_releases_the_proven_mu_comes_near(kind: str, mu: float) -> None:
+    bound = audit_lower_bound(kind, mu=mu, count=100_000)
+    print(f"{kind}: claimed {mu}, proven {bound:.3f}")
+    assert bound > 0.9 * mu
+
+
 def test_the_bound_itself_is_right_on_the_gaussian_mechanism() -> None:
     rng, mu = np.random.default_rng(0), 2.0
     for _ in range(20):

@@ -15,6 +15,12 @@ def test_vector_noise_is_normal_with_the_promised_variance_and_independent(radiu
     audit_noise_law(radius=radius)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("radius", [1.0, 500.0], ids=["sigma=0.02", "sigma=10"])
+def test_vector_noise_keeps_its_law_over_many_releases(radius: float) -> None:
+    audit_noise_law(radius=radius, releases=20_000)
+
+
 @pytest.mark.parametrize(("clip", "n", "mu"), [((0.0, 1.0), 50, 0.4), ((0.0, 100.0), 4, 2.0)])
 def test_scalar_noise_is_normal_with_the_promised_variance(clip: tuple[float, float], n: int, mu: float) -> None:
     privatizer = LossPrivatizer(FreeLedger(), n=n, clip=clip)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -99,3 +101,31 @@ def test_two_processes_on_one_study_share_steps_and_budget(tmp_path):
     ]
     assert {t.value for t in complete} == {c.value[0] for c in ledger.charges(prefix="value/")}
     assert ledger.spent() <= 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_two_workers_killed_again_and_again_finish_within_the_budget(tmp_path, seed):
+    """Random points of death; after each, what was recorded stands, and nothing is recorded that was not paid."""
+    rng = random.Random(seed)
+    sampler, storage = open_sampler(open_privatizer(tmp_path)), f"sqlite:///{tmp_path}/s.db"
+    study, recorded = create(storage, sampler), {}
+    for _ in range(40):
+        wheres = [rng.choice(["between charge and draw", "between draw and record", "after record"]) for _ in range(2)]
+        workers = [start(tmp_path, where, at=rng.randint(1, 8)) for where in wheres]
+        for worker in workers:
+            worker.communicate(timeout=240)
+            assert worker.returncode in (0, -signal.SIGKILL)
+        charges = open_ledger(tmp_path).charges()
+        assert len({(c.scope, c.key) for c in charges}) == len(charges)
+        assert math.fsum(c.mu**2 for c in charges) <= 1.0 + 1e-9
+        now = {c.seq: c.value for c in charges}
+        assert all(now[seq] == value for seq, value in recorded.items() if value is not None)
+        recorded = now
+        session = open_sampler(open_privatizer(tmp_path)).session(study)
+        if session is not None and session.complete:
+            break
+    else:
+        pytest.fail("40 rounds did not finish the run")
+    values = {c.value[0] for c in open_ledger(tmp_path).charges(prefix="value/") if c.value is not None}
+    assert {t.value for t in study.trials if t.state == TrialState.COMPLETE} <= values
