@@ -100,7 +100,7 @@ def test_released_is_constructed_in_the_privatizer_only() -> None:
 
 
 def test_only_the_ledger_makes_charges_and_only_the_privatizer_asks_for_them() -> None:
-    assert {name for name, tree in EVERYTHING.items() if calls(tree, "Charge")} == {"accounting/ledger.py"}
+    assert {name for name, tree in EVERYTHING.items() if calls(tree, "Charge")} == {"accounting/durable.py"}
     assert "privacy/privatizer.py" in {name for name, tree in FILES.items() if calls(tree, "record")}
 
 
@@ -117,7 +117,7 @@ def test_nothing_is_pickled_and_no_assert_guards() -> None:
         assert not [node for node in ast.walk(tree) if isinstance(node, ast.Assert)], f"{name} has an assert"
 
 
-SPEAKING = {"privacy/losses.py", "accounting/ledger.py"}  # the first silences warnings, the second is public
+SPEAKING = {"privacy/losses.py", "accounting/durable.py"}  # the first silences warnings, the second is public
 
 
 def test_the_privacy_code_neither_logs_nor_prints() -> None:
@@ -125,8 +125,8 @@ def test_the_privacy_code_neither_logs_nor_prints() -> None:
         if name.startswith(("privacy/", "accounting/")) or name in {"run.py", "session.py", "values.py"}:
             assert not {"logging", "warnings"} & set(imports(tree)) or name in SPEAKING, name
             assert not calls(tree, "print"), name
-    assert calls(FILES["accounting/ledger.py"], "warning") == 1  # a new ledger is announced
-    assert not any(calls(FILES["accounting/ledger.py"], level) for level in ("debug", "info", "error", "exception"))
+    assert calls(FILES["accounting/durable.py"], "warning") == 1  # a new ledger is announced
+    assert not any(calls(FILES["accounting/durable.py"], level) for level in ("debug", "info", "error", "exception"))
 
 
 def test_importing_dptune_imports_no_framework() -> None:

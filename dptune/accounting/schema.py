@@ -1,6 +1,6 @@
 """The ledger's tables: plain typed columns, append-only by trigger, readable with any SQL client.
 
-dptune_ledger    one row: the budget and what it protects, written at creation and never again
+dptune_ledger    one row: the budget (mu, or a fixed plan) and what it protects, written once
 dptune_facts     public facts fixed once per scope (n, a study's plan); the first writer wins
 dptune_charges   one row per charge, committed before any data is read
 dptune_releases  the released value of a charge, written once after the noise was drawn
@@ -18,7 +18,7 @@ from sqlalchemy.pool import NullPool
 
 from dptune.errors import InputError
 
-VERSION = 1
+VERSION = 2
 metadata = sa.MetaData()
 
 ledger = sa.Table(
@@ -27,7 +27,8 @@ ledger = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("identity", sa.Text, nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
-    sa.Column("mu", sa.Double, nullable=False),
+    sa.Column("mu", sa.Double),
+    sa.Column("plan", sa.JSON(none_as_null=True)),
     sa.Column("stated_epsilon", sa.Double),
     sa.Column("stated_delta", sa.Double),
     sa.Column("dataset", sa.Text, nullable=False),
@@ -50,7 +51,7 @@ charges = sa.Table(
     sa.Column("seq", sa.Integer, primary_key=True),
     sa.Column("scope", sa.Text, nullable=False),
     sa.Column("key", sa.Text, nullable=False),
-    sa.Column("mu", sa.Double, nullable=False),
+    sa.Column("mu", sa.Double),
     sa.Column("mechanism", sa.Text, nullable=False),
     sa.Column("private", sa.Boolean, nullable=False),
     sa.Column("digest", sa.Text, nullable=False),
