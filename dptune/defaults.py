@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from dptune.algorithms.gibo import GIBOSettings
 from dptune.algorithms.steps import AdaGradNorm, StepRule
 from dptune.gp.design import step_length
 from dptune.gp.kernels import RBF, Kernel
 from dptune.plan import GIBOPlan
+from dptune.privacy.privatizer import LossPrivatizer
+from dptune.space import Space
 
 LENGTHSCALE = 0.5  # of the surrogate, in sides of the cube
 NOISE_VARIANCE = 1e-3  # with it the simplex's vertices lie about .1 from theta
@@ -74,6 +77,19 @@ def default_rule(steps: int) -> StepRule:
 def default_average(steps: int) -> int:
     """The last quarter of the iterates."""
     return max(int(AVERAGED * steps), 1)
+
+
+def plan_for(privatizer: LossPrivatizer, space: Space, *, mu: float, seed: int, **settings: Any) -> GIBOPlan:
+    """Return the plan of a run on ``space`` for the people of ``privatizer``; ``settings`` as in :func:`plan_gibo`."""
+    return plan_gibo(
+        d=len(space),
+        cells=space.resolution.tolist(),
+        loss_range=privatizer.interval.diameter,
+        n=privatizer.n,
+        mu=mu,
+        seed=seed,
+        **settings,
+    )
 
 
 def plan_gibo(

@@ -212,6 +212,12 @@ def agree_on_plan(
     return plan
 
 
+def stored_space(ledger: PrivacyLedger, scope: str) -> Space | None:
+    """Return the search space that was fixed when the run began, or None if it has not begun or has none."""
+    plan = ledger.fact(scope, PLAN)
+    return Space.from_description(plan["space"]) if isinstance(plan, dict) and plan.get("space") else None
+
+
 def _describe(plan: Plan, space: Space | None) -> object:
     described = {**plan.describe(), "space": None if space is None else space.describe()}
     return json.loads(json.dumps(described))

@@ -30,7 +30,7 @@ class PerExampleLosses:
     __slots__ = ("__values",)
 
     def __init__(self, values: object) -> None:
-        self.__values = _as_vector(values)
+        self.__values = loss_vector(values)
 
     def __len__(self) -> int:
         return len(self.__values)
@@ -53,8 +53,14 @@ def reveal(losses: PerExampleLosses) -> npt.NDArray[np.float64]:
     return losses._PerExampleLosses__values  # type: ignore[attr-defined,no-any-return]
 
 
-def _as_vector(values: Any) -> npt.NDArray[np.float64]:
-    """A float64 copy (rows,). A list has no dtype: entries that are not numbers become NaN, so that no value raises."""
+def loss_vector(values: Any) -> npt.NDArray[np.float64]:
+    """Return a float64 copy (rows,).
+
+    A list has no dtype: entries that are not numbers become NaN, so that no value raises.
+
+    Raises:
+        InputError: not one-dimensional, empty, or not real numbers. Depends on shape and dtype only.
+    """
     try:
         array = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
     except Exception:  # noqa: BLE001 - an array library's message may quote private values

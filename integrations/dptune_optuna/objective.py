@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-import numpy.typing as npt
 import optuna
 from optuna.trial import FixedTrial, Trial
 
 import dptune
-from dptune.privacy.losses import NamedLoss, estimator_losses, per_example_loss
-from dptune_optuna.shield import Function, evaluate
+from dptune.objective import Data, Function, losses_function
+from dptune.privacy.losses import NamedLoss
+from dptune_optuna.shield import evaluate
 
 _logger = optuna.logging.get_logger(__name__)
 PROGRESS = "dptune"  # study user attribute: released facts only
@@ -28,7 +28,7 @@ class PrivateFunction:
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
         loss: the per-example loss of a fitted estimator: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
-        data: (X, y) of the private examples, with ``loss``.
+        data: (X, y) of the private examples, or a function that loads them; with ``loss``.
 
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
@@ -40,13 +40,9 @@ class PrivateFunction:
         function: Function,
         *,
         loss: str | NamedLoss | None = None,
-        data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        data: Data | Callable[[], Data] | None = None,
     ) -> None:
-        if not callable(function):
-            raise dptune.InputError(f"the objective must be a function of a trial; got {type(function).__name__}.")
-        if (loss is None) != (data is None):
-            raise dptune.InputError("give loss= and data=(X, y) together, or return the losses yourself.")
-        self._function = function if loss is None else _of_estimator(function, loss, data)
+        self._function = losses_function(function, loss, data)
         functools.update_wrapper(self, function, updated=())
 
     def run_of(self, study: optuna.Study) -> TrialRun | None:
@@ -139,7 +135,7 @@ class PrivateObjective(PrivateFunction):
         mu: float | None = None,
         final_share: float = 0.05,
         loss: str | NamedLoss | None = None,
-        data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        data: Data | Callable[[], Data] | None = None,
     ) -> None:
         super().__init__(function, loss=loss, data=data)
         dptune.ValuePlan(mu=1.0 if mu is None else mu, trials=n_trials, final_share=final_share)  # refuse early
@@ -186,18 +182,3 @@ def refuse_maximize(study: optuna.Study) -> None:
             'a private objective is a loss: create the study with direction="minimize" and one objective '
             "(for accuracy, minimise the zero-one loss)."
         )
-
-
-def _of_estimator(
-    function: Callable[[Any], Any], loss: str | NamedLoss, data: tuple[npt.ArrayLike, npt.ArrayLike] | None
-) -> Callable[[Any], Any]:
-    X: Any
-    y: Any
-    X, y = data if data is not None else ((), ())
-    if isinstance(loss, str):
-        loss = per_example_loss(loss)  # refuses a metric that is no mean before anything runs
-
-    def losses(trial: Any) -> npt.NDArray[Any]:
-        return estimator_losses(loss, function(trial), X, y)
-
-    return losses

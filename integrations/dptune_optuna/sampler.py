@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
-import numpy.typing as npt
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
@@ -14,11 +13,12 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 import dptune
-from dptune.defaults import plan_gibo
+from dptune.defaults import plan_for
+from dptune.objective import Data, Function
 from dptune.privacy.losses import NamedLoss
+from dptune.run import stored_space
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.objective import PrivateFunction, refuse_maximize
-from dptune_optuna.shield import Function
 
 _logger = optuna.logging.get_logger(__name__)
 
@@ -80,15 +80,7 @@ class DPGIBOSampler(BaseSampler):
     # ---- the run -------------------------------------------------------------------------------------
 
     def _plan(self, space: dptune.Space, mu: float, seed: int) -> dptune.GIBOPlan:
-        return plan_gibo(
-            d=len(space),
-            cells=space.resolution.tolist(),
-            loss_range=self._privatizer.interval.diameter,
-            n=self._privatizer.n,
-            mu=mu,
-            seed=seed,
-            **self._settings,
-        )
+        return plan_for(self._privatizer, space, mu=mu, seed=seed, **self._settings)
 
     def _budget(self) -> float:
         """The mu a study would begin with; of a spent ledger, the whole budget, which its check then refuses."""
@@ -112,7 +104,11 @@ class DPGIBOSampler(BaseSampler):
         """Return the study's run, or None as long as its search space is not known."""
         name = study.study_name
         if name not in self._sessions:
-            space = self._space or self._stored_space(name) or to_space(self._search_space.calculate(study))
+            space = (
+                self._space
+                or stored_space(self._privatizer.ledger, name)
+                or to_space(self._search_space.calculate(study))
+            )
             if space is None:
                 return None
             self._begin(name, space)
@@ -138,10 +134,6 @@ class DPGIBOSampler(BaseSampler):
         if space is None:
             raise dptune.InputError("the first trial had no float or int parameter with more than one value to search.")
         return self._begin(study.study_name, space)
-
-    def _stored_space(self, name: str) -> dptune.Space | None:
-        plan = self._privatizer.ledger.fact(name, "plan")
-        return dptune.Space.from_description(plan["space"]) if isinstance(plan, dict) and plan.get("space") else None
 
     def _begin(self, name: str, space: dptune.Space) -> dptune.GIBOSession:
         session = dptune.GIBOSession(
@@ -217,7 +209,7 @@ class DPGIBOSampler(BaseSampler):
 
     @overload
     def objective(
-        self, *, loss: str | NamedLoss | None = None, data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
+        self, *, loss: str | NamedLoss | None = None, data: Data | Callable[[], Data] | None = None
     ) -> Callable[[Function], GIBOObjective]: ...
 
     def objective(
@@ -225,7 +217,7 @@ class DPGIBOSampler(BaseSampler):
         function: Function | None = None,
         *,
         loss: str | NamedLoss | None = None,
-        data: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        data: Data | Callable[[], Data] | None = None,
     ) -> Any:
         """Decorate a function of a trial that returns per-example losses (rows,).
 

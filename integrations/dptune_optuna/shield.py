@@ -1,13 +1,8 @@
 """What stands between the user's code, which sees private data, and Optuna, which must not.
 
-The user's function gets a :class:`ShieldedTrial`, which can suggest but not report. Whatever the function
-raises becomes "every person's loss is the upper clip": an exception, its text and its traceback could
-depend on private data, so none of it is logged or raised, and the trial completes with a noisy value.
-Public mistakes still raise: a refused method, a bad search space, losses of the wrong shape.
-
-What no shield can do: if *one person's record* decides whether the function raises, it moves everybody's
-loss, and no noise scaled to one person covers that. The promise needs functions whose i-th loss depends
-on person i alone. With ``loss=`` and ``data=`` dptune calls the model itself and a failing row fails alone.
+The user's function gets a :class:`ShieldedTrial`, which can suggest but not report. What becomes of what it raises,
+and what no shield can do, is in :mod:`dptune.objective`. Public mistakes still raise: a refused method, a bad search
+space, losses of the wrong shape.
 """
 
 from __future__ import annotations
@@ -19,9 +14,9 @@ from typing import Any, NoReturn, TypeVar
 from optuna.trial import FixedTrial, Trial
 
 import dptune
+from dptune.objective import Function, call_guarded
 from dptune.run import Losses
 
-Function = Callable[[Any], Any]
 T = TypeVar("T")
 
 
@@ -89,25 +84,13 @@ def evaluate(function: Function, trial: Trial | FixedTrial) -> Losses | None:
         InputError: what came back is not a vector of real numbers.
     """
     shielded = ShieldedTrial(trial)
-    wrapped = _call(function, shielded)
+    outcome = call_guarded(function, shielded, _wrapped)
     if shielded._public_error is not None:
-        wrapped = shielded._public_error
-    if isinstance(wrapped, BaseException):
-        raise wrapped.with_traceback(None) from None  # no frame that ever held a loss
-    return wrapped
+        outcome = shielded._public_error
+    if isinstance(outcome, BaseException):
+        raise outcome.with_traceback(None) from None  # no frame that ever held a loss
+    return outcome
 
 
-def _call(function: Function, trial: ShieldedTrial) -> dptune.PerExampleLosses | BaseException | None:
-    """Return the wrapped losses, None for a failure, or the public error to raise."""
-    try:
-        losses = function(trial)
-    except KeyboardInterrupt:
-        return KeyboardInterrupt()
-    except BaseException:  # noqa: BLE001 - SystemExit and panics too: nothing of it may be seen
-        return None
-    if isinstance(losses, dptune.PerExampleLosses):
-        return losses
-    try:
-        return dptune.PerExampleLosses(losses)
-    except dptune.InputError as error:
-        return error
+def _wrapped(losses: Any) -> dptune.PerExampleLosses:
+    return losses if isinstance(losses, dptune.PerExampleLosses) else dptune.PerExampleLosses(losses)

@@ -1,0 +1,73 @@
+"""The user's function, which sees private data, between two things that must not: a framework and its storage.
+
+Whatever the function raises becomes "every person's loss is the upper clip": an exception, its text and its traceback
+could depend on private data, so none of it is logged or raised. Public mistakes still raise: what :func:`call_guarded`
+is given as ``take`` refuses by shape and dtype.
+
+What no guard can do: if *one person's record* decides whether the function raises, it moves everybody's loss, and no
+noise scaled to one person covers that. The promise needs functions whose i-th loss depends on person i alone. With
+``loss=`` and ``data=`` dptune calls the model itself and a failing row fails alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy.typing as npt
+
+from dptune.errors import InputError
+from dptune.privacy.losses import NamedLoss, estimator_losses, per_example_loss
+
+Function = Callable[[Any], Any]
+Data = tuple[npt.ArrayLike, npt.ArrayLike]
+T = TypeVar("T")
+
+
+def call_guarded(function: Function, argument: Any, take: Callable[[Any], T]) -> T | BaseException | None:
+    """Return ``take`` of what the user's function returned, None if it raised, or the public error to raise."""
+    try:
+        result = function(argument)
+    except KeyboardInterrupt:
+        return KeyboardInterrupt()
+    except BaseException:  # noqa: BLE001 - SystemExit and panics too: nothing of it may be seen
+        return None
+    try:
+        return take(result)
+    except InputError as error:
+        return error
+
+
+def losses_function(
+    function: Function, loss: str | NamedLoss | None, data: Data | Callable[[], Data] | None
+) -> Function:
+    """Return the user's function as one that returns per-example losses (rows,).
+
+    Args:
+        function: argument -> per-example losses, or a fitted estimator if ``loss`` is given.
+        loss: the per-example loss of a fitted estimator: a name, or a ``NamedLoss`` of your own.
+        data: (X, y) of the private examples, or a function without arguments that loads them; with ``loss``.
+
+    Raises:
+        UnsupportedMetric: the loss is not a mean over people.
+        InputError: ``function`` is none, or only one of ``loss`` and ``data`` is given.
+    """
+    if not callable(function):
+        raise InputError(f"the objective must be a function; got {type(function).__name__}.")
+    if (loss is None) != (data is None):
+        raise InputError("give loss= and data=(X, y) together, or return the losses yourself.")
+    return function if loss is None or data is None else _EstimatorLosses(function, loss, data)
+
+
+class _EstimatorLosses:
+    """Fit, then let dptune compute the losses of the private examples."""
+
+    def __init__(self, function: Function, loss: str | NamedLoss, data: Data | Callable[[], Data]) -> None:
+        self._function, self._data = function, data
+        self._loss = per_example_loss(loss) if isinstance(loss, str) else loss  # refuses a metric that is no mean
+
+    def __call__(self, argument: Any) -> npt.NDArray[Any]:
+        if callable(self._data):
+            self._data = self._data()
+        X, y = self._data
+        return estimator_losses(self._loss, self._function(argument), X, y)
