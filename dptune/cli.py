@@ -10,6 +10,7 @@ from typing import Annotated
 try:
     import typer
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 except ImportError:
     sys.exit('the command line needs typer and rich: pip install "dptune[cli]".')
@@ -47,11 +48,11 @@ def show(ledger: Ledger) -> None:
     """List the studies of a ledger and what each has spent."""
     opened = PrivacyLedger(ledger)
     title = f"{opened.dataset}: mu {opened.spent():.4g} of {opened.budget.mu:.4g} spent"
-    table = Table("study", "releases", "mu", "private", title=title)
+    table = Table("study", "releases", "mu", "private", title=escape(title))
     for scope in sorted({charge.scope for charge in opened.charges()}):
         charges = opened.charges(scope)
         table.add_row(
-            scope,
+            escape(scope),
             str(len(charges)),
             f"{compose_mu(c.mu for c in charges):.4g}",
             "yes" if all(c.private for c in charges) else "NO",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from types import TracebackType
+from weakref import WeakSet
 
 
 class ForkSafeLock:
@@ -12,13 +13,12 @@ class ForkSafeLock:
 
     def __init__(self) -> None:
         self._renew()
+        _ALL.add(self)
 
     def _renew(self) -> None:
-        self._pid, self._lock = os.getpid(), threading.RLock()
+        self._lock = threading.RLock()
 
     def __enter__(self) -> None:
-        if self._pid != os.getpid():
-            self._renew()
         self._lock.acquire()
 
     def __exit__(
@@ -28,3 +28,15 @@ class ForkSafeLock:
 
     def __reduce__(self) -> tuple[type[ForkSafeLock], tuple[()]]:
         return ForkSafeLock, ()
+
+
+_ALL: WeakSet[ForkSafeLock] = WeakSet()
+
+
+def _renew_all() -> None:
+    for lock in _ALL:
+        lock._renew()
+
+
+if hasattr(os, "register_at_fork"):  # the child has one thread at this moment, so nothing can race
+    os.register_at_fork(after_in_child=_renew_all)

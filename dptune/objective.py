@@ -1,8 +1,8 @@
 """The user's function, which sees private data, between two things that must not: a framework and its storage.
 
 Whatever the function raises becomes "every person's loss is the upper clip": an exception, its text and its traceback
-could depend on private data, so none of it is logged or raised. Public mistakes still raise: what :func:`call_guarded`
-is given as ``take`` refuses by shape and dtype.
+could depend on private data, so none of it is logged or raised. Public mistakes still raise: dptune's own
+:class:`InputError`, which depends on shapes, dtypes and settings only, from the function or from ``take``.
 
 What no guard can do: if *one person's record* decides whether the function raises, it moves everybody's loss, and no
 noise scaled to one person covers that. The promise needs functions whose i-th loss depends on person i alone. With
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from dptune.errors import InputError
 from dptune.privacy.losses import NamedLoss, estimator_losses, per_example_loss
+from dptune.privacy.private import bare
 
 Function = Callable[[Any], Any]
 Data = tuple[npt.ArrayLike, npt.ArrayLike]
@@ -28,6 +29,8 @@ def call_guarded(function: Function, argument: Any, take: Callable[[Any], T]) ->
     """Return ``take`` of what the user's function returned, None if it raised, or the public error to raise."""
     try:
         result = function(argument)
+    except InputError as error:
+        return bare(error)
     except KeyboardInterrupt:
         return KeyboardInterrupt()
     except BaseException:  # noqa: BLE001 - SystemExit and panics too: nothing of it may be seen
@@ -35,7 +38,7 @@ def call_guarded(function: Function, argument: Any, take: Callable[[Any], T]) ->
     try:
         return take(result)
     except InputError as error:
-        return error
+        return bare(error)
 
 
 def losses_function(

@@ -94,7 +94,7 @@ class Run:
 
     def __init__(self, privatizer: LossPrivatizer, scope: str, plan: Plan) -> None:
         self.privatizer, self.ledger, self.scope = privatizer, privatizer.ledger, scope
-        self._budget = plan
+        self._plan = plan
 
     def check(self, trial: str) -> None:
         """Refuse, before a model is trained, a trial whose value could not be paid.
@@ -103,13 +103,13 @@ class Run:
             PlanComplete: the run has made all its releases.
             BudgetExhausted: the ledger is spent, by this run or by others.
         """
-        plan = self._budget
+        plan = self._plan
         if self.ledger.find(self.scope, VALUE + trial) is not None:
             return
         if self.complete or len(self.ledger.charges(self.scope, prefix=VALUE)) >= plan.trials + plan.spare:
             raise PlanComplete(
-                f"the run {self.scope!r} has made all the releases it planned ({plan.trials} trials); nothing was "
-                "read or spent. Read its recommendation, or start another study with what is left of the budget."
+                f"the run {self.scope!r} has used up the trials it planned ({plan.trials}); nothing was read or spent. "
+                "Read its recommendation, or start another study with what is left of the budget."
             )
         if plan.monitor_mu > 0:
             self.ledger.check(plan.monitor_mu)
@@ -121,7 +121,7 @@ class Run:
 
     def released(self, trial: str, value: float) -> bool:
         """Tell whether ``value`` is what the run released for the trial (or the constant of withheld values)."""
-        if self._budget.monitor_mu == 0:
+        if self._plan.monitor_mu == 0:
             return value == 0.0
         charge = self.ledger.find(self.scope, VALUE + trial)
         return charge is not None and charge.value == (value,)
@@ -140,7 +140,7 @@ class Run:
         """Release the mean clipped loss of a point under ``key``."""
         query = self.privatizer.mean_query(point, mu)
         note = {"parameters": json.loads(json.dumps(dict(parameters), default=str))}
-        limit = Limit(VALUE, self._budget.trials + self._budget.spare) if key.startswith(VALUE) else None
+        limit = Limit(VALUE, self._plan.trials + self._plan.spare) if key.startswith(VALUE) else None
         released = self.privatizer.release(query, scope=self.scope, key=key, note=note, limit=limit)
         return Estimate(released.scalar, released.sigma, released.charge.private)
 
@@ -151,10 +151,10 @@ class Run:
             InputError: the plan has no final estimate.
             BudgetExhausted: it does not fit.
         """
-        if self._budget.final_mu == 0:
+        if self._plan.final_mu == 0:
             raise InputError("this run was planned with final_share=0; there is no budget for a final estimate.")
         if self.ledger.find(self.scope, FINAL) is None:
-            self.ledger.check(self._budget.final_mu)
+            self.ledger.check(self._plan.final_mu)
 
     def estimate(self, parameters: Mapping[str, Value], losses: Losses | None) -> Estimate:
         """Release the mean clipped loss at the recommended parameters, once per run.
@@ -166,7 +166,7 @@ class Run:
         self.check_estimate()
         point = self.take(FINAL, parameters, losses)
         try:
-            return self.release_value(FINAL, point, parameters, self._budget.final_mu)
+            return self.release_value(FINAL, point, parameters, self._plan.final_mu)
         finally:
             self.privatizer.forget(point)
 

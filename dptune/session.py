@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dptune.algorithms.gibo import DPGIBO
-from dptune.errors import BudgetExhausted, DptuneError, KeyConflict
+from dptune.errors import BudgetExhausted, DptuneError, KeyConflict, PlanComplete
 from dptune.locks import ForkSafeLock
 from dptune.plan import GIBOPlan
 from dptune.privacy.privatizer import LossPrivatizer
@@ -55,6 +55,10 @@ class GIBOSession(Run):
         self.plan = agree_on_plan(privatizer.ledger, scope, make_plan=make_plan, mu=mu, seed=seed, space=space)
         super().__init__(privatizer, scope, self.plan)
         self.space = space
+        self._start()
+
+    def _start(self) -> None:
+        """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
         self.algorithm = DPGIBO(self.plan.settings)
         self._lock = ForkSafeLock()
         self._asked = 0
@@ -62,6 +66,13 @@ class GIBOSession(Run):
         self._spent_by_others = False
         self._held: set[str] = set()  # points whose value is out and whose losses may be forgotten
         self._sync()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: self.__dict__[name] for name in ("plan", "privatizer", "ledger", "scope", "_plan", "space")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._start()
 
     # ---- a trial -----------------------------------------------------------------------------------
 
@@ -75,9 +86,19 @@ class GIBOSession(Run):
 
     def check(self, trial: str) -> None:
         """Refuse a trial before a model is trained; see :meth:`Run.check`."""
-        super().check(trial)
+        try:
+            super().check(trial)
+        except PlanComplete as error:
+            raise error if self.complete else PlanComplete(f"{error} {self._steps_missing()}") from None
         if self._spent_by_others:
             self.ledger.check(self.plan.gradient_mu)
+
+    def _steps_missing(self) -> str:
+        done, all_, b = self.algorithm.t, self.plan.settings.steps, self.plan.settings.batch_at(self.algorithm.t)
+        return (
+            f"Only {done} of {all_} steps were made: a process makes a step from {b} trials of its own. Use threads "
+            "(n_jobs) or fewer processes."
+        )
 
     def finish(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> float:
         """Take a trial's losses, release its value, and make a step when enough points are in.
@@ -128,7 +149,7 @@ class GIBOSession(Run):
         before = (len(self.algorithm.path), self.algorithm.started, self.algorithm.t)
         self._sync_start()
         for charge in self.ledger.charges(self.scope, prefix=STEP):
-            step = int(charge.key.removeprefix(STEP))
+            step, charge = int(charge.key.removeprefix(STEP)), self.privatizer.recorded(charge)
             if charge.value is None:
                 self.algorithm.use_up(step)
             elif step not in self.algorithm.gradients:
@@ -140,6 +161,7 @@ class GIBOSession(Run):
         charge = None if self._start_known else self.ledger.find(self.scope, START)
         if charge is None:
             return
+        charge = self.privatizer.recorded(charge)
         if not self.algorithm.started:
             self.algorithm.next_batch()
         if charge.value is None:  # paid by a process that died, or that is about to record it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +19,7 @@ from dptune import (
     Budget,
     BudgetExhausted,
     BudgetMismatch,
+    Charge,
     Float,
     GIBOPlan,
     GIBOSession,
@@ -25,6 +27,7 @@ from dptune import (
     InputError,
     Int,
     KeyConflict,
+    LedgerError,
     LossPrivatizer,
     PlanComplete,
     PrivacyLedger,
@@ -421,3 +424,56 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger: PrivacyLedger) 
 def test_a_bad_value_plan_is_refused(ledger: PrivacyLedger, bad: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         values(ledger, **bad)
+
+
+def test_a_pickled_session_goes_on_without_the_losses_of_the_original(ledger: PrivacyLedger) -> None:
+    first = session(ledger)
+    for i in range(STARTS + 1):
+        trial(first, str(i))
+    twin = pickle.loads(pickle.dumps(first))
+    assert twin.algorithm.theta.tolist() == first.algorithm.theta.tolist()
+    assert twin.privatizer.points() == ()
+    for i in range(STARTS + 1, STARTS + 1 + BATCH):
+        trial(twin, str(i))
+    assert twin.algorithm.t == 1
+
+
+def test_a_step_that_could_not_be_recorded_is_recorded_when_the_database_is_back(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, true_record = session(ledger), PrivacyLedger.record
+
+    def failing(self: PrivacyLedger, charge: Charge, value: Any) -> Charge:
+        if charge.key.startswith("step/"):
+            raise LedgerError("the disk is full")
+        return true_record(self, charge, value)
+
+    monkeypatch.setattr(PrivacyLedger, "record", failing)
+    for i in range(STARTS + BATCH - 1):
+        trial(run, str(i))
+    with pytest.raises(LedgerError, match="disk is full"):
+        trial(run, "last")
+    monkeypatch.undo()
+    trial(run, "next")
+    charge = ledger.find("run", "step/1")
+    assert charge is not None
+    assert charge.value is not None
+    assert run.algorithm.gradients[1].tolist() == list(charge.value)
+
+
+def test_an_unrecorded_step_of_another_process_does_not_break_up_a_design(ledger: PrivacyLedger) -> None:
+    """A pair of opposite points stays one: folding the same ledger again must not draw a new design."""
+    run = session(ledger, starts=0, batch=2)
+    run.algorithm.use_up(1)
+    a = run.algorithm.ask(0)
+    run.algorithm.use_up(1)
+    b = run.algorithm.ask(1)
+    np.testing.assert_allclose((a + b) / 2, run.algorithm.theta, atol=1e-12)
+
+
+def test_a_run_whose_trials_were_spread_too_thin_says_so(ledger: PrivacyLedger) -> None:
+    spare = session(ledger).plan.spare
+    for i in range(TRIALS + spare):  # each a process of one trial
+        trial(session(ledger), str(i))
+    with pytest.raises(PlanComplete, match="Only 0 of 4 steps"):
+        session(ledger).check("one more")

@@ -111,7 +111,7 @@ class DurableLedger:
     def _create(self, first_row: Mapping[str, object], budget: str) -> None:
         if self._exists():
             return
-        with self._transaction(write=True) as connection:
+        with self._connected(write=True) as connection:
             if connection.dialect.name == "postgresql":  # two processes may create it together
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
             schema.create(connection)
@@ -126,7 +126,7 @@ class DurableLedger:
                 raise LedgerError(f"the folder of the ledger {self._name()} does not exist; create it first.")
             if not path.exists():
                 return False
-        with self._transaction(write=False) as connection:
+        with self._connected(write=False) as connection:
             if not sa.inspect(connection).has_table(schema.ledger.name):
                 return False
             return connection.execute(sa.select(schema.ledger.c.id)).first() is not None
@@ -135,7 +135,7 @@ class DurableLedger:
         if not self._exists():
             name = self._name()
             raise LedgerError(f"there is no ledger at {name}: check the path, or give budget= or plan= to create one.")
-        with self._transaction(write=False) as connection:
+        with self._connected(write=False) as connection:
             version = connection.execute(sa.select(schema.ledger.c.version)).scalar_one()
             if version != schema.VERSION:
                 raise LedgerError(f"the ledger has format {version}; this dptune reads {schema.VERSION}.")
@@ -143,6 +143,17 @@ class DurableLedger:
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
+        """A transaction on the ledger that was opened; another one lying in its place is refused."""
+        with self._connected(write=write) as connection:
+            row = sa.select(schema.ledger.c.identity)
+            if write and connection.dialect.name == "postgresql":  # SQLite took its lock at BEGIN IMMEDIATE
+                row = row.with_for_update()
+            if connection.execute(row).scalar() != self._identity:
+                raise _replaced(self._name())
+            yield connection
+
+    @contextmanager
+    def _connected(self, *, write: bool) -> Iterator[sa.Connection]:
         try:
             with self._engine.connect() as plain:
                 connection = plain.execution_options(dptune_write=write)
@@ -171,7 +182,6 @@ class DurableLedger:
         """Insert a charge in one transaction, if ``admit`` does not raise; or find that it was paid already."""
         digest, private = row["digest"], row["private"]
         with self._transaction(write=True) as connection:
-            self._lock(connection)
             existing = self._find(connection, scope, key)
             if existing is not None:
                 return _same_question(existing, digest, private)
@@ -211,14 +221,6 @@ class DurableLedger:
             if prefix:
                 query = query.where(schema.charges.c.key.startswith(prefix, autoescape=True))
             return [_charge(row) for row in connection.execute(query).mappings()]
-
-    def _lock(self, connection: sa.Connection) -> None:
-        """Hold the ledger's row, and refuse a ledger that was replaced since this object was made."""
-        row = sa.select(schema.ledger.c.identity)
-        if connection.dialect.name == "postgresql":  # SQLite took its lock at BEGIN IMMEDIATE
-            row = row.with_for_update()
-        if connection.execute(row).scalar() != self._identity:
-            raise _replaced(self._name())
 
     def _check_limit(self, connection: sa.Connection, scope: str, limit: Limit | None) -> None:
         if limit is None:

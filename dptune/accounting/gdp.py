@@ -23,6 +23,7 @@ from scipy.special import log_expit, log_ndtr, ndtri_exp
 from dptune.errors import InputError
 
 _ROUND_UP = 1 + 1e-12  # a bridge from pure DP is rounded towards more privacy loss
+SMALLEST_MU, LARGEST_MU = 1e-9, 1e9  # of a budget; beyond them its square would lose digits
 _FORGIVEN = 1e-12  # of the squared budget: rounding of T releases of budget/sqrt(T)
 
 
@@ -38,7 +39,7 @@ class Budget:
         stated_epsilon, stated_delta: the (epsilon, delta) the caller asked for, or None.
 
     Raises:
-        InputError: mu is not a positive finite number.
+        InputError: mu is not a number in [1e-9, 1e9].
     """
 
     mu: float
@@ -47,6 +48,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", _positive("mu", self.mu))
+        if not SMALLEST_MU <= self.mu <= LARGEST_MU:
+            raise InputError(f"mu must lie in [{SMALLEST_MU:g}, {LARGEST_MU:g}]; got {self.mu!r}. Usual is 0.1 to 3.")
 
     @classmethod
     def gdp(cls, mu: float) -> Budget:

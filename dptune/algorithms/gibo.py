@@ -251,8 +251,9 @@ class DPGIBO:
 
     def use_up(self, step: int) -> None:
         """Step number ``step`` is paid and its answer is not known (yet): it is not asked again."""
-        self.t = max(self.t, step)
-        self._designs.clear()
+        if step > self.t:
+            self.t = step
+            self._designs.clear()
 
     def next_batch(self) -> None:
         """Begin a batch: the points so far have been asked about, and those beyond ``memory`` are forgotten."""

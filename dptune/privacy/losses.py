@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune.errors import InputError, UnsupportedMetric
+from dptune.locks import ForkSafeLock
 from dptune.privacy.loss_functions import (
     EPS,
     Vector,
@@ -146,14 +147,15 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
     Args:
         loss: a name, or what `per_example_loss` returned.
         estimator: anything with the needed method among predict, predict_proba and decision_function.
-        X: an array, a sparse matrix or a data frame.
-        y: labels or numbers.
+        X: an array, a list of rows, a sparse matrix or a data frame.
+        y: labels or numbers; a list or an array of objects is read entry by entry.
 
     Raises:
         InputError: the estimator is not fitted, lacks the method or `classes_`, or shapes do not fit.
     """
     loss = per_example_loss(loss) if isinstance(loss, str) else loss
     method, labels = _method(loss, estimator), _classes(loss, estimator)
+    X = X.tocsr() if hasattr(X, "tocsr") else X  # other sparse formats cannot be sliced, or only without a bad row
     answers = np.asarray(y) if hasattr(y, "dtype") else np.array(y, dtype=object)  # a value must not set the dtype
     _check_rows(estimator, X, answers)
     output = _quietly(method, X)
@@ -227,18 +229,26 @@ def _classes(loss: NamedLoss, estimator: Any) -> list[Any] | None:
 
 
 def _check_rows(estimator: Any, X: Any, answers: npt.NDArray[Any]) -> None:
-    """Public shapes: one answer per row, and the columns the model was fitted on."""
-    shape = tuple(np.shape(X) if isinstance(X, list | tuple) else X.shape)
+    """Public shapes: one answer per row, and the columns the model was fitted on. A list has no columns."""
+    shape: tuple[int, ...]
+    if isinstance(X, list | tuple):
+        shape, d = (len(X),), None
+    elif hasattr(X, "shape"):
+        shape, d = tuple(X.shape), getattr(estimator, "n_features_in_", None)
+    else:
+        raise InputError(f"X must be an array, a list of rows, a sparse matrix or a data frame; got {type(X).__name__}")
     if answers.ndim != 1 or shape[:1] != answers.shape:
         raise InputError(f"X has shape {shape} and y has shape {answers.shape}; allowed: (n, d) and (n,)")
-    d = getattr(estimator, "n_features_in_", None)
     if d is not None and shape[1:] != (d,):
         raise InputError(f"X has shape {shape}, but this {type(estimator).__name__} was fitted on {d} columns")
 
 
+_SILENCE = ForkSafeLock()  # the filters of warnings belong to the process: two threads would restore each other's
+
+
 def _quietly(method: Callable[[Any], Any], X: Any) -> Any:
     """The method's result, or the exception it raised; without a warning, which one person could cause."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    with _SILENCE, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
             return method(X)

@@ -53,10 +53,19 @@ def reveal(losses: PerExampleLosses) -> npt.NDArray[np.float64]:
     return losses._PerExampleLosses__values  # type: ignore[attr-defined,no-any-return]
 
 
+def bare(error: BaseException) -> BaseException:
+    """Return the error without its frames and without what it was raised from: both may hold private values.
+
+    Raise what this returns outside the ``except`` block: inside, Python would attach the error being handled.
+    """
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
+
+
 def loss_vector(values: Any) -> npt.NDArray[np.float64]:
     """Return a float64 copy (rows,).
 
-    A list has no dtype: entries that are not numbers become NaN, so that no value raises.
+    A list, and an array of objects, has no dtype: entries that are not numbers become NaN, so that no value raises.
 
     Raises:
         InputError: not one-dimensional, empty, or not real numbers. Depends on shape and dtype only.
@@ -65,7 +74,7 @@ def loss_vector(values: Any) -> npt.NDArray[np.float64]:
         array = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
     except Exception:  # noqa: BLE001 - an array library's message may quote private values
         raise InputError(f"per-example losses must be an array of real numbers; got {type(values).__name__}.") from None
-    listed = isinstance(values, list | tuple)
+    listed = array.dtype == object
     if not listed and array.dtype.kind not in "fiub":
         raise InputError(
             f"per-example losses must be an array of real numbers; got {type(values).__name__} of {array.dtype.type}."

@@ -14,7 +14,7 @@ from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
 from dptune.errors import InputError
 from dptune.locks import ForkSafeLock
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
-from dptune.privacy.private import PerExampleLosses, reveal
+from dptune.privacy.private import PerExampleLosses, bare, reveal
 from dptune.privacy.query import Ball, Interval, MeanQuery, Released
 from dptune.privacy.rows import LossRows
 
@@ -93,11 +93,19 @@ class LossPrivatizer:
         Raises:
             InputError: wrong length, shape or dtype; depends on public shape only.
         """
-        wrapped = losses if isinstance(losses, PerExampleLosses) else PerExampleLosses(losses)
-        if len(wrapped) != self.rows:
+        try:
+            self._take(point, losses if isinstance(losses, PerExampleLosses) else PerExampleLosses(losses))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
+            failure = bare(error)
+        else:
+            return
+        raise failure
+
+    def _take(self, point: str, losses: PerExampleLosses) -> None:
+        if len(losses) != self.rows:
             raise InputError(f"expected {self.rows} per-example losses, one per example, also for examples that fail.")
         with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-            self._store(point, self._clean(reveal(wrapped)))
+            self._store(point, self._clean(reveal(losses)))
 
     def observe_failure(self, point: str) -> None:
         """Take an evaluation that failed: every person's loss is the upper clip."""
@@ -185,17 +193,35 @@ class LossPrivatizer:
     def _draw_and_record(self, charge: Charge, query: MeanQuery, sigma: float) -> Charge:
         """Draw once per charge: a draw that could not be recorded is kept for the retry, and shown to nobody."""
         try:
-            return self._record_draw(charge, query, sigma)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
-            raise error.with_traceback(None) from None
+            return self._record(charge, self._draw(charge, query, sigma))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
+            failure = bare(error)
+        raise failure
 
-    def _record_draw(self, charge: Charge, query: MeanQuery, sigma: float) -> Charge:
+    def recorded(self, charge: Charge) -> Charge:
+        """Return the charge with its value, if this process drew one and could not record it before.
+
+        Raises:
+            LedgerError: it cannot be recorded now either.
+        """
+        draw = self._unrecorded.get(charge.seq)
+        if charge.value is not None or draw is None:
+            return charge
+        try:
+            return self._record(charge, draw)
+        except BaseException as error:  # noqa: BLE001 - as above
+            failure = bare(error)
+        raise failure
+
+    def _draw(self, charge: Charge, query: MeanQuery, sigma: float) -> Vector:
         with self._lock:
             if charge.seq not in self._unrecorded:
                 noisy = self._noise.add_gaussian(self._clipped_mean(query), sigma)
                 self._unrecorded[charge.seq] = noisy + self._centre(query)
-            draw = self._unrecorded[charge.seq].tolist()
-        recorded = self.ledger.record(charge, draw)
+            return self._unrecorded[charge.seq]
+
+    def _record(self, charge: Charge, draw: Vector) -> Charge:
+        recorded = self.ledger.record(charge, draw.tolist())
         self._unrecorded.pop(charge.seq, None)
         return recorded
 

@@ -15,7 +15,7 @@ from dptune.objective import Data, Function, losses_function
 from dptune.privacy.losses import NamedLoss
 from dptune_optuna.shield import evaluate
 
-_logger = optuna.logging.get_logger(__name__)
+_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 PROGRESS = "dptune"  # study user attribute: released facts only
 
 
@@ -65,6 +65,11 @@ class PrivateFunction:
             PlanComplete: likewise, outside ``study.optimize``; inside, the trial is pruned and the study stops.
             InputError: the function returned something that is not per-example losses.
         """
+        if not isinstance(trial, Trial):
+            raise dptune.InputError(
+                f"a private objective is called by study.optimize with a Trial; got {type(trial).__name__}. For one "
+                "more look at chosen parameters use estimate(study, parameters)."
+            )
         run = self.run_of(trial.study)
         try:
             if run is not None:
@@ -95,7 +100,14 @@ class PrivateFunction:
         if run is None:
             raise dptune.InputError("the study has no finished trial yet; there is nothing to estimate.")
         run.check_estimate()
-        return run.estimate(parameters, evaluate(self._function, FixedTrial(dict(parameters))))
+        try:
+            losses = evaluate(self._function, FixedTrial(dict(parameters)))
+        except ValueError as error:
+            if isinstance(error, dptune.InputError):
+                raise
+            missing = f"{error} Add what the run did not search: estimate(study, {{**recommend(study), name: value}})."
+            raise dptune.InputError(missing) from None
+        return run.estimate(parameters, losses)
 
     def try_out(self, parameters: Mapping[str, Any]) -> str:
         """Call the function once outside any study and let its exceptions through, to find bugs.

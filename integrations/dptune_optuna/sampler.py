@@ -14,13 +14,14 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 import dptune
 from dptune.defaults import plan_for
+from dptune.locks import ForkSafeLock
 from dptune.objective import Data, Function
 from dptune.privacy.losses import NamedLoss
 from dptune.run import stored_space
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.objective import PrivateFunction, refuse_maximize
 
-_logger = optuna.logging.get_logger(__name__)
+_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 
 
 class UnprotectedValueWarning(UserWarning):
@@ -75,7 +76,8 @@ class DPGIBOSampler(BaseSampler):
         self._independent = independent_sampler or RandomSampler(seed=seed)
         self._warn_independent = warn_independent_sampling
         self._sessions: dict[str, dptune.GIBOSession] = {}
-        self._search_space = IntersectionSearchSpace()
+        self._search_spaces: dict[str, IntersectionSearchSpace] = {}  # of each study
+        self._beginning = ForkSafeLock()
 
     # ---- the run -------------------------------------------------------------------------------------
 
@@ -107,7 +109,7 @@ class DPGIBOSampler(BaseSampler):
             space = (
                 self._space
                 or stored_space(self._privatizer.ledger, name)
-                or to_space(self._search_space.calculate(study))
+                or to_space(self._search_spaces.setdefault(name, IntersectionSearchSpace()).calculate(study))
             )
             if space is None:
                 return None
@@ -128,12 +130,21 @@ class DPGIBOSampler(BaseSampler):
         Raises:
             InputError: there is none to search.
         """
-        session, space = self.session(study), to_space(distributions)
-        if session is not None:
-            return session
-        if space is None:
-            raise dptune.InputError("the first trial had no float or int parameter with more than one value to search.")
-        return self._begin(study.study_name, space)
+        with self._beginning:  # of two first trials with different parameters, one begins
+            session, space = self.session(study), to_space(distributions)
+            if session is not None:
+                return session
+            if space is None:
+                raise dptune.InputError(
+                    "the first trial had no float or int parameter with more than one value to search."
+                )
+            try:
+                return self._begin(study.study_name, space)
+            except dptune.BudgetMismatch:
+                stored = stored_space(self._privatizer.ledger, study.study_name)
+                if stored is None or self._space is not None or stored == space:
+                    raise
+                return self._begin(study.study_name, stored)  # another process was first
 
     def _begin(self, name: str, space: dptune.Space) -> dptune.GIBOSession:
         session = dptune.GIBOSession(
@@ -240,7 +251,7 @@ class DPGIBOSampler(BaseSampler):
         return dict(session.recommend())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sessions": {}, "_search_space": IntersectionSearchSpace()}
+        return {**self.__dict__, "_sessions": {}, "_search_spaces": {}}
 
 
 class GIBOObjective(PrivateFunction):

@@ -613,3 +613,28 @@ def test_threads_fix_one_fact(url: str) -> None:
 
     with ThreadPoolExecutor(6) as pool:
         assert len(set(pool.map(fix, range(6)))) == 1
+
+
+def test_no_operation_reads_or_writes_another_ledger_in_the_old_one_s_place(fast_path: Path) -> None:
+    path = fast_path / "ledger.db"
+    old = PrivacyLedger(path, Budget.gdp(1.0))
+    charge = pay(old, "a", 0.9)
+    path.rename(fast_path / "old.db")
+    new = PrivacyLedger(path, Budget.gdp(7.0))
+    pay(new, "a", 0.5)
+    operations: list[Callable[[], object]] = [
+        old.spent,
+        old.remaining,
+        old.charges,
+        lambda: old.find("study", "a"),
+        lambda: old.check(0.1),
+        lambda: old.statement(delta=1e-5),
+        lambda: old.fix("study", "x", 1),
+        lambda: old.fact("study", "x"),
+        lambda: old.record(charge, [1.0]),
+    ]
+    for operation in operations:
+        with pytest.raises(LedgerError, match="replaced"):
+            operation()
+    assert new.fact("study", "x") is None
+    assert [c.value for c in new.charges()] == [None]

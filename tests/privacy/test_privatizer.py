@@ -6,12 +6,14 @@ import copy
 import math
 import pickle
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from audit_tools import FreeLedger, NoNoise
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -454,3 +456,40 @@ def test_strict_floating_point_errors_of_the_caller_do_not_show_private_values(p
             mine.observe(name, [loss] * 4)
             mine.release(mine.mean_query(name, 0.1), scope="s", key=name)
     assert mine.points() == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("error", [LedgerError("the disk is full"), KeyboardInterrupt(), MemoryError()])
+def test_an_error_after_the_draw_carries_neither_frames_nor_what_it_was_raised_from(
+    privatizer: Make, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Both would hold the losses or the draw, and a framework may store a traceback."""
+
+    def failing(self: PrivacyLedger, charge: object, value: list[float]) -> NoReturn:
+        try:
+            raise ValueError(value)
+        except ValueError:
+            raise error  # noqa: B904 - its context is what is tested
+
+    one = privatizer()
+    one.observe("x", [0.1, 0.2, 0.3, 0.4])
+    monkeypatch.setattr(PrivacyLedger, "record", failing)
+    with pytest.raises(type(error)) as caught:
+        one.release(one.mean_query("x", 1.0), scope="s", key="1")
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+    frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert frames[-2:] == ["release", "_draw_and_record"]
+
+
+def test_a_real_database_error_is_bare(fast_ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(fast_ledger, n=2, clip=(0.0, 1.0))
+    privatizer.observe("x", [0.1, 0.2])
+    fast_ledger.charges()
+    with fast_ledger._engine.connect() as connection:
+        connection.execute(
+            sa.text("CREATE TRIGGER full BEFORE INSERT ON dptune_releases BEGIN SELECT RAISE(ABORT, 'full'); END")
+        )
+        connection.commit()
+    with pytest.raises(LedgerError) as caught:
+        privatizer.release(privatizer.mean_query("x", 1.0), scope="s", key="1")
+    assert caught.value.__context__ is None
