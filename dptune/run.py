@@ -195,11 +195,8 @@ def agree_on_plan(
         BudgetExhausted: the ledger has not that much left for a new run.
     """
     if ledger.fact(scope, PLAN) is None:
-        left = ledger.remaining() if mu is None else mu
-        if left == 0:
-            raise BudgetExhausted(ledger.budget.mu, 0.0, ledger.budget.mu)
-        ledger.check(left)
-        ledger.fix(scope, PLAN, _describe(make_plan(left, secrets.randbits(32) if seed is None else seed), space))
+        share = check_start(ledger, mu)
+        ledger.fix(scope, PLAN, _describe(make_plan(share, secrets.randbits(32) if seed is None else seed), space))
     stored = ledger.fact(scope, PLAN)
     if not isinstance(stored, dict):
         raise BudgetMismatch(f"the run {scope!r} has no readable plan in the ledger; give the study a new name.")
@@ -210,6 +207,20 @@ def agree_on_plan(
             "begins. Continue it as it was begun, or give a new study a new name."
         )
     return plan
+
+
+def check_start(ledger: PrivacyLedger, mu: float | None) -> float:
+    """Return the budget a new run begins with, ``mu`` or all that is left.
+
+    Raises:
+        BudgetExhausted: the ledger has not that much left, or nothing at all.
+    """
+    share = ledger.remaining() if mu is None else mu
+    if share == 0:
+        raise BudgetExhausted(ledger.budget.mu, 0.0, ledger.budget.mu)
+    if mu is not None:
+        ledger.check(mu)
+    return share
 
 
 def stored_space(ledger: PrivacyLedger, scope: str) -> Space | None:

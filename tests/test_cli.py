@@ -73,3 +73,11 @@ def test_a_seeded_figure_says_so(tmp_path):
     rcParams["svg.fonttype"] = "none"
     save_figure(ledger, tmp_path / "f.svg")
     assert "NOT PRIVATE" in (tmp_path / "f.svg").read_text()
+
+
+def test_a_study_s_name_is_no_markup(tmp_path):
+    ledger = dptune.PrivacyLedger(tmp_path / "odd.db", dptune.Budget.gdp(1.0))
+    privatizer = dptune.LossPrivatizer(ledger, n=2, clip=(0.0, 1.0))
+    privatizer.observe("x", [0.5, 0.5])
+    privatizer.release(privatizer.mean_query("x", 0.1), scope="run [/x] 1", key="1")
+    assert "run [/x] 1" in invoke("show", str(tmp_path / "odd.db"))

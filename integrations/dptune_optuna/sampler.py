@@ -17,7 +17,7 @@ from dptune.defaults import plan_for
 from dptune.locks import ForkSafeLock
 from dptune.objective import Data, Function
 from dptune.privacy.losses import NamedLoss
-from dptune.run import stored_space
+from dptune.run import check_start, stored_space
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.objective import PrivateFunction, refuse_maximize
 
@@ -122,7 +122,7 @@ class DPGIBOSampler(BaseSampler):
         Raises:
             BudgetExhausted: the ledger has not ``mu`` left, or nothing at all.
         """
-        self._privatizer.ledger.check(self._budget())
+        check_start(self._privatizer.ledger, self._mu)
 
     def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> dptune.GIBOSession:
         """Begin the study's run with the numerical parameters of ``distributions``, unless it has begun.

@@ -154,6 +154,12 @@ def test_a_bad_mu_is_refused(mu: object) -> None:
             use(mu)  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("mu", [1e-160, 1e-10, 1e10, 1e160])
+def test_a_budget_whose_square_would_lose_digits_is_refused(mu: float) -> None:
+    with pytest.raises(InputError, match="mu must lie"):
+        Budget.gdp(mu)
+
+
 @pytest.mark.parametrize("delta", [0, 1, 1.5, -1e-5, math.nan])
 def test_a_bad_delta_is_refused(delta: float) -> None:
     with pytest.raises(InputError, match="delta"):

@@ -221,7 +221,7 @@ def test_categorical_and_conditional_parameters_are_sampled_independently_with_a
     sampler = open_sampler(open_privatizer(tmp_path))
     study = create(None, sampler)
     messages: list[str] = []
-    logger = optuna.logging.get_logger("dptune_optuna.sampler")
+    logger = optuna.logging.get_logger("optuna.dptune")
     logger.warning, original = messages.append, logger.warning
     try:
         private = people()
@@ -317,3 +317,31 @@ def test_a_seeded_run_says_so_everywhere(tmp_path):
     assert "NOT PRIVATE" in statement.to_markdown()
     assert statement.to_dict()["private"] is False
     assert "NOT PRIVATE" in repr(sampler.session(study).privatizer)
+
+
+def test_one_sampler_serves_several_studies_whose_space_is_not_given(tmp_path):
+    sampler = DPGIBOSampler(privatizer=open_privatizer(tmp_path), n_trials=20, seed=0, mu=0.5)
+    for name in ("one", "two"):
+        study = optuna.create_study(study_name=name, storage=f"sqlite:///{tmp_path}/s.db", sampler=sampler)
+        study.optimize(objective_of(sampler), n_trials=3)
+        assert set(sampler.session(study).space) == {"x", "y"}
+
+
+def test_a_study_says_what_it_spends_where_optuna_speaks(tmp_path, capfd):
+    sampler = open_sampler(open_privatizer(tmp_path))
+    create(None, sampler).optimize(objective_of(sampler), n_trials=1)
+    assert f"spends mu=1 of the ledger's 1 in {sampler.n_trials} trials" in capfd.readouterr().err
+
+
+def test_of_two_first_trials_with_different_parameters_one_begins_the_run(tmp_path):
+    sampler = DPGIBOSampler(privatizer=open_privatizer(tmp_path), n_trials=20, seed=0)
+    private, study = people(), create(None, sampler)
+
+    @sampler.objective
+    def losses(trial):
+        if trial.number % 2:
+            trial.suggest_float("only_sometimes", 0, 1)
+        return losses_at(private, trial.suggest_float("x", -1, 1), 1.0)
+
+    study.optimize(losses, n_trials=8, n_jobs=4)
+    assert all(t.state == TrialState.COMPLETE for t in study.trials)

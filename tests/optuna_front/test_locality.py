@@ -6,9 +6,13 @@ answers are real and the noise is off.
 
 from __future__ import annotations
 
+import time
+import warnings
+
 import numpy as np
 import optuna
 import pytest
+from scipy import sparse
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -96,3 +100,52 @@ def test_a_sum_is_exact_to_the_person(tmp_path):
     mine, theirs = (estimator_losses("log_loss", model, data, y[:N]) for data in (X[:N], neighbour))
     assert np.isnan(theirs[7])
     assert np.array_equal(np.delete(mine, 7), np.delete(theirs, 7))
+
+
+CONTAINERS = {
+    "array": np.asarray,
+    "list": lambda X: [list(row) for row in X],
+    "rows of unequal length": lambda X: [list(row)[: 29 if np.isnan(row).any() else 30] for row in X],
+    "frame": lambda X: pytest.importorskip("pandas").DataFrame(X),
+    "csr": sparse.csr_array,
+    "csc matrix": sparse.csc_matrix,
+    "coo": sparse.coo_matrix,
+    "dia": sparse.dia_matrix,
+    "bsr": sparse.bsr_matrix,
+    "lil": sparse.lil_matrix,
+}
+
+
+@pytest.mark.filterwarnings("ignore:Constructing a DIA matrix")
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_whatever_holds_the_rows_a_failing_one_fails_alone(tmp_path, container):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X[N:].mean(axis=0)) / X[N:].std(axis=0)
+    model = LogisticRegression(max_iter=500).fit(X[N:], y[N:])
+    neighbour = X[:N].copy()
+    neighbour[7, 3] = np.nan
+    held = [CONTAINERS[container](data) for data in (X[:N], neighbour)]
+    a, b = (value_on(tmp_path / str(i), data, y[:N], model, opaque=False) for i, data in enumerate(held))
+    assert a < 0.5  # not everybody failed
+    assert abs(a - b) <= RANGE / N * (1 + 1e-6)
+
+
+def test_threads_do_not_let_a_warning_about_one_person_out_nor_silence_the_users(tmp_path, capfd):
+    """The filters of warnings belong to the process; scikit-learn warns of what it is given to predict."""
+
+    class Warns:
+        classes_ = np.array([0, 1])
+
+        def predict_proba(self, X):
+            time.sleep(0.001)
+            warnings.warn(f"row {X[0, 0]} is odd", UserWarning, stacklevel=1)
+            return np.full((len(X), 2), 0.5)
+
+    ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=1.0))
+    privatizer = dptune.LossPrivatizer(ledger, n=4, clip=(0.0, RANGE))
+    data = (np.full((4, 1), 123456.5), np.array([0, 1, 0, 1]))
+    objective = PrivateObjective(lambda trial: Warns(), privatizer, n_trials=60, loss="log_loss", data=data)
+    before = list(warnings.filters)
+    create(None, optuna.samplers.RandomSampler(seed=0)).optimize(objective, n_trials=60, n_jobs=6)
+    assert warnings.filters == before
+    assert "123456" not in "".join(capfd.readouterr())

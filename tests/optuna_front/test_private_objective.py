@@ -10,6 +10,7 @@ import pytest
 from optuna.samplers import CmaEsSampler, QMCSampler, RandomSampler, TPESampler
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
 
 import dptune
 from dptune_optuna import PrivateObjective
@@ -108,3 +109,35 @@ def test_grouped_rows_count_as_one_person(tmp_path):
     objective = PrivateObjective(losses, privatizer, n_trials=3)
     create(None, RandomSampler(seed=0)).optimize(objective, n_trials=3)
     assert open_ledger(tmp_path).n == N // 3
+
+
+@pytest.mark.parametrize(
+    ("loss", "model", "message"),
+    [("log_loss", SVC(), "probability=True"), ("log_loss", LogisticRegression(), "fitted"), ("mse", None, "predict")],
+)
+def test_a_public_mistake_is_seen_at_once_and_costs_nothing(tmp_path, loss, model, message):
+    X, y = load_breast_cancer(return_X_y=True)
+    if isinstance(model, SVC):
+        model.fit(X[300:], y[300:])
+    privatizer = dptune.LossPrivatizer(open_ledger(tmp_path), n=300, clip=(0.0, 3.0))
+    objective = PrivateObjective(lambda trial: model, privatizer, n_trials=5, loss=loss, data=(X[:300], y[:300]))
+    with pytest.raises(dptune.InputError, match=message):
+        create(None, RandomSampler(seed=0)).optimize(objective, n_trials=5)
+    assert open_ledger(tmp_path).charges() == []
+
+
+def test_parameters_that_the_run_did_not_search_are_asked_for(tmp_path):
+    def kernel_losses(trial):
+        trial.suggest_categorical("kernel", ["rbf", "poly"])
+        return losses(trial)
+
+    objective = PrivateObjective(kernel_losses, open_privatizer(tmp_path), n_trials=3)
+    study = create(None, RandomSampler(seed=0))
+    study.optimize(objective, n_trials=3)
+    parameters = objective.recommend(study)
+    del parameters["kernel"]
+    with pytest.raises(dptune.InputError, match=r"'kernel'.*estimate\(study, \{\*\*recommend"):
+        objective.estimate(study, parameters)
+    with pytest.raises(dptune.InputError, match="estimate"):
+        objective(study.best_trial)
+    assert len(open_ledger(tmp_path).charges()) == 3
