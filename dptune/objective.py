@@ -1,8 +1,8 @@
 """The user's function, which sees private data, between two things that must not: a framework and its storage.
 
 Whatever the function raises becomes "every person's loss is the upper clip": an exception, its text and its traceback
-could depend on private data, so none of it is logged or raised. Public mistakes still raise: dptune's own
-:class:`InputError`, which depends on shapes, dtypes and settings only, from the function or from ``take``.
+could depend on private data, so none of it is logged or raised. Public mistakes still raise: what dptune itself
+refuses by shapes, dtypes and settings, in ``take`` or, with ``loss=`` and ``data=``, of the model it is given.
 
 What no guard can do: if *one person's record* decides whether the function raises, it moves everybody's loss, and no
 noise scaled to one person covers that. The promise needs functions whose i-th loss depends on person i alone. With
@@ -29,8 +29,8 @@ def call_guarded(function: Function, argument: Any, take: Callable[[Any], T]) ->
     """Return ``take`` of what the user's function returned, None if it raised, or the public error to raise."""
     try:
         result = function(argument)
-    except InputError as error:
-        return bare(error)
+    except _PublicMistake as error:
+        return InputError(str(error))
     except KeyboardInterrupt:
         return KeyboardInterrupt()
     except BaseException:  # noqa: BLE001 - SystemExit and panics too: nothing of it may be seen
@@ -62,6 +62,10 @@ def losses_function(
     return function if loss is None or data is None else _EstimatorLosses(function, loss, data)
 
 
+class _PublicMistake(InputError):
+    """What dptune's own part of an objective refuses; not to be taken for an error that the user's part raises."""
+
+
 class _EstimatorLosses:
     """Fit, then let dptune compute the losses of the private examples."""
 
@@ -73,4 +77,8 @@ class _EstimatorLosses:
         if callable(self._data):
             self._data = self._data()
         X, y = self._data
-        return estimator_losses(self._loss, self._function(argument), X, y)
+        model = self._function(argument)
+        try:
+            return estimator_losses(self._loss, model, X, y)
+        except InputError as error:
+            raise _PublicMistake(str(error)) from None

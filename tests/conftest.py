@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 
+settings.register_profile("noisy machine", deadline=None)
+settings.load_profile("noisy machine")
 SHARED_MEMORY = Path("/dev/shm")
 
 
