@@ -1,36 +1,45 @@
 """Differentially private hyperparameter tuning.
 
 An algorithm never sees private data: it says where to look and what it wants to know, and one trusted
-object, :class:`LossPrivatizer`, answers with noise after paying in a :class:`PrivacyLedger`.
+object, :class:`LossPrivatizer`, answers with noise after paying in a :class:`PrivacyLedger`. Where nobody is
+trusted, a user's device answers itself with a :class:`LocalRandomizer`.
+
+Public names are imported when they are first used: a device that sends replies needs neither NumPy nor SQLAlchemy.
 """
 
-from dptune.accounting.gdp import Budget
-from dptune.accounting.ledger import Charge, PrivacyLedger
-from dptune.algorithms.gibo import DPGIBO, GIBOSettings
-from dptune.algorithms.steps import AdaGrad, AdaGradNorm, GradientDescent
-from dptune.errors import (
-    BudgetError,
-    BudgetExhausted,
-    BudgetMismatch,
-    DptuneError,
-    InputError,
-    KeyConflict,
-    LedgerError,
-    MissingExtra,
-    PlanComplete,
-    PrivacyError,
-    UnsupportedMetric,
-)
-from dptune.gp.kernels import RBF, Matern52, Polynomial2
-from dptune.plan import GIBOPlan, ValuePlan
-from dptune.privacy.private import PerExampleLosses
-from dptune.privacy.privatizer import LossPrivatizer
-from dptune.privacy.query import Ball, Interval, MeanQuery, Released
-from dptune.report import Statement
-from dptune.run import Estimate
-from dptune.session import GIBOSession
-from dptune.space import Float, Int, Space
-from dptune.values import ValueRun
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dptune.accounting.gdp import Budget
+    from dptune.accounting.ledger import Charge, PrivacyLedger
+    from dptune.algorithms.gibo import DPGIBO, GIBOSettings
+    from dptune.algorithms.steps import AdaGrad, AdaGradNorm, GradientDescent
+    from dptune.errors import (
+        BudgetError,
+        BudgetExhausted,
+        BudgetMismatch,
+        DptuneError,
+        InputError,
+        KeyConflict,
+        LedgerError,
+        MissingExtra,
+        PlanComplete,
+        PrivacyError,
+        UnsupportedMetric,
+    )
+    from dptune.gp.kernels import RBF, Matern52, Polynomial2
+    from dptune.plan import GIBOPlan, ValuePlan
+    from dptune.privacy.private import PerExampleLosses
+    from dptune.privacy.privatizer import LossPrivatizer
+    from dptune.privacy.query import Ball, Interval, MeanQuery, Released
+    from dptune.report import Statement
+    from dptune.run import Estimate
+    from dptune.session import GIBOSession
+    from dptune.space import Float, Int, Space
+    from dptune.values import ValueRun
 
 __version__ = "0.1.0"
 
@@ -73,3 +82,47 @@ __all__ = [
     "ValuePlan",
     "ValueRun",
 ]
+
+_NAMES_IN = {  # the imports above, for run time; a test compares them
+    "dptune.accounting.gdp": ("Budget",),
+    "dptune.accounting.ledger": ("Charge", "PrivacyLedger"),
+    "dptune.algorithms.gibo": ("DPGIBO", "GIBOSettings"),
+    "dptune.algorithms.steps": ("AdaGrad", "AdaGradNorm", "GradientDescent"),
+    "dptune.errors": (
+        "BudgetError",
+        "BudgetExhausted",
+        "BudgetMismatch",
+        "DptuneError",
+        "InputError",
+        "KeyConflict",
+        "LedgerError",
+        "MissingExtra",
+        "PlanComplete",
+        "PrivacyError",
+        "UnsupportedMetric",
+    ),
+    "dptune.gp.kernels": ("Matern52", "Polynomial2", "RBF"),
+    "dptune.plan": ("GIBOPlan", "ValuePlan"),
+    "dptune.privacy.private": ("PerExampleLosses",),
+    "dptune.privacy.privatizer": ("LossPrivatizer",),
+    "dptune.privacy.query": ("Ball", "Interval", "MeanQuery", "Released"),
+    "dptune.report": ("Statement",),
+    "dptune.run": ("Estimate",),
+    "dptune.session": ("GIBOSession",),
+    "dptune.space": ("Float", "Int", "Space"),
+    "dptune.values": ("ValueRun",),
+}
+_MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

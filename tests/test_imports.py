@@ -129,7 +129,7 @@ def test_the_privacy_code_neither_logs_nor_prints() -> None:
     assert not any(calls(FILES["accounting/durable.py"], level) for level in ("debug", "info", "error", "exception"))
 
 
-def test_importing_dptune_imports_no_framework() -> None:
+def test_importing_all_public_names_imports_no_framework() -> None:
     """OpenDP itself imports scikit-learn where it is installed; dptune adds nothing to that."""
     found = f"set({FRAMEWORKS!r}) & set(sys.modules)"
     code = f"import sys, opendp.prelude; before = {found}; import dptune; print(sorted({found} - before))"

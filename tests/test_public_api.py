@@ -6,6 +6,8 @@ import ast
 import importlib.metadata
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,15 @@ RELIED_ON = {  # issue 2 and design.md; removing one breaks users
     "ValueRun",
 }
 PUBLIC = sorted(dptune.__all__)
+SOURCE = ast.parse(Path(dptune.__file__).read_text())
+IMPORTED = {  # name -> module, as type checkers see it
+    alias.asname or alias.name: statement.module
+    for block in SOURCE.body
+    if isinstance(block, ast.If)
+    for statement in block.body
+    if isinstance(statement, ast.ImportFrom)
+    for alias in statement.names
+}
 
 
 def test_the_names_users_rely_on_are_there() -> None:
@@ -60,9 +71,19 @@ def test_the_names_users_rely_on_are_there() -> None:
 
 
 def test_all_is_everything_the_package_imports_for_its_users() -> None:
-    tree = ast.parse(Path(dptune.__file__).read_text())
-    imported = {alias.asname or alias.name for n in tree.body if isinstance(n, ast.ImportFrom) for alias in n.names}
-    assert imported - {"annotations"} == set(PUBLIC)
+    assert IMPORTED.keys() == set(PUBLIC)
+
+
+def test_a_name_is_imported_at_run_time_from_where_type_checkers_see_it() -> None:
+    assert dptune._MODULE_OF == IMPORTED
+
+
+def test_importing_the_package_imports_none_of_its_modules_and_unknown_names_are_refused() -> None:
+    program = "import sys, dptune; print([m for m in sys.modules if 'dptune.' in m], {*dptune.__all__} <= {*dir(dptune)})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[] True\n"
+    with pytest.raises(AttributeError, match="'Budgte'"):
+        dptune.Budgte  # noqa: B018
 
 
 @pytest.mark.parametrize("name", PUBLIC)
