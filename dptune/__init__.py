@@ -16,11 +16,17 @@ if TYPE_CHECKING:
     from dptune.accounting.gdp import Budget
     from dptune.accounting.ledger import Charge, PrivacyLedger
     from dptune.algorithms.gibo import DPGIBO, GIBOSettings
+    from dptune.algorithms.ldp_ata import LDPATA
+    from dptune.algorithms.ldp_bandit import LDPSettings
+    from dptune.algorithms.ldp_moma import LDPMoMA
+    from dptune.algorithms.ldp_replies import HeavyTailedReplies, LaplaceReplies
+    from dptune.algorithms.ldp_tgp import LDPTGP
     from dptune.algorithms.steps import AdaGrad, AdaGradNorm, GradientDescent
     from dptune.errors import (
         BudgetError,
         BudgetExhausted,
         BudgetMismatch,
+        CapReached,
         DptuneError,
         InputError,
         KeyConflict,
@@ -31,6 +37,9 @@ if TYPE_CHECKING:
         UnsupportedMetric,
     )
     from dptune.gp.kernels import RBF, Matern52, Polynomial2
+    from dptune.ldp_session import LDPSession
+    from dptune.local.ledger import UserLedger
+    from dptune.local.randomizer import LocalRandomizer
     from dptune.plan import GIBOPlan, ValuePlan
     from dptune.privacy.private import PerExampleLosses
     from dptune.privacy.privatizer import LossPrivatizer
@@ -45,6 +54,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DPGIBO",
+    "LDPATA",
+    "LDPTGP",
     "RBF",
     "AdaGrad",
     "AdaGradNorm",
@@ -53,6 +64,7 @@ __all__ = [
     "BudgetError",
     "BudgetExhausted",
     "BudgetMismatch",
+    "CapReached",
     "Charge",
     "DptuneError",
     "Estimate",
@@ -61,11 +73,17 @@ __all__ = [
     "GIBOSession",
     "GIBOSettings",
     "GradientDescent",
+    "HeavyTailedReplies",
     "InputError",
     "Int",
     "Interval",
     "KeyConflict",
+    "LDPMoMA",
+    "LDPSession",
+    "LDPSettings",
+    "LaplaceReplies",
     "LedgerError",
+    "LocalRandomizer",
     "LossPrivatizer",
     "Matern52",
     "MeanQuery",
@@ -79,6 +97,7 @@ __all__ = [
     "Space",
     "Statement",
     "UnsupportedMetric",
+    "UserLedger",
     "ValuePlan",
     "ValueRun",
 ]
@@ -87,11 +106,17 @@ _NAMES_IN = {  # the imports above, for run time; a test compares them
     "dptune.accounting.gdp": ("Budget",),
     "dptune.accounting.ledger": ("Charge", "PrivacyLedger"),
     "dptune.algorithms.gibo": ("DPGIBO", "GIBOSettings"),
+    "dptune.algorithms.ldp_ata": ("LDPATA",),
+    "dptune.algorithms.ldp_bandit": ("LDPSettings",),
+    "dptune.algorithms.ldp_moma": ("LDPMoMA",),
+    "dptune.algorithms.ldp_replies": ("HeavyTailedReplies", "LaplaceReplies"),
+    "dptune.algorithms.ldp_tgp": ("LDPTGP",),
     "dptune.algorithms.steps": ("AdaGrad", "AdaGradNorm", "GradientDescent"),
     "dptune.errors": (
         "BudgetError",
         "BudgetExhausted",
         "BudgetMismatch",
+        "CapReached",
         "DptuneError",
         "InputError",
         "KeyConflict",
@@ -102,6 +127,9 @@ _NAMES_IN = {  # the imports above, for run time; a test compares them
         "UnsupportedMetric",
     ),
     "dptune.gp.kernels": ("Matern52", "Polynomial2", "RBF"),
+    "dptune.ldp_session": ("LDPSession",),
+    "dptune.local.ledger": ("UserLedger",),
+    "dptune.local.randomizer": ("LocalRandomizer",),
     "dptune.plan": ("GIBOPlan", "ValuePlan"),
     "dptune.privacy.private": ("PerExampleLosses",),
     "dptune.privacy.privatizer": ("LossPrivatizer",),

@@ -9,6 +9,7 @@
     ├── BudgetError
     │   ├── BudgetExhausted              a release the ledger refused, before data was read
     │   ├── BudgetMismatch               a ledger reopened with another budget, data set, unit, n or plan
+    │   ├── CapReached                   a reply past a user's cap, before anything was measured
     │   └── PlanComplete                 a run that has made all its planned releases
     ├── KeyConflict                      a release key already used for another question
     ├── LedgerError                      a ledger file that is missing, damaged or of another version
@@ -59,6 +60,26 @@ class BudgetExhausted(BudgetError):
 
     def __reduce__(self) -> tuple[type[BudgetExhausted], tuple[float, float, float]]:
         return type(self), (self.asked, self.left, self.budget)
+
+
+class CapReached(BudgetError):
+    """The reply would pass the user's cap; nothing was measured, spent or sent.
+
+    Attributes:
+        asked: epsilon of the refused reply.
+        left: epsilon the user had left.
+        cap: epsilon a user may spend in all.
+    """
+
+    def __init__(self, asked: float, left: float, cap: float) -> None:
+        self.asked, self.left, self.cap = asked, left, cap
+        super().__init__(
+            f"asked for a reply with epsilon={asked:.6g}, but only epsilon={left:.6g} of this user's cap {cap:.6g} is "
+            "left. Nothing was measured or sent. Ask another user."
+        )
+
+    def __reduce__(self) -> tuple[type[CapReached], tuple[float, float, float]]:
+        return type(self), (self.asked, self.left, self.cap)
 
 
 class BudgetMismatch(BudgetError):

@@ -14,7 +14,7 @@ import pytest
 
 import dptune
 
-RELIED_ON = {  # issue 2 and design.md; removing one breaks users
+RELIED_ON = {  # issues 2 and 3 and design.md; removing one breaks users
     "AdaGrad",
     "AdaGradNorm",
     "Ball",
@@ -22,6 +22,7 @@ RELIED_ON = {  # issue 2 and design.md; removing one breaks users
     "BudgetError",
     "BudgetExhausted",
     "BudgetMismatch",
+    "CapReached",
     "Charge",
     "DPGIBO",
     "DptuneError",
@@ -31,11 +32,19 @@ RELIED_ON = {  # issue 2 and design.md; removing one breaks users
     "GIBOSession",
     "GIBOSettings",
     "GradientDescent",
+    "HeavyTailedReplies",
     "InputError",
     "Int",
     "Interval",
     "KeyConflict",
+    "LDPATA",
+    "LDPMoMA",
+    "LDPSession",
+    "LDPSettings",
+    "LDPTGP",
+    "LaplaceReplies",
     "LedgerError",
+    "LocalRandomizer",
     "LossPrivatizer",
     "Matern52",
     "MeanQuery",
@@ -50,6 +59,7 @@ RELIED_ON = {  # issue 2 and design.md; removing one breaks users
     "Space",
     "Statement",
     "UnsupportedMetric",
+    "UserLedger",
     "ValuePlan",
     "ValueRun",
 }
@@ -79,7 +89,9 @@ def test_a_name_is_imported_at_run_time_from_where_type_checkers_see_it() -> Non
 
 
 def test_importing_the_package_imports_none_of_its_modules_and_unknown_names_are_refused() -> None:
-    program = "import sys, dptune; print([m for m in sys.modules if 'dptune.' in m], {*dptune.__all__} <= {*dir(dptune)})"
+    program = (
+        "import sys, dptune; print([m for m in sys.modules if 'dptune.' in m], {*dptune.__all__} <= {*dir(dptune)})"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[] True\n"
     with pytest.raises(AttributeError, match="'Budgte'"):
@@ -106,6 +118,7 @@ def test_every_error_is_a_dptune_error_and_in_the_drawn_tree() -> None:
     assert issubclass(dptune.InputError, ValueError)
     assert issubclass(dptune.MissingExtra, ImportError)
     assert issubclass(dptune.PlanComplete, dptune.BudgetError)
+    assert issubclass(dptune.CapReached, dptune.BudgetError)
 
 
 def test_the_version_is_the_installed_one() -> None:

@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from dptune.algorithms.ldp_bandit import LocalBandit
+from dptune.algorithms.ldp_bandit import IntArray, LocalBandit
 from dptune.algorithms.truncated_sums import TruncatedSums
 from dptune.gp.arrays import FloatArray
 from dptune.gp.nystroem import NystroemVariance
@@ -60,6 +60,9 @@ class LDPATA(LocalBandit):
             mean = U.T @ self._replies.cut(U, self.truncation(self.m))
             self._current = mean, np.sqrt(self._nystroem.variance(root))
         return self._current
+
+    def _variance_after(self, plays: IntArray) -> FloatArray:
+        return self._nystroem.variance_after(plays)
 
     def _theorem_beta(self) -> float:
         """B (1 + 1/sqrt(1 - a)) + 4 sqrt(v m ln(4 m T/delta) / lambda)."""

@@ -14,6 +14,7 @@ order in which they were told, so storage is enough to rebuild it.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from array import array
@@ -32,6 +33,7 @@ from dptune.gp.kernels import Kernel, Matern52
 
 IntArray = npt.NDArray[np.int64]
 Pair = tuple[int, float]
+Told = tuple["array[int]", "array[float]", "array[int]"]  # points, replies, numbers
 
 LARGEST_REPLY = 1e100  # beyond it squares would overflow; no honest reply comes near
 
@@ -136,7 +138,8 @@ class LocalBandit(ABC):
             raise InputError("there must be at least one candidate.")
         self.counts: IntArray = np.zeros(len(self.points), dtype=np.int64)
         self._first = len(self.points)
-        self._told = array("q"), array("d"), array("q")  # point, reply, number
+        self.t = 0  # number of replies so far
+        self._told: Told | None = (array("q"), array("d"), array("q"))
         self._extensions: list[tuple[int, int]] = []  # (replies so far, M afterwards)
         self._set_prior()
         self.lam = settings.lam or self._regulariser()
@@ -144,10 +147,24 @@ class LocalBandit(ABC):
 
     # ---- the round ---------------------------------------------------------------------------------
 
-    def ask(self) -> int:
-        """Return the candidate with the largest upper confidence bound, the first of equals."""
+    def ask(self, pending: Iterable[int] = ()) -> int:
+        """Return the candidate with the largest upper confidence bound, the first of equals.
+
+        Args:
+            pending: rows that users are trying at the moment, one per user. They count in the deviation as if played
+                and not in the mean (Desautels, Krause, Burdick 2014, GP-BUCB), so that users asked at the same
+                time do not all try the same candidate.
+        """
+        return self._largest_bound(self._plays(pending))
+
+    def _largest_bound(self, plays: IntArray) -> int:
         mean, deviation = self._posterior()
+        if plays.any():
+            deviation = np.sqrt(np.maximum(self._variance_after(plays), 0.0))
         return int((mean + self.beta() * deviation).argmax())
+
+    def _plays(self, rows: Iterable[int]) -> IntArray:
+        return np.bincount(np.fromiter(rows, dtype=np.int64), minlength=len(self.points))
 
     def tell(self, point: int, reply: float, *, number: int | None = None) -> None:
         """Take a privatised reply at candidate ``point``. Replies may be lost or come in any order.
@@ -166,21 +183,18 @@ class LocalBandit(ABC):
         if not -LARGEST_REPLY < reply < LARGEST_REPLY:
             raise InputError("a reply must be a finite number below 1e100: it comes from a randomiser.")
         number = self.t + 1 if number is None else as_count(number, name="number")
-        points, replies, numbers = self._told
-        points.append(point)
-        replies.append(reply)
-        numbers.append(number)
+        self.t += 1
+        if self._told is not None:
+            points, replies, numbers = self._told
+            points.append(point)
+            replies.append(reply)
+            numbers.append(number)
         self._take(int(point), float(reply), number)
 
     def replay(self, pairs: Iterable[Pair]) -> None:
         """Tell many (point, reply) pairs in order."""
         for point, reply in pairs:
             self.tell(point, reply)
-
-    @property
-    def t(self) -> int:
-        """Number of replies so far."""
-        return len(self._told[0])
 
     @property
     def T(self) -> int:
@@ -218,8 +232,20 @@ class LocalBandit(ABC):
 
     # ---- storage -----------------------------------------------------------------------------------
 
+    def copy(self) -> Self:
+        """Return an independent copy that keeps no record of the replies; its cost does not depend on t."""
+        twin, shared = copy.copy(self), (self.settings, self.points, self._K, self._prior)  # never changed in place
+        twin._told = None
+        return copy.deepcopy(twin, {id(thing): thing for thing in shared})
+
     def state(self) -> dict[str, Any]:
-        """Return candidates and replies as plain JSON data; :meth:`from_state` replays them."""
+        """Return candidates and replies as plain JSON data; :meth:`from_state` replays them.
+
+        Raises:
+            InputError: this is a copy.
+        """
+        if self._told is None:
+            raise InputError("a copy keeps no record of the replies; ask the algorithm it was copied from.")
         replies = [list(row) for row in zip(*self._told, strict=True)]
         extensions = [list(extension) for extension in self._extensions]
         return {"points": self.points.tolist(), "first": self._first, "extensions": extensions, "replies": replies}
@@ -260,6 +286,10 @@ class LocalBandit(ABC):
     @abstractmethod
     def _posterior(self) -> tuple[FloatArray, FloatArray]:
         """Return mu~ and s~, (M,) each."""
+
+    @abstractmethod
+    def _variance_after(self, plays: IntArray) -> FloatArray:
+        """Return s~^2 (M,) as it would be after so many more plays (M,) of each candidate; at least one."""
 
     @abstractmethod
     def _theorem_beta(self) -> float:

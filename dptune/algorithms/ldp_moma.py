@@ -15,13 +15,13 @@ the next epoch begin later.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
 
-from dptune.algorithms.ldp_bandit import LocalBandit
+from dptune.algorithms.ldp_bandit import IntArray, LocalBandit
 from dptune.gp.arrays import FloatArray
-from dptune.gp.nystroem import NystroemVariance
+from dptune.gp.nystroem import NystroemVariance, cholesky_root
 
 TIE = 1 + 1e-9  # on one point equal medians are common; rounding must not choose between them
 
@@ -47,11 +47,25 @@ class LDPMoMA(LocalBandit):
         self._sums = np.concatenate([self._sums, np.zeros((more, self.settings.plays))])
         self._forget()
 
-    def ask(self) -> int:
-        """Return the point of the epoch: k times the candidate with the largest upper confidence bound."""
+    def ask(self, pending: Iterable[int] = ()) -> int:
+        """Return the point of the epoch: k times the candidate with the largest upper confidence bound.
+
+        ``pending`` is as for the other algorithms; where the replies to come would complete the epoch, they count as
+        one and the next one begins.
+        """
         if self._point is None:
-            self._point = super().ask()
-        return self._point
+            self._point = self._largest_bound(self._plays(()))
+        epochs = self._pending_epochs(self._plays(pending))
+        return self._largest_bound(epochs) if epochs[self._point] else self._point
+
+    def _pending_epochs(self, plays: IntArray) -> IntArray:
+        at = plays.nonzero()[0]
+        begun = [len(self._open.get(int(j), ())) for j in at]
+        plays[at] = (plays[at] + begun) // self.settings.plays
+        return plays
+
+    def _variance_after(self, plays: IntArray) -> FloatArray:
+        return self._nystroem.variance_after(plays)
 
     def _take(self, point: int, reply: float, number: int) -> None:
         self.counts[point] += 1
@@ -78,8 +92,7 @@ class LDPMoMA(LocalBandit):
 
     def _posterior(self) -> tuple[FloatArray, FloatArray]:
         if self._current is None:
-            F = self._nystroem.features.F  # (M, r)
-            root = np.zeros((0, len(F))) if not F.size else _root(self._nystroem.V, F)
+            root = cholesky_root(self._nystroem.V, self._nystroem.features.F)  # (r, M)
             Z = root @ self._sums  # (r, k): theta~_l in coordinates in which |.|_V is Euclidean
             self._current = root.T @ Z[:, _central(Z)], np.sqrt(self._nystroem.variance(root))
         return self._current
@@ -89,12 +102,6 @@ class LDPMoMA(LocalBandit):
         s = self.settings
         noise = s.replies.second_moment * max(self.m, 1) / self.lam
         return s.replies.B * (1 + 1 / math.sqrt(1 - s.accuracy)) + 9 * math.sqrt(noise)
-
-
-def _root(V: FloatArray, F: FloatArray) -> FloatArray:
-    """L^-1 F^T (r, M) for V = L L^T; V >= lambda I, so it has a factor."""
-    L, _ = lapack.dpotrf(V, lower=1)
-    return np.asarray(solve_triangular(L, F.T, lower=True, check_finite=False))
 
 
 def _central(Z: FloatArray) -> int:

@@ -8,7 +8,8 @@ Zhou, Tan (2020), LDP-TGP-UCB; without CTL the TGP-UCB of Chowdhury, Gopalan (20
     gamma    information gain of the points played, log det(I + K_t/lambda) / 2
 
 One reply at j with c = C[:, j] is a rank-one update: mu += c (y^ - mu_j)/(lambda + c_j), C -= c c^T/(lambda + c_j),
-gamma += log(1 + c_j/lambda)/2. C is computed afresh from N and S now and then, so rounding does not build up.
+gamma += log(1 + c_j/lambda)/2. C is computed afresh from N and S now and then, so rounding does not build up; when
+depends on the replies alone, so that a replay ends with the same bits.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import math
 import numpy as np
 from scipy.linalg import blas, solve_triangular
 
-from dptune.algorithms.ldp_bandit import LocalBandit
+from dptune.algorithms.ldp_bandit import IntArray, LocalBandit
 from dptune.gp.arrays import FloatArray
 from dptune.gp.factor import stable_cholesky
 
@@ -45,14 +46,22 @@ class LDPTGP(LocalBandit):
         self.counts[point] += 1
         self._sums[point] += cut
         self._waiting.append((point, cut))
+        if self._updates + len(self._waiting) > AFRESH * len(self.points):
+            self._refresh()
 
     def _posterior(self) -> tuple[FloatArray, FloatArray]:
         self._catch_up()
         return self._mean, np.sqrt(np.maximum(self._variance, 0.0))
 
+    def _variance_after(self, plays: IntArray) -> FloatArray:
+        self._catch_up()
+        at = np.flatnonzero(plays)  # (P,)
+        C = self._C[:, at]  # (M, P)
+        inner = C[at] + np.diag(self.lam / plays[at])
+        A = solve_triangular(np.linalg.cholesky(inner), C.T, lower=True, check_finite=False)  # (P, M)
+        return np.asarray(self._variance - np.einsum("pm,pm->m", A, A))
+
     def _catch_up(self) -> None:
-        if self._updates + len(self._waiting) > AFRESH * len(self.points):
-            self._refresh()
         for point, cut in self._waiting:
             self._update(point, cut)
         self._waiting.clear()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas, lapack, solve_triangular
 
 from dptune.gp.arrays import FloatArray
 
@@ -62,6 +62,14 @@ def draw_dictionary(counts: IntArray, variance: FloatArray, *, q: float, seed: i
     p = np.minimum(q * variance, 1.0)
     out = (1 - p) ** counts  # 1 where N = 0
     return np.flatnonzero(np.random.default_rng([seed, number]).random(len(counts)) >= out)
+
+
+def cholesky_root(V: FloatArray, F: FloatArray) -> FloatArray:
+    """L^-1 F^T (r, M) for V = L L^T (r, r) and F (M, r); V >= lambda I, so it has a factor."""
+    if not V.size:
+        return np.zeros((0, len(F)))
+    L, _ = lapack.dpotrf(V, lower=1)
+    return np.asarray(solve_triangular(L, F.T, lower=True, check_finite=False))
 
 
 class NystroemVariance:
@@ -107,6 +115,18 @@ class NystroemVariance:
     def variance(self, root: FloatArray) -> FloatArray:
         """Return s~^2, (M,), from any root U (., M) with U^T U = F V^-1 F^T."""
         return np.asarray(self.features.residual + self._lam * np.einsum("rm,rm->m", root, root))
+
+    def variance_after(self, plays: IntArray) -> FloatArray:
+        """Return s~^2, (M,), as it would be after so many more plays (M,) on the same dictionary.
+
+        Before the first play there is none: the candidates to be played are it.
+        """
+        at = np.flatnonzero(plays)
+        features = self.features if self.m else Features.on(self._K, at)
+        F, n = features.F, plays[at][:, None]
+        V = (self.V if self.m else self._lam * np.eye(F.shape[1])) + F[at].T @ (n * F[at])
+        root = cholesky_root(V, F)
+        return np.asarray(features.residual + self._lam * np.einsum("rm,rm->m", root, root))
 
     def grow(self, K: FloatArray) -> None:
         """Go on with more candidates; K (M', M') holds the old ones first."""

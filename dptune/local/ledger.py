@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import SupportsFloat
 
-from dptune.errors import BudgetError, BudgetMismatch, InputError, KeyConflict, LedgerError
+from dptune.errors import BudgetMismatch, CapReached, InputError, KeyConflict, LedgerError
 from dptune.local.randomizer import Randomizer
 
 VERSION = 1
@@ -45,26 +45,6 @@ _KEYS = {
     "dptune_replies": "user = NEW.user AND key = NEW.key",
     "dptune_values": "user = NEW.user AND key = NEW.key",
 }
-
-
-class CapReached(BudgetError):
-    """The reply would pass the user's cap; nothing was measured, spent or sent.
-
-    Attributes:
-        asked: epsilon of the refused reply.
-        left: epsilon the user had left.
-        cap: epsilon a user may spend in all.
-    """
-
-    def __init__(self, asked: float, left: float, cap: float) -> None:
-        self.asked, self.left, self.cap = asked, left, cap
-        super().__init__(
-            f"asked for a reply with epsilon={asked:.6g}, but only epsilon={left:.6g} of this user's cap {cap:.6g} is "
-            "left. Nothing was measured or sent. Ask another user."
-        )
-
-    def __reduce__(self) -> tuple[type[CapReached], tuple[float, float, float]]:
-        return type(self), (self.asked, self.left, self.cap)
 
 
 class UserLedger:

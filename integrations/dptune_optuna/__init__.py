@@ -1,6 +1,16 @@
-"""dptune in Optuna: a private sampler, and an objective that makes any sampler private."""
+"""dptune in Optuna: private samplers, and objectives that make any sampler private."""
 
+from dptune_optuna.ldp import LDPATASampler, LDPMoMASampler, LDPTGPSampler
+from dptune_optuna.local_objective import LocalObjective
 from dptune_optuna.objective import PrivateObjective
 from dptune_optuna.sampler import DPGIBOSampler, UnprotectedValueWarning
 
-__all__ = ["DPGIBOSampler", "PrivateObjective", "UnprotectedValueWarning"]
+__all__ = [
+    "DPGIBOSampler",
+    "LDPATASampler",
+    "LDPMoMASampler",
+    "LDPTGPSampler",
+    "LocalObjective",
+    "PrivateObjective",
+    "UnprotectedValueWarning",
+]

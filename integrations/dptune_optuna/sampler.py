@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import BaseSampler
 from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import FrozenTrial, Trial, TrialState
 
@@ -18,7 +18,9 @@ from dptune.locks import ForkSafeLock
 from dptune.objective import Data, Function
 from dptune.privacy.losses import NamedLoss
 from dptune.run import check_start, stored_space
+from dptune.space import Value
 from dptune_optuna.distributions import to_distributions, to_space
+from dptune_optuna.numerical import NumericalSampler
 from dptune_optuna.objective import PrivateFunction, refuse_maximize
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
@@ -28,7 +30,7 @@ class UnprotectedValueWarning(UserWarning):
     """A trial's value did not come from a private objective."""
 
 
-class DPGIBOSampler(BaseSampler):
+class DPGIBOSampler(NumericalSampler):
     """Differentially private, gradient-informative Bayesian optimisation for Optuna studies.
 
     Decorate the objective with :meth:`objective`; it returns per-example losses. Trials are proposed in
@@ -73,8 +75,11 @@ class DPGIBOSampler(BaseSampler):
         self._privatizer, self._mu, self._seed = privatizer, mu, seed
         self._settings = {"trials": n_trials, "steps": steps, "batch": batch, **settings}
         self._plan(self._space or dptune.Space({"x": dptune.Float(0, 1)}), self._budget(), 0)  # refuse early
-        self._independent = independent_sampler or RandomSampler(seed=seed)
-        self._warn_independent = warn_independent_sampling
+        super().__init__(
+            seed=seed,
+            independent_sampler=independent_sampler,
+            warn_independent_sampling=warn_independent_sampling,
+        )
         self._sessions: dict[str, dptune.GIBOSession] = {}
         self._search_spaces: dict[str, IntersectionSearchSpace] = {}  # of each study
         self._beginning = ForkSafeLock()
@@ -168,38 +173,11 @@ class DPGIBOSampler(BaseSampler):
         session = self.session(study)
         return {} if session is None else to_distributions(session.space)
 
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """Return the next point of the current batch; parameters the run does not search are drawn."""
-        self._raise_error_if_multi_objective(study)
-        if not search_space:
-            return {}
-        proposed = self.begin(study, search_space).ask() if to_space(search_space) else {}
-        return {
-            name: proposed[name]
-            if name in proposed and distribution._contains(distribution.to_internal_repr(proposed[name]))
-            else self._independent.sample_independent(study, trial, name, distribution)
-            for name, distribution in search_space.items()
-        }
+    def _propose(self, study: optuna.Study, search_space: Mapping[str, BaseDistribution]) -> Mapping[str, Value]:
+        return self.begin(study, search_space).ask()
 
-    def sample_independent(
-        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        """Draw one parameter outside the run's search space."""
-        self._raise_error_if_multi_objective(study)
-        if self._warn_independent and study.study_name in self._sessions:
-            _logger.warning(
-                f"The parameter {param_name!r} in trial #{trial.number} is sampled independently by "
-                f"{type(self._independent).__name__}: DPGIBOSampler searches float and int parameters of a fixed "
-                "search space. Its spread adds to the loss the sampler sees. Set warn_independent_sampling=False to "
-                "silence this."
-            )
-        return self._independent.sample_independent(study, trial, param_name, param_distribution)
-
-    def reseed_rng(self) -> None:
-        """Reseed the independent sampler; the run's own points do not depend on the process."""
-        self._independent.reseed_rng()
+    def _has_space(self, study: optuna.Study) -> bool:
+        return study.study_name in self._sessions
 
     def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
         """Warn about a value that no release paid for; it cannot be held back here."""

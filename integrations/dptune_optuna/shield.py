@@ -71,7 +71,7 @@ class ShieldedTrial:
             raise AttributeError(name)
         self._public_error = dptune.PrivacyError(
             f"trial.{name} is refused inside a private objective: Optuna would store what it is given. "
-            "Return the per-example losses; only their noisy mean is reported."
+            "Return what you measured; only a noisy answer is reported."
         )
         raise self._public_error
 
@@ -83,12 +83,22 @@ def evaluate(function: Function, trial: Trial | FixedTrial) -> Losses | None:
         Exception: what Optuna raised for a bad suggestion, or PrivacyError for a refused method.
         InputError: what came back is not a vector of real numbers.
     """
-    shielded = ShieldedTrial(trial)
-    outcome = call_guarded(function, shielded, _wrapped)
-    if shielded._public_error is not None:
-        outcome = shielded._public_error
+    return shielded(function, trial, _wrapped)
+
+
+def shielded(function: Function, trial: Trial | FixedTrial, take: Callable[[Any], T]) -> T | None:
+    """Return ``take`` of what the user's function returned, or None if the function raised.
+
+    Raises:
+        Exception: what Optuna raised for a bad suggestion, or PrivacyError for a refused method.
+        InputError: ``take`` refused what came back.
+    """
+    shield = ShieldedTrial(trial)
+    outcome = call_guarded(function, shield, take)
+    if shield._public_error is not None:
+        outcome = shield._public_error
     if isinstance(outcome, BaseException):
-        raise outcome.with_traceback(None) from None  # no frame that ever held a loss
+        raise outcome.with_traceback(None) from None  # no frame that ever held a private value
     return outcome
 
 

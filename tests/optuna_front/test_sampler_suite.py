@@ -9,7 +9,8 @@ import pytest
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase
 
 import dptune
-from dptune_optuna import DPGIBOSampler
+from dptune_optuna import DPGIBOSampler, LDPATASampler, LDPMoMASampler, LDPTGPSampler
+from dptune_optuna.ldp import LDPSampler
 
 # The suite's objectives are ordinary ones: their values are public and unprotected, which the sampler says.
 pytestmark = pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")
@@ -21,3 +22,26 @@ class TestDPGIBOSampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnl
         ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
         privatizer = dptune.LossPrivatizer(ledger, n=100, clip=(0.0, 1.0))
         return lambda: DPGIBOSampler(privatizer=privatizer, seed=0)
+
+
+SETTINGS = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=1.0, R=0.5), plays=2)
+
+
+class _LDPSuite(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+    kind: type[LDPSampler]
+
+    @pytest.fixture
+    def sampler(self) -> Callable[[], optuna.samplers.BaseSampler]:
+        return lambda: self.kind(settings=SETTINGS, seed=0)
+
+
+class TestLDPTGPSampler(_LDPSuite):
+    kind = LDPTGPSampler
+
+
+class TestLDPATASampler(_LDPSuite):
+    kind = LDPATASampler
+
+
+class TestLDPMoMASampler(_LDPSuite):
+    kind = LDPMoMASampler

@@ -1,0 +1,210 @@
+"""The three LDP algorithms as Optuna samplers: a trial is one user's reply. The run is :class:`dptune.LDPSession`.
+
+The samplers see what the storage holds and nothing else: the number, the parameters and the value of every completed
+trial. They store nothing. A restart, a second process or a copy reads the same trials and is in the same state.
+A trial that failed, was pruned or never ends is a reply that was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler
+from optuna.storages import BaseStorage
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+import dptune
+from dptune.algorithms.ldp_bandit import LocalBandit
+from dptune.ldp_curator import Refinement
+from dptune.locks import ForkSafeLock
+from dptune.space import Value
+from dptune_optuna.distributions import to_distributions, to_space
+from dptune_optuna.numerical import NumericalSampler
+
+
+class LDPSampler(NumericalSampler):
+    """Common to the three samplers; use one of them.
+
+    ``trial.value`` must be a privatised reply: told by a user's device (``study.ask``, ``study.tell``), or made by a
+    :class:`LocalObjective`. Float and int parameters, with log or step, are searched on a finite set of candidates;
+    categorical and conditional ones are drawn independently.
+
+    Args:
+        space: name -> Optuna distribution of the parameters to search; default: those of the completed trial with
+            the smallest number.
+        settings: of the algorithm, above all what is known about the replies.
+        candidates: parameters users may be asked to try; default a design on the space.
+        count: number of points of that design.
+        refinements: when to add candidates around the best one.
+        centre: middle of the randomiser's interval.
+        patience: a running trial counts as a user who is trying its point until so many later trials have begun. A
+            reply that comes later still counts.
+        seed: of the independent sampler.
+        independent_sampler: for parameters outside ``space``; default random.
+        warn_independent_sampling: say so when one is used.
+
+    Raises:
+        InputError: a setting is out of range.
+    """
+
+    _algorithm: ClassVar[type[LocalBandit]]
+
+    def __init__(
+        self,
+        space: Mapping[str, BaseDistribution] | None = None,
+        settings: dptune.LDPSettings | None = None,
+        *,
+        candidates: Sequence[Mapping[str, Value]] | None = None,
+        count: int = 128,
+        refinements: Sequence[Refinement] = (),
+        centre: float = 0.0,
+        patience: int = 1000,
+        seed: int | None = None,
+        independent_sampler: BaseSampler | None = None,
+        warn_independent_sampling: bool = True,
+    ) -> None:
+        super().__init__(
+            seed=seed,
+            independent_sampler=independent_sampler,
+            warn_independent_sampling=warn_independent_sampling,
+        )
+        if not isinstance(settings, dptune.LDPSettings):
+            name = type(self).__name__
+            raise dptune.InputError(f"{name} needs settings: {name}(space, LDPSettings(LaplaceReplies(...))).")
+        self._space = None if space is None else to_space(space)
+        if space is not None and self._space is None:
+            raise dptune.InputError("space has no float or int parameter with more than one value to search.")
+        if space is None and candidates is not None:
+            raise dptune.InputError("candidates are points of a search space: give space= with them.")
+        if patience < 0:
+            raise dptune.InputError(f"patience must be at least 0; got {patience!r}.")
+        self._settings, self._patience = settings, patience
+        self._options = {"candidates": candidates, "count": count, "refinements": refinements, "centre": centre}
+        self._begin(self._space or dptune.Space({"x": dptune.Float(0, 1)}), maximize=True)  # refuse early
+        self._lock = ForkSafeLock()
+        self._runs: WeakKeyDictionary[BaseStorage, dict[int, _Run]] = WeakKeyDictionary()
+
+    def _begin(self, space: dptune.Space, *, maximize: bool) -> dptune.LDPSession:
+        options: dict[str, Any] = self._options
+        return dptune.LDPSession(self._algorithm, space, self._settings, maximize=maximize, **options)
+
+    # ---- the run -------------------------------------------------------------------------------------
+
+    def session(self, study: optuna.Study) -> dptune.LDPSession | None:
+        """Return the study's run with all replies in storage, or None as long as its search space is not known."""
+        with self._lock:
+            return self._follow(study).session
+
+    def _follow(self, study: optuna.Study) -> _Run:
+        """Bring the run up to date with the storage."""
+        maximize = study.direction == StudyDirection.MAXIMIZE
+        runs = self._runs.setdefault(study._storage, {})
+        run = runs.setdefault(study._study_id, _Run(lambda space: self._begin(space, maximize=maximize), self._space))
+        run.read(study._storage.get_all_trials(study._study_id, deepcopy=False))  # a pruner must not hide replies
+        return run
+
+    # ---- Optuna's interface --------------------------------------------------------------------------
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the run's search space; empty until it is known."""
+        self._raise_error_if_multi_objective(study)
+        session = None if self._space else self.session(study)
+        space = self._space or (session and session.space)
+        return to_distributions(space) if space else {}
+
+    def _propose(self, study: optuna.Study, search_space: Mapping[str, BaseDistribution]) -> Mapping[str, Value]:
+        with self._lock:
+            run = self._follow(study)
+            return run.session.ask(run.pending(self._patience)) if run.session else {}
+
+    def _has_space(self, study: optuna.Study) -> bool:
+        runs = self._runs.get(study._storage, {})
+        return study._study_id in runs and runs[study._study_id].session is not None
+
+    # ---- the user's interface --------------------------------------------------------------------------
+
+    def recommend(self, study: optuna.Study) -> dict[str, Any]:
+        """Return the parameters to use: the tried candidate with the best posterior mean, never the best reply.
+
+        Raises:
+            InputError: the study has no completed trial yet.
+        """
+        session = self.session(study)
+        if session is None:
+            raise dptune.InputError("the study has no completed trial yet; there is nothing to recommend.")
+        return dict(session.recommend())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_runs": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._runs = WeakKeyDictionary()
+
+
+class LDPTGPSampler(LDPSampler):
+    """LDP-TGP-UCB: each reply cut once, exact Gaussian process. See :class:`LDPSampler`."""
+
+    _algorithm = dptune.LDPTGP
+
+
+class LDPATASampler(LDPSampler):
+    """LDP-ATA-GP-UCB: Nystroem features, truncation adapted in every round. See :class:`LDPSampler`."""
+
+    _algorithm = dptune.LDPATA
+
+
+class LDPMoMASampler(LDPSampler):
+    """LDP-MoMA-GP-UCB: every point is proposed ``settings.plays`` times. See :class:`LDPSampler`."""
+
+    _algorithm = dptune.LDPMoMA
+
+
+class _Run:
+    """What a sampler has read of one study: a look costs O(new and unfinished trials)."""
+
+    def __init__(self, begin: Callable[[dptune.Space], dptune.LDPSession], space: dptune.Space | None) -> None:
+        self._begin, self._first = begin, -1 if space else None  # number of the trial that fixed the space
+        self.session = begin(space) if space else None
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._next = 0
+        self._unfinished: dict[int, FrozenTrial | None] = {}
+
+    def read(self, trials: Sequence[FrozenTrial]) -> None:
+        """Tell the session what is new."""
+        self._find_space(trials)
+        if not trials or self.session is None:
+            return
+        last = trials[-1].number
+        self._unfinished.update(dict.fromkeys(range(self._next, last + 1)))
+        self._next = max(self._next, last + 1)
+        found = trials if last == len(trials) - 1 else {t.number: t for t in trials}
+        for number in list(self._unfinished):
+            trial = self._unfinished[number] = found[number]
+            if trial is not None and trial.state.is_finished():
+                del self._unfinished[number]
+                if trial.state == TrialState.COMPLETE:
+                    self.session.tell(number, trial.params, trial.values[0])
+
+    def pending(self, patience: int) -> list[dict[str, Any]]:
+        """Return the parameters that users are trying at the moment."""
+        running = (t for t in self._unfinished.values() if t is not None and t.state == TrialState.RUNNING)
+        return [t.params for t in running if t.number >= self._next - patience]
+
+    def _find_space(self, trials: Sequence[FrozenTrial]) -> None:
+        """The completed trial with the smallest number fixes the space; one that was late changes it."""
+        if self._first == -1:
+            return
+        for trial in trials[: self._first]:
+            space = to_space(trial.distributions) if trial.state == TrialState.COMPLETE else None
+            if space is not None:
+                self._first, self.session = trial.number, self._begin(space)
+                self._start_over()
+                return
