@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, SupportsFloat
 
 import optuna
-from optuna.storages import RetryFailedTrialCallback
 from optuna.trial import FixedTrial, FrozenTrial, Trial
 
 import dptune
@@ -115,7 +114,7 @@ def _as_it_is(value: Any) -> Any:
 def _key(trial: Trial) -> str:
     """Name the trial in its study, and in no other of the same name; a retried trial has its original's name."""
     frozen: FrozenTrial = trial.study._storage.get_trial(trial._trial_id)
-    first = RetryFailedTrialCallback.retried_trial_number(frozen)
+    first = frozen.system_attrs.get("failed_trial")  # where Optuna's retry callbacks name the original
     if first is not None:
         frozen = trial.study.get_trials(deepcopy=False)[first]
     began = frozen.datetime_start
