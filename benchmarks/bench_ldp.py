@@ -1,7 +1,7 @@
 """The LDP paper's experiments, the speed of a round, and the search for the default exploration.
 
-Run: OMP_NUM_THREADS=1 python -m benchmarks.bench_ldp multiplier | plays | speed | regret | real | tables
-     options: --rounds 100000 --seeds 10 --variants theorem order-wise default; see --help
+Run: OMP_NUM_THREADS=1 python -m benchmarks.bench_ldp speed | overhead | multiplier | plays | regret | real | tables
+     also: parallel; options: --rounds 100000 --seeds 10 --variants theorem order-wise default; see --help
 
 Each prints Markdown and writes docs/results/ldp_*.json; `regret`, `real` and `tables` also draw docs/figures/ldp_*.png.
 Runs already in a JSON file are not repeated, so a longer run may be stopped and continued. Replies are simulated with
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import ldp_speed
+from benchmarks import ldp_samplers, ldp_speed
 from benchmarks.ldp_problems import KERNELS, Problem, heavy_replies, ldp_replies, light_sensors, rkhs, stocks
 from benchmarks.ldp_runs import (
     ALGORITHMS,
@@ -186,12 +186,15 @@ def _relative(algorithm: str, kernel: str, epsilon: float, T: int, seed: int, va
 SYNTHETIC: list[tuple[str, float | None]] = [(kernel, epsilon) for kernel in KERNELS for epsilon in (*EPSILONS, None)]
 REAL: list[tuple[str, float | None]] = [(name, e) for name in ("light sensors", "stocks") for e in (0.5, 1.0, 2.0)]
 PROBLEMS = {"regret": SYNTHETIC, "real": REAL}
+WHAT = ["speed", "regret", "real", "multiplier", "plays", "overhead", "parallel", "tables"]
 VARIANTS = {"theorem": THEOREM, "order-wise": ORDER_WISE, "default": DEFAULT}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["regret", "real", "speed", "multiplier", "plays", "tables"])
+    parser.add_argument(
+        "what", choices=["regret", "real", "speed", "multiplier", "plays", "overhead", "parallel", "tables"]
+    )
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=["order-wise", "default"])
@@ -209,6 +212,10 @@ def main() -> None:
         plays(given.rounds, given.seeds)
     elif given.what == "speed":
         ldp_speed.main()
+    elif given.what == "overhead":
+        ldp_samplers.overhead()
+    elif given.what == "parallel":
+        ldp_samplers.parallel(given.rounds, given.seeds, given.algorithms)
     else:
         for path in sorted(RESULTS.glob("ldp_re*.json")):
             tables(path.stem)

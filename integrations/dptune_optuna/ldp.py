@@ -102,9 +102,12 @@ class LDPSampler(NumericalSampler):
 
     def _follow(self, study: optuna.Study) -> _Run:
         """Bring the run up to date with the storage."""
-        maximize = study.direction == StudyDirection.MAXIMIZE
         runs = self._runs.setdefault(study._storage, {})
-        run = runs.setdefault(study._study_id, _Run(lambda space: self._begin(space, maximize=maximize), self._space))
+        run = runs.get(study._study_id)
+        if run is None:
+            maximize = study.direction == StudyDirection.MAXIMIZE
+            run = _Run(lambda space: self._begin(space, maximize=maximize), self._space)
+            runs[study._study_id] = run
         run.read(study._storage.get_all_trials(study._study_id, deepcopy=False))  # a pruner must not hide replies
         return run
 
