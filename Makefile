@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo test check audit bench-gibo bench-defaults bench-fts-accounting clean
+.PHONY: demo test check audit bench-gibo bench-defaults bench-fts-accounting bench-ldp clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,17 @@ bench-defaults: $(VENV)/.installed  ## the search behind dptune/defaults.py
 
 bench-fts-accounting: $(VENV)/.installed  ## the subsampled accountants against the DP-FTS-DE paper
 	$(BIN)/python -m benchmarks.fts_accounting
+
+bench-ldp: $(VENV)/.installed  ## local privacy: tables of docs/ldp.md; the first lines take minutes, the rest hours
+	$(BIN)/python -m benchmarks.bench_ldp speed     # issue 3, point 4: a round against t, beside the literal forms
+	$(BIN)/python -m benchmarks.bench_ldp overhead  # a trial of the Optuna samplers against t
+	$(BIN)/python -m benchmarks.bench_ldp parallel  # users asked at the same time
+	# hours, without docs/results/ldp_*.json; with them only what is missing is run. Needs ../shared/data or DPTUNE_DATA
+	$(BIN)/python -m benchmarks.bench_ldp regret --rounds 10000 --variants theorem order-wise default
+	$(BIN)/python -m benchmarks.bench_ldp regret --rounds 100000
+	$(BIN)/python -m benchmarks.bench_ldp real
+	$(BIN)/python -m benchmarks.bench_ldp multiplier --paper --seeds 8
+	$(BIN)/python -m benchmarks.bench_ldp plays --seeds 12
 
 clean:
 	rm -rf $(VENV) out dist build

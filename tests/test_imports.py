@@ -60,9 +60,22 @@ WALLS = {  # folder or file -> what it must not import
     "gp/": ("dptune.privacy", "dptune.accounting", "dptune.algorithms", "dptune.run", "sqlalchemy", "opendp"),
     "accounting/": ("dptune.privacy", "dptune.algorithms", "dptune.gp", "dptune.run", "opendp"),
     "privacy/": ("dptune.algorithms", "dptune.gp", "dptune.run", "dptune.session"),
+    "local/": (
+        "dptune.privacy",
+        "dptune.accounting",
+        "dptune.algorithms",
+        "dptune.gp",
+        "dptune.space",
+        "numpy",
+        "scipy",
+        "sqlalchemy",
+    ),
+    "ldp_session.py": ("dptune.privacy", "dptune.accounting", "dptune.local", "dptune.run", "sqlalchemy", "opendp"),
+    "ldp_curator.py": ("dptune.privacy", "dptune.accounting", "dptune.local", "dptune.run", "sqlalchemy", "opendp"),
     "space.py": ("dptune.privacy", "dptune.accounting"),
     "plan.py": ("dptune.privacy", "dptune.accounting"),
 }
+RUNS = {"run.py", "session.py", "values.py", "ldp_session.py", "ldp_curator.py"}
 FRAMEWORKS = ("optuna", "ray", "sklearn", "torch", "matplotlib", "cmaes", "pandas", "dp_accounting", "typer", "rich")
 
 
@@ -122,7 +135,7 @@ SPEAKING = {"privacy/losses.py", "accounting/durable.py"}  # the first silences 
 
 def test_the_privacy_code_neither_logs_nor_prints() -> None:
     for name, tree in FILES.items():
-        if name.startswith(("privacy/", "accounting/")) or name in {"run.py", "session.py", "values.py"}:
+        if name.startswith(("privacy/", "accounting/", "local/")) or name in RUNS:
             assert not {"logging", "warnings"} & set(imports(tree)) or name in SPEAKING, name
             assert not calls(tree, "print"), name
     assert calls(FILES["accounting/durable.py"], "warning") == 1  # a new ledger is announced
