@@ -12,6 +12,7 @@ import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Self
 
 import numpy as np
@@ -51,8 +52,9 @@ class Refinement:
 
 
 def key_of(space: Space, parameters: Mapping[str, Value]) -> Key | None:
-    """Return the values in the order of the space, or None if one is missing or out of its range."""
-    return tuple(parameters[name] for name in space) if space.contains(parameters) else None
+    """Return the values in the order of the space, or None if one is missing, no number, or out of its range."""
+    numbers = {name: value for name, value in parameters.items() if isinstance(value, Real)}
+    return tuple(numbers[name] for name in space) if space.contains(numbers) else None
 
 
 def design(space: Space, count: int, *, seed: int = 0) -> list[Key]:

@@ -18,7 +18,7 @@ from dptune.algorithms.ldp_bandit import LARGEST_REPLY, LDPSettings, LocalBandit
 from dptune.errors import InputError
 from dptune.ldp_curator import Curator, Key, Refinement, design, key_of
 from dptune.locks import ForkSafeLock
-from dptune.space import Space, Value
+from dptune.space import Float, Space, Value
 
 STEP = 16  # replies between the youngest checkpoints
 
@@ -31,7 +31,7 @@ class LDPSession:
         space: search space; d is its number of parameters.
         settings: of the algorithm; the kernel is on the unit cube.
         maximize: whether large replies are good.
-        candidates: parameters users may be asked to try; default a design on the space.
+        candidates: parameters users may be asked to try, rounded to whole numbers and steps; default a design.
         count: number of points of that design, before rounding makes some of them equal.
         refinements: when to add candidates around the best one.
         centre: middle of the randomiser's interval; it is taken off the replies.
@@ -147,4 +147,9 @@ def _keys(space: Space, candidates: Sequence[Mapping[str, Value]]) -> list[Key]:
     keys = [key_of(space, parameters) for parameters in candidates]
     if not keys or None in keys:
         raise InputError("candidates must be a list of parameters inside the space, with at least one entry.")
-    return [key for key in keys if key is not None]
+    return [_on_the_grid(space, key) for key in keys if key is not None]
+
+
+def _on_the_grid(space: Space, key: Key) -> Key:
+    pairs = zip(space.values(), key, strict=True)
+    return tuple(float(v) if isinstance(p, Float) and p.step is None else p.decode(p.encode(v)) for p, v in pairs)

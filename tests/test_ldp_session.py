@@ -103,7 +103,7 @@ def test_known_numbers_and_what_is_no_reply_are_ignored() -> None:
     assert not session.tell(0, here, 2.0)
     for reply in (math.nan, math.inf, -math.inf, 1e100):
         assert not session.tell(1, here, reply)
-    for parameters in ({"x": 0.0}, {"x": 2.0, "n": 3}, {}):
+    for parameters in ({"x": 0.0}, {"x": 2.0, "n": 3}, {}, {"x": "a", "n": 3}, {"x": None, "n": 3}):
         assert not session.tell(1, parameters, 0.5)
     assert state(session) == before
     assert session.tell(1, {"unknown": "a", **here}, 0.5)
@@ -115,6 +115,12 @@ def test_a_reply_at_another_point_counts_for_a_near_candidate_and_for_no_far_one
     session.tell(0, {"x": 0.52}, 1.0)
     session.tell(1, {"x": 0.25}, 1.0)
     assert session.bandit.counts.tolist() == [0, 1]
+
+
+def test_given_candidates_are_rounded_as_the_space_rounds() -> None:
+    space = dptune.Space({"x": dptune.Float(0, 1), "s": dptune.Float(0, 1, step=0.25), "n": dptune.Int(1, 9, step=2)})
+    session = make(space=space, candidates=[{"x": 0, "s": 0.3, "n": 4.2}, {"x": 0.1, "s": 1.0, "n": 9}])
+    assert [repr(list(c.values())) for c in session.candidates] == ["[3, 0.25, 0.0]", "[9, 1.0, 0.1]"]
 
 
 @ALL

@@ -188,9 +188,10 @@ class _Run:
         last = trials[-1].number
         self._unfinished.update(dict.fromkeys(range(self._next, last + 1)))
         self._next = max(self._next, last + 1)
-        found = trials if last == len(trials) - 1 else {t.number: t for t in trials}
+        gaps = last != len(trials) - 1  # threads on one database may see a trial later than its successor
+        by_number = {t.number: t for t in trials} if gaps else {}
         for number in list(self._unfinished):
-            trial = self._unfinished[number] = found[number]
+            trial = self._unfinished[number] = by_number.get(number) if gaps else trials[number]
             if trial is not None and trial.state.is_finished():
                 del self._unfinished[number]
                 if trial.state == TrialState.COMPLETE:

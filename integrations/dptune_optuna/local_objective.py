@@ -21,6 +21,7 @@ import dptune
 from dptune.local.randomizer import Randomizer
 from dptune_optuna.shield import Function, shielded
 
+_logger = optuna.logging.get_logger(__name__)
 PROMISE = "dptune:local"  # study user attribute: the randomiser's public settings
 
 
@@ -93,6 +94,8 @@ class LocalObjective:
     def _promise(self, study: optuna.Study) -> None:
         """Write the public settings to the study, so that its reader knows what protects the users."""
         if study.study_name not in self._promised:
+            if not self._randomizer.private:
+                _logger.warning(f"The study {study.study_name!r} is NOT PRIVATE: {self._randomizer!r}.")
             study.set_user_attr(PROMISE, self._randomizer.describe())
             self._promised.add(study.study_name)
 

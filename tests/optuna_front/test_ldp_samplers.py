@@ -199,6 +199,18 @@ def test_a_follower_sees_what_others_are_told_in_any_order():
     assert follower.session(study).bandit.mean().tolist() == fresh.session(study).bandit.mean().tolist()
 
 
+def test_a_trial_that_the_storage_shows_late_is_read_late(monkeypatch):
+    study = optuna.create_study(sampler=open_sampler())
+    study.optimize(reply_of, n_trials=20)
+    shown, follower = study._storage.get_all_trials(study._study_id), open_sampler()
+    hidden = [t for t in shown if t.number not in {3, 17}]
+    monkeypatch.setattr(study._storage, "get_all_trials", lambda *args, **more: hidden)
+    assert follower.session(study).bandit.t == 18
+    hidden = shown
+    assert follower.session(study).bandit.t == 20
+    assert follower.session(study).ask() == study.sampler.session(study).ask()
+
+
 @ALL
 def test_nothing_is_stored_but_the_trials(tmp_path, kind):
     study = create(f"sqlite:///{tmp_path}/s.db", open_sampler(kind))

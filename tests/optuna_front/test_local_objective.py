@@ -128,7 +128,9 @@ def test_the_value_is_in_no_file_and_no_line_of_a_real_run(tmp_path, kind):
             assert np.float64(value).tobytes()[::-1] not in written  # SQLite's order of bytes
 
 
-def test_a_reply_is_the_clamped_value_plus_noise():
+def test_a_reply_is_the_clamped_value_plus_noise(monkeypatch):
+    messages: list[str] = []
+    monkeypatch.setattr(optuna.logging.get_logger("dptune_optuna.local_objective"), "warning", messages.append)
     study = create(None, open_sampler())
     for value, middle in [(5.0, 1.0), (-np.inf, -1.0), (0.5, 0.5), (None, -1.0)]:
         objective = LocalObjective(lambda trial, value=value: value, InsecureRandomizer(1e6, 1.0, insecure_seed=0))
@@ -136,6 +138,8 @@ def test_a_reply_is_the_clamped_value_plus_noise():
     described = study.user_attrs["dptune:local"]
     assert described["mechanism"] == "CTL"
     assert described["private"] is False  # the study says so
+    assert all("NOT PRIVATE" in message for message in messages)
+    assert messages
 
 
 # ---- the ledger ---------------------------------------------------------------------------------------------
