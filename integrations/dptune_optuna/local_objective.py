@@ -19,7 +19,8 @@ from optuna.trial import FixedTrial, FrozenTrial, Trial
 
 import dptune
 from dptune.local.randomizer import Randomizer
-from dptune_optuna.shield import Function, shielded
+from dptune.objective import Function
+from dptune_optuna.shield import shielded
 
 _logger = optuna.logging.get_logger(__name__)
 PROMISE = "dptune:local"  # study user attribute: the randomiser's public settings
