@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         UnsupportedMetric,
     )
     from dptune.gp.kernels import RBF, Matern52, Polynomial2
+    from dptune.ldp_curator import Refinement
     from dptune.ldp_session import LDPSession
     from dptune.local.ledger import UserLedger
     from dptune.local.randomizer import LocalRandomizer
@@ -93,6 +94,7 @@ __all__ = [
     "Polynomial2",
     "PrivacyError",
     "PrivacyLedger",
+    "Refinement",
     "Released",
     "Space",
     "Statement",
@@ -127,6 +129,7 @@ _NAMES_IN = {  # the imports above, for run time; a test compares them
         "UnsupportedMetric",
     ),
     "dptune.gp.kernels": ("Matern52", "Polynomial2", "RBF"),
+    "dptune.ldp_curator": ("Refinement",),
     "dptune.ldp_session": ("LDPSession",),
     "dptune.local.ledger": ("UserLedger",),
     "dptune.local.randomizer": ("LocalRandomizer",),

@@ -14,7 +14,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC
 
 import dptune
-from dptune_optuna import DPGIBOSampler
+from dptune_optuna import DPGIBOSampler, LDPTGPSampler, LocalObjective
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -53,3 +53,20 @@ def test_the_first_screen_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     block = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
     exec(compile(block, "README.md", "exec"), names)
     assert "Privacy statement" in capsys.readouterr().out
+
+
+def test_the_python_of_the_page_on_local_privacy_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    space = {"x": FloatDistribution(0, 1)}
+    names = {
+        **{name: getattr(dptune, name) for name in ("LDPTGP", "LDPSettings", "LaplaceReplies")},
+        **{"dptune": dptune, "optuna": optuna, "RBF": dptune.RBF, "LDPTGPSampler": LDPTGPSampler},
+        **{"LocalObjective": LocalObjective, "space": space, "url": f"sqlite:///{tmp_path}/s.db"},
+        **{"measure": lambda setting: setting, "setting": 0.3, "candidates": [[0.0], [0.5], [1.0]]},
+        "satisfaction": lambda trial: trial.suggest_float("x", 0, 1),
+        "reply_of_the_device": lambda parameters: names["randomizer"].randomize(parameters["x"]),
+    }
+    for block in (ROOT / "docs" / "ldp.md").read_text().split("```python\n")[1:]:
+        exec(compile(block.split("```")[0], "ldp.md", "exec"), names)
+    assert [trial.state.name for trial in names["study"].trials] == ["COMPLETE"] * 2
+    assert names["ledger"].remaining("me") == 0

@@ -55,6 +55,7 @@ RELIED_ON = {  # issues 2 and 3 and design.md; removing one breaks users
     "PrivacyError",
     "PrivacyLedger",
     "RBF",
+    "Refinement",
     "Released",
     "Space",
     "Statement",

@@ -24,7 +24,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from typing import Protocol, SupportsFloat
+from functools import partial
+from typing import NoReturn, Protocol, SupportsFloat
 
 from opendp.domains import atom_domain
 from opendp.measurements import make_laplace
@@ -116,6 +117,9 @@ class LocalRandomizer:
             raise InputError(f"{name} must lie in the public interval [{self.low!r}, {self.high!r}]; got {value!r}.")
         return float(value)
 
+    def __reduce__(self) -> tuple[Callable[[], LocalRandomizer], tuple[()]]:
+        return partial(type(self), self.epsilon, (self.low, self.high), invalid=self.invalid), ()
+
     def __repr__(self) -> str:
         warning = "" if self.private else "NOT PRIVATE, "
         return f"{type(self).__name__}({warning}epsilon={self.epsilon!r}, bound={(self.low, self.high)!r})"
@@ -137,6 +141,9 @@ class InsecureRandomizer(LocalRandomizer):
         super().__init__(epsilon, bound, invalid=invalid)
         generator = random.Random(insecure_seed)
         self._noise = lambda z: z + generator.expovariate(1.0) - generator.expovariate(1.0)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a seeded randomiser cannot be copied or pickled: both would draw the same noise.")
 
 
 def _epsilon(epsilon: float) -> float:

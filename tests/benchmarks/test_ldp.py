@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import ldp_speed
+from benchmarks import ldp_samplers, ldp_speed
 from benchmarks.bench_ldp import EPSILONS, synthetic
 from benchmarks.data import data_folder
 from benchmarks.ldp_problems import (
@@ -69,3 +69,21 @@ def test_what_is_timed_is_the_same_estimate() -> None:
     bandit, noise = ldp_speed.grown("ATA", p, 600)
     assert ldp_speed.literal_ata(bandit, 600) > 0  # it compares the estimates
     assert ldp_speed.round_time(bandit, p, noise, 20) > 0
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_one_user_at_a_time_is_the_plain_run(algorithm: str) -> None:
+    made = synthetic("Matern 2.5", 1.0, 0)
+    curve, _ = play(algorithm, *made, 200, 0, DEFAULT)
+    expected = curve[-1] / (made[0].uniform * 200)
+    assert ldp_samplers.grouped(algorithm, "Matern 2.5", 1.0, 200, 0, 1, counted=True) == pytest.approx(
+        expected, abs=1e-5
+    )
+    many = [ldp_samplers.grouped(algorithm, "Matern 2.5", 1.0, 200, 0, 50, counted=c) for c in (True, False)]
+    assert many[0] != many[1]
+
+
+def test_the_samplers_overhead_is_measured_on_a_study_that_goes_on() -> None:
+    study = ldp_samplers.told_study(ldp_samplers.open_sampler("TGP"), 30)
+    assert ldp_samplers.go_on(study, in_flight=3) > 0
+    assert len(study.trials) == 30 + ldp_samplers.TRIALS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
 import random
 from collections.abc import Callable
 from fractions import Fraction
@@ -207,3 +208,12 @@ def test_a_stand_in_outside_the_interval_is_refused() -> None:
     with pytest.raises(InputError, match="invalid"):
         LocalRandomizer(1.0, 1.0, invalid=2.0)
     assert implementation.SLACK > 1e-9
+
+
+def test_a_randomizer_travels_to_another_process_and_seeded_noise_does_not() -> None:
+    randomizer = LocalRandomizer(0.5, (1.0, 4.0), invalid=2.0)
+    twin = pickle.loads(pickle.dumps(randomizer))
+    assert twin.describe() == randomizer.describe()
+    assert len({twin.randomize(3.0), twin.randomize(3.0), randomizer.randomize(3.0)}) == 3
+    with pytest.raises(TypeError, match="same noise"):
+        pickle.dumps(InsecureRandomizer(1.0, 1.0, insecure_seed=0))
