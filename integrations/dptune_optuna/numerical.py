@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial
 from dptune.space import Value
 from dptune_optuna.distributions import to_space
 
-_logger = optuna.logging.get_logger(__name__)
+_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 
 
 class NumericalSampler(BaseSampler):

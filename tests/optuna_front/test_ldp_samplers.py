@@ -248,7 +248,7 @@ def test_without_a_space_the_first_completed_trial_fixes_it():
 
 def test_categorical_and_conditional_parameters_are_drawn_with_a_warning(monkeypatch):
     messages: list[str] = []
-    monkeypatch.setattr(optuna.logging.get_logger("dptune_optuna.numerical"), "warning", messages.append)
+    monkeypatch.setattr(optuna.logging.get_logger("optuna.dptune"), "warning", messages.append)
     space = {**SPACE, "kernel": CategoricalDistribution(["rbf", "poly"])}
     study = optuna.create_study(sampler=open_sampler(space=space))
 

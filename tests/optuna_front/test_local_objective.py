@@ -130,7 +130,7 @@ def test_the_value_is_in_no_file_and_no_line_of_a_real_run(tmp_path, kind):
 
 def test_a_reply_is_the_clamped_value_plus_noise(monkeypatch):
     messages: list[str] = []
-    monkeypatch.setattr(optuna.logging.get_logger("dptune_optuna.local_objective"), "warning", messages.append)
+    monkeypatch.setattr(optuna.logging.get_logger("optuna.dptune"), "warning", messages.append)
     study = create(None, open_sampler())
     for value, middle in [(5.0, 1.0), (-np.inf, -1.0), (0.5, 0.5), (None, -1.0)]:
         objective = LocalObjective(lambda trial, value=value: value, InsecureRandomizer(1e6, 1.0, insecure_seed=0))
