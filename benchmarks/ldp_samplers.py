@@ -1,7 +1,8 @@
 """What the Optuna samplers cost per trial against t, and what asking many users at the same time costs in regret.
 
 `overhead`: a study with t told trials in memory goes on for some trials. Of each it is told how long the run took
-(`LDPSession.tell` and `ask`), how long reading the storage, and the whole trial, beside a trial of RandomSampler.
+(`LDPSession.tell` and `ask`), how long reading the storage, and the whole trial, beside a trial of RandomSampler. CPU time, in
+which other jobs on the machine count less.
 
 `parallel`: the paper's synthetic problem with replies that come in groups: nobody in a group is told before all are
 asked. "counted" is the samplers' way (users who are trying a point count in the deviation), "ignored" is without.
@@ -58,11 +59,11 @@ class Timed:
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*args: Any, **kwargs: Any) -> Any:
-            began = time.perf_counter()
+            began = time.process_time()
             try:
                 return function(*args, **kwargs)
             finally:
-                self.seconds += time.perf_counter() - began
+                self.seconds += time.process_time() - began
 
         return timed
 
@@ -70,14 +71,14 @@ class Timed:
 def go_on(study: optuna.Study, in_flight: int = 0) -> float:
     """Seconds of a trial; ``in_flight`` others are running and end in a random order."""
     rng, running = np.random.default_rng(1), []
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(TRIALS):
         trial = study.ask()
         trial.suggest_float("x", 0, 1)
         running.append(trial)
         if len(running) > in_flight:
             study.tell(running.pop(rng.integers(len(running))), float(rng.laplace(0, 4)))
-    return (time.perf_counter() - began) / TRIALS
+    return (time.process_time() - began) / TRIALS
 
 
 def overhead() -> None:
@@ -88,11 +89,11 @@ def overhead() -> None:
         floor = go_on(study)
         for name in SAMPLERS:
             study.sampler = sampler = open_sampler(name)
-            began = time.perf_counter()
+            began = time.process_time()
             session = sampler.session(study)
             assert session is not None
             session.ask()  # folds what was read
-            restart = time.perf_counter() - began
+            restart = time.process_time() - began
             run, reading = Timed(), Timed()
             session.tell, session.ask = run(session.tell), run(session.ask)  # type: ignore[method-assign]
             storage, original = study._storage, study._storage.get_all_trials

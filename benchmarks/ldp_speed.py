@@ -1,7 +1,8 @@
 """Time per round against t, the number of candidates and the dictionary, beside the word-for-word forms.
 
 A round is one `ask` and one `tell`. The state after t replies is made by replaying t replies; the literal forms get
-the very plays, replies, features and thresholds of the core, and are timed on one round's work.
+the very plays, replies, features and thresholds of the core, and are timed on one round's work. Times are CPU time of
+the process, so that other jobs on the machine count less; set OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -47,21 +48,21 @@ def grown(algorithm: str, p: Problem, t: int, *, theorem: bool = False, **more: 
 
 
 def round_time(bandit: LocalBandit, p: Problem, noise: Any, rounds: int = 2000) -> float:
-    """Seconds of a round, the mean over ``rounds`` of them, redraws and refreshes included."""
-    began = time.perf_counter()
+    """CPU seconds of a round, the mean over ``rounds`` of them, redraws and refreshes included."""
+    began = time.process_time()
     for _ in range(rounds):
         j = bandit.ask()
         bandit.tell(j, float(p.f[j]) + next(noise))
-    return (time.perf_counter() - began) / rounds
+    return (time.process_time() - began) / rounds
 
 
 def literal_time(work: Callable[[], Any], repeats: int) -> float:
-    """Seconds of one repetition, the least of several."""
+    """CPU seconds of one repetition, the least of several."""
     times = []
     for _ in range(repeats):
-        began = time.perf_counter()
+        began = time.process_time()
         work()
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     return min(times)
 
 
