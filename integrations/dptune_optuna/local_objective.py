@@ -72,7 +72,7 @@ class LocalObjective:
             PrivacyError: the function used ``trial.report`` or the like.
         """
         self._promise(trial.study)
-        measure = functools.partial(shielded, self._measure, trial, _as_it_is)
+        measure = functools.partial(shielded, self._function, trial, _as_it_is)
         if self._ledger is None or self._user is None:
             return self._randomizer.randomize(measure())
         user = self._user if isinstance(self._user, str) else self._user(trial)
@@ -91,12 +91,6 @@ class LocalObjective:
             TypeError: the function returned no number.
         """
         float(self._function(FixedTrial(dict(parameters))))
-
-    def _measure(self, trial: Any) -> Any:
-        try:
-            return self._function(trial)
-        except dptune.InputError:  # whoever raised it: its text could tell the value
-            return None
 
     def _promise(self, study: optuna.Study) -> None:
         """Write the public settings to the study, so that its reader knows what protects the users."""
