@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 from hypothesis import settings
 
@@ -19,6 +20,12 @@ from dptune import Budget, LossPrivatizer, PrivacyLedger
 settings.register_profile("noisy machine", deadline=None)
 settings.load_profile("noisy machine")
 SHARED_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture(autouse=True)
+def optuna_verbosity() -> None:
+    """Undo what examples and benchmarks, run in this process, set for Optuna's loggers."""
+    optuna.logging.set_verbosity(optuna.logging.INFO)
 
 
 @pytest.fixture
