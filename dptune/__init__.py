@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dptune.accounting.gdp import Budget
     from dptune.accounting.ledger import Charge, PrivacyLedger
+    from dptune.accounting.plan_ledger import PlanLedger
+    from dptune.accounting.subsampled import SubsampledGaussianPlan
+    from dptune.algorithms.fts import FTSAgent
+    from dptune.algorithms.fts_settings import FTSSettings
     from dptune.algorithms.gibo import DPGIBO, GIBOSettings
     from dptune.algorithms.ldp_ata import LDPATA
     from dptune.algorithms.ldp_bandit import LDPSettings
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from dptune.algorithms.ldp_tgp import LDPTGP
     from dptune.algorithms.steps import AdaGrad, AdaGradNorm, GradientDescent
     from dptune.errors import (
+        AlreadySent,
         BudgetError,
         BudgetExhausted,
         BudgetMismatch,
@@ -31,17 +36,21 @@ if TYPE_CHECKING:
         InputError,
         KeyConflict,
         LedgerError,
+        MessageRefused,
         MissingExtra,
         PlanComplete,
         PrivacyError,
+        RoundClosed,
         UnsupportedMetric,
     )
+    from dptune.federated import FTSServer, InProcess, Message
     from dptune.gp.kernels import RBF, Matern52, Polynomial2
     from dptune.ldp_curator import Refinement
     from dptune.ldp_session import LDPSession
     from dptune.local.ledger import UserLedger
     from dptune.local.randomizer import LocalRandomizer
     from dptune.plan import GIBOPlan, ValuePlan
+    from dptune.plan_report import PlanStatement
     from dptune.privacy.private import PerExampleLosses
     from dptune.privacy.privatizer import LossPrivatizer
     from dptune.privacy.query import Ball, Interval, MeanQuery, Released
@@ -60,6 +69,7 @@ __all__ = [
     "RBF",
     "AdaGrad",
     "AdaGradNorm",
+    "AlreadySent",
     "Ball",
     "Budget",
     "BudgetError",
@@ -69,12 +79,16 @@ __all__ = [
     "Charge",
     "DptuneError",
     "Estimate",
+    "FTSAgent",
+    "FTSServer",
+    "FTSSettings",
     "Float",
     "GIBOPlan",
     "GIBOSession",
     "GIBOSettings",
     "GradientDescent",
     "HeavyTailedReplies",
+    "InProcess",
     "InputError",
     "Int",
     "Interval",
@@ -88,16 +102,22 @@ __all__ = [
     "LossPrivatizer",
     "Matern52",
     "MeanQuery",
+    "Message",
+    "MessageRefused",
     "MissingExtra",
     "PerExampleLosses",
     "PlanComplete",
+    "PlanLedger",
+    "PlanStatement",
     "Polynomial2",
     "PrivacyError",
     "PrivacyLedger",
     "Refinement",
     "Released",
+    "RoundClosed",
     "Space",
     "Statement",
+    "SubsampledGaussianPlan",
     "UnsupportedMetric",
     "UserLedger",
     "ValuePlan",
@@ -107,6 +127,10 @@ __all__ = [
 _NAMES_IN = {  # the imports above, for run time; a test compares them
     "dptune.accounting.gdp": ("Budget",),
     "dptune.accounting.ledger": ("Charge", "PrivacyLedger"),
+    "dptune.accounting.plan_ledger": ("PlanLedger",),
+    "dptune.accounting.subsampled": ("SubsampledGaussianPlan",),
+    "dptune.algorithms.fts": ("FTSAgent",),
+    "dptune.algorithms.fts_settings": ("FTSSettings",),
     "dptune.algorithms.gibo": ("DPGIBO", "GIBOSettings"),
     "dptune.algorithms.ldp_ata": ("LDPATA",),
     "dptune.algorithms.ldp_bandit": ("LDPSettings",),
@@ -115,6 +139,7 @@ _NAMES_IN = {  # the imports above, for run time; a test compares them
     "dptune.algorithms.ldp_tgp": ("LDPTGP",),
     "dptune.algorithms.steps": ("AdaGrad", "AdaGradNorm", "GradientDescent"),
     "dptune.errors": (
+        "AlreadySent",
         "BudgetError",
         "BudgetExhausted",
         "BudgetMismatch",
@@ -123,17 +148,21 @@ _NAMES_IN = {  # the imports above, for run time; a test compares them
         "InputError",
         "KeyConflict",
         "LedgerError",
+        "MessageRefused",
         "MissingExtra",
         "PlanComplete",
         "PrivacyError",
+        "RoundClosed",
         "UnsupportedMetric",
     ),
+    "dptune.federated": ("FTSServer", "InProcess", "Message"),
     "dptune.gp.kernels": ("Matern52", "Polynomial2", "RBF"),
     "dptune.ldp_curator": ("Refinement",),
     "dptune.ldp_session": ("LDPSession",),
     "dptune.local.ledger": ("UserLedger",),
     "dptune.local.randomizer": ("LocalRandomizer",),
     "dptune.plan": ("GIBOPlan", "ValuePlan"),
+    "dptune.plan_report": ("PlanStatement",),
     "dptune.privacy.private": ("PerExampleLosses",),
     "dptune.privacy.privatizer": ("LossPrivatizer",),
     "dptune.privacy.query": ("Ball", "Interval", "MeanQuery", "Released"),

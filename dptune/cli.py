@@ -17,6 +17,7 @@ except ImportError:
 
 from dptune.accounting.gdp import Budget, compose_mu
 from dptune.accounting.ledger import PrivacyLedger
+from dptune.accounting.plan_ledger import open_ledger
 from dptune.errors import DptuneError
 
 app = typer.Typer(
@@ -39,7 +40,7 @@ class Format(StrEnum):
 @app.command()
 def statement(ledger: Ledger, delta: Delta = 1e-5, format: Format = Format.text) -> None:
     """Print the privacy statement of a ledger."""
-    found = PrivacyLedger(ledger).statement(delta=delta)
+    found = open_ledger(ledger).statement(delta=delta)
     typer.echo({"text": found.to_text, "markdown": found.to_markdown, "json": found.to_json}[format.value]())
 
 

@@ -4,7 +4,10 @@
 
     DptuneError
     ├── InputError (ValueError)          a setting or an array the caller can correct
-    │   └── UnsupportedMetric            a metric that is not a mean over people, or K-fold on private data
+    │   ├── UnsupportedMetric            a metric that is not a mean over people, or K-fold on private data
+    │   └── MessageRefused               a message that a federated server does not take; its round goes on
+    │       ├── RoundClosed              a message of a round that was released without it
+    │       └── AlreadySent              a second message of the same agent and round
     ├── PrivacyError                     an act that would let a private value out; nothing was read or spent
     ├── BudgetError
     │   ├── BudgetExhausted              a release the ledger refused, before data was read
@@ -31,6 +34,18 @@ class InputError(DptuneError, ValueError):
 
 class UnsupportedMetric(InputError):
     """A metric that is not a mean over people, so that one person's influence has no useful bound."""
+
+
+class MessageRefused(InputError):
+    """A message that a federated server does not take; nothing was changed."""
+
+
+class RoundClosed(MessageRefused):
+    """A message of a round that was released without it; it counted as 0."""
+
+
+class AlreadySent(MessageRefused):
+    """A second message of the same agent and round; the first one stands."""
 
 
 class PrivacyError(DptuneError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
@@ -27,7 +28,7 @@ ACCOUNTANT = (
 def library_versions() -> dict[str, str]:
     """Return the versions of what the guarantee rests on."""
     found = {"python": platform.python_version()}
-    for name in ("dptune", "opendp", "sqlalchemy", "numpy", "scipy"):
+    for name in ("dptune", "opendp", "sqlalchemy", "numpy", "scipy", "dp-accounting"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -135,17 +136,27 @@ class Statement:
 
     def to_text(self) -> str:
         """Return the statement for a terminal."""
-        lines = ["Privacy statement", *(f"  !! {warning}" for warning in self.warnings)]
-        return "\n".join([*lines, *(f"  {name:<13}{text}" for name, text in self._rows())])
+        return as_text(self.warnings, self._rows())
 
     def to_markdown(self) -> str:
         """Return the statement as Markdown."""
-        lines = ["## Privacy statement", "", *(f"> **{warning}**\n" for warning in self.warnings)]
-        cells = [f"| {name} | {text.replace('|', chr(92) + '|')} |" for name, text in self._rows()]
-        return "\n".join([*lines, "| | |", "|---|---|", *cells])
+        return as_markdown(self.warnings, self._rows())
 
     def __str__(self) -> str:
         return self.to_text()
+
+
+def as_text(warnings: Sequence[str], rows: Sequence[tuple[str, str]]) -> str:
+    """Return a statement's warnings and rows for a terminal."""
+    lines = ["Privacy statement", *(f"  !! {warning}" for warning in warnings)]
+    return "\n".join([*lines, *(f"  {name:<13}{text}" for name, text in rows)])
+
+
+def as_markdown(warnings: Sequence[str], rows: Sequence[tuple[str, str]]) -> str:
+    """Return a statement's warnings and rows as a Markdown table."""
+    lines = ["## Privacy statement", "", *(f"> **{warning}**\n" for warning in warnings)]
+    cells = [f"| {name} | {text.replace('|', chr(92) + '|')} |" for name, text in rows]
+    return "\n".join([*lines, "| | |", "|---|---|", *cells])
 
 
 def _finite(value: float) -> float | str:

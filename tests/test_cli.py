@@ -35,6 +35,15 @@ def test_statement_in_three_formats(path):
     assert json.loads(invoke("statement", path, "--format", "json", "--delta", "1e-6"))["delta"] == 1e-6
 
 
+def test_the_statement_of_a_plan(tmp_path, monkeypatch):
+    plan = str(tmp_path / "plan.db")
+    dptune.PlanLedger(plan, dptune.SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29)
+    assert "epsilon = 10.38 at delta = 0.0246" in invoke("statement", plan, "--delta", "0.0246242")
+    monkeypatch.setattr("sys.argv", ["dptune", "show", plan])
+    with pytest.raises(SystemExit, match="dptune statement"):
+        main()
+
+
 def test_show_lists_what_each_study_spent(path):
     assert "study" in invoke("show", path)
     assert "5" in invoke("show", path)

@@ -31,6 +31,14 @@ def test_an_example_runs_and_prints_its_statement(example, tmp_path):
     assert "NOT PRIVATE" not in run.stdout
 
 
+def test_the_federated_example_runs_without_the_landmine_data(tmp_path):
+    command = [sys.executable, str(ROOT / "examples/federated_landmine.py"), str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "DPTUNE_DATA": str(tmp_path)}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert run.returncode == 0, run.stderr
+    assert "3 of 3 releases" in run.stdout
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_short(example):
     assert len(example.read_text().splitlines()) <= 40

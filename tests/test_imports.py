@@ -54,11 +54,23 @@ WALLS = {  # folder or file -> what it must not import
         "dptune.privacy.rows",
         "dptune.run",
         "dptune.session",
+        "dptune.federated",
+        "dptune.privacy.sampling",
         "sqlalchemy",
         "opendp",
     ),
     "gp/": ("dptune.privacy", "dptune.accounting", "dptune.algorithms", "dptune.run", "sqlalchemy", "opendp"),
     "accounting/": ("dptune.privacy", "dptune.algorithms", "dptune.gp", "dptune.run", "opendp"),
+    "federated/": (
+        "dptune.gp",
+        "dptune.run",
+        "dptune.session",
+        "dptune.privacy.private.PerExampleLosses",
+        "dptune.privacy.private.reveal",
+        "dptune.privacy.privatizer",
+        "sqlalchemy",
+        "opendp",
+    ),
     "privacy/": ("dptune.algorithms", "dptune.gp", "dptune.run", "dptune.session"),
     "local/": (
         "dptune.privacy",
@@ -121,7 +133,14 @@ def test_noise_is_drawn_from_opendp_in_one_file_of_the_central_model() -> None:
     users = {name for name, tree in EVERYTHING.items() if any(m.split(".")[0] == "opendp" for m in imports(tree))}
     assert {name for name in users if not name.startswith("local/")} == {"privacy/noise.py"}
     askers = {name for name, tree in FILES.items() if calls(tree, "add_gaussian")}
-    assert askers == {"privacy/privatizer.py"}
+    assert askers == {"privacy/privatizer.py", "federated/server.py"}
+
+
+def test_the_federated_server_alone_reads_messages_and_samples() -> None:
+    assert {name for name, tree in FILES.items() if calls(tree, "weighted_sums")} == {"federated/server.py"}
+    assert {name for name, tree in EVERYTHING.items() if calls(tree, "checked_weights")} == {"federated/server.py"}
+    samplers = {name for name, tree in EVERYTHING.items() if names(tree) & {"SecretSample", "SeededSample"}}
+    assert samplers == {"federated/server.py"}
 
 
 def test_nothing_is_pickled_and_no_assert_guards() -> None:
@@ -135,7 +154,7 @@ SPEAKING = {"privacy/losses.py", "accounting/durable.py"}  # the first silences 
 
 def test_the_privacy_code_neither_logs_nor_prints() -> None:
     for name, tree in FILES.items():
-        if name.startswith(("privacy/", "accounting/", "local/")) or name in RUNS:
+        if name.startswith(("privacy/", "accounting/", "local/", "federated/")) or name in RUNS:
             assert not {"logging", "warnings"} & set(imports(tree)) or name in SPEAKING, name
             assert not calls(tree, "print"), name
     assert calls(FILES["accounting/durable.py"], "warning") == 1  # a new ledger is announced

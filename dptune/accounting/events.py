@@ -99,3 +99,36 @@ class LaplaceRelease:
     def describe(self) -> Json:
         """Return the public description, for the ledger."""
         return {**asdict(self), "mu": self.mu}
+
+
+@dataclass(frozen=True)
+class SubsampledGaussianRelease:
+    """One round of a fixed plan; it has no price of its own, the plan is accounted as a whole.
+
+    A secret Poisson sample S (each agent with probability q, on its own), a statistic sum_{n in S} c_n in R^p with
+    |c_n| <= Delta, plus N(0, sigma^2 I), sigma >= z Delta. Neighbours differ in one agent's c_n, replaced by 0.
+
+    Attributes:
+        q: sampling probability.
+        z: noise multiplier.
+        sensitivity: Delta, the most that one sampled agent adds, in units of the statistic.
+        sigma: standard deviation of the noise per coordinate, same units; above z Delta by what rounding costs.
+        dimension: p.
+        statistic: what is released, in words.
+    """
+
+    q: float
+    z: float
+    sensitivity: float
+    sigma: float
+    dimension: int
+    statistic: str
+
+    @property
+    def mechanism(self) -> str:
+        """One line for the statement."""
+        return f"Poisson-subsampled Gaussian mechanism (q = {self.q:g}, z = {self.z:g}) on the {self.statistic}"
+
+    def describe(self) -> Json:
+        """Return the public description, for the ledger."""
+        return asdict(self)

@@ -58,7 +58,7 @@ class PrivacyLedger(DurableLedger):
         if row["plan"] is not None:
             raise LedgerError(
                 f"the ledger {self._name()} holds a fixed plan of subsampled releases, not a budget in GDP; open it "
-                "with PlanLedger. One cannot be charged to the other."
+                "with PlanLedger (on the command line: dptune statement). One cannot be charged to the other."
             )
         self.budget = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
         refuse_mismatch("budget", budget, self.budget)

@@ -26,6 +26,7 @@ from dptune.errors import InputError, MissingExtra
 
 VALUE_DISCRETIZATION_INTERVAL = 1e-3  # nats; the privacy loss is rounded up to this grid
 MAX_LAMBDA = 32
+_LARGEST_Z, _PRECISION = 1e4, 1e-3  # of the search for z
 _SMALLEST_Z = 0.1  # below it the grid needs gigabytes, and no such plan protects anybody
 
 
@@ -76,6 +77,27 @@ def delta_pld(plan: SubsampledGaussianPlan, epsilon: float) -> float:
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon={epsilon} must be finite and at least 0")
     return min(1.0, float(_accountant(plan).get_delta(float(epsilon))))
+
+
+def noise_multiplier(*, q: float, steps: int, epsilon: float, delta: float) -> float:
+    """Smallest z, to 0.1% and rounded up, for which the plan (q, z, steps) is (epsilon, delta)-DP by PLD.
+
+    Raises:
+        InputError: a setting is out of range, or z would be above 1e4.
+        MissingExtra: dp-accounting is not installed.
+    """
+    if not 0 < epsilon < math.inf:
+        raise InputError(f"epsilon={epsilon} must be positive and finite")
+    low, high = _SMALLEST_Z, 1.0
+    while epsilon_pld(SubsampledGaussianPlan(q, high, steps), delta) > epsilon:
+        low, high = high, 2 * high
+        if high > _LARGEST_Z:
+            raise InputError(f"epsilon={epsilon} at delta={delta} needs a noise multiplier above {_LARGEST_Z:g}")
+    while high / low > 1 + _PRECISION:
+        middle = math.sqrt(low * high)
+        fits = epsilon_pld(SubsampledGaussianPlan(q, middle, steps), delta) <= epsilon
+        low, high = (low, middle) if fits else (middle, high)
+    return high
 
 
 def epsilon_moments_accountant(plan: SubsampledGaussianPlan, delta: float) -> float:

@@ -1,11 +1,13 @@
 """dptune in Optuna: private samplers, and objectives that make any sampler private."""
 
+from dptune_optuna.federated import DPFTSSampler
 from dptune_optuna.ldp import LDPATASampler, LDPMoMASampler, LDPTGPSampler
 from dptune_optuna.local_objective import LocalObjective
 from dptune_optuna.objective import PrivateObjective
 from dptune_optuna.sampler import DPGIBOSampler, UnprotectedValueWarning
 
 __all__ = [
+    "DPFTSSampler",
     "DPGIBOSampler",
     "LDPATASampler",
     "LDPMoMASampler",

@@ -1,0 +1,204 @@
+"""The trusted server of DP-FTS-DE: charge, read, sample, clip, sum, noise, record, broadcast.
+
+Source: Dai, Low, Jaillet (NeurIPS 2021), Algorithm 1, with the corrections of docs/federated.md.
+
+**Promise.** All broadcasts of a plan (q, z, T) together are (epsilon, delta)-DP by PLD under *zeroing out one agent*
+(all its messages become 0), with N, the regions, their weights, q and the plan public, for a server that is trusted,
+keeps the samples secret, and gets a message of every agent in every round or counts it as 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.accounting.durable import Charge
+from dptune.accounting.events import SubsampledGaussianRelease
+from dptune.accounting.plan_ledger import PlanLedger
+from dptune.algorithms.fts_settings import FTSSettings
+from dptune.errors import AlreadySent, BudgetMismatch, InputError, MessageRefused, PlanComplete, RoundClosed
+from dptune.federated.aggregate import weighted_sums
+from dptune.federated.messages import Message, checked_weights
+from dptune.locks import ForkSafeLock
+from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
+from dptune.privacy.private import bare
+from dptune.privacy.sampling import SampleSource, SecretSample, SeededSample
+
+Matrix = npt.NDArray[np.float64]
+
+_MOST_AGENTS = 50_000  # rounding of the sums stays below noise.SLACK: N^2 2^-53 < 1e-6
+
+
+class FTSServer:
+    """Collects the messages of the open round, and releases one noisy joint vector a round.
+
+    A server made again from its ledger goes on where the last one was: released rounds are read from the ledger,
+    messages of the open round must be sent again. Two servers on one ledger publish the same broadcasts.
+
+    Args:
+        ledger: the plan, and the record of every broadcast.
+        settings: agreed on with the agents; fixed in the ledger when the first server starts.
+        insecure_seed: NOT PRIVATE. Reproducible noise and samples for tests; stamps ledger and statement.
+
+    Raises:
+        BudgetMismatch: the ledger protects another number of agents, or was used with other settings.
+        InputError: the ledger holds no plan, or there are too many agents.
+    """
+
+    def __init__(self, ledger: PlanLedger, settings: FTSSettings, *, insecure_seed: int | None = None) -> None:
+        if not isinstance(ledger, PlanLedger):
+            raise InputError("FTSServer needs a PlanLedger: PlanLedger(url, SubsampledGaussianPlan(q, z, T), n=N).")
+        if settings.agents > _MOST_AGENTS:
+            raise InputError(f"at most {_MOST_AGENTS} agents; got {settings.agents}.")
+        self.ledger, self.settings, self.plan = ledger, settings, ledger.plan
+        ledger.bind_people(settings.agents)
+        wanted = json.loads(json.dumps(settings.describe()))
+        if ledger.fix("", "settings", wanted) != wanted:
+            raise BudgetMismatch(
+                "this ledger's plan was begun with other settings; they fix the weights and so the noise, for good. "
+                "Continue with them, or make a ledger of its own for other agents."
+            )
+        self._noise: NoiseSource = OpenDPNoise() if insecure_seed is None else SeededNoise(insecure_seed)
+        self._samples: SampleSource = SecretSample() if insecure_seed is None else SeededSample(insecure_seed)
+        self._lock = ForkSafeLock()
+        self._broadcasts = self._recorded()  # round -> (P, M)
+        self._messages: dict[int, Matrix] = {}  # agent -> omega of the open round
+        self._unrecorded: dict[int, Matrix] = {}  # round -> a draw that could not be recorded; nobody has seen it
+
+    def _recorded(self) -> dict[int, Matrix]:
+        values = [charge.value for charge in self.ledger.charges()]  # in order of the rounds
+        return {t: self._matrix(value) for t, value in enumerate(values) if value is not None}
+
+    # ---- private messages in -------------------------------------------------------------------------
+
+    @property
+    def private(self) -> bool:
+        """False if noise or samples are seeded: then nothing is protected."""
+        return self._noise.private and self._samples.private
+
+    @property
+    def open_round(self) -> int:
+        """The round whose messages are taken now; T when the plan is complete."""
+        with self._lock:
+            return len(self._broadcasts)
+
+    @property
+    def sent(self) -> frozenset[int]:
+        """The agents whose message of the open round is here."""
+        with self._lock:
+            return frozenset(self._messages)
+
+    def submit(self, message: Message) -> None:
+        """Take a message of the open round; a refused one changes nothing.
+
+        Raises:
+            MessageRefused: no such agent, a round to come, another length, not finite, or a second message.
+            RoundClosed: the round was released without it; it counted as 0.
+            PlanComplete: there are no more rounds.
+        """
+        try:
+            self._take(message)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
+            failure = bare(error)
+        else:
+            return
+        raise failure
+
+    def _take(self, message: Message) -> None:
+        weights = checked_weights(message, agents=self.settings.agents, M=self.settings.M)
+        with self._lock:
+            self._refuse_other_round(message.round)
+            if message.agent in self._messages:
+                raise AlreadySent(f"agent {message.agent} has sent its message of round {message.round} already.")
+            self._messages[int(message.agent)] = weights
+
+    def _refuse_other_round(self, t: int) -> None:
+        now = self.open_round
+        if now >= self.plan.steps:
+            raise PlanComplete(f"all {self.plan.steps} rounds of the plan are released; no message is taken.")
+        if t < now:
+            raise RoundClosed(f"round {t} is released; a late message counts as 0. The open round is {now}.")
+        if t > now:
+            raise MessageRefused(f"the open round is {now}; got a message of round {t}.")
+
+    # ---- released vectors out ------------------------------------------------------------------------
+
+    def broadcast(self, t: int) -> Matrix | None:
+        """Return the released vectors (P, M) of round ``t``, or None if it is not released yet."""
+        with self._lock:
+            return self._broadcasts.get(t)
+
+    def release(self, t: int) -> Matrix:
+        """Release round ``t``, whoever has sent; a released round is returned as it is.
+
+        Charge, then read, then draw, then record. A missing message is 0; an empty sample gets its noise.
+
+        Raises:
+            PlanComplete: the plan has no such round; nothing was read.
+            InputError: rounds before it are not released.
+        """
+        with self._lock:
+            if t not in self._broadcasts:
+                self._release(t)
+            return self._broadcasts[t]
+
+    def _release(self, t: int) -> None:
+        event = self.event(t)
+        charge = self.ledger.charge(t, event, digest=self._digest(event), private=self.private)
+        if charge.value is None:
+            charge = self._draw_and_record(t, charge, event)
+        self._broadcasts[t] = self._matrix(charge.value or ())
+        self._messages = {}
+
+    def event(self, t: int) -> SubsampledGaussianRelease:
+        """What round ``t`` releases, and its noise: public."""
+        q, z, s = self.plan.q, self.plan.z, self.settings
+        sensitivity, dimension = s.sensitivity(t, q), s.P * s.M
+        sigma = noise_scale(sensitivity=sensitivity, mu=1 / z, dimension=dimension)  # z sensitivity, and rounding
+        return SubsampledGaussianRelease(q, z, sensitivity, sigma, dimension, "weighted sums of clipped messages")
+
+    def _draw_and_record(self, t: int, charge: Charge, event: SubsampledGaussianRelease) -> Charge:
+        """Draw once per charge: a draw that could not be recorded is kept for the retry, and shown to nobody."""
+        try:
+            return self._record_draw(t, charge, event)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
+            failure = bare(error)
+        raise failure
+
+    def _record_draw(self, t: int, charge: Charge, event: SubsampledGaussianRelease) -> Charge:
+        if t not in self._unrecorded:
+            sums = self._sums(t)  # (P, M)
+            self._unrecorded[t] = self._noise.add_gaussian(sums.ravel(), event.sigma)
+        recorded = self.ledger.record(charge, self._unrecorded[t].tolist())
+        self._unrecorded.pop(t, None)
+        return recorded
+
+    def _sums(self, t: int) -> Matrix:
+        """Lines 3-7 of Algorithm 1 without the noise, (P, M). Private."""
+        s, q = self.settings, self.plan.q
+        sample = self._samples.draw(s.agents, q)
+        messages = np.zeros((s.agents, s.M))
+        for n, weights in self._messages.items():
+            messages[n] = weights
+        with np.errstate(all="ignore"):  # a floating-point warning would depend on the messages
+            return weighted_sums(messages, sample, s.weights(t), clip=s.clip, q=q)
+
+    def _matrix(self, value: npt.ArrayLike) -> Matrix:
+        matrix = np.array(value, dtype=np.float64).reshape(self.settings.P, self.settings.M)
+        matrix.setflags(write=False)
+        return matrix
+
+    def _digest(self, event: SubsampledGaussianRelease) -> str:
+        asked = json.dumps([event.describe(), self.settings.describe()], sort_keys=True)
+        return hashlib.sha256(asked.encode()).hexdigest()
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError("a server holds private messages and is not copied; make one from the same ledger.")
+
+    def __repr__(self) -> str:
+        warning = "" if self.private else ", NOT PRIVATE"
+        return f"FTSServer(agents={self.settings.agents}, round={self.open_round} of {self.plan.steps}{warning})"

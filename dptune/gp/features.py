@@ -1,0 +1,109 @@
+"""Random Fourier features of the squared-exponential kernel, and the Bayesian linear model on them.
+
+Notation (Rahimi & Recht 2007; Dai, Low, Jaillet 2021, section 2)::
+
+    phi(x)      sqrt(2/M) (cos(w_1.x), ..., cos(w_{M/2}.x), sin(w_1.x), ..., sin(w_{M/2}.x)), w_j ~ N(0, diag(1/l^2)),
+                so that phi(x).phi(y) is about exp(-|x - y|_l^2 / 2) and |phi(x)| = 1 exactly
+    Phi         features of the observed points in rows (m, M)
+    Sigma       Phi^T Phi + lambda I
+    nu          Sigma^-1 Phi^T y
+    omega       a draw of N(nu, lambda Sigma^-1): the function phi(x).omega is a sample of the posterior
+
+The frequencies are public and shared: the same seed gives every agent the same features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+
+from dptune.errors import InputError
+from dptune.gp.arrays import FloatArray, as_count, as_positive
+
+
+@dataclass(frozen=True, eq=False)
+class FourierFeatures:
+    """M features of d coordinates.
+
+    Attributes:
+        frequencies: (M/2, d), standard normal, before division by the length-scale.
+        lengthscale: (d,) or a scalar, in units of the cube's side.
+    """
+
+    frequencies: FloatArray
+    lengthscale: FloatArray | float
+    _W: FloatArray = field(init=False, repr=False)
+    _scale: float = field(init=False, repr=False)
+
+    @classmethod
+    def draw(cls, *, d: int, M: int, lengthscale: FloatArray | float, seed: int) -> FourierFeatures:
+        """Draw the frequencies; the same arguments give the same features on every machine.
+
+        Raises:
+            InputError: M is odd, or a setting is out of range.
+        """
+        if as_count(M, name="M") % 2:
+            raise InputError(f"M must be even, a cosine and a sine per frequency; got {M!r}.")
+        if np.ndim(lengthscale) == 0:
+            as_positive(float(lengthscale), name="lengthscale")
+        frequencies = np.random.default_rng([seed, d, M]).standard_normal((M // 2, as_count(d, name="d")))
+        return cls(frequencies, lengthscale)
+
+    @property
+    def M(self) -> int:
+        """Number of features."""
+        return 2 * len(self.frequencies)
+
+    def __post_init__(self) -> None:
+        W = np.ascontiguousarray(self.frequencies / self.lengthscale)
+        object.__setattr__(self, "_W", W)  # (M/2, d)
+        object.__setattr__(self, "_scale", float(np.sqrt(2.0 / self.M)))
+
+    def rescaled(self, lengthscale: FloatArray | float) -> FourierFeatures:
+        """Return the same frequencies at another length-scale."""
+        return FourierFeatures(self.frequencies, lengthscale)
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        """phi of the points in the rows of X (m, d): (m, M)."""
+        A = X @ self._W.T  # (m, M/2)
+        return np.concatenate([np.cos(A), np.sin(A)], axis=1) * self._scale
+
+    def rough_values(self, X: NDArray[np.float32], omega: FloatArray) -> NDArray[np.float32]:
+        """phi(x).omega (m,) to single precision, for ranking many candidates: several times faster."""
+        half, w = self.M // 2, (omega * self._scale).astype(np.float32)
+        A = X @ self._W.T.astype(np.float32)  # (m, M/2)
+        return np.asarray(np.cos(A) @ w[:half] + np.sin(A) @ w[half:], dtype=np.float32)
+
+    def value_and_gradient(self, X: FloatArray, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """phi(x).omega (m,) and its gradient in x (m, d); omega has one row per point (m, M)."""
+        half = self.M // 2
+        A = X @ self._W.T  # (m, M/2)
+        cos, sin = np.cos(A), np.sin(A)
+        a, b = omega[:, :half] * self._scale, omega[:, half:] * self._scale
+        return (a * cos + b * sin).sum(axis=1), (b * cos - a * sin) @ self._W
+
+
+class FeaturePosterior:
+    """The posterior N(nu, lambda Sigma^-1) of the weights, given observed values.
+
+    Args:
+        Phi: (m, M) features of the observed points; m may be 0.
+        y: (m,) observed values.
+        lam: lambda > 0, the noise variance in units of the kernel's variance.
+    """
+
+    def __init__(self, Phi: FloatArray, y: FloatArray, lam: float) -> None:
+        self.lam = as_positive(lam, name="lam")
+        Sigma = Phi.T @ Phi
+        Sigma[np.diag_indices_from(Sigma)] += self.lam
+        self._L = cholesky(Sigma, lower=True, overwrite_a=True, check_finite=False)
+        self.nu: FloatArray = cho_solve((self._L, True), Phi.T @ y, check_finite=False)  # (M,)
+
+    def sample(self, rng: np.random.Generator, *, spread: float = 1.0) -> FloatArray:
+        """Draw omega ~ N(nu, spread^2 lambda Sigma^-1), (M,); spread 0 is the mean."""
+        g = rng.standard_normal(len(self.nu))
+        deviation = solve_triangular(self._L, g, lower=True, trans="T", check_finite=False)
+        return np.asarray(self.nu + spread * np.sqrt(self.lam) * deviation)

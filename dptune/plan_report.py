@@ -1,0 +1,133 @@
+"""The privacy statement of a fixed plan of subsampled releases: what may be claimed, and what is not covered."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld
+from dptune.errors import InputError
+from dptune.report import as_markdown, as_text
+
+NOT_COVERED = (
+    "the agent's own queries and trials: where it evaluates depends on its data, and whoever sees them or its "
+    "study sees more than this mechanism protects",
+    "people inside an agent's data towards the agent itself, or towards those who see its trials",
+    "the server: it reads every message; and whoever learns which agents were sampled",
+    "whether and when an agent sends: timing, addresses and time-outs",
+    "the choice of the search space, features, regions and settings, if made by looking at the agents' data",
+    "other releases about the same agents that this ledger did not see",
+)
+ACCOUNTANT = (
+    "privacy loss distributions of the whole plan (dp-accounting, Poisson-subsampled Gaussian, add-or-remove relation, "
+    "pessimistic rounding); the plan was fixed before the first round"
+)
+
+
+@dataclass(frozen=True)
+class PlanStatement:
+    """Everything a sceptical reader needs; print it, or use one of the three renderings.
+
+    The guarantee is that of the whole plan, also for a run that stopped early.
+
+    Attributes:
+        delta: the delta at which epsilon is given.
+        mechanisms: pairs (mechanism, number of rounds charged so far).
+        private: False if any noise was seeded; then nothing is guaranteed.
+        versions: library versions when the ledger was created.
+    """
+
+    dataset: str
+    unit: str
+    adjacency: str
+    trust_model: str
+    n: int | None
+    plan: SubsampledGaussianPlan
+    delta: float
+    mechanisms: tuple[tuple[str, int], ...]
+    private: bool
+    versions: dict[str, str]
+
+    def __post_init__(self) -> None:
+        if not 0 < self.delta < 1:
+            raise InputError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the whole plan at ``delta``; infinite if any noise was seeded."""
+        return epsilon_pld(self.plan, self.delta) if self.private else float("inf")
+
+    @property
+    def releases(self) -> int:
+        """Number of rounds charged so far."""
+        return sum(count for _, count in self.mechanisms)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must see before the numbers."""
+        found = []
+        if not self.private:
+            found.append("NOT PRIVATE: noise or samples were not drawn from a secure source; epsilon = infinity.")
+        if self.n is not None and self.delta >= 1 / self.n:
+            found.append(
+                f"DELTA IS TOO LARGE: delta = {self.delta:g} is not below 1/n = {1 / self.n:g}. A mechanism that "
+                "publishes one agent's message as it is, picked at random, would pass. Do not report "
+                "this epsilon as protection."
+            )
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the statement as plain JSON data (an infinite epsilon is the string "infinity")."""
+        return {
+            "private": self.private,
+            "warnings": list(self.warnings),
+            "dataset": self.dataset,
+            "unit": self.unit,
+            "n": self.n,
+            "adjacency": self.adjacency,
+            "trust_model": self.trust_model,
+            "accountant": ACCOUNTANT,
+            "plan": asdict(self.plan),
+            "mechanisms": [{"mechanism": name, "releases": count} for name, count in self.mechanisms],
+            "releases": self.releases,
+            "delta": self.delta,
+            "epsilon": self.epsilon if self.private else "infinity",
+            "not_covered": list(NOT_COVERED),
+            "versions": self.versions,
+        }
+
+    def to_json(self) -> str:
+        """Return the statement as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        plan = f"q = {self.plan.q:g}, z = {self.plan.z:g}, {self.plan.steps} releases, fixed in advance"
+        mechanisms = "; ".join(f"{name} ({count})" for name, count in self.mechanisms) or "none so far"
+        return [
+            ("Protects", f"{self.unit} in {self.dataset!r}" + (f", n = {self.n}" if self.n else "")),
+            ("Adjacency", self.adjacency),
+            ("Trust model", self.trust_model),
+            ("Guarantee", self._guarantee()),
+            ("Plan", plan),
+            ("Made so far", f"{self.releases} of {self.plan.steps} releases"),
+            ("Mechanisms", mechanisms),
+            ("Accountant", ACCOUNTANT),
+            ("Not covered", "; ".join(NOT_COVERED)),
+            ("Versions", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
+        ]
+
+    def _guarantee(self) -> str:
+        if not self.private:
+            return "NONE (epsilon = infinity)"
+        return f"epsilon = {self.epsilon:.4g} at delta = {self.delta:g}, for all rounds of the plan together"
+
+    def to_text(self) -> str:
+        """Return the statement for a terminal."""
+        return as_text(self.warnings, self._rows())
+
+    def to_markdown(self) -> str:
+        """Return the statement as Markdown."""
+        return as_markdown(self.warnings, self._rows())
+
+    def __str__(self) -> str:
+        return self.to_text()

@@ -1,0 +1,175 @@
+"""DP-FTS-DE in Optuna: one study per agent. Rounds, messages and accounting are in :mod:`dptune.federated`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+import dptune
+from dptune.algorithms.fts import Cube, Domain, FTSAgent, FTSModel, Points
+from dptune.algorithms.fts_settings import FTSSettings
+from dptune.federated import Participant, Transport
+from dptune.locks import ForkSafeLock
+from dptune_optuna.distributions import to_distributions, to_space
+
+_MOST_CELLS = 4096  # a space of so few combinations is searched point by point
+
+
+class DPFTSSampler(BaseSampler):
+    """One agent of a federation that tunes together through noisy joint vectors.
+
+    Every agent has a study and a sampler of its own, and tunes its own objective. After a trial the sampler sends one
+    message to the trusted server; before the next it waits for the round's broadcast, no longer than the transport's
+    time-out. What the broadcasts reveal about an agent is bounded by the server's ledger; **the study itself, its
+    values and its parameters, is not protected**: keep it with the agent.
+
+    Args:
+        space: name -> float or int distribution; the same for all agents.
+        transport: the way to the server.
+        settings: the same for all agents and the server; ``d`` is the number of parameters.
+        agent: this agent's number, from 0.
+        seed: of this agent's own choices; without it an agent that restarts may choose other points.
+        independent_sampler: for parameters outside ``space``; default random.
+
+    Raises:
+        InputError: space, settings and agent do not fit together.
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, BaseDistribution],
+        transport: Transport,
+        settings: FTSSettings,
+        *,
+        agent: int,
+        seed: int | None = None,
+        independent_sampler: BaseSampler | None = None,
+    ) -> None:
+        found = to_space(space)
+        if found is None or set(found) != set(space):
+            raise dptune.InputError("space must hold float and int parameters with more than one value, and no others.")
+        if len(found) != settings.d:
+            raise dptune.InputError(f"the settings are for d={settings.d} parameters; space has {len(found)}.")
+        self._space, self._transport, self._settings = found, transport, settings
+        self._agent, self._seed = agent, seed
+        self._model = FTSModel(settings, _domain(found, settings))
+        self._independent = independent_sampler or RandomSampler(seed=seed)
+        self._lock = ForkSafeLock()
+        self._new_participant()  # refuse early
+
+    def _new_participant(self) -> None:
+        self._participant = Participant(FTSAgent(self._model, self._agent, seed=self._seed), self._transport)
+        self._study: str | None = None
+        self._told: set[int] = set()  # numbers of the trials the agent knows
+
+    # ---- the agent -----------------------------------------------------------------------------------
+
+    def _follow(self, study: optuna.Study, asked: int) -> None:
+        """Bring the agent up to what the study has stored: after a restart, or from other processes."""
+        if self._study is None:
+            self._study = study.study_name
+        if self._study != study.study_name:
+            raise dptune.InputError(
+                f"this sampler is agent {self._agent} in the study {self._study!r}; an agent has one study. Make "
+                "another sampler with another agent number."
+            )
+        trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        new = [t for t in trials if t.number not in self._told and self._space.contains(t.params)]
+        usable = [(t, y) for t in new if (y := _larger_is_better(study, t.values)) is not None]
+        self._told |= {t.number for t in new}
+        observations = [(self._space.encode(t.params), y) for t, y in usable]
+        self._participant.restore(observations, asked=asked)
+
+    def join(self, study: optuna.Study) -> None:
+        """Send the message of the open round now, as after a restart; waits for nobody.
+
+        Only needed where one thread drives several agents: let all of them join, then go on with their trials.
+        """
+        asked = len(study.get_trials(deepcopy=False))
+        with self._lock:
+            self._follow(study, asked)
+            if asked >= self._settings.initial:
+                self._participant.send()
+
+    # ---- Optuna's interface --------------------------------------------------------------------------
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the agents' common search space."""
+        return to_distributions(self._space)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return the agent's next point; it may wait for the other agents, up to the transport's time-out."""
+        self._raise_error_if_multi_objective(study)
+        if not search_space:
+            return {}
+        with self._lock:
+            self._follow(study, trial.number)
+            proposed = self._space.decode(self._participant.ask())
+        return {
+            name: proposed[name]
+            if name in proposed and distribution._contains(distribution.to_internal_repr(proposed[name]))
+            else self._independent.sample_independent(study, trial, name, distribution)
+            for name, distribution in search_space.items()
+        }
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Draw one parameter outside the agents' common search space."""
+        self._raise_error_if_multi_objective(study)
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
+        """Tell the agent, and send its message of the open round; a failed trial sends one, too."""
+        with self._lock:
+            self._follow(study, trial.number + 1)
+            fits = state == TrialState.COMPLETE and self._space.contains(trial.params)
+            y = _larger_is_better(study, values) if fits and trial.number not in self._told else None
+            self._told.add(trial.number)
+            self._participant.tell(self._space.encode(trial.params) if y is not None else (), y)
+
+    def reseed_rng(self) -> None:
+        """Reseed the independent sampler; the agent's own choices do not depend on the process."""
+        self._independent.reseed_rng()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in {"_participant", "_study", "_told"}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._new_participant()
+
+
+def _larger_is_better(study: optuna.Study, values: Any) -> float | None:
+    """The agent's y of a trial's value, or None if it is not a finite number."""
+    if not values or values[0] is None or not math.isfinite(values[0]):
+        return None
+    return float(values[0]) if study.direction == StudyDirection.MAXIMIZE else -float(values[0])
+
+
+def _domain(space: dptune.Space, settings: FTSSettings) -> Domain:
+    """Every combination of a small discrete space, else the cube."""
+    cells = [parameter.cells for parameter in space.values()]
+    known = [count for count in cells if count is not None]
+    if len(known) < len(cells) or math.prod(known) > _MOST_CELLS:
+        return Cube(settings)
+    axes = [[parameter.encode(value) for value in _values(parameter)] for parameter in space.values()]
+    return Points(np.array(list(itertools.product(*axes))))
+
+
+def _values(parameter: dptune.Float | dptune.Int) -> list[float]:
+    if isinstance(parameter, dptune.Int):
+        return list(range(parameter.low, parameter.high + 1, parameter.step))
+    step = parameter.step or 0.0
+    return [min(parameter.low + j * step, parameter.high) for j in range(parameter.cells or 0)]

@@ -1,0 +1,218 @@
+"""The trusted server: what it takes and refuses, what it charges, and that its rounds survive everything."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import pickle
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import NoNoise
+from federated_audits import PLAN, SETTINGS, Chosen, server
+
+from dptune import (
+    AlreadySent,
+    Budget,
+    BudgetMismatch,
+    InputError,
+    KeyConflict,
+    LedgerError,
+    MessageRefused,
+    PlanComplete,
+    PrivacyLedger,
+    RoundClosed,
+)
+from dptune.accounting.plan_ledger import PlanLedger
+from dptune.accounting.subsampled import epsilon_pld
+from dptune.federated import FTSServer, Message
+
+GOOD = np.arange(10.0)
+PRIVATE = 3.0303030303
+
+
+@pytest.fixture
+def one(fast_path: Path) -> FTSServer:
+    return server(fast_path, "one")
+
+
+# ---- messages --------------------------------------------------------------------------------------------
+
+REFUSED: list[tuple[str, Message, type[Exception], str]] = [
+    ("agent too large", Message(7, 0, GOOD), MessageRefused, "numbered 0 to 6"),
+    ("negative agent", Message(-1, 0, GOOD), MessageRefused, "numbered 0 to 6"),
+    ("agent no number", Message("3", 0, GOOD), MessageRefused, "numbered"),  # type: ignore[arg-type]
+    ("agent a bool", Message(True, 0, GOOD), MessageRefused, "numbered"),
+    ("round to come", Message(0, 1, GOOD), MessageRefused, "open round is 0"),
+    ("negative round", Message(0, -1, GOOD), MessageRefused, "whole number"),
+    ("half a round", Message(0, 0.5, GOOD), MessageRefused, "whole number"),  # type: ignore[arg-type]
+    ("short", Message(0, 0, GOOD[:9]), MessageRefused, "10 real numbers"),
+    ("long", Message(0, 0, np.zeros(11)), MessageRefused, "10 real numbers"),
+    ("empty", Message(0, 0, []), MessageRefused, "10 real numbers"),
+    ("matrix", Message(0, 0, np.zeros((1, 10))), MessageRefused, "10 real numbers"),
+    ("scalar", Message(0, 0, PRIVATE), MessageRefused, "10 real numbers"),
+    ("ragged", Message(0, 0, [[1.0], [PRIVATE, 2.0]]), MessageRefused, "10 real numbers"),  # type: ignore[list-item]
+    ("text", Message(0, 0, ["1.0"] * 10), MessageRefused, "10 real numbers"),
+    ("complex", Message(0, 0, np.full(10, 1j)), MessageRefused, "10 real numbers"),
+    ("objects", Message(0, 0, [None] * 10), MessageRefused, "10 real numbers"),  # type: ignore[arg-type]
+    ("nan", Message(0, 0, [PRIVATE] * 9 + [math.nan]), MessageRefused, "finite"),
+    ("infinite", Message(0, 0, [PRIVATE] * 9 + [-math.inf]), MessageRefused, "finite"),
+]
+
+
+@pytest.mark.parametrize(
+    ("message", "error", "words"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
+)
+def test_a_bad_message_is_refused_and_the_round_goes_on(
+    one: FTSServer, message: Message, error: type[Exception], words: str
+) -> None:
+    one.submit(Message(2, 0, GOOD))
+    with pytest.raises(error, match=words) as raised:
+        one.submit(message)
+    assert "3.0303" not in "".join(traceback.format_exception(raised.value))
+    assert one.sent == {2}
+    assert one.open_round == 0
+    one.submit(Message(0, 0, GOOD))  # the same agent may send a good one
+    assert one.release(0).shape == (2, 10)
+
+
+def test_a_second_message_is_refused_and_the_first_stands(one: FTSServer) -> None:
+    noise = one._noise = NoNoise()  # type: ignore[assignment]
+    one._samples = Chosen(np.ones(7))
+    one.submit(Message(0, 0, GOOD))
+    with pytest.raises(AlreadySent, match="agent 0"):
+        one.submit(Message(0, 0, -GOOD))
+    one.release(0)
+    assert (noise.statistic.reshape(2, 10)[0][1:] > 0).all()
+
+
+def test_a_late_message_is_told_the_open_round_and_changes_nothing(one: FTSServer) -> None:
+    one.release(0)
+    with pytest.raises(RoundClosed, match="open round is 1"):
+        one.submit(Message(3, 0, GOOD))
+    assert one.sent == frozenset()
+
+
+def test_a_message_is_copied_and_not_shown(one: FTSServer) -> None:
+    weights = np.full(10, PRIVATE)
+    message = Message(0, 0, weights)
+    assert "3.03" not in repr(message) + str(message) + f"{message}"
+    one.submit(message)
+    weights[:] = 0.0
+    assert one._messages[0][0] == PRIVATE
+    for show in (repr(one), str(one), repr(one.sent)):
+        assert "3.03" not in show
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(InputError, match="private messages"):
+            attempt(one)
+
+
+def test_messages_travel_as_json(one: FTSServer) -> None:
+    message = Message.from_json(Message(1, 0, GOOD / 3).to_json())
+    one.submit(message)
+    assert np.array_equal(one._messages[1], GOOD / 3)
+    for text in ("", "{", "[]", "3", '{"agent": 1, "round": 0}', "[" * 100_000):
+        with pytest.raises(MessageRefused, match="not a message"):
+            Message.from_json(text)
+    with pytest.raises(MessageRefused, match="finite"):
+        one.submit(Message.from_json(json.dumps({"agent": 2, "round": 0, "weights": [math.nan] * 10})))
+
+
+# ---- rounds ----------------------------------------------------------------------------------------------
+
+
+def test_every_release_is_charged_before_a_message_is_read(one: FTSServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    for owner, name in ((PlanLedger, "charge"), (FTSServer, "_sums"), (PlanLedger, "record")):
+        true = getattr(owner, name)
+
+        def watched(*args: Any, _true: Any = true, _name: str = name, **more: Any) -> Any:
+            order.append(_name)
+            return _true(*args, **more)
+
+        monkeypatch.setattr(owner, name, watched)
+    one.release(0)
+    assert order == ["charge", "_sums", "record"]
+    one.release(0)
+    assert order == ["charge", "_sums", "record"], "a released round is not released again"
+
+
+def test_the_plan_is_kept_to_the_last_round_and_no_further(one: FTSServer) -> None:
+    with pytest.raises(InputError, match="in order"):
+        one.release(1)
+    for t in range(PLAN.steps):
+        one.release(t)
+    monkey = one._samples = Chosen(np.ones(7))
+    monkey.draw = None  # type: ignore[assignment,method-assign]  # nothing may be read any more
+    with pytest.raises(PlanComplete):
+        one.release(PLAN.steps)
+    with pytest.raises(PlanComplete):
+        one.submit(Message(0, PLAN.steps, GOOD))
+    assert len(one.ledger.charges()) == PLAN.steps
+    assert one.ledger.statement(delta=0.01).epsilon == epsilon_pld(PLAN, 0.01)
+
+
+def test_the_charge_describes_the_release(one: FTSServer) -> None:
+    one.release(0)
+    description = one.ledger.charges()[0].description
+    assert description["sensitivity"] == SETTINGS.sensitivity(0, PLAN.q)
+    assert description["sigma"] == pytest.approx(PLAN.z * SETTINGS.sensitivity(0, PLAN.q), rel=1e-5)
+    assert (description["q"], description["z"], description["dimension"]) == (PLAN.q, PLAN.z, 20)
+
+
+def test_two_servers_on_one_ledger_publish_the_same(fast_path: Path) -> None:
+    a, b = server(fast_path, "both"), server(fast_path, "both")
+    b.submit(Message(0, 0, GOOD))
+    first = a.release(0)
+    assert np.array_equal(b.release(0), first)
+    assert len(a.ledger.charges()) == 1
+    with pytest.raises(ValueError, match="read-only"):
+        first[0, 0] = 1.0
+
+
+def test_a_draw_that_could_not_be_recorded_is_kept_for_the_retry(
+    one: FTSServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: PlanLedger, charge: object, value: object) -> None:
+        raise LedgerError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PlanLedger, "record", broken)
+        with pytest.raises(LedgerError, match="disk"):
+            one.release(0)
+    assert one.broadcast(0) is None
+    assert one.open_round == 0
+    kept = one._unrecorded[0].copy()
+    assert np.array_equal(one.release(0).ravel(), kept)
+    assert len(one.ledger.charges()) == 1
+
+
+def test_a_server_is_made_for_its_ledgers_agents_and_settings(fast_path: Path) -> None:
+    one = server(fast_path, "one")
+    for change in ({"S": 4.0}, {"a": 3.0}, {"M": 12}, {"regions": ()}):
+        with pytest.raises(BudgetMismatch, match="other settings"):
+            FTSServer(one.ledger, replace(SETTINGS, **change))
+    with pytest.raises(BudgetMismatch, match="n="):
+        FTSServer(one.ledger, replace(SETTINGS, agents=8))
+    with pytest.raises(InputError, match="PlanLedger"):
+        FTSServer(PrivacyLedger(fast_path / "gdp.db", Budget.gdp(1.0)), SETTINGS)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="at most"):
+        FTSServer(one.ledger, replace(SETTINGS, agents=100_000))
+
+
+def test_seeded_noise_is_reproducible_and_stamped(fast_path: Path) -> None:
+    released = []
+    for name in ("a", "b"):
+        ledger = PlanLedger(fast_path / f"{name}.db", PLAN, n=7)
+        one = FTSServer(ledger, SETTINGS, insecure_seed=3)
+        assert "NOT PRIVATE" in repr(one)
+        released.append(one.release(0).tolist())
+        assert ledger.statement(delta=0.01).epsilon == math.inf
+        with pytest.raises(KeyConflict):
+            server(fast_path, name)._release(0)
+    assert released[0] == released[1]

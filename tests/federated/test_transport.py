@@ -1,0 +1,126 @@
+"""Messages and broadcasts within a process: rounds in step, late and dead agents, one thread or many."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from federated_audits import PLAN, SETTINGS, server
+
+from dptune import InputError, PlanComplete
+from dptune.algorithms.fts import FTSAgent, FTSModel
+from dptune.federated import InProcess, Message, Participant, Transport
+
+GOOD = np.arange(10.0)
+
+
+def participants(transport: Transport, count: int = 7) -> list[Participant]:
+    model = FTSModel(SETTINGS)
+    return [Participant(FTSAgent(model, n, seed=1), transport) for n in range(count)]
+
+
+def value(x: np.ndarray) -> float:
+    return float(np.sin(5 * x[0]) + x[1])
+
+
+def evaluate(one: Participant, y: float | None = 0.0) -> None:
+    x = one.ask()
+    one.tell(x, value(x) if y is not None else None)
+
+
+def test_a_round_is_released_when_everybody_has_sent(fast_path: Path) -> None:
+    transport = InProcess(server(fast_path, "one"), timeout=60.0)
+    for n in range(7):
+        assert transport.open_round() == 0
+        transport.submit(Message(n, 0, GOOD))
+    began = time.monotonic()
+    assert transport.fetch(0).shape == (2, 10)
+    assert time.monotonic() - began < 10
+    assert (transport.open_round(), transport.rounds()) == (1, PLAN.steps)
+
+
+def test_a_late_agent_counts_as_zero_after_the_timeout(fast_path: Path) -> None:
+    transport = InProcess(server(fast_path, "one"), timeout=0.2)
+    transport.submit(Message(0, 0, GOOD))
+    began = time.monotonic()
+    transport.fetch(0)
+    assert 0.1 < time.monotonic() - began < 10
+    assert np.array_equal(transport.fetch(0), transport.fetch(0))
+    transport.fetch(1)  # nobody has sent anything: pure noise, and nobody is held up
+    with pytest.raises(InputError, match="in order"):
+        transport.fetch(5)
+    with pytest.raises(InputError, match="timeout"):
+        InProcess(server(fast_path, "two"), timeout=0.0)
+
+
+def test_waiting_threads_are_released_together(fast_path: Path) -> None:
+    transport = InProcess(server(fast_path, "one"), timeout=60.0)
+    got: list[Any] = []
+    threads = [threading.Thread(target=lambda: got.append(transport.fetch(0))) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for n in range(7):
+        transport.submit(Message(n, 0, GOOD))
+    for thread in threads:
+        thread.join(30)
+    assert len(got) == 5
+    assert all(np.array_equal(g, got[0]) for g in got)
+    assert len(transport.server.ledger.charges()) == 1
+
+
+def test_agents_go_through_all_rounds_and_on_alone(fast_path: Path) -> None:
+    transport = InProcess(server(fast_path, "one"), timeout=60.0)
+    agents = participants(transport)
+    for _ in range(SETTINGS.initial + PLAN.steps + 2):
+        for one in agents:
+            evaluate(one)
+    assert transport.open_round() == PLAN.steps
+    assert all(len(one.agent) == SETTINGS.initial + PLAN.steps + 2 for one in agents)
+    with pytest.raises(PlanComplete):
+        transport.fetch(PLAN.steps)
+
+
+def test_failed_evaluations_send_messages_all_the_same(fast_path: Path) -> None:
+    transport = InProcess(server(fast_path, "one"), timeout=60.0)
+    agents = participants(transport)
+    for k in range(SETTINGS.initial + 2):
+        for n, one in enumerate(agents):
+            evaluate(one, None if n == 3 or k == 4 else 0.0)
+    assert transport.open_round() == 2
+    assert len(agents[3].agent) == 0
+    assert transport.server.sent == set(range(7))
+
+
+def test_a_restarted_agent_whose_message_is_here_waits_for_the_broadcast(fast_path: Path) -> None:
+    transport = InProcess(server(fast_path, "one"), timeout=60.0)
+    agents = participants(transport)
+    for _ in range(SETTINGS.initial):
+        for one in agents:
+            evaluate(one)
+    again = participants(transport)[2]
+    again.restore(zip(agents[2].agent.X, agents[2].agent._y, strict=True))
+    assert np.array_equal(again.ask(), agents[2].agent.ask(0, transport.fetch(0)))
+
+
+def test_an_agent_that_missed_rounds_joins_the_open_one(fast_path: Path) -> None:
+    one = server(fast_path, "one")
+    late = participants(InProcess(one, timeout=0.05))[0]
+    for _ in range(SETTINGS.initial):
+        evaluate(late)
+    late._sent = None
+    one.release(0)
+    one.release(1)
+    evaluate(late)
+    assert one.open_round == 3
+
+
+def test_an_agent_with_other_settings_than_the_server_is_refused(fast_path: Path) -> None:
+    transport = InProcess(server(fast_path, "one"))
+    model = FTSModel(replace(SETTINGS, seed=1, S=9.0))
+    with pytest.raises(InputError, match=r"other settings of \['S', 'seed'\]"):
+        Participant(FTSAgent(model, 0, seed=1), transport)

@@ -1,0 +1,228 @@
+"""The audits of the trusted server: they run its real release path and raise AssertionError if it breaks its promise.
+
+The same functions run on the package (tests/federated/test_audits.py) and on planted bugs, where they must fail. What
+an audit replaces is the noise (off, or canned) or the secret sample (chosen by the adversary), never the path.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from audit_tools import MISTAKE, CannedNoise, NoNoise, dump
+from scipy.stats import binom, chi2, kstest, norm
+
+from dptune.accounting.plan_ledger import PlanLedger
+from dptune.accounting.subsampled import SubsampledGaussianPlan
+from dptune.algorithms.fts_settings import FTSSettings
+from dptune.federated import FTSServer, Message
+
+Array = npt.NDArray[np.float64]
+SETTINGS = FTSSettings(agents=7, d=2, M=10, regions=(2, 1), S=3.0, hold=2, decay=2, candidates=16)
+PLAN = SubsampledGaussianPlan(q=0.4, z=1.5, steps=6)
+
+
+class Chosen:
+    """The sample that the adversary chooses."""
+
+    private = True
+
+    def __init__(self, mask: npt.ArrayLike) -> None:
+        self.mask = np.array(mask, dtype=bool)
+
+    def draw(self, n: int, q: float) -> npt.NDArray[np.bool_]:
+        return self.mask
+
+
+def server(folder: Path, name: str, settings: FTSSettings = SETTINGS, plan: SubsampledGaussianPlan = PLAN) -> FTSServer:
+    return FTSServer(PlanLedger(folder / f"{name}.db", plan, n=settings.agents), settings)
+
+
+def send(to: FTSServer, t: int, messages: Array) -> None:
+    for n, weights in enumerate(messages):
+        to.submit(Message(n, t, weights))
+
+
+# ---- noise-off sensitivity -------------------------------------------------------------------------------
+
+
+def noiseless(folder: Path, name: str, rounds: list[Array], mask: npt.ArrayLike) -> tuple[list[Array], list[float]]:
+    """The statistics (P M,) of the rounds and the sigmas their noise would have had, for messages (N, M) a round."""
+    one = server(folder, name)
+    noise = one._noise = NoNoise()  # type: ignore[assignment]
+    one._samples = Chosen(mask)
+    statistics, sigmas = [], []
+    for t, messages in enumerate(rounds):
+        send(one, t, messages)
+        one.release(t)
+        statistics.append(noise.statistic)
+        sigmas.append(noise.sigma)
+    return statistics, sigmas
+
+
+def audit_sensitivity(folder: Path) -> None:
+    """Zeroing out any agent, huge, parallel or opposite, in the worst sample, moves a round by at most sigma / z."""
+    N, M, z = SETTINGS.agents, SETTINGS.M, PLAN.z
+    rng, numbers, closest = np.random.default_rng(0), itertools.count(), 0.0
+    directions = rng.standard_normal((N, M))
+    for scale, n, everybody in itertools.product((1e-3, 1.0, 1e160), (0, 1, N - 1), (True, False)):
+        messages = scale * directions
+        messages[n] = scale * 1e3 * directions[0]
+        zeroed = messages.copy()
+        zeroed[n] = 0.0
+        mask = np.ones(N) if everybody else np.arange(N) == n
+        number = next(numbers)
+        a, sigmas = noiseless(folder, f"{number}a", [messages] * PLAN.steps, mask)
+        b, others = noiseless(folder, f"{number}b", [zeroed] * PLAN.steps, mask)
+        assert sigmas == others, "the noise scale depends on the messages"
+        for t, (x, y, sigma) in enumerate(zip(a, b, sigmas, strict=True)):
+            distance = float(np.linalg.norm(x - y))
+            assert distance <= sigma / z, f"round {t}: one agent moves {distance:.6g}, noise covers {sigma / z:.6g}"
+            closest = max(closest, distance / (sigma / z))
+    assert closest > 1 - 1e-5, f"the noise covers more than the worst agent: {closest:.6g} of it"
+
+
+# ---- the noise and the sample ----------------------------------------------------------------------------
+
+
+def audit_empty_sample(folder: Path) -> None:
+    """An empty sample is answered by pure noise of the planned size, whatever was sent; so is an empty room."""
+    settings, plan = replace(SETTINGS, M=100), SubsampledGaussianPlan(0.4, 1.5, 40)
+    for name, messages in (("sent", 1e3 * np.ones((7, 100))), ("silent", np.zeros((0, 100)))):
+        one = server(folder, name, settings, plan)
+        one._samples = Chosen(np.zeros(7))
+        drawn = []
+        for t in range(plan.steps):
+            send(one, t, messages)
+            drawn.append(one.release(t).ravel() / (plan.z * settings.sensitivity(t, plan.q)))
+        Z = np.array(drawn)  # (rounds, P M), i.i.d. N(0, 1)
+        z = Z.ravel()
+        square = float(z @ z)
+        tails = min(chi2.cdf(square, z.size), chi2.sf(square, z.size))
+        assert tails > MISTAKE, f"variance {square / z.size:.4g}, not 1"
+        assert kstest(z, norm.cdf).pvalue > MISTAKE, "not a normal law"
+        for a, b in ((Z[1:], Z[:-1]), (Z[:, :100], Z[:, 100:])):  # rounds, and regions, are independent
+            assert abs((a * b).sum()) / a.size**0.5 < norm.isf(MISTAKE), "noise is used twice"
+
+
+def audit_sample(folder: Path) -> None:
+    """Seen through the sums: each agent is in a round's sample with probability q, on its own, whoever has sent."""
+    N = 40
+    settings = replace(SETTINGS, agents=N, M=N, regions=(), S=1.0)
+    plan = SubsampledGaussianPlan(0.3, 1.5, 60)
+    one = server(folder, "sample", settings, plan)
+    noise = one._noise = NoNoise()  # type: ignore[assignment]
+    drawn = []
+    for t in range(plan.steps):
+        send(one, t, np.eye(N))  # message n is the n-th unit vector: the sums show who was drawn
+        one.release(t)
+        drawn.append(noise.statistic > 0)
+        present = noise.statistic[noise.statistic > 0]
+        assert np.allclose(present, 1 / (N * plan.q)), "the sum was divided by something that depends on the sample"
+    count, together = np.sum(drawn), sum((d[1:] & d[:-1]).sum() for d in drawn)
+    assert _usual(count, N * plan.steps, plan.q), f"drawn {count / N / plan.steps:.3f} of the time, not {plan.q}"
+    assert _usual(together, (N - 1) * plan.steps, plan.q**2), "agents are not drawn on their own"
+    again = sum((a & b).sum() for a, b in itertools.pairwise(drawn))
+    assert _usual(again, N * (plan.steps - 1), plan.q**2), "rounds share samples"
+
+
+def _usual(count: float, trials: int, p: float) -> bool:
+    return bool(binom.ppf(MISTAKE, trials, p) <= count <= binom.isf(MISTAKE, trials, p))
+
+
+# ---- what is written down --------------------------------------------------------------------------------
+
+
+def audit_transcript(folder: Path) -> None:
+    """With canned noise, different messages and samples leave the same broadcasts, ledger, statement and reprs."""
+    rng, transcripts = np.random.default_rng(1), []
+    for name, scale in (("a", 0.0), ("b", 1.0), ("c", 1e200)):
+        one = server(folder, name)
+        one._noise = CannedNoise()  # type: ignore[assignment]
+        shown: list[object] = []
+        for t in range(PLAN.steps):
+            send(one, t, scale * rng.standard_normal((7, 10)))
+            shown += [repr(one), sorted(one.sent), one.release(t).tolist()]
+        shown += [str(one.ledger.statement(delta=0.01)), one.ledger.charges(), dump(one.ledger)]  # type: ignore[arg-type]
+        transcripts.append(repr(shown).replace(str(folder / f"{name}.db"), "ledger"))
+    assert transcripts[0] == transcripts[1] == transcripts[2], "what is shown or stored depends on private messages"
+
+
+# ---- crashes ---------------------------------------------------------------------------------------------
+
+CRASH_SCRIPT = """
+import os, signal, sys
+import numpy as np
+from dptune.accounting.durable import DurableLedger
+from dptune.accounting.plan_ledger import PlanLedger
+from dptune.accounting.subsampled import SubsampledGaussianPlan
+from dptune.algorithms.fts_settings import FTSSettings
+from dptune.federated import FTSServer, Message
+from dptune.privacy.noise import OpenDPNoise
+
+folder, where, crash_round = sys.argv[1], sys.argv[2], int(sys.argv[3])
+seen = {"round": -1}
+def die(now):
+    if where == now and seen["round"] == crash_round:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+true_noise, true_record, true_release = OpenDPNoise.add_gaussian, DurableLedger.record, FTSServer.release
+def draw(self, statistic, sigma):
+    die("before draw")
+    return true_noise(self, statistic, sigma)
+def record(self, charge, value):
+    with open(folder + "/drawn", "a") as file:
+        file.write(charge.key + chr(10))
+    die("before record")
+    recorded = true_record(self, charge, value)
+    die("before broadcast")
+    return recorded
+def release(self, t):
+    seen["round"] = t
+    return true_release(self, t)
+OpenDPNoise.add_gaussian, DurableLedger.record, FTSServer.release = draw, record, release
+
+settings = FTSSettings(agents=3, d=1, M=4, regions=())
+server = FTSServer(PlanLedger(folder + "/l.db", SubsampledGaussianPlan(0.5, 1.0, 4), n=3), settings)
+#PATCH
+print("opened at", server.open_round, flush=True)
+while server.open_round < 4:
+    t = server.open_round
+    for n in range(3):
+        server.submit(Message(n, t, np.full(4, float(n))))
+    server.release(t)
+for t in range(4):
+    print(server.broadcast(t).tolist())
+"""
+
+
+def run_crash_script(folder: Path, where: str, at: int, patch: str = "") -> subprocess.CompletedProcess[str]:
+    """Run four rounds in another process, which kills itself ``where`` in round ``at``."""
+    command = [sys.executable, "-c", CRASH_SCRIPT.replace("#PATCH", patch), str(folder), where, str(at)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def audit_crash(folder: Path, where: str, at: int = 2, patch: str = "") -> None:
+    """After a kill the server goes on from its ledger: recorded rounds are replayed, none is counted twice or lost."""
+    crashed = run_crash_script(folder, where, at, patch)
+    assert crashed.returncode == -9, crashed.stderr
+    ledger = PlanLedger(folder / "l.db")
+    before = [charge.value for charge in ledger.charges()]
+    assert len(before) == at + 1, "the round that was drawn is not counted"
+    assert all(value is not None for value in before[:at])
+    assert (before[at] is not None) == (where == "before broadcast")
+    went_on = run_crash_script(folder, "nowhere", 0, patch)
+    assert went_on.returncode == 0, went_on.stderr
+    lines = went_on.stdout.splitlines()
+    assert lines[0] == f"opened at {at + (where == 'before broadcast')}"
+    after = [charge.value for charge in ledger.charges()]
+    assert len(after) == 4, "a round was counted twice"
+    assert all(new == old for new, old in zip(after, before, strict=False) if old is not None), "a broadcast changed"
+    assert lines[1:] == [str([list(value)]) for value in after if value is not None], "what is shown is not recorded"
+    again = run_crash_script(folder, "nowhere", 0, patch)
+    assert again.stdout.splitlines()[1:] == lines[1:], "a restart gives other broadcasts"
