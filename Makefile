@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo test check audit bench-gibo bench-defaults bench-fts-accounting bench-ldp clean
+.PHONY: demo test check audit bench-gibo bench-defaults bench-fts bench-fts-accounting bench-ldp clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,12 @@ bench-gibo: $(VENV)/.installed  ## figures and tables of docs/benchmarks.md (hou
 
 bench-defaults: $(VENV)/.installed  ## the search behind dptune/defaults.py
 	$(BIN)/python -m benchmarks.defaults
+
+bench-fts: $(VENV)/.installed  ## figures and tables of docs/federated.md (an hour; landmine data in ../shared/data or DPTUNE_DATA)
+	$(BIN)/python -m benchmarks.bench_fts landmine
+	$(BIN)/python -m benchmarks.bench_fts agents --seeds 8
+	$(BIN)/python -m benchmarks.bench_fts synthetic --seeds 10
+	$(BIN)/python -m benchmarks.bench_fts speed
 
 bench-fts-accounting: $(VENV)/.installed  ## the subsampled accountants against the DP-FTS-DE paper
 	$(BIN)/python -m benchmarks.fts_accounting
