@@ -14,7 +14,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC
 
 import dptune
-from dptune_optuna import DPGIBOSampler, LDPTGPSampler, LocalObjective
+from dptune_optuna import DPFTSSampler, DPGIBOSampler, LDPTGPSampler, LocalObjective
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -78,3 +78,13 @@ def test_the_python_of_the_page_on_local_privacy_runs(tmp_path, monkeypatch):
         exec(compile(block.split("```")[0], "ldp.md", "exec"), names)
     assert [trial.state.name for trial in names["study"].trials] == ["COMPLETE"] * 2
     assert names["ledger"].remaining("me") == 0
+
+
+def test_the_first_screen_of_the_federated_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    space = {"x": FloatDistribution(0, 1), "y": FloatDistribution(0, 1)}
+    names = {"dptune": dptune, "optuna": optuna, "DPFTSSampler": DPFTSSampler, "space": space}
+    block = (ROOT / "docs" / "federated.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(compile(block, "federated.md", "exec"), names)
+    names["study"].optimize(lambda trial: trial.suggest_float("x", 0, 1) - trial.suggest_float("y", 0, 1), n_trials=3)
+    assert "zero out one agent" in capsys.readouterr().out

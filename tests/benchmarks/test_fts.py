@@ -1,0 +1,69 @@
+"""The federated benchmarks: what they run is what they say, on a problem of seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import bench_fts
+from benchmarks.fts_problems import FederatedProblem, synthetic
+from benchmarks.fts_runs import Method, run, timed
+from dptune.accounting.subsampled import SubsampledGaussianPlan
+from dptune.algorithms.fts_settings import FTSSettings
+
+points = np.random.default_rng(0).random((80, 2))
+TINY = FederatedProblem("tiny", points, np.array([np.sin(3 * points[:, 0] + 0.1 * n) for n in range(4)]))
+SETTINGS = FTSSettings(agents=4, d=2, M=20, own_features=20, initial=2)
+PLAN = SubsampledGaussianPlan(q=0.5, z=1.0, steps=2)
+
+
+@pytest.mark.parametrize(
+    ("method", "broadcasts"),
+    [
+        (Method("TS", change={"joint": 0.0}), 0),
+        (Method("not private"), 4),
+        (Method("private", PLAN), 2),
+        (Method("noise", PLAN, silent=True), 2),
+        (Method("random", PLAN, random_query=True), 2),
+    ],
+)
+def test_a_run_of_every_kind(method: Method, broadcasts: int) -> None:
+    result = run(TINY, SETTINGS, method, seed=1, rounds=4)
+    assert len(result["curve"]) == 5
+    assert (np.diff(result["curve"]) >= 0).all()
+    assert result["curve"][-1] <= TINY.values.max(axis=1).mean() + 1e-12
+    assert len(result["informed"]) == broadcasts
+    assert run(TINY, SETTINGS, method, seed=1, rounds=4) == result, "a run can be repeated"
+
+
+def test_silence_is_noise_only_and_methods_share_their_beginning() -> None:
+    silent = [
+        run(TINY, SETTINGS, Method("x", PLAN, silent=True, change={"noise": n}), seed=1, rounds=2) for n in (0.1, 9.0)
+    ]
+    assert silent[0]["informed"] == silent[1]["informed"]
+    curves = [run(TINY, SETTINGS, m, seed=1, rounds=1)["curve"] for m in (Method("a"), Method("b", PLAN))]
+    assert curves[0][0] == curves[1][0]
+
+
+def test_the_tables_name_every_method_once() -> None:
+    for group in ("paper", "found"):
+        names = [m.name for g, _, m in bench_fts.landmine_methods() if g == group]
+        assert len(names) == len(set(names))
+        assert "TS" in names
+    assert len(bench_fts.synthetic_methods()) == 6
+    assert bench_fts._epsilons(bench_fts.plan(1.0))[:2] == ["10.38", "15.17"]
+
+
+def test_synthetic_agents_are_alike_but_not_equal() -> None:
+    problem = synthetic(5, seed=0, m=100)
+    assert problem.values.shape == (5, 100)
+    assert np.corrcoef(problem.values)[0, 1] > 0.5
+    assert not np.allclose(problem.values[0], problem.values[1])
+
+
+def test_a_round_is_timed_by_parts(tmp_path: Path) -> None:
+    result = timed(3, observations=8, rounds=2, settings=FTSSettings(agents=3, d=2, M=20), folder=tmp_path)
+    assert result["total"] > 0
+    assert set(result) >= {"fits", "messages", "server", "choices", "tell", "cpu"}
