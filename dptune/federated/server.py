@@ -147,6 +147,8 @@ class FTSServer:
             return self._broadcasts[t]
 
     def _release(self, t: int) -> None:
+        if self.open_round < t < self.plan.steps:
+            raise InputError(f"rounds are released in order; the next is {self.open_round}, not {t}.")
         event = self.event(t)
         charge = self.ledger.charge(t, event, digest=self._digest(event), private=self.private)
         if charge.value is None:

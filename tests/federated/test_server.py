@@ -165,6 +165,16 @@ def test_the_charge_describes_the_release(one: FTSServer) -> None:
     assert (description["q"], description["z"], description["dimension"]) == (PLAN.q, PLAN.z, 20)
 
 
+def test_a_round_that_was_charged_and_lost_is_not_skipped(one: FTSServer) -> None:
+    one.release(0)
+    one.ledger.charge(1, one.event(1), digest=one._digest(one.event(1)))  # and then the power failed
+    with pytest.raises(InputError, match="the next is 1"):
+        one.release(2)
+    one.release(1)
+    one.release(2)
+    assert [charge.value is not None for charge in one.ledger.charges()] == [True] * 3
+
+
 def test_two_servers_on_one_ledger_publish_the_same(fast_path: Path) -> None:
     a, b = server(fast_path, "both"), server(fast_path, "both")
     b.submit(Message(0, 0, GOOD))
