@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -19,12 +19,14 @@ from dptune.algorithms.fts import Cube, Domain, FTSAgent, FTSModel, Points
 from dptune.algorithms.fts_settings import FTSSettings
 from dptune.federated import Participant, Transport
 from dptune.locks import ForkSafeLock
+from dptune.space import Value
 from dptune_optuna.distributions import to_distributions, to_space
+from dptune_optuna.numerical import NumericalSampler
 
 _MOST_CELLS = 4096  # a space of so few combinations is searched point by point
 
 
-class DPFTSSampler(BaseSampler):
+class DPFTSSampler(NumericalSampler):
     """One agent of a federation that tunes together through noisy joint vectors.
 
     Every agent has a study and a sampler of its own, and tunes its own objective. After a trial the sampler sends one
@@ -39,6 +41,7 @@ class DPFTSSampler(BaseSampler):
         agent: this agent's number, from 0.
         seed: of this agent's own choices; without it an agent that restarts may choose other points.
         independent_sampler: for parameters outside ``space``; default random.
+        warn_independent_sampling: say so when it draws one.
 
     Raises:
         InputError: space, settings and agent do not fit together.
@@ -53,7 +56,11 @@ class DPFTSSampler(BaseSampler):
         agent: int,
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
+        warn_independent_sampling: bool = True,
     ) -> None:
+        super().__init__(
+            seed=seed, independent_sampler=independent_sampler, warn_independent_sampling=warn_independent_sampling
+        )
         found = to_space(space)
         if found is None or set(found) != set(space):
             raise dptune.InputError("space must hold float and int parameters with more than one value, and no others.")
@@ -62,7 +69,6 @@ class DPFTSSampler(BaseSampler):
         self._space, self._transport, self._settings = found, transport, settings
         self._agent, self._seed = agent, seed
         self._model = FTSModel(settings, _domain(found, settings))
-        self._independent = independent_sampler or RandomSampler(seed=seed)
         self._lock = ForkSafeLock()
         self._new_participant()  # refuse early
 
@@ -106,29 +112,15 @@ class DPFTSSampler(BaseSampler):
         """Return the agents' common search space."""
         return to_distributions(self._space)
 
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """Return the agent's next point; it may wait for the other agents, up to the transport's time-out."""
-        self._raise_error_if_multi_objective(study)
-        if not search_space:
-            return {}
+    def _propose(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
+    ) -> Mapping[str, Value]:
         with self._lock:
             self._follow(study, trial.number)
-            proposed = self._space.decode(self._participant.ask())
-        return {
-            name: proposed[name]
-            if name in proposed and distribution._contains(distribution.to_internal_repr(proposed[name]))
-            else self._independent.sample_independent(study, trial, name, distribution)
-            for name, distribution in search_space.items()
-        }
+            return self._space.decode(self._participant.ask())
 
-    def sample_independent(
-        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        """Draw one parameter outside the agents' common search space."""
-        self._raise_error_if_multi_objective(study)
-        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+    def _has_space(self, study: optuna.Study) -> bool:
+        return True
 
     def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
         """Tell the agent, and send its message of the open round; a failed trial sends one, too."""
@@ -138,10 +130,6 @@ class DPFTSSampler(BaseSampler):
             y = _larger_is_better(study, values) if fits and trial.number not in self._told else None
             self._told.add(trial.number)
             self._participant.tell(self._space.encode(trial.params) if y is not None else (), y)
-
-    def reseed_rng(self) -> None:
-        """Reseed the independent sampler; the agent's own choices do not depend on the process."""
-        self._independent.reseed_rng()
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in {"_participant", "_study", "_told"}}

@@ -120,7 +120,9 @@ class LDPSampler(NumericalSampler):
         space = self._space or (session and session.space)
         return to_distributions(space) if space else {}
 
-    def _propose(self, study: optuna.Study, search_space: Mapping[str, BaseDistribution]) -> Mapping[str, Value]:
+    def _propose(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
+    ) -> Mapping[str, Value]:
         with self._lock:
             run = self._follow(study)
             return run.session.ask(run.pending(self._patience)) if run.session else {}

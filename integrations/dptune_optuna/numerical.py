@@ -33,8 +33,10 @@ class NumericalSampler(BaseSampler):
         self._warn_independent = warn_independent_sampling
 
     @abstractmethod
-    def _propose(self, study: optuna.Study, search_space: Mapping[str, BaseDistribution]) -> Mapping[str, Value]:
-        """Return the next point; ``search_space`` has a numerical parameter."""
+    def _propose(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
+    ) -> Mapping[str, Value]:
+        """Return the trial's point; ``search_space`` has a numerical parameter."""
 
     @abstractmethod
     def _has_space(self, study: optuna.Study) -> bool:
@@ -45,7 +47,7 @@ class NumericalSampler(BaseSampler):
     ) -> dict[str, Any]:
         """Return the next point; parameters that are not searched, or whose range has changed, are drawn."""
         self._raise_error_if_multi_objective(study)
-        proposed = self._propose(study, search_space) if to_space(search_space) else {}
+        proposed = self._propose(study, trial, search_space) if to_space(search_space) else {}
         return {
             name: proposed[name]
             if name in proposed and distribution._contains(distribution.to_internal_repr(proposed[name]))

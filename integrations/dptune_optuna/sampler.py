@@ -173,7 +173,9 @@ class DPGIBOSampler(NumericalSampler):
         session = self.session(study)
         return {} if session is None else to_distributions(session.space)
 
-    def _propose(self, study: optuna.Study, search_space: Mapping[str, BaseDistribution]) -> Mapping[str, Value]:
+    def _propose(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
+    ) -> Mapping[str, Value]:
         return self.begin(study, search_space).ask()
 
     def _has_space(self, study: optuna.Study) -> bool:
