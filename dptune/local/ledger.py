@@ -9,12 +9,17 @@ Life of a reply (charge, then read, then noise)::
 A crash between the two leaves the charge standing. A retry with the same key pays nothing and gets the recorded
 value, or, if none was recorded, records one before anybody sees it: each charge is answered by at most one value.
 Pure epsilon adds up (basic composition), so a user with k replies has paid the sum of their k prices.
+
+The cap and the identity are the file's: every transaction reads both, and refuses another file in its place. Copies
+and pickles are views of the same file; only ``UserLedger(path, cap)`` creates one.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -24,11 +29,11 @@ from typing import SupportsFloat
 from dptune.errors import BudgetMismatch, CapReached, InputError, KeyConflict, LedgerError
 from dptune.local.randomizer import Randomizer
 
-VERSION = 1
+VERSION = 2
 _FORGIVEN = 1e-12  # rounding of k replies of cap/k; the noise carries a slack a million times larger
 _TABLES = """
 CREATE TABLE IF NOT EXISTS dptune_local (
-    id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, cap REAL NOT NULL);
+    id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, cap REAL NOT NULL, identity TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS dptune_replies (
     user TEXT NOT NULL, key TEXT NOT NULL, epsilon REAL NOT NULL, private INTEGER NOT NULL, mechanism TEXT NOT NULL,
     PRIMARY KEY (user, key));
@@ -45,6 +50,8 @@ _KEYS = {
     "dptune_replies": "user = NEW.user AND key = NEW.key",
     "dptune_values": "user = NEW.user AND key = NEW.key",
 }
+_logger = logging.getLogger("dptune.local.ledger")
+_Charge = tuple[str, str, float, bool, str]  # user, key, epsilon, private, mechanism
 
 
 class UserLedger:
@@ -66,9 +73,9 @@ class UserLedger:
         if cap is not None and not (math.isfinite(cap) and cap > 0):
             raise InputError(f"cap must be positive and finite; got {cap!r}.")
         self._path = Path(path).resolve()
-        if cap is not None:
+        if cap is not None and not self._exists():
             self._create(float(cap))
-        self.cap = self._open()
+        self._identity, self.cap = self._open()
         if cap is not None and cap != self.cap:
             raise BudgetMismatch(f"this ledger was created with cap={self.cap!r}, not {cap!r}; it is fixed for good.")
 
@@ -85,65 +92,78 @@ class UserLedger:
         Args:
             randomizer: of the reply; its epsilon is the price.
             value: the private value, or a function that measures it, called only after the charge. A function
-                that raises counts as a value that is no number.
+                that raises, whatever it raises, counts as a value that is no number; only KeyboardInterrupt passes,
+                as a new one.
             user: whose value it is.
             key: of this reply among the user's; the same key is never paid twice.
 
         Raises:
             CapReached: it does not fit; nothing was written or measured.
             KeyConflict: the key was used with other settings.
+            InputError: the user or the key is no text, or the randomiser's epsilon no price.
+            LedgerError: the file cannot be used or is another one; nothing more is sent.
         """
-        recorded = self._charge(randomizer, user, key)
+        mechanism = json.dumps(randomizer.describe(), sort_keys=True)
+        row = (_text("user", user), _text("key", key), _price(randomizer), bool(randomizer.private), mechanism)
+        recorded = self._charge(row)
         if recorded is not None:
             return recorded
-        return self._record(user, key, randomizer.randomize(_measure(value)))
+        return self._record(row, randomizer.randomize(_measure(value)))
 
     def spent(self, user: str) -> float:
         """Return the epsilon the user has paid."""
-        with self._transaction("BEGIN") as connection:
+        with self._transaction("BEGIN") as (connection, _):
             return _spent(connection, user)
 
     def remaining(self, user: str) -> float:
         """Return the epsilon the user has left; 0 where only rounding is left."""
-        return _left(self.spent(user), self.cap)
+        with self._transaction("BEGIN") as (connection, cap):
+            return _left(_spent(connection, user), cap)
 
     def private(self, user: str) -> bool:
         """Return False if any of the user's replies was made with insecure, seeded noise."""
-        with self._transaction("BEGIN") as connection:
+        with self._transaction("BEGIN") as (connection, _):
             query = "SELECT COUNT(*) FROM dptune_replies WHERE user = ? AND NOT private"
             return int(connection.execute(query, (user,)).fetchone()[0]) == 0
 
-    def _charge(self, randomizer: Randomizer, user: str, key: str) -> float | None:
+    def _charge(self, row: _Charge) -> float | None:
         """Return the recorded reply, or None after making sure that this one is paid."""
-        mechanism = json.dumps(randomizer.describe(), sort_keys=True)
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            query = "SELECT mechanism FROM dptune_replies WHERE user = ? AND key = ?"
-            paid = connection.execute(query, (user, key)).fetchone()
+        user, key, *_, mechanism = row
+        with self._transaction("BEGIN IMMEDIATE") as (connection, cap):
+            paid = _mechanism(connection, user, key)
             if paid is None:
-                self._pay(connection, (user, key, randomizer.epsilon, randomizer.private, mechanism))
-            elif paid[0] != mechanism:
+                _pay(connection, row, cap)
+            elif paid != mechanism:
                 raise KeyConflict(f"the reply {key!r} of this user was made with other settings; use a new key.")
             return _value(connection, user, key)
 
-    def _pay(self, connection: sqlite3.Connection, row: tuple[str, str, float, bool, str]) -> None:
-        spent = _spent(connection, row[0])
-        if spent + row[2] > self.cap * (1 + _FORGIVEN):
-            raise CapReached(row[2], _left(spent, self.cap), self.cap)
-        connection.execute("INSERT INTO dptune_replies VALUES (?, ?, ?, ?, ?)", row)
-
-    def _record(self, user: str, key: str, value: float) -> float:
-        with suppress(sqlite3.IntegrityError), self._transaction("BEGIN IMMEDIATE") as connection:
+    def _record(self, row: _Charge, value: float) -> float:
+        """Store the value of a charge that stands in this file, and return the one that is stored."""
+        user, key, *_, mechanism = row
+        with suppress(sqlite3.IntegrityError), self._transaction("BEGIN IMMEDIATE") as (connection, _):
+            if _mechanism(connection, user, key) != mechanism:
+                raise LedgerError(f"the ledger {self._path} lost a charge; nothing was sent. Put the newest file back.")
             connection.execute("INSERT INTO dptune_values VALUES (?, ?, ?)", (user, key, value))
-        with self._transaction("BEGIN") as connection:
+        with self._transaction("BEGIN") as (connection, _):
             recorded = _value(connection, user, key)
         if recorded is None:
             raise LedgerError(f"the ledger {self._path} lost a record; do not go on with it.")
         return recorded
 
+    # ---- the file ------------------------------------------------------------------------------------
+
+    def _exists(self) -> bool:
+        """Tell whether the file holds a ledger; an empty one is what a crash in :meth:`_create` leaves."""
+        if not self._path.is_file() or self._path.stat().st_size == 0:
+            return False
+        with self._connected("BEGIN", "rw") as connection:
+            query = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'dptune_local'"
+            return int(connection.execute(query).fetchone()[0]) == 1
+
     def _create(self, cap: float) -> None:
         if not self._path.parent.is_dir():
             raise LedgerError(f"the folder of the ledger {self._path} does not exist; create it first.")
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+        with self._connected("BEGIN IMMEDIATE", "rwc") as connection:  # two processes may create it together
             for statement in _TABLES.split(";")[:-1]:
                 connection.execute(statement)
             for table, same in _KEYS.items():
@@ -151,21 +171,34 @@ class UserLedger:
                     connection.execute(_NO_CHANGE.format(table=table, verb=verb))
                 connection.execute(_NO_REPLACE.format(table=table, same=same))
             if connection.execute("SELECT id FROM dptune_local").fetchone() is None:
-                connection.execute("INSERT INTO dptune_local VALUES (1, ?, ?)", (VERSION, cap))
+                row = (VERSION, cap, secrets.token_hex(16))
+                connection.execute("INSERT INTO dptune_local VALUES (1, ?, ?, ?)", row)
+                _logger.warning(f"created a new ledger of users, nothing spent yet: {self._path}, cap={cap!r}")
 
-    def _open(self) -> float:
+    def _open(self) -> tuple[str, float]:
+        """Return identity and cap of the file."""
         if not self._path.is_file():
             raise LedgerError(f"there is no ledger at {self._path}; give cap= to create one.")
-        with self._transaction("BEGIN") as connection:
-            row = connection.execute("SELECT version, cap FROM dptune_local").fetchone()
-        if row is None or row[0] != VERSION:
-            raise LedgerError(f"the ledger {self._path} has another format than {VERSION}.")
-        return float(row[1])
+        with self._connected("BEGIN", "rw") as connection:
+            version = connection.execute("SELECT version FROM dptune_local").fetchone()
+            if version is None or version[0] != VERSION:
+                raise LedgerError(f"the ledger {self._path} has another format than {VERSION}.")
+            return _identity_and_cap(connection)
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, begin: str) -> Iterator[tuple[sqlite3.Connection, float]]:
+        """A transaction on the ledger that was opened, and the cap that stands in it."""
+        with self._connected(begin, "rw") as connection:
+            identity, cap = _identity_and_cap(connection)
+            if identity != self._identity:
+                raise _replaced(self._path)
+            yield connection, cap
+
+    @contextmanager
+    def _connected(self, begin: str, mode: str) -> Iterator[sqlite3.Connection]:
+        uri = f"{self._path.as_uri()}?mode={mode}"  # only "rwc" makes a file where there is none
         try:
-            with closing(sqlite3.connect(self._path, timeout=60, isolation_level=None)) as connection:
+            with closing(sqlite3.connect(uri, timeout=60, isolation_level=None, uri=True)) as connection:
                 connection.execute("PRAGMA synchronous=EXTRA")  # a commit has reached the disk, directory included
                 connection.execute(begin)
                 try:
@@ -179,8 +212,18 @@ class UserLedger:
         except sqlite3.Error as error:
             raise LedgerError(f"the ledger {self._path} cannot be used: {error}") from None
 
-    def __reduce__(self) -> tuple[type[UserLedger], tuple[str, float]]:
-        return type(self), (str(self._path), self.cap)
+    # ---- copies are views, never forks -----------------------------------------------------------------
+
+    @classmethod
+    def _reopen(cls, path: str, identity: str, cap: float) -> UserLedger:
+        """Reopen the very ledger that was copied; never create one."""
+        ledger = cls(path)
+        if (ledger._identity, ledger.cap) != (identity, cap):
+            raise _replaced(ledger._path)
+        return ledger
+
+    def __reduce__(self) -> tuple[Callable[[str, str, float], UserLedger], tuple[str, str, float]]:
+        return type(self)._reopen, (str(self._path), self._identity, self.cap)
 
     def __repr__(self) -> str:
         return f"UserLedger({str(self._path)!r}, cap={self.cap!r})"
@@ -191,8 +234,49 @@ def _measure(value: SupportsFloat | Callable[[], SupportsFloat | None] | None) -
         return value
     try:
         return value()
-    except Exception:  # noqa: BLE001  whether measuring failed is private
+    except KeyboardInterrupt:
+        pass
+    except BaseException:  # noqa: BLE001  whether and how measuring failed is private, SystemExit included
         return None
+    raise KeyboardInterrupt  # a new one: the other's frames hold private values
+
+
+def _text(name: str, value: str) -> str:
+    if not (isinstance(value, str) and value):
+        raise InputError(f"{name} must be a text that is not empty; got {value!r}.")
+    return value
+
+
+def _price(randomizer: Randomizer) -> float:
+    if not (math.isfinite(randomizer.epsilon) and randomizer.epsilon > 0):
+        raise InputError(f"a reply costs a positive and finite epsilon; the randomiser says {randomizer.epsilon!r}.")
+    return float(randomizer.epsilon)
+
+
+def _pay(connection: sqlite3.Connection, row: _Charge, cap: float) -> None:
+    spent = _spent(connection, row[0])
+    if spent + row[2] > cap * (1 + _FORGIVEN):
+        raise CapReached(row[2], _left(spent, cap), cap)
+    connection.execute("INSERT INTO dptune_replies VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _replaced(path: Path) -> LedgerError:
+    return LedgerError(
+        f"the ledger {path} was replaced by another one since it was opened. What users have paid is in the old one: "
+        "put it back."
+    )
+
+
+def _identity_and_cap(connection: sqlite3.Connection) -> tuple[str, float]:
+    row = connection.execute("SELECT identity, cap FROM dptune_local").fetchone()
+    return ("", 0.0) if row is None else (str(row[0]), float(row[1]))
+
+
+def _mechanism(connection: sqlite3.Connection, user: str, key: str) -> str | None:
+    """The mechanism that the user paid for under this key, or None."""
+    query = "SELECT mechanism FROM dptune_replies WHERE user = ? AND key = ?"
+    row = connection.execute(query, (user, key)).fetchone()
+    return None if row is None else str(row[0])
 
 
 def _spent(connection: sqlite3.Connection, user: str) -> float:

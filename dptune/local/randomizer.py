@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import NoReturn, Protocol, SupportsFloat
@@ -39,6 +40,7 @@ Interval = tuple[float, float]
 GRID = 2.0**-40  # of the Laplace scale
 SLACK = 1e-6
 SMALLEST_EPSILON = 1e-8
+LARGEST_SCALE = 1e300  # a reply beyond the largest number has probability below e^(-10^7)
 enable_features("contrib")
 
 
@@ -70,7 +72,8 @@ class LocalRandomizer:
     Args:
         epsilon: price of one reply, >= 1e-8.
         bound: the public interval: a number b > 0 for [-b, b], the paper's b = B + R; or (low, high).
-        invalid: public stand-in for a value that is no number (NaN, None, text); default ``low``.
+        invalid: public stand-in for a value that is no number (NaN, None, text); default ``low``. Where small values
+            are good, give ``high``: by default what fails counts as the best.
 
     Raises:
         InputError: a setting is out of range.
@@ -82,6 +85,8 @@ class LocalRandomizer:
         self.epsilon = _epsilon(epsilon)
         self.low, self.high = _interval(bound)
         self.invalid = self._inside("invalid", self.low if invalid is None else invalid)
+        if not (sys.float_info.min <= self.scale <= LARGEST_SCALE):
+            raise InputError(f"{bound!r} at epsilon={epsilon!r} needs noise too small or too large for floating point.")
         self._middle = self.low + (self.high - self.low) / 2
         self._noise: Callable[[float], float] = make_laplace(
             atom_domain(T=float, nan=False), absolute_distance(T=float), scale=1.0, k=-40
@@ -98,10 +103,7 @@ class LocalRandomizer:
 
     def clamp(self, value: SupportsFloat | None) -> float:
         """Return the value cut to the interval, private; no number becomes ``invalid``."""
-        try:
-            number = math.nan if value is None else float(value)
-        except Exception:  # noqa: BLE001  what is wrong with a private value is private
-            number = math.nan
+        number = _number(value)
         return self.invalid if math.isnan(number) else min(max(number, self.low), self.high)
 
     def describe(self) -> dict[str, object]:
@@ -146,6 +148,17 @@ class InsecureRandomizer(LocalRandomizer):
         raise TypeError("a seeded randomiser cannot be copied or pickled: both would draw the same noise.")
 
 
+def _number(value: SupportsFloat | None) -> float:
+    """Return the value as a number; NaN if it is none, whatever it raises."""
+    try:
+        return math.nan if value is None else float(value)
+    except KeyboardInterrupt:
+        pass
+    except BaseException:  # noqa: BLE001  what is wrong with a private value is private
+        return math.nan
+    raise KeyboardInterrupt  # a new one: the other's frames hold the value
+
+
 def _epsilon(epsilon: float) -> float:
     if not (math.isfinite(epsilon) and epsilon >= SMALLEST_EPSILON):
         raise InputError(f"epsilon must be finite and at least {SMALLEST_EPSILON:g}; got {epsilon!r}.")
@@ -153,10 +166,14 @@ def _epsilon(epsilon: float) -> float:
 
 
 def _interval(bound: float | Interval) -> Interval:
-    low, high = bound if isinstance(bound, tuple) else (-bound, bound)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
+    try:
+        low, high = map(float, bound if isinstance(bound, tuple) else (-bound, bound))
+    except (TypeError, ValueError, OverflowError):
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and sys.float_info.min <= high - low < math.inf):
         raise InputError(
-            f"bound must be a number b > 0, for [-b, b], or finite (low, high) with low < high; got {bound!r}. "
+            f"bound must be a number b > 0, for [-b, b], or a pair (low, high) of finite numbers with low < high, not "
+            f"closer than {sys.float_info.min:g}; got {bound!r}. "
             "Choose it from the meaning of the value, not from anybody's data."
         )
-    return float(low), float(high)
+    return low, high

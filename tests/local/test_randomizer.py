@@ -198,10 +198,63 @@ def test_a_bad_epsilon_is_refused(epsilon: float) -> None:
         LocalRandomizer(epsilon, 1.0)
 
 
-@pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan, (1.0, 1.0), (0.0, math.inf), (-1.7e308, 1.7e308)])
+@pytest.mark.parametrize(
+    "bound",
+    [
+        0.0,
+        -1.0,
+        math.inf,
+        math.nan,
+        (1.0, 1.0),
+        (0.0, math.inf),
+        (-1.7e308, 1.7e308),
+        [0, 1],
+        None,
+        "ab",
+        (0.0, 1.0, 2.0),
+        (0.0, 1.5e-323),
+        (0.0, 2e-308),
+        (5.0, 5.0 - 1e-9),
+        pytest.param(10**400, id="huge"),
+    ],
+)
 def test_a_bad_bound_is_refused(bound: Any) -> None:
     with pytest.raises(InputError, match="bound"):
         LocalRandomizer(1.0, bound)
+
+
+@pytest.mark.parametrize(("epsilon", "bound"), [(2.1, (0.0, 1.5e-323)), (0.01, (0.0, 8e307)), (1e5, 1e-304)])
+def test_an_interval_too_small_or_too_large_for_floating_point_is_refused(epsilon: float, bound: Any) -> None:
+    with pytest.raises(InputError, match=r"floating point|bound"):
+        LocalRandomizer(epsilon, bound)
+
+
+@pytest.mark.parametrize("bound", [(0.0, 2.3e-308), 5e297, (1e16, 1e16 + 2), (1e300, math.nextafter(1e300, math.inf))])
+def test_the_smallest_and_largest_intervals_keep_the_promise(bound: Any) -> None:
+    randomizer = LocalRandomizer(0.9, bound)
+    ends = [grid_point(randomizer, value) for value in (-math.inf, math.inf)]
+    assert 0.9 - 3e-6 < ends[1] - ends[0] <= Fraction(0.9)
+    assert math.isfinite(randomizer.randomize(0.0))
+
+
+class RaisesInFloat:
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def __float__(self) -> float:
+        raise self.error("secret")
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, GeneratorExit, BaseException])
+def test_whatever_a_value_raises_is_no_number(error: type[BaseException]) -> None:
+    assert LocalRandomizer(1.0, 1.0, invalid=0.25).clamp(RaisesInFloat(error)) == 0.25
+
+
+def test_an_interrupt_of_a_value_passes_bare() -> None:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        LocalRandomizer(1.0, 1.0).randomize(RaisesInFloat(KeyboardInterrupt))
+    assert caught.value.args == ()
+    assert caught.value.__context__ is None
 
 
 def test_a_stand_in_outside_the_interval_is_refused() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import pickle
 import sqlite3
 import subprocess
 import sys
+import traceback
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -36,12 +38,11 @@ print(paid)
 COUNTED_IN_MEMORY = """
 from collections import Counter
 spent = Counter()
-def charge(self, randomizer, user, key):
-    if spent[user] + randomizer.epsilon > self.cap:
-        raise CapReached(randomizer.epsilon, 0.0, self.cap)
-    spent[user] += randomizer.epsilon
-    with self._transaction("BEGIN IMMEDIATE") as connection:
-        row = (user, key, randomizer.epsilon, True, "")
+def charge(self, row):
+    if spent[row[0]] + row[2] > self.cap:
+        raise CapReached(row[2], 0.0, self.cap)
+    spent[row[0]] += row[2]
+    with self._transaction("BEGIN IMMEDIATE") as (connection, _):
         connection.execute("INSERT INTO dptune_replies VALUES (?, ?, ?, ?, ?)", row)
 UserLedger._charge = charge
 """
@@ -107,14 +108,11 @@ def test_a_retry_returns_the_same_reply_at_no_cost(ledger: UserLedger) -> None:
 
 
 def test_the_charge_is_committed_before_the_value_is_read(ledger: UserLedger) -> None:
-    class Crash(BaseException):
-        pass
-
     def measure() -> float:
         assert ledger.spent("ann") == 1.0
-        raise Crash
+        raise KeyboardInterrupt
 
-    with pytest.raises(Crash):
+    with pytest.raises(KeyboardInterrupt):
         ledger.reply(LocalRandomizer(1.0, 1.0), measure, user="ann", key="k")
     assert ledger.spent("ann") == 1.0  # no refund
     assert math.isfinite(ledger.reply(LocalRandomizer(1.0, 1.0), 0.1, user="ann", key="k"))
@@ -132,11 +130,60 @@ def test_of_two_answers_to_one_charge_the_first_recorded_is_the_only_one(ledger:
     assert ledger.spent("ann") == 1.0
 
 
-def test_a_failed_measurement_is_a_reply_like_any_other(ledger: UserLedger) -> None:
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, GeneratorExit, BaseException])
+def test_a_failed_measurement_is_a_reply_like_any_other(ledger: UserLedger, error: type[BaseException]) -> None:
     def broken() -> float:
-        raise RuntimeError("secret")
+        raise error("secret")
 
     assert math.isfinite(ledger.reply(LocalRandomizer(1.0, 1.0), broken, user="ann", key="k"))
+
+
+def test_an_interrupt_passes_without_the_frames_that_measured(ledger: UserLedger) -> None:
+    def measure() -> float:
+        secret = 0.123456789
+        raise KeyboardInterrupt(secret)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ledger.reply(LocalRandomizer(1.0, 1.0), measure, user="ann", key="k")
+    seen = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert seen.__context__ is None
+    assert "0.123456789" not in "".join(seen.format())
+
+
+@pytest.mark.parametrize("bad", [None, 7, b"ann", ""])
+def test_a_user_or_a_key_that_is_no_text_is_refused(ledger: UserLedger, bad: Any) -> None:
+    for names in ({"user": bad, "key": "k"}, {"user": "ann", "key": bad}):
+        with pytest.raises(InputError, match=r"user|key"):
+            ledger.reply(LocalRandomizer(1.0, 1.0), 0.5, **names)
+    assert ledger.spent("ann") == 0
+
+
+class Odd(LocalRandomizer):
+    """A randomiser of somebody else's."""
+
+    price, answer = 1.0, 0.5
+
+    def __init__(self) -> None:
+        super().__init__(1.0, 1.0)
+        self.epsilon = self.price
+
+    def randomize(self, value: Any) -> float:
+        return self.answer
+
+
+@pytest.mark.parametrize("price", [-1.0, 0.0, math.nan, math.inf])
+def test_a_price_that_is_none_is_refused(ledger: UserLedger, monkeypatch: pytest.MonkeyPatch, price: float) -> None:
+    monkeypatch.setattr(Odd, "price", price)
+    with pytest.raises(InputError, match="epsilon"):
+        ledger.reply(Odd(), 0.5, user="ann", key="k")
+    assert ledger.spent("ann") == 0
+
+
+def test_a_reply_that_cannot_be_recorded_is_not_sent(ledger: UserLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Odd, "answer", math.nan)
+    with pytest.raises(LedgerError, match="lost a record"):
+        ledger.reply(Odd(), 0.5, user="ann", key="k")
+    assert ledger.spent("ann") == 1.0
 
 
 def test_thirds_fit_and_tiny_prices_do_not_slip_through(fast_path: Path) -> None:
@@ -196,6 +243,94 @@ def test_the_cap_is_fixed_and_the_file_is_a_file(ledger: UserLedger, fast_path: 
             UserLedger(fast_path / "x.db", cap=cap)
     with pytest.raises(InputError, match="outlive"):
         UserLedger(":memory:", cap=1.0)
-    copy: Any = pickle.loads(pickle.dumps(ledger))
-    assert copy.cap == 2.0
-    assert "cap=2.0" in repr(copy)
+
+
+# ---- one file, one ledger ------------------------------------------------------------------------------
+
+
+def another(path: Path, cap: float = 2.0) -> None:
+    """Put a fresh ledger in the place of the one at ``path``."""
+    path.unlink()
+    UserLedger(path, cap=cap)
+
+
+def reply_of_ann(ledger: UserLedger, key: str) -> float:
+    return ledger.reply(LocalRandomizer(1.0, 1.0), 0.5, user="ann", key=key)
+
+
+@pytest.mark.parametrize("copied", [lambda ledger: pickle.loads(pickle.dumps(ledger)), copy.copy, copy.deepcopy])
+def test_a_copy_is_a_view_of_the_same_file(ledger: UserLedger, copied: Any) -> None:
+    reply = reply_of_ann(ledger, "k")
+    twin = copied(ledger)
+    assert reply_of_ann(twin, "k") == reply
+    assert (twin.cap, twin.spent("ann")) == (2.0, 1.0)
+    assert "cap=2.0" in repr(twin)
+
+
+def test_a_pickle_of_a_ledger_never_makes_one(ledger: UserLedger) -> None:
+    frozen = pickle.dumps(ledger)
+    another(ledger._path)
+    with pytest.raises(LedgerError, match="replaced"):
+        pickle.loads(frozen)
+    ledger._path.unlink()
+    with pytest.raises(LedgerError, match="no ledger"):
+        pickle.loads(frozen)
+    assert not ledger._path.exists()
+
+
+@pytest.mark.parametrize("cap", [2.0, 100.0])
+def test_another_ledger_in_its_place_is_refused(ledger: UserLedger, cap: float) -> None:
+    reply_of_ann(ledger, "k")
+    another(ledger._path, cap)
+    for use in (lambda: reply_of_ann(ledger, "l"), lambda: ledger.spent("ann"), lambda: ledger.private("ann")):
+        with pytest.raises(LedgerError, match="replaced"):
+            use()
+    assert UserLedger(ledger._path).spent("ann") == 0
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_a_deleted_ledger_is_missed_and_leaves_no_empty_file(ledger: UserLedger, content: bytes | None) -> None:
+    ledger._path.unlink()
+    if content is not None:
+        ledger._path.write_bytes(content)
+    for use in (lambda: reply_of_ann(ledger, "l"), lambda: ledger.remaining("ann")):
+        with pytest.raises(LedgerError, match="cannot be used"):
+            use()
+    assert ledger._path.exists() == (content is not None)
+    assert UserLedger(ledger._path, cap=1.0).cap == 1.0  # what a crash while creating leaves does not stand in the way
+
+
+def test_the_cap_is_the_files_not_a_memory_of_it(ledger: UserLedger) -> None:
+    ledger.cap = 1e9
+    reply_of_ann(ledger, "1")
+    assert ledger.remaining("ann") == 1.0
+    reply_of_ann(ledger, "2")
+    with pytest.raises(CapReached) as refused:
+        reply_of_ann(ledger, "3")
+    assert refused.value.cap == 2.0
+
+
+def test_a_value_without_its_charge_is_not_sent(ledger: UserLedger) -> None:
+    before = ledger._path.read_bytes()
+
+    def measure() -> float:
+        ledger._path.write_bytes(before)  # somebody puts an old copy back
+        return 0.5
+
+    with pytest.raises(LedgerError, match="lost a charge"):
+        ledger.reply(LocalRandomizer(1.0, 1.0), measure, user="ann", key="k")
+    with closing(sqlite3.connect(ledger._path)) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM dptune_values").fetchone() == (0,)
+
+
+def test_every_transaction_waits_for_the_disk(ledger: UserLedger) -> None:
+    for begin in ("BEGIN", "BEGIN IMMEDIATE"):
+        with ledger._transaction(begin) as (connection, _):
+            assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+
+
+def test_a_new_ledger_is_announced_and_an_old_one_is_not(fast_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for expected in (1, 1):
+        UserLedger(fast_path / "new.db", cap=2.0)
+        assert len(caplog.messages) == expected
+    assert "nothing spent yet" in caplog.text
