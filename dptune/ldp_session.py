@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from numbers import Real
+from operator import itemgetter
 
 from dptune.algorithms.ldp_bandit import LARGEST_REPLY, LDPSettings, LocalBandit
 from dptune.errors import InputError
+from dptune.gp.arrays import as_count
 from dptune.ldp_curator import Curator, Key, Refinement, design, key_of
 from dptune.locks import ForkSafeLock
 from dptune.space import Float, Space, Value
@@ -58,9 +62,9 @@ class LDPSession:
         keys = design(space, count, seed=settings.seed) if candidates is None else _keys(space, candidates)
         self._curator = Curator(algorithm, space, settings, keys, refinements)
         self._checkpoints: list[tuple[int, Curator]] = [(0, self._curator.copy())]
-        self._numbers: list[int] = []  # increasing
-        self._told: list[tuple[Key, float]] = []
+        self._told: list[tuple[int, Key, float]] = []  # numbers increase
         self._folded = 0  # replies the curator has been told
+        self._unsure = False  # whether an exception, Ctrl-C above all, may have stopped a change of the two
         self._lock = ForkSafeLock()
 
     def tell(self, number: int, parameters: Mapping[str, Value], reply: float) -> bool:
@@ -72,17 +76,20 @@ class LDPSession:
             number: >= 0, unique in the run.
             parameters: where the user measured, after rounding.
             reply: what the randomiser returned.
+
+        Raises:
+            InputError: the number is negative or not whole.
         """
-        key, value = key_of(self.space, parameters), self._sign * (reply - self._centre)
+        number, key = as_count(number, name="number", least=0), key_of(self.space, parameters)
+        value = self._sign * (reply - self._centre) if isinstance(reply, Real) else math.nan
         if key is None or not abs(value) < LARGEST_REPLY:
             return False
         with self._lock:
-            at = bisect_left(self._numbers, number)
-            if self._numbers[at : at + 1] == [number]:
+            at = bisect_left(self._told, number, key=itemgetter(0))
+            if at < len(self._told) and self._told[at][0] == number:
                 return False
-            self._numbers.insert(at, number)
-            self._told.insert(at, (key, value))
             self._go_back(at)
+            self._told.insert(at, (number, key, value))  # last: an interrupt loses this reply or nothing
         return True
 
     def ask(self, pending: Iterable[Mapping[str, Value]] = ()) -> dict[str, Value]:
@@ -92,49 +99,59 @@ class LDPSession:
             pending: parameters that other users are trying at the moment; see :meth:`LocalBandit.ask`.
         """
         keys = (key_of(self.space, parameters) for parameters in pending)
-        with self._lock:
-            return self._named(self._newest().ask(key for key in keys if key is not None))
+        with self._lock, self._newest() as curator:
+            return self._named(curator.ask(key for key in keys if key is not None))
 
     def recommend(self) -> dict[str, Value]:
         """Return the tried candidate with the largest posterior mean (smallest, to minimise)."""
-        with self._lock:
-            return self._named(self._newest().recommend())
+        with self._lock, self._newest() as curator:
+            return self._named(curator.recommend())
 
     @property
     def candidates(self) -> list[dict[str, Value]]:
         """Parameters users may be asked to try."""
-        with self._lock:
-            return [self._named(key) for key in self._newest().candidates]
+        with self._lock, self._newest() as curator:
+            return [self._named(key) for key in curator.candidates]
 
     @property
     def bandit(self) -> LocalBandit:
         """A copy of the algorithm after all replies, to look at its posterior."""
-        with self._lock:
-            return self._newest().bandit.copy()
+        with self._lock, self._newest() as curator:
+            return curator.bandit.copy()
 
     def _named(self, key: Key) -> dict[str, Value]:
         return dict(zip(self.space, key, strict=True))
 
-    def _newest(self) -> Curator:
-        """The curator after all replies."""
+    @contextmanager
+    def _newest(self) -> Iterator[Curator]:
+        """The curator after all replies. An exception inside makes the next call go back to a checkpoint."""
+        if self._unsure:
+            self._go_back(self._folded)
+        self._unsure = True
+        self._fold()
+        yield self._curator
+        self._unsure = False
+
+    def _fold(self) -> None:
         total = len(self._told)
         while self._folded < total:
-            number, (key, reply) = self._numbers[self._folded], self._told[self._folded]
+            number, key, reply = self._told[self._folded]
             self._curator.tell(number + 1, key, reply)
             self._folded += 1
             if _is_kept(self._folded, total):
                 self._checkpoints.append((self._folded, self._curator.copy()))
                 self._checkpoints = [(n, c) for n, c in self._checkpoints if _is_kept(n, total)]
-        return self._curator
 
     def _go_back(self, at: int) -> None:
         """Make sure that the reply at position ``at`` is still to be folded."""
-        if at >= self._folded:
+        if at >= self._folded and not self._unsure:
             return
+        self._unsure = True
         while self._checkpoints[-1][0] > at:
             self._checkpoints.pop()
-        self._folded, saved = self._checkpoints[-1]
-        self._curator = saved.copy()
+        folded, saved = self._checkpoints[-1]
+        self._folded, self._curator = folded, saved.copy()
+        self._unsure = False
 
 
 def _is_kept(folded: int, total: int) -> bool:

@@ -95,6 +95,48 @@ def test_a_reply_late_by_a_few_costs_a_few_rounds_and_checkpoints_are_few(monkey
     assert rounds == [3001]
 
 
+def interrupted(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, *, after: int, early: bool) -> None:
+    """Press Ctrl-C once, before or after a call of the method."""
+    original, left = getattr(owner, method), [after]
+
+    def call(self: Any, *args: Any, **more: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0 and early:
+            raise KeyboardInterrupt
+        result = original(self, *args, **more)
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(owner, method, call)
+
+
+PLACES = [(Curator, "tell"), (Curator, "ask"), (Curator, "copy"), (LDPSession, "_go_back"), (dptune.LDPTGP, "_update")]
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("late", [[], [20], [57, 20, 3]], ids=str)
+@pytest.mark.parametrize("after", [1, 9, 40, 58])
+@pytest.mark.parametrize(("owner", "method"), PLACES)
+def test_an_interrupt_at_any_place_counts_every_reply_once(
+    monkeypatch: pytest.MonkeyPatch, owner: type, method: str, after: int, late: list[int], early: bool
+) -> None:
+    told, session, expected = run(make(), 60), make(), make()
+    for reply in told:
+        expected.tell(*reply)
+    wanted, pressed = state(expected), 0
+    interrupted(monkeypatch, owner, method, after=after, early=early)
+    for i in [i for i in range(60) if i not in late] + late:
+        for _ in range(2):  # a front end tells again what it may not have told
+            try:
+                session.tell(*told[i])
+                session.ask()
+            except KeyboardInterrupt:
+                pressed += 1
+    assert pressed == 1 or method == "copy"  # few copies are made
+    assert state(session) == wanted
+
+
 def test_known_numbers_and_what_is_no_reply_are_ignored() -> None:
     session = make()
     here = session.ask()
@@ -103,6 +145,11 @@ def test_known_numbers_and_what_is_no_reply_are_ignored() -> None:
     assert not session.tell(0, here, 2.0)
     for reply in (math.nan, math.inf, -math.inf, 1e100):
         assert not session.tell(1, here, reply)
+    for reply in (None, "0.5"):
+        assert not session.tell(1, here, reply)  # type: ignore[arg-type]
+    for number in (-1, -5, 1.5, True, None):
+        with pytest.raises(dptune.InputError, match="number"):
+            session.tell(number, here, 0.5)  # type: ignore[arg-type]
     for parameters in ({"x": 0.0}, {"x": 2.0, "n": 3}, {}, {"x": "a", "n": 3}, {"x": None, "n": 3}):
         assert not session.tell(1, parameters, 0.5)
     assert state(session) == before

@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -164,7 +165,7 @@ class LocalBandit(ABC):
         return int((mean + self.beta() * deviation).argmax())
 
     def _plays(self, rows: Iterable[int]) -> IntArray:
-        return np.bincount(np.fromiter(rows, dtype=np.int64), minlength=len(self.points))
+        return np.bincount(np.array([self._row(row) for row in rows], dtype=np.int64), minlength=len(self.points))
 
     def tell(self, point: int, reply: float, *, number: int | None = None) -> None:
         """Take a privatised reply at candidate ``point``. Replies may be lost or come in any order.
@@ -178,18 +179,23 @@ class LocalBandit(ABC):
         Raises:
             InputError: there is no such candidate, or the reply is not a finite number.
         """
-        if not 0 <= point < len(self.points):
-            raise InputError(f"point must be one of the {len(self.points)} candidates' rows; got {point!r}.")
-        if not -LARGEST_REPLY < reply < LARGEST_REPLY:
+        point = self._row(point)
+        if not (isinstance(reply, Real) and -LARGEST_REPLY < reply < LARGEST_REPLY):
             raise InputError("a reply must be a finite number below 1e100: it comes from a randomiser.")
         number = self.t + 1 if number is None else as_count(number, name="number")
         self.t += 1
         if self._told is not None:
             points, replies, numbers = self._told
             points.append(point)
-            replies.append(reply)
+            replies.append(float(reply))
             numbers.append(number)
-        self._take(int(point), float(reply), number)
+        self._take(point, float(reply), number)
+
+    def _row(self, point: int) -> int:
+        whole = isinstance(point, int | np.integer) and not isinstance(point, bool)
+        if not (whole and 0 <= point < len(self.points)):
+            raise InputError(f"point must be one of the {len(self.points)} candidates' rows; got {point!r}.")
+        return int(point)
 
     def replay(self, pairs: Iterable[Pair]) -> None:
         """Tell many (point, reply) pairs in order."""

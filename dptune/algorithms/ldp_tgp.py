@@ -3,6 +3,7 @@
 Zhou, Tan (2020), LDP-TGP-UCB; without CTL the TGP-UCB of Chowdhury, Gopalan (2019). Notation of ``ldp_bandit`` and::
 
     y^_t     reply_t 1{|reply_t| <= b_t}
+    n        largest number of a reply so far; t if none was lost, else n > t
     S (M,)   sums of y^ at each candidate; N and S are all that is kept of the replies
     C (M, M) posterior covariance, K - K_P (K_PP + lambda N^-1)^-1 K_P for the played candidates P
     gamma    information gain of the points played, log det(I + K_t/lambda) / 2
@@ -33,6 +34,7 @@ class LDPTGP(LocalBandit):
 
     def _start(self) -> None:
         self._sums = np.zeros(len(self.points))
+        self._last = 0  # n
         self._waiting: list[tuple[int, float]] = []  # replies counted but not yet in the posterior
         self._updates = 0
         self._refresh()
@@ -42,6 +44,7 @@ class LDPTGP(LocalBandit):
         self._refresh()
 
     def _take(self, point: int, reply: float, number: int) -> None:
+        self._last = max(self._last, number)
         cut = reply if abs(reply) <= self.settings.replies.truncation(number) else 0.0
         self.counts[point] += 1
         self._sums[point] += cut
@@ -73,9 +76,13 @@ class LDPTGP(LocalBandit):
         return self._gamma if self.settings.gain is None else self.settings.gain(self.t)
 
     def _theorem_beta(self) -> float:
-        """B + (2 sqrt 2 b_t sqrt(gamma_t + ln(1/delta)) + sqrt(bias(t))) / sqrt(lambda)."""
+        """B + (2 sqrt 2 b_n sqrt(gamma_t + ln(1/delta)) + sqrt(bias(t))) / sqrt(lambda).
+
+        Where replies were lost, those that came were cut at b_s with s up to n: b_n bounds them all. What b_s cuts off
+        in the mean falls with s, so the t largest such terms, bias(t), bound the sum over those that came.
+        """
         s, t = self.settings, self.t
-        cut = s.replies.truncation(max(t, 1))
+        cut = s.replies.truncation(max(self._last, 1))
         width = 2 * math.sqrt(2) * cut * math.sqrt(self.gamma + math.log(1 / s.delta))
         return s.replies.B + (width + math.sqrt(s.replies.bias(t))) / math.sqrt(self.lam)
 

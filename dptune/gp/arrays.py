@@ -46,14 +46,14 @@ def as_positive(value: float, *, name: str) -> float:
     return number
 
 
-def as_count(value: int, *, name: str) -> int:
-    """The value as an integer of at least one.
+def as_count(value: int, *, name: str, least: int = 1) -> int:
+    """The value as an integer of at least ``least``.
 
     Raises:
-        InputError: below one or not an integer.
+        InputError: below it or not an integer.
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} must be an integer of at least 1, got {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}.")
     return int(value)
 
 

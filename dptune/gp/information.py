@@ -8,21 +8,35 @@ is what :class:`dptune.algorithms.ldp_tgp.LDPTGP` uses unless told otherwise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from dptune.gp.arrays import as_count, as_positive
 
-Gain = Callable[[int], float]
+
+@dataclass(frozen=True)
+class Gain:
+    """t -> t^power (ln t)^log_power; plain data, so that settings can be pickled and compared.
+
+    Attributes:
+        power: of t.
+        log_power: of ln t.
+    """
+
+    power: float
+    log_power: float
+
+    def __call__(self, t: int) -> float:
+        """Return gamma_t; 0 for t = 0 and 1."""
+        t = max(t, 1)
+        return float(t**self.power * math.log(t) ** self.log_power)
 
 
 def rbf_gain(d: int) -> Gain:
     """Return t -> (ln t)^(d + 1) for the squared exponential kernel in d dimensions."""
-    power = as_count(d, name="d") + 1
-    return lambda t: math.log(max(t, 1)) ** power
+    return Gain(0.0, as_count(d, name="d") + 1)
 
 
 def matern_gain(d: int, nu: float = 2.5) -> Gain:
     """Return t -> t^(d (d + 1) / (2 nu + d (d + 1))) ln t for the Matern kernel of smoothness nu in d dimensions."""
     c = as_count(d, name="d") * (d + 1)
-    power = c / (2 * as_positive(nu, name="nu") + c)
-    return lambda t: max(t, 1) ** power * math.log(max(t, 1))
+    return Gain(c / (2 * as_positive(nu, name="nu") + c), 1.0)

@@ -16,6 +16,7 @@ from dptune.algorithms.ldp_replies import LaplaceReplies
 from dptune.algorithms.ldp_tgp import LDPTGP
 from dptune.errors import InputError
 from dptune.gp.candidates import local_candidates, sobol_candidates
+from dptune.gp.information import rbf_gain
 from dptune.local import InsecureRandomizer
 
 ALL = pytest.mark.parametrize("algorithm", [LDPTGP, LDPATA, LDPMoMA])
@@ -132,13 +133,20 @@ def test_replies_beyond_the_horizon_and_hostile_ones_are_harmless(algorithm: typ
 @ALL
 def test_what_is_refused(algorithm: type[LocalBandit]) -> None:
     bandit = make(algorithm)
-    for point in (-1, 30):
+    before = bandit.state()
+    for point in (-1, 30, 1.5, True, None):
         with pytest.raises(InputError, match="candidates"):
-            bandit.tell(point, 0.0)
-    for reply in (math.nan, math.inf, 1e101):
+            bandit.tell(point, 0.0)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="candidates"):
+            bandit.ask([point])  # type: ignore[list-item]
+    for reply in (math.nan, math.inf, 1e101, None, "0.5"):
         with pytest.raises(InputError, match="finite"):
-            bandit.tell(0, reply)
+            bandit.tell(0, reply)  # type: ignore[arg-type]
+    for number in (0, -5, 1.5):
+        with pytest.raises(InputError, match="number"):
+            bandit.tell(0, 0.0, number=number)  # type: ignore[arg-type]
     assert bandit.t == 0
+    assert bandit.state() == before
     for points in (np.zeros((0, 2)), np.zeros(3), np.array([[math.nan]])):
         with pytest.raises(InputError):
             make(algorithm, points)
@@ -166,6 +174,21 @@ def test_theorem_constants() -> None:
     ata.tell(0, 0.5)
     assert ata.beta() == pytest.approx(b + 4 * math.sqrt(v * math.log(4e5)))
     assert LDPMoMA(X, settings).beta() == pytest.approx(b + 9 * math.sqrt(v))
+
+
+def test_beta_bounds_every_reply_that_was_not_cut() -> None:
+    """Of 100 replies every second was lost: those that came were cut at b_2, b_4, ..., b_100."""
+    whole, half = (make(LDPTGP, gain=rbf_gain(1), lam=1.0, exploration=1.0) for _ in range(2))
+    for t in range(1, 101):
+        whole.tell(t % 30, 0.0)
+        if t % 2 == 0:
+            half.tell(t % 30, 0.0, number=t)
+    width = 2 * math.sqrt(2) * REPLIES.truncation(100)
+    for bandit, t in ((whole, 100), (half, 50)):
+        gain = math.sqrt(math.log(t) ** 2 + math.log(10))
+        assert bandit.beta() == pytest.approx(REPLIES.B + width * gain + math.sqrt(REPLIES.bias(t)))
+    cut_off = sum(REPLIES.second_moment / s for s in range(2, 101, 2))
+    assert cut_off <= REPLIES.bias(50)
 
 
 GOLDEN = {

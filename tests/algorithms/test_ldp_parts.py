@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -114,6 +115,29 @@ def test_information_gain_in_closed_form_bounds_the_gain_of_points_played() -> N
             played.tell(int(j), 0.0)
             stated.tell(int(j), 0.0)
         assert stated.gamma == gain(500) > played.gamma > 0
+
+
+@pytest.mark.parametrize("gain", [None, rbf_gain(2), matern_gain(1)])
+def test_settings_travel_to_another_process(gain: object) -> None:
+    settings = LDPSettings(LaplaceReplies(1.0, 1.0, 1.0), gain=gain)  # type: ignore[arg-type]
+    twin = pickle.loads(pickle.dumps(settings))
+    assert twin == settings
+    assert gain is None or twin.gain(100) == settings.gain(100)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("lam", [1e-6, 1e-13])
+def test_rounding_does_not_bring_eigenvalues_below_lambda(lam: float) -> None:
+    """Where little was played V is lambda, which is lost in the rounding of what was played much."""
+    X = np.linspace(0, 1, 40)[:, None]
+    K = RBF(0.3)(X, X)
+    state = NystroemVariance(K, lam=lam, q=1e9, redraw=math.inf, seed=1)
+    state._set(np.arange(40))
+    state.counts[::10] = 10**12
+    state._set(state.features.members)
+    assert np.linalg.eigvalsh(state.V)[0] < lam / 2, "the case does not need the floor"
+    variance = state.variance(state.inverse_root())
+    assert np.isfinite(variance).all()
+    assert (variance <= np.diag(K) * (1 + 1e-6)).all()
 
 
 def test_moments_and_truncation_of_replies() -> None:
