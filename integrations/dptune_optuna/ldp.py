@@ -7,6 +7,7 @@ A trial that failed, was pruned or never ends is a reply that was lost.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -25,6 +26,7 @@ from dptune.locks import ForkSafeLock
 from dptune.space import Value
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.numerical import NumericalSampler
+from dptune_optuna.promise import stated_centre
 
 
 class LDPSampler(NumericalSampler):
@@ -41,7 +43,7 @@ class LDPSampler(NumericalSampler):
         candidates: parameters users may be asked to try; default a design on the space.
         count: number of points of that design.
         refinements: when to add candidates around the best one.
-        centre: middle of the randomiser's interval.
+        centre: middle of the randomiser's interval; default what the study says of its :class:`LocalObjective`, else 0.
         patience: a running trial counts as a user who is trying its point until so many later trials have begun. A
             reply that comes later still counts.
         seed: of the independent sampler.
@@ -49,7 +51,7 @@ class LDPSampler(NumericalSampler):
         warn_independent_sampling: say so when one is used.
 
     Raises:
-        InputError: a setting is out of range.
+        InputError: a setting is out of range; later, ``centre`` is not the middle of the study's own interval.
     """
 
     _algorithm: ClassVar[type[LocalBandit]]
@@ -62,7 +64,7 @@ class LDPSampler(NumericalSampler):
         candidates: Sequence[Mapping[str, Value]] | None = None,
         count: int = 128,
         refinements: Sequence[Refinement] = (),
-        centre: float = 0.0,
+        centre: float | None = None,
         patience: int = 1000,
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
@@ -83,15 +85,15 @@ class LDPSampler(NumericalSampler):
             raise dptune.InputError("candidates are points of a search space: give space= with them.")
         if patience < 0:
             raise dptune.InputError(f"patience must be at least 0; got {patience!r}.")
-        self._settings, self._patience = settings, patience
-        self._options = {"candidates": candidates, "count": count, "refinements": refinements, "centre": centre}
-        self._begin(self._space or dptune.Space({"x": dptune.Float(0, 1)}), maximize=True)  # refuse early
+        self._settings, self._patience, self._centre = settings, patience, centre
+        self._options = {"candidates": candidates, "count": count, "refinements": refinements}
+        self._begin(self._space or dptune.Space({"x": dptune.Float(0, 1)}), True, centre or 0.0)  # refuse early
         self._lock = ForkSafeLock()
         self._runs: WeakKeyDictionary[BaseStorage, dict[int, _Run]] = WeakKeyDictionary()
 
-    def _begin(self, space: dptune.Space, *, maximize: bool) -> dptune.LDPSession:
+    def _begin(self, space: dptune.Space, maximize: bool, centre: float) -> dptune.LDPSession:
         options: dict[str, Any] = self._options
-        return dptune.LDPSession(self._algorithm, space, self._settings, maximize=maximize, **options)
+        return dptune.LDPSession(self._algorithm, space, self._settings, maximize=maximize, centre=centre, **options)
 
     # ---- the run -------------------------------------------------------------------------------------
 
@@ -102,14 +104,26 @@ class LDPSampler(NumericalSampler):
 
     def _follow(self, study: optuna.Study) -> _Run:
         """Bring the run up to date with the storage."""
+        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)  # a pruner must not hide replies
+        public = study.direction == StudyDirection.MAXIMIZE, self._centre_of(study)
         runs = self._runs.setdefault(study._storage, {})
         run = runs.get(study._study_id)
-        if run is None:
-            maximize = study.direction == StudyDirection.MAXIMIZE
-            run = _Run(lambda space: self._begin(space, maximize=maximize), self._space)
-            runs[study._study_id] = run
-        run.read(study._storage.get_all_trials(study._study_id, deepcopy=False))  # a pruner must not hide replies
+        if run is None or run.public != public or not run.goes_on_in(trials):
+            run = runs[study._study_id] = _Run(lambda space: self._begin(space, *public), self._space, public)
+        run.read(trials)
         return run
+
+    def _centre_of(self, study: optuna.Study) -> float:
+        """Return the middle of the interval in which values lie: the study's, or where it does not say the setting."""
+        stated = stated_centre(study)
+        if stated is None or self._centre is None:
+            return stated or self._centre or 0.0
+        if not math.isclose(stated, self._centre, rel_tol=1e-9, abs_tol=1e-9 * self._settings.replies.B):
+            raise dptune.InputError(
+                f"centre={self._centre!r}, but the study's randomiser has an interval with the middle {stated!r}. "
+                "Leave centre= out, and it is read from the study."
+            )
+        return stated
 
     # ---- Optuna's interface --------------------------------------------------------------------------
 
@@ -171,16 +185,39 @@ class LDPMoMASampler(LDPSampler):
 
 
 class _Run:
-    """What a sampler has read of one study: a look costs O(new and unfinished trials)."""
+    """What a sampler has read of one study: a look costs O(new and unfinished trials).
 
-    def __init__(self, begin: Callable[[dptune.Space], dptune.LDPSession], space: dptune.Space | None) -> None:
+    Args:
+        begin: space -> an empty session.
+        space: of the search, or None to take that of a trial.
+        public: direction and centre of the session.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[dptune.Space], dptune.LDPSession],
+        space: dptune.Space | None,
+        public: tuple[bool, float],
+    ) -> None:
         self._begin, self._first = begin, -1 if space else None  # number of the trial that fixed the space
-        self.session = begin(space) if space else None
+        self.session, self.public = begin(space) if space else None, public
+        self._last_read: FrozenTrial | None = None  # of the finished ones
         self._start_over()
 
     def _start_over(self) -> None:
         self._next = 0
         self._unfinished: dict[int, FrozenTrial | None] = {}
+
+    def goes_on_in(self, trials: Sequence[FrozenTrial]) -> bool:
+        """Tell whether these are trials of the same study: storages give the number of a deleted one to the next."""
+        if not trials or trials[-1].number + 1 < self._next:
+            return self._next == 0
+        if self._last_read is None:
+            return True
+        number = self._last_read.number
+        at = trials[number : number + 1]
+        found = at[0] if at and at[0].number == number else next((t for t in trials if t.number == number), None)
+        return found is not None and _origin(found) == _origin(self._last_read)
 
     def read(self, trials: Sequence[FrozenTrial]) -> None:
         """Tell the session what is new."""
@@ -195,9 +232,10 @@ class _Run:
         for number in list(self._unfinished):
             trial = self._unfinished[number] = by_number.get(number) if gaps else trials[number]
             if trial is not None and trial.state.is_finished():
-                del self._unfinished[number]
                 if trial.state == TrialState.COMPLETE:
                     self.session.tell(number, trial.params, trial.values[0])
+                self._last_read = trial
+                del self._unfinished[number]  # last: after an interrupt it is told again, which changes nothing
 
     def pending(self, patience: int) -> list[dict[str, Any]]:
         """Return the parameters that users are trying at the moment."""
@@ -211,6 +249,11 @@ class _Run:
         for trial in trials[: self._first]:
             space = to_space(trial.distributions) if trial.state == TrialState.COMPLETE else None
             if space is not None:
+                self._start_over()  # first: after an interrupt all is read again
                 self._first, self.session = trial.number, self._begin(space)
-                self._start_over()
                 return
+
+
+def _origin(trial: FrozenTrial) -> tuple[object, ...]:
+    """What no two finished trials have in common."""
+    return trial._trial_id, trial.datetime_start, trial.datetime_complete

@@ -20,17 +20,18 @@ from optuna.trial import FixedTrial, FrozenTrial, Trial
 import dptune
 from dptune.local.randomizer import Randomizer
 from dptune.objective import Function
+from dptune_optuna.promise import promise
 from dptune_optuna.shield import shielded
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
-PROMISE = "dptune:local"  # study user attribute: the randomiser's public settings
 
 
 class LocalObjective:
     """Measures one user's value and returns the reply; works with every sampler.
 
     The function may suggest parameters and returns a number. Whatever it raises, and whatever is no number, becomes
-    the randomiser's public ``invalid`` value before the noise: the trial completes, and nothing of it is logged.
+    the randomiser's public ``invalid`` value before the noise: the trial completes, and nothing of it is logged. To
+    minimise, give the randomiser ``invalid=`` the upper end of its interval, or what fails would win.
 
     Args:
         function: trial -> the user's private value.
@@ -61,7 +62,7 @@ class LocalObjective:
         if (ledger is None) != (user is None):
             raise dptune.InputError("give ledger= and user= together: a ledger charges a user.")
         self._function, self._randomizer, self._ledger, self._user = function, randomizer, ledger, user
-        self._promised: set[str] = set()
+        self._warned: set[str] = set()
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, trial: Trial) -> float:
@@ -70,6 +71,8 @@ class LocalObjective:
         Raises:
             CapReached: before the function is called. ``study.optimize(..., catch=CapReached)`` goes on with others.
             PrivacyError: the function used ``trial.report`` or the like.
+            InputError: before the function is called: the study was begun with another randomiser, or has the
+                direction in which the randomiser's ``invalid`` is the best value.
         """
         self._promise(trial.study)
         measure = functools.partial(shielded, self._function, trial, _as_it_is)
@@ -94,11 +97,10 @@ class LocalObjective:
 
     def _promise(self, study: optuna.Study) -> None:
         """Write the public settings to the study, so that its reader knows what protects the users."""
-        if study.study_name not in self._promised:
-            if not self._randomizer.private:
-                _logger.warning(f"The study {study.study_name!r} is NOT PRIVATE: {self._randomizer!r}.")
-            study.set_user_attr(PROMISE, self._randomizer.describe())
-            self._promised.add(study.study_name)
+        promise(study, self._randomizer.describe())
+        if not self._randomizer.private and study.study_name not in self._warned:
+            _logger.warning(f"The study {study.study_name!r} is NOT PRIVATE: {self._randomizer!r}.")
+            self._warned.add(study.study_name)
 
 
 def _held(measure: Callable[[], Any], held: list[Exception]) -> SupportsFloat | None:

@@ -229,6 +229,47 @@ def test_copies_and_another_study_of_the_same_name_have_a_run_of_their_own():
     assert sampler.session(create(None, sampler)).bandit.t == 0
 
 
+@pytest.mark.parametrize("space", [SPACE, None])
+@pytest.mark.parametrize(("before", "after"), [(20, 5), (20, 0), (5, 20), (20, 20), (0, 8)])
+def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_path, space, before, after):
+    storage, sampler = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/s.db"), open_sampler(space=space)
+    study = create(storage, sampler)
+    study.optimize(reply_of, n_trials=before)
+    running = [study.ask(SPACE) for _ in range(4)]
+    sampler.session(study)
+    first = study._study_id
+    optuna.delete_study(study_name="study", storage=storage)
+    study = create(storage, open_sampler(space=space))  # another process
+    study.optimize(lambda trial: -measured(trial), n_trials=after)
+    assert study._study_id == first, "the storage gives numbers to one study only"
+    fresh = open_sampler(space=space)
+    if after or space:
+        assert sampler.session(study).bandit.mean().tolist() == fresh.session(study).bandit.mean().tolist()
+        assert sampler.session(study).bandit.t == after
+    else:
+        assert sampler.session(study) is None
+    assert len(running) == 4
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupt_while_reading_loses_no_reply(monkeypatch, when):
+    study, follower, original = optuna.create_study(sampler=open_sampler()), open_sampler(), dptune.LDPSession.tell
+    study.optimize(reply_of, n_trials=12)
+
+    def press(self: Any, number: int, *reply: Any) -> bool:
+        taken = original(self, number, *reply) if when == "after" or number != 7 else True
+        if number == 7:
+            monkeypatch.setattr(dptune.LDPSession, "tell", original)
+            raise KeyboardInterrupt
+        return taken
+
+    monkeypatch.setattr(dptune.LDPSession, "tell", press)
+    with pytest.raises(KeyboardInterrupt):
+        follower.session(study)
+    assert follower.session(study).bandit.t == 12
+    assert follower.session(study).bandit.mean().tolist() == study.sampler.session(study).bandit.mean().tolist()
+
+
 def test_without_a_space_the_first_completed_trial_fixes_it():
     sampler = open_sampler(space=None)
     study = optuna.create_study(sampler=sampler)

@@ -21,6 +21,7 @@ from optuna.trial import TrialState
 import dptune
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
+from dptune_optuna.promise import promises
 from harness import create, transcript
 
 SECRET = 0.123456789
@@ -71,7 +72,7 @@ def study_of(front: str, folder: Path, kind: str, randomizer: Any) -> Any:
 
 def canned() -> LocalRandomizer:
     """What is left of the value's influence, when every reply is replaced by a constant, is a leak."""
-    randomizer = LocalRandomizer(1.0, 1.0)
+    randomizer = LocalRandomizer(1.0, 1.0, invalid=1.0)
     randomizer.randomize = lambda value: 0.25  # type: ignore[method-assign]
     return randomizer
 
@@ -113,7 +114,7 @@ def test_the_value_is_in_no_file_and_no_line_of_a_real_run(tmp_path, kind):
 
     def run(storage: str) -> None:
         ledger = UserLedger(tmp_path / "a" / "ledger.db", cap=100.0)
-        objective = LocalObjective(measure, LocalRandomizer(1.0, 1.0), ledger=ledger, user="somebody")
+        objective = LocalObjective(measure, LocalRandomizer(1.0, 1.0, invalid=1.0), ledger=ledger, user="somebody")
         create(storage, open_sampler()).optimize(objective, n_trials=8)
 
     console = io.StringIO()
@@ -132,14 +133,143 @@ def test_a_reply_is_the_clamped_value_plus_noise(monkeypatch):
     messages: list[str] = []
     monkeypatch.setattr(optuna.logging.get_logger("optuna.dptune"), "warning", messages.append)
     study = create(None, open_sampler())
-    for value, middle in [(5.0, 1.0), (-np.inf, -1.0), (0.5, 0.5), (None, -1.0)]:
-        objective = LocalObjective(lambda trial, value=value: value, InsecureRandomizer(1e6, 1.0, insecure_seed=0))
+    for value, middle in [(5.0, 1.0), (-np.inf, -1.0), (0.5, 0.5), (None, 1.0)]:
+        objective = LocalObjective(
+            lambda trial, value=value: value, InsecureRandomizer(1e6, 1.0, invalid=1.0, insecure_seed=0)
+        )
         assert objective(study.ask()) == pytest.approx(middle, abs=1e-4)
-    described = study.user_attrs["dptune:local"]
+    (described,) = promises(study)
     assert described["mechanism"] == "CTL"
     assert described["private"] is False  # the study says so
     assert all("NOT PRIVATE" in message for message in messages)
     assert messages
+
+
+# ---- what the study says of its randomiser ----------------------------------------------------------------
+
+
+def counted(randomizer: Any) -> tuple[LocalObjective, list[int]]:
+    """An objective and the trials in which its function was called."""
+    calls: list[int] = []
+    return LocalObjective(lambda trial: calls.append(trial.number) or 0.5, randomizer), calls
+
+
+def test_every_study_says_what_protects_its_users():
+    randomizer = LocalRandomizer(1.0, (0.0, 2.0), invalid=1.5)
+    objective, _ = counted(randomizer)
+    storage = optuna.storages.InMemoryStorage()
+    for _ in range(2):  # of one name and one storage
+        study = create(storage, open_sampler())
+        study.optimize(objective, n_trials=2)
+        assert promises(study) == [randomizer.describe()]
+        optuna.delete_study(study_name="study", storage=storage)
+    for name in ("study", "another"):
+        other = create(None, open_sampler(), name)
+        other.optimize(objective, n_trials=1)
+        assert promises(other) == [randomizer.describe()]
+
+
+OTHERS = [
+    lambda: InsecureRandomizer(1.0, 1.0, invalid=1.0, insecure_seed=0),
+    lambda: LocalRandomizer(4.0, 1.0, invalid=1.0),
+    lambda: LocalRandomizer(1.0, 2.0, invalid=1.0),
+    lambda: LocalRandomizer(1.0, 1.0, invalid=0.5),
+]
+
+
+@pytest.mark.parametrize("insecure_first", [False, True])
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_randomiser_is_refused_before_anything_is_measured(tmp_path, other, insecure_first):
+    makers = [lambda: LocalRandomizer(1.0, 1.0, invalid=1.0), other]
+    first, second = (make() for make in (makers[::-1] if insecure_first else makers))
+    create(f"sqlite:///{tmp_path}/s.db", open_sampler()).optimize(counted(first)[0], n_trials=2)
+    study = create(f"sqlite:///{tmp_path}/s.db", open_sampler())
+    objective, calls = counted(second)
+    with pytest.raises(dptune.InputError, match="another randomiser"):
+        study.optimize(objective, n_trials=1)
+    assert calls == []
+    assert promises(study) == [first.describe()]
+    study.optimize(counted(first)[0], n_trials=1)
+    assert study.trials[-1].state == TrialState.COMPLETE
+
+
+def test_not_private_never_disappears_however_two_processes_begin(monkeypatch):
+    study, insecure = create(None, open_sampler()), OTHERS[0]()
+    original = optuna.Study.set_user_attr
+
+    def late(self: Any, *args: Any) -> None:  # between the other's look and its writing
+        monkeypatch.setattr(optuna.Study, "set_user_attr", original)
+        counted(insecure)[0](study.ask())
+        original(self, *args)
+
+    monkeypatch.setattr(optuna.Study, "set_user_attr", late)
+    objective, calls = counted(LocalRandomizer(1.0, 1.0, invalid=1.0))
+    with pytest.raises(dptune.InputError, match="another randomiser"):
+        objective(study.ask())
+    assert calls == []
+    assert any(described["private"] is False for described in promises(study))
+
+
+@pytest.mark.parametrize(("direction", "invalid"), [("minimize", 0.0), ("minimize", None), ("maximize", 10.0)])
+def test_a_failing_setting_may_not_win(tmp_path, direction, invalid):
+    study = optuna.create_study(direction=direction)
+    ledger, calls = UserLedger(tmp_path / "u.db", cap=1.0), []
+    randomizer = LocalRandomizer(1.0, (0.0, 10.0), invalid=invalid)
+    objective = LocalObjective(lambda trial: calls.append(1), randomizer, ledger=ledger, user="me")
+    with pytest.raises(dptune.InputError, match="would win"):
+        study.optimize(objective, n_trials=1)
+    assert (calls, ledger.spent("me"), promises(study)) == ([], 0.0, [])
+
+
+@pytest.mark.parametrize(("direction", "invalid"), [("minimize", 10.0), ("minimize", 5.0), ("maximize", None)])
+def test_failing_settings_lose(direction, invalid):
+    study = optuna.create_study(direction=direction)
+    randomizer = InsecureRandomizer(1e6, (0.0, 10.0), invalid=invalid, insecure_seed=0)
+
+    def measure(trial):
+        if trial.number % 2:
+            raise ValueError
+        return 5.5 if direction == "maximize" else 4.5
+
+    study.optimize(LocalObjective(measure, randomizer), n_trials=4)
+    assert study.best_trial.number % 2 == 0
+
+
+def test_several_objectives_are_refused_before_anything_is_measured():
+    study = optuna.create_study(directions=["minimize", "maximize"])
+    objective, calls = counted(LocalRandomizer(1.0, 1.0, invalid=1.0))
+    with pytest.raises(dptune.InputError, match="one direction"):
+        study.optimize(objective, n_trials=1)
+    assert calls == []
+
+
+# ---- the middle of the interval ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("storage", ["memory", "sqlite"])
+@pytest.mark.parametrize("space", [SPACE, None])
+def test_the_sampler_takes_the_centre_from_the_study(tmp_path, storage, space):
+    url = None if storage == "memory" else f"sqlite:///{tmp_path}/s.db"
+    settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=4.0, R=1.0))
+    study = create(url, LDPTGPSampler(space, settings, count=16))
+    randomizer = LocalRandomizer(1.0, (95.0, 105.0), invalid=105.0)
+    study.optimize(LocalObjective(lambda trial: 100.0 + trial.suggest_float("x", 0, 1), randomizer), n_trials=12)
+    told = LDPTGPSampler(space, settings, count=16, centre=100.0)
+    assert study.sampler.session(study).bandit.mean().tolist() == told.session(study).bandit.mean().tolist()
+    assert np.abs(told.session(study).bandit.mean()).max() < 20
+    wrong = LDPTGPSampler(space, settings, count=16, centre=0.0)
+    with pytest.raises(dptune.InputError, match="centre"):
+        wrong.recommend(study)
+
+
+def test_replies_from_elsewhere_are_read_again_when_the_study_states_its_interval():
+    settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=4.0, R=1.0))
+    study = create(None, LDPTGPSampler(SPACE, settings, count=16))
+    randomizer = LocalRandomizer(1.0, (0.0, 10.0), invalid=10.0)
+    study.optimize(lambda trial: randomizer.randomize(trial.suggest_float("x", 0, 1)), n_trials=5)
+    study.optimize(LocalObjective(lambda trial: trial.suggest_float("x", 0, 1), randomizer), n_trials=5)
+    told = LDPTGPSampler(SPACE, settings, count=16, centre=5.0)
+    assert study.sampler.session(study).bandit.mean().tolist() == told.session(study).bandit.mean().tolist()
 
 
 # ---- the ledger ---------------------------------------------------------------------------------------------
@@ -148,7 +278,7 @@ def test_a_reply_is_the_clamped_value_plus_noise(monkeypatch):
 def test_a_cap_ends_the_users_trials_before_anything_is_measured(tmp_path):
     ledger, calls = UserLedger(tmp_path / "u.db", cap=2.0), []
     study = create(None, open_sampler())
-    randomizer = LocalRandomizer(1.0, 1.0)
+    randomizer = LocalRandomizer(1.0, 1.0, invalid=1.0)
     objective = LocalObjective(lambda trial: calls.append(1) or 0.5, randomizer, ledger=ledger, user="me")
     with pytest.raises(dptune.CapReached):
         study.optimize(objective, n_trials=5)
@@ -161,7 +291,10 @@ def test_other_users_are_asked_when_one_has_reached_the_cap(tmp_path):
     ledger = UserLedger(tmp_path / "u.db", cap=2.0)
     study = create(None, open_sampler())
     objective = LocalObjective(
-        users_function("plain"), LocalRandomizer(1.0, 1.0), ledger=ledger, user=lambda trial: str(trial.number % 3)
+        users_function("plain"),
+        LocalRandomizer(1.0, 1.0, invalid=1.0),
+        ledger=ledger,
+        user=lambda trial: str(trial.number % 3),
     )
     study.optimize(objective, n_trials=12, catch=dptune.CapReached)
     states = [t.state for t in study.trials]
@@ -173,7 +306,9 @@ def test_other_users_are_asked_when_one_has_reached_the_cap(tmp_path):
 def test_a_retried_trial_gets_the_recorded_reply_and_pays_nothing(tmp_path):
     ledger = UserLedger(tmp_path / "u.db", cap=10.0)
     study = create(f"sqlite:///{tmp_path}/s.db", open_sampler())
-    objective = LocalObjective(users_function("plain"), LocalRandomizer(1.0, 1.0), ledger=ledger, user="me")
+    objective = LocalObjective(
+        users_function("plain"), LocalRandomizer(1.0, 1.0, invalid=1.0), ledger=ledger, user="me"
+    )
     lost = study.ask()
     reply = objective(lost)  # the process dies before it can tell
     study.tell(lost, state=TrialState.FAIL)
@@ -187,7 +322,9 @@ def test_a_retried_trial_gets_the_recorded_reply_and_pays_nothing(tmp_path):
 
 def test_a_new_study_of_the_same_name_gets_replies_of_its_own(tmp_path):
     ledger = UserLedger(tmp_path / "u.db", cap=10.0)
-    objective = LocalObjective(users_function("plain"), LocalRandomizer(1.0, 1.0), ledger=ledger, user="me")
+    objective = LocalObjective(
+        users_function("plain"), LocalRandomizer(1.0, 1.0, invalid=1.0), ledger=ledger, user="me"
+    )
     first, second = (create(None, open_sampler()) for _ in range(2))
     first.optimize(objective, n_trials=1)
     second.optimize(objective, n_trials=1)
@@ -201,7 +338,8 @@ WORKER = """
     from test_local_objective import *
     ledger = UserLedger({folder!r} + "/u.db", cap=5.0)
     study = create("sqlite:///" + {folder!r} + "/s.db", open_sampler())
-    objective = LocalObjective(users_function("plain"), LocalRandomizer(1.0, 1.0), ledger=ledger, user="me")
+    randomizer = LocalRandomizer(1.0, 1.0, invalid=1.0)
+    objective = LocalObjective(users_function("plain"), randomizer, ledger=ledger, user="me")
     study.optimize(objective, n_trials=6, catch=dptune.CapReached)
 """
 
@@ -234,7 +372,9 @@ def test_what_would_store_a_value_is_refused(tmp_path, method, with_ledger):
             getattr(trial, method)(SECRET)
         return SECRET
 
-    objective = LocalObjective(measure, LocalRandomizer(1.0, 1.0), ledger=ledger, user="me" if ledger else None)
+    objective = LocalObjective(
+        measure, LocalRandomizer(1.0, 1.0, invalid=1.0), ledger=ledger, user="me" if ledger else None
+    )
     with pytest.raises(dptune.PrivacyError, match=method) as caught:
         objective(study.ask())
     seen = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
@@ -253,7 +393,9 @@ def test_an_interrupt_passes_and_the_retry_measures(tmp_path):
             raise KeyboardInterrupt
         return 1.0
 
-    objective = LocalObjective(measure, InsecureRandomizer(1e6, 1.0, insecure_seed=0), ledger=ledger, user="me")
+    objective = LocalObjective(
+        measure, InsecureRandomizer(1e6, 1.0, invalid=1.0, insecure_seed=0), ledger=ledger, user="me"
+    )
     trial = study.ask()
     with pytest.raises(KeyboardInterrupt):
         objective(trial)
@@ -262,7 +404,7 @@ def test_an_interrupt_passes_and_the_retry_measures(tmp_path):
 
 
 def test_wrong_settings_are_refused(tmp_path):
-    randomizer = LocalRandomizer(1.0, 1.0)
+    randomizer = LocalRandomizer(1.0, 1.0, invalid=1.0)
     with pytest.raises(dptune.InputError, match="function"):
         LocalObjective(3, randomizer)
     with pytest.raises(dptune.InputError, match="together"):
@@ -272,7 +414,7 @@ def test_wrong_settings_are_refused(tmp_path):
 
 
 def test_trying_out_shows_the_functions_errors():
-    randomizer = LocalRandomizer(1.0, 1.0)
+    randomizer = LocalRandomizer(1.0, 1.0, invalid=1.0)
     LocalObjective(users_function("plain"), randomizer).try_out({"x": 0.5})
     with pytest.raises(ValueError, match="the value"):
         LocalObjective(users_function("raise"), randomizer).try_out({"x": 0.5})
