@@ -12,7 +12,7 @@ from dptune.gp.kernels import RBF
 from dptune.local import CapReached, LocalRandomizer, UserLedger
 
 folder, phones = Path(sys.argv[1] if len(sys.argv) > 1 else "."), 20_000
-taste = np.random.default_rng(0).normal(0.62, 0.1, phones)  # private: the brightness each user likes best
+taste = np.random.default_rng(0).normal(0.62, 0.1, phones + 1)  # private: the brightness each user likes best
 
 
 def satisfaction(phone: int, brightness: float) -> float:
@@ -20,19 +20,19 @@ def satisfaction(phone: int, brightness: float) -> float:
     return float(1 - 4 * abs(brightness - taste[phone]))
 
 
-randomizer = LocalRandomizer(epsilon=1.0, bound=1.0)  # on each phone: clamp to [-1, 1], Laplace noise
+randomizer = LocalRandomizer(epsilon=1.0, bound=1.0, invalid=-1.0)  # on each phone: clamp to [-1, 1], Laplace noise
 candidates = np.linspace(0, 1, 51)[:, None]  # public: brightness of the screen
 curator = LDPTGP(candidates, LDPSettings(LaplaceReplies(1.0, B=0.8, R=0.2), RBF(0.2), horizon=phones))
-for phone in range(phones):
+for phone in range(phones):  # each is asked once, so epsilon=1 is all that it pays
     j = curator.ask()
     curator.tell(j, randomizer.randomize(satisfaction(phone, float(candidates[j, 0]))))  # all that leaves the phone
-average = [np.clip(1 - 4 * np.abs(x - taste), -1, 1).mean() for x in candidates[:, 0]]
+average = [np.clip(1 - 4 * np.abs(x - taste[:phones]), -1, 1).mean() for x in candidates[:, 0]]
 print(f"recommended brightness {candidates[curator.recommend(), 0]:.2f}, best {candidates[np.argmax(average), 0]:.2f}")
 
-ledger = UserLedger(folder / "phone.db", cap=2.0)  # one phone's own record: two replies, and no more
+ledger, me = UserLedger(folder / "phone.db", cap=2.0), phones  # one more phone with a record of its own: two replies
 for reply in ("Monday", "Tuesday", "Wednesday"):
     try:
-        sent = ledger.reply(randomizer, lambda: satisfaction(7, 0.5), user="phone 7", key=reply)
-        print(f"{reply}: sent {sent:+.2f}, spent epsilon={ledger.spent('phone 7'):g}")
+        sent = ledger.reply(randomizer, lambda: satisfaction(me, 0.5), user="me", key=reply)
+        print(f"{reply}: sent {sent:+.2f}, spent epsilon={ledger.spent('me'):g}")
     except CapReached as refused:
         print(f"{reply}: refused. {refused}")

@@ -232,7 +232,7 @@ def test_copies_and_another_study_of_the_same_name_have_a_run_of_their_own():
 @pytest.mark.parametrize("space", [SPACE, None])
 @pytest.mark.parametrize(("before", "after"), [(20, 5), (20, 0), (5, 20), (20, 20), (0, 8)])
 def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_path, space, before, after):
-    storage, sampler = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/s.db"), open_sampler(space=space)
+    storage, sampler = optuna.storages.get_storage(f"sqlite:///{tmp_path}/s.db"), open_sampler(space=space)
     study = create(storage, sampler)
     study.optimize(reply_of, n_trials=before)
     running = [study.ask(SPACE) for _ in range(4)]
