@@ -77,3 +77,23 @@ def moma_estimate(phi: Array, x: list[int], Y: Array, lam: float) -> Array:
         if median < best * (1 - 1e-9):  # the first of equals
             best, chosen = median, j
     return np.asarray(phi @ theta[chosen])
+
+
+def tgp_beta(B: float, cut: float, gain: float, bias: float, lam: float, delta: float) -> float:
+    """B + 2 sqrt(2/lambda) b_t sqrt(gamma_t + ln(1/delta)) + sqrt(bias_t/lambda)."""
+    return B + 2 * math.sqrt(2 / lam) * cut * math.sqrt(gain - math.log(delta)) + math.sqrt(bias / lam)
+
+
+def ata_threshold(v: float, m: int, T: int, delta: float) -> float:
+    """b_t = sqrt(v/ln(4 m T/delta))."""
+    return math.sqrt(v / math.log(4 * m * T / delta))
+
+
+def ata_beta(B: float, v: float, m: int, T: int, lam: float, delta: float, accuracy: float) -> float:
+    """B (1 + 1/sqrt(1 - a)) + 4 sqrt(v m ln(4 m T/delta)/lambda)."""
+    return B + B / math.sqrt(1 - accuracy) + 4 * math.sqrt(m * v / lam * math.log(4 * m * T / delta))
+
+
+def moma_beta(B: float, v: float, m: int, lam: float, accuracy: float) -> float:
+    """B (1 + 1/sqrt(1 - a)) + 9 sqrt(v m/lambda)."""
+    return B + B / math.sqrt(1 - accuracy) + 9 * math.sqrt(m * v / lam)

@@ -9,8 +9,11 @@ Notation (Calandriello et al. 2019, 2020; Zhou, Tan 2020)::
 
 K_DD is singular to rounding for smooth kernels (100 points in [0, 1] under RBF(0.2) have rank 15), so its root is
 taken on the eigenvectors E (m, r) with eigenvalues w above RCOND of the largest: phi~ = E F(x), F = w^(-1/2) E^T k_D
-of r coordinates. V acts on span(E) as F^T diag(N) F + lambda I, so all factorisations are r x r. The residual
-k(x, x) - |phi~|^2 is cut at 0, where it is nothing but rounding, and the rest of s~^2 is a sum of squares.
+of r coordinates. Every eigenvalue has the rounding of the largest one, so few digits of a small one are right. Those
+are found again in the space that their eigenvectors span, in extended precision where the platform has it
+(Rayleigh-Ritz): |phi~|^2 is then right to 1e-9 k(x, x). V acts on span(E) as F^T diag(N) F + lambda I, so all
+factorisations are r x r. The residual k(x, x) - |phi~|^2 is cut at 0, where it is nothing but rounding, and the rest
+of s~^2 is a sum of squares.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from dptune.gp.arrays import FloatArray
 
 IntArray = npt.NDArray[np.int64]
 RCOND = 1e-10
+TAIL = (1e-14, 1e-7)  # eigenvalues between these fractions of the largest are found again; below is rounding
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,24 @@ class Features:
     @classmethod
     def on(cls, K: FloatArray, members: IntArray) -> Features:
         """Return the features of kernel matrix K (M, M) on the dictionary ``members``."""
-        w, E = np.linalg.eigh(K[np.ix_(members, members)])  # (m,), (m, m)
+        w, E = _eigen(K[np.ix_(members, members)])  # (m,), (m, m)
         kept = w > RCOND * w[-1] if len(w) else np.zeros(0, dtype=bool)
         F = np.ascontiguousarray(K[:, members] @ (E[:, kept] / np.sqrt(w[kept])))  # (M, r)
         residual = np.maximum(np.diag(K) - np.einsum("mr,mr->m", F, F), 0.0)
         return cls(members, F, np.ascontiguousarray(E[:, kept]), residual)
+
+
+def _eigen(A: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return eigenvalues (m,), increasing, and eigenvectors (m, m) of the kernel matrix A, small ones too."""
+    w, E = np.linalg.eigh(A)
+    low, high = (fraction * w[-1] for fraction in TAIL) if len(w) else (0.0, 0.0)
+    tail = slice(*np.searchsorted(w, (low, high)))
+    if w[tail].size:
+        T = E[:, tail].astype(np.longdouble)  # (m, s)
+        ritz = T.T @ (A.astype(np.longdouble) @ T)  # (s, s)
+        w[tail], Q = np.linalg.eigh(ritz.astype(np.float64))
+        E[:, tail] = E[:, tail] @ Q
+    return w, E
 
 
 def draw_dictionary(counts: IntArray, variance: FloatArray, *, q: float, seed: int, number: int) -> IntArray:
