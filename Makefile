@@ -55,7 +55,13 @@ bench-ldp: $(VENV)/.installed  ## local privacy: tables of docs/ldp.md; the firs
 	$(BIN)/python -m benchmarks.bench_ldp regret --rounds 100000
 	$(BIN)/python -m benchmarks.bench_ldp real
 	$(BIN)/python -m benchmarks.bench_ldp multiplier --paper --seeds 8
-	$(BIN)/python -m benchmarks.bench_ldp plays --seeds 12
+	$(BIN)/python -m benchmarks.bench_ldp multiplier --seeds 24 --algorithms TGP --grid 0.03 0.045 0.06 0.08
+	$(BIN)/python -m benchmarks.bench_ldp multiplier --seeds 16 --algorithms ATA --grid 0.015 0.022
+	$(BIN)/python -m benchmarks.bench_ldp multiplier --seeds 24 --algorithms MoMA --grid 0.008 0.015 0.022 0.03
+	$(BIN)/python -m benchmarks.bench_ldp multiplier --paper --seeds 16 --algorithms ATA --grid 0.015
+	$(BIN)/python -m benchmarks.bench_ldp multiplier --paper --seeds 24 --algorithms MoMA --grid 0.008 0.015
+	$(BIN)/python -m benchmarks.bench_ldp plays --seeds 24
+	$(BIN)/python -m benchmarks.bench_ldp tables  # what docs/ldp.md shows of the stored runs
 
 clean:
 	rm -rf $(VENV) out dist build

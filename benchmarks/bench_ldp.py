@@ -4,8 +4,9 @@ Run: OMP_NUM_THREADS=1 python -m benchmarks.bench_ldp speed | overhead | multipl
      also: parallel; options: --rounds 100000 --seeds 10 --variants theorem order-wise default; see --help
 
 Each prints Markdown and writes docs/results/ldp_*.json; `regret`, `real` and `tables` also draw docs/figures/ldp_*.png.
-Runs already in a JSON file are not repeated, so a longer run may be stopped and continued. Replies are simulated with
-numpy's noise and a public seed: the figures are about regret, not about privacy.
+Runs already in a JSON file are not repeated, so a longer run may be stopped and continued, and all that is stored is
+printed. `tables` prints the tables of docs/ldp.md that come from stored runs, and runs nothing. Replies are simulated
+with numpy's noise and a public seed: the figures are about regret, not about privacy.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from benchmarks.ldp_runs import (
     save,
     table,
 )
+from benchmarks.ldp_search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
 from dptune.algorithms.ldp_replies import Replies
 
 EPSILONS = (0.5, 1.0, 2.0)
 GRID = [0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.12]
-CASES = len(KERNELS) * len(EPSILONS)
 SEARCH_SEED = 1000  # the search has problems of its own
 
 
@@ -146,18 +147,10 @@ def multiplier(T: int, seeds: int, algorithms: list[str], grid: list[float], lam
             for c in grid:
                 by = data.setdefault(f"T={T} | lambda={lam or 'matched'}", {})
                 runs = by.setdefault(algorithm, {}).setdefault(f"{c:g}", [])
-                for seed in range(SEARCH_SEED + len(runs) // CASES, SEARCH_SEED + seeds):
+                for seed in range(SEARCH_SEED + len(runs) // RUNS_PER_SEED, SEARCH_SEED + seeds):
                     runs += _cases(algorithm, T, seed, multiplied(c, lam))
                 save("ldp_multiplier", data)
-    for key, by in data.items():
-        if "lambda" in key:
-            print(f"\n**{key}**: relative regret by exploration multiplier, mean ± standard error (seeds)\n")
-            columns = sorted({c for runs in by.values() for c in runs}, key=float)
-            print(table(["", *columns], [[a, *(_cell(by[a], c) for c in columns)] for a in by]))
-
-
-def _cell(runs: dict[str, list[float]], c: str) -> str:
-    return f"{mean_error(runs[c])} ({len(runs[c]) // CASES})" if c in runs else ""
+    print(f"{multiplier_tables(data)}\n\n{paired_table(data)}")
 
 
 def _cases(algorithm: str, T: int, seed: int, variant: Variant, **more: Any) -> list[float]:
@@ -167,14 +160,12 @@ def _cases(algorithm: str, T: int, seed: int, variant: Variant, **more: Any) -> 
 def plays(T: int, seeds: int) -> None:
     """MoMA's k at the default multiplier."""
     data = load("ldp_multiplier")
-    runs: dict[str, list[float]] = {}
     for k in (1, 3, 5, 11, 21, 41):
-        made = [_cases("MoMA", T, seed, DEFAULT, plays=k) for seed in range(SEARCH_SEED, SEARCH_SEED + seeds)]
-        runs[f"{k}"] = [value for values in made for value in values]
-    data[f"T={T} | plays"] = runs
-    save("ldp_multiplier", data)
-    print(f"\n**MoMA at its default multiplier, T={T}, {seeds} seeds**: relative regret by k\n")
-    print(table(["k", *runs], [["MoMA", *(mean_error(v) for v in runs.values())]]))
+        runs = data.setdefault(f"T={T} | plays", {}).setdefault(f"{k}", [])
+        for seed in range(SEARCH_SEED + len(runs) // RUNS_PER_SEED, SEARCH_SEED + seeds):
+            runs += _cases("MoMA", T, seed, DEFAULT, plays=k)
+        save("ldp_multiplier", data)
+    print(plays_table(data))
 
 
 def _relative(algorithm: str, kernel: str, epsilon: float, T: int, seed: int, variant: Variant, **more: Any) -> float:
@@ -186,7 +177,6 @@ def _relative(algorithm: str, kernel: str, epsilon: float, T: int, seed: int, va
 SYNTHETIC: list[tuple[str, float | None]] = [(kernel, epsilon) for kernel in KERNELS for epsilon in (*EPSILONS, None)]
 REAL: list[tuple[str, float | None]] = [(name, e) for name in ("light sensors", "stocks") for e in (0.5, 1.0, 2.0)]
 PROBLEMS = {"regret": SYNTHETIC, "real": REAL}
-WHAT = ["speed", "regret", "real", "multiplier", "plays", "overhead", "parallel", "tables"]
 VARIANTS = {"theorem": THEOREM, "order-wise": ORDER_WISE, "default": DEFAULT}
 
 
@@ -217,8 +207,30 @@ def main() -> None:
     elif given.what == "parallel":
         ldp_samplers.parallel(given.rounds, given.seeds, given.algorithms)
     else:
-        for path in sorted(RESULTS.glob("ldp_re*.json")):
-            tables(path.stem)
+        print_stored()
+
+
+def print_stored() -> None:
+    """Print what is stored, without running anything, and draw the figures."""
+    for path in sorted(RESULTS.glob("ldp_re*.json")):
+        tables(path.stem)
+    for stem in sorted({path.stem.rpartition("_")[0] for path in RESULTS.glob("ldp_re*.json")}):
+        print(f"\n*{stem}*\n\n{side_by_side(stem)}")
+    data = load("ldp_multiplier")
+    for part in (multiplier_tables(data), plays_table(data), paired_table(data)):
+        print(f"\n{part}")
+
+
+def side_by_side(stem: str) -> str:
+    """The table of all stored variants of docs/results/<stem>_<variant>.json."""
+    head, rows = ["problem"], {}  # type: list[str], dict[str, list[str]]
+    for variant in VARIANTS:
+        for key, runs in load(f"{stem}_{variant}").items():
+            algorithm, _, case, _ = key.split(" | ")
+            if f"{algorithm}, {variant}" not in head:
+                head.append(f"{algorithm}, {variant}")
+            rows.setdefault(case, [case]).append(mean_error([run["relative"] for run in runs.values()], digits=2))
+    return table(head, list(rows.values()))
 
 
 if __name__ == "__main__":

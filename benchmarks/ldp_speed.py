@@ -32,7 +32,7 @@ def problem(kernel: Kernel, M: int, seed: int = 0) -> Problem:
     return Problem("speed", X, f, kernel, _uniform)
 
 
-def grown(algorithm: str, p: Problem, t: int, *, theorem: bool = False, **more: Any) -> tuple[LocalBandit, Any]:
+def grown(algorithm: str, p: Problem, t: int, **more: Any) -> tuple[LocalBandit, Any]:
     """The core after t rounds of its own choice (cheap points first: every candidate is played at least once)."""
     replies, rng = LaplaceReplies(1.0, p.B, R), np.random.default_rng(1)
     plain = LDPSettings(replies, p.kernel, horizon=100_000, **more)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution
@@ -42,6 +46,24 @@ def test_the_federated_example_runs_without_the_landmine_data(tmp_path):
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_short(example):
     assert len(example.read_text().splitlines()) <= 40
+
+
+def test_no_phone_of_the_example_replies_past_its_cap(tmp_path, monkeypatch, capsys):
+    reads = Counter()
+
+    class Tastes(np.ndarray):
+        def __getitem__(self, index):
+            reads.update([index] if isinstance(index, int) else [])
+            return super().__getitem__(index)
+
+    drawn = np.random.default_rng(0).normal
+    people = SimpleNamespace(normal=lambda *args: drawn(*args).view(Tastes))
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: people)
+    monkeypatch.setattr(sys, "argv", ["ldp_users.py", str(tmp_path)])
+    made = runpy.run_path(str(ROOT / "examples" / "ldp_users.py"))
+    counts = Counter(reads.values())
+    assert counts == {1: made["phones"], 2: 1}  # one phone has a ledger, with a cap of two
+    assert "refused" in capsys.readouterr().out
 
 
 def test_the_first_screen_of_the_readme_runs(tmp_path, monkeypatch, capsys):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import ldp_samplers, ldp_speed
-from benchmarks.bench_ldp import EPSILONS, synthetic
+from benchmarks.bench_ldp import EPSILONS, side_by_side, synthetic
 from benchmarks.data import data_folder
 from benchmarks.ldp_problems import (
     KERNELS,
@@ -18,7 +18,8 @@ from benchmarks.ldp_problems import (
     stocks,
     told_values,
 )
-from benchmarks.ldp_runs import ALGORITHMS, DEFAULT, ORDER_WISE, THEOREM, checkpoints, play
+from benchmarks.ldp_runs import ALGORITHMS, DEFAULT, ORDER_WISE, RESULTS, ROOT, THEOREM, checkpoints, load, play
+from benchmarks.ldp_search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
 from dptune.gp.kernels import RBF
 
 
@@ -87,3 +88,30 @@ def test_the_samplers_overhead_is_measured_on_a_study_that_goes_on() -> None:
     study = ldp_samplers.told_study(ldp_samplers.open_sampler("TGP"), 30)
     assert ldp_samplers.go_on(study, in_flight=3) > 0
     assert len(study.trials) == 30 + ldp_samplers.TRIALS
+
+
+def test_the_page_shows_the_stored_runs_and_nothing_else() -> None:
+    page, data = (ROOT / "docs" / "ldp.md").read_text(), load("ldp_multiplier")
+    stems = sorted({path.stem.rpartition("_")[0] for path in RESULTS.glob("ldp_re*.json")})
+    assert stems == ["ldp_real_10000", "ldp_regret_10000", "ldp_regret_100000"]
+    blocks = [*map(side_by_side, stems), multiplier_tables(data), plays_table(data), paired_table(data)]
+    printed = [line for block in blocks for line in block.splitlines() if line.startswith("| ")]
+    assert len(printed) > 40
+    assert len(KERNELS) * len(EPSILONS) == RUNS_PER_SEED
+    assert [line for line in printed if line not in page] == []
+    rows = page[page.index("*λ=matched") : page.index("**Does MoMA win")].splitlines()
+    assert [line for line in rows if line.startswith("| ") and line not in printed] == []
+
+
+def test_the_defaults_are_the_least_means_of_the_search() -> None:
+    runs = load("ldp_multiplier")["T=10000 | lambda=matched"]
+    for name, algorithm in ALGORITHMS.items():
+        means = {float(c): np.mean(values) for c, values in runs[name].items()}
+        assert min(means, key=lambda c: means[c]) == algorithm.EXPLORATION
+
+
+def test_the_commands_of_the_page_are_those_of_the_makefile() -> None:
+    page, makefile = (ROOT / "docs" / "ldp.md").read_text(), (ROOT / "Makefile").read_text()
+    commands = [line for line in page.splitlines() if line.startswith("python -m benchmarks.bench_ldp ")]
+    assert len(commands) >= 7
+    assert [command for command in commands if command not in makefile] == []
