@@ -17,7 +17,6 @@ and pickles are views of the same file; only ``UserLedger(path, cap)`` creates o
 from __future__ import annotations
 
 import json
-import logging
 import math
 import secrets
 import sqlite3
@@ -50,7 +49,6 @@ _KEYS = {
     "dptune_replies": "user = NEW.user AND key = NEW.key",
     "dptune_values": "user = NEW.user AND key = NEW.key",
 }
-_logger = logging.getLogger("dptune.local.ledger")
 _Charge = tuple[str, str, float, bool, str]  # user, key, epsilon, private, mechanism
 
 
@@ -173,7 +171,6 @@ class UserLedger:
             if connection.execute("SELECT id FROM dptune_local").fetchone() is None:
                 row = (VERSION, cap, secrets.token_hex(16))
                 connection.execute("INSERT INTO dptune_local VALUES (1, ?, ?, ?)", row)
-                _logger.warning(f"created a new ledger of users, nothing spent yet: {self._path}, cap={cap!r}")
 
     def _open(self) -> tuple[str, float]:
         """Return identity and cap of the file."""

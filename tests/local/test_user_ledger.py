@@ -327,10 +327,3 @@ def test_every_transaction_waits_for_the_disk(ledger: UserLedger) -> None:
     for begin in ("BEGIN", "BEGIN IMMEDIATE"):
         with ledger._transaction(begin) as (connection, _):
             assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
-
-
-def test_a_new_ledger_is_announced_and_an_old_one_is_not(fast_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for expected in (1, 1):
-        UserLedger(fast_path / "new.db", cap=2.0)
-        assert len(caplog.messages) == expected
-    assert "nothing spent yet" in caplog.text
