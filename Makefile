@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo test check audit bench-gibo bench-defaults bench-fts bench-fts-accounting bench-ldp clean
+.PHONY: demo test check audit bench-gibo bench-private bench-defaults bench-fts bench-fts-accounting bench-ldp clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,9 @@ bench-gibo: $(VENV)/.installed  ## figures and tables of docs/benchmarks.md (hou
 	$(BIN)/python -m benchmarks.bench_gibo paper
 	$(BIN)/python -m benchmarks.bench_gibo equal-mu
 	$(BIN)/python -m benchmarks.bench_gibo speed
+
+bench-private: $(VENV)/.installed  ## all tuners at equal privacy, docs/benchmarks.md (hours; goes on where it was stopped)
+	$(BIN)/python -m benchmarks.bench_private
 
 bench-defaults: $(VENV)/.installed  ## the search behind dptune/defaults.py
 	$(BIN)/python -m benchmarks.defaults

@@ -18,11 +18,13 @@ import numpy as np
 
 from benchmarks.data import Array
 from benchmarks.tasks import Task
+from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.gibo import DPGIBO
+from dptune.centred_plan import plan_centred_cma
 from dptune.defaults import plan_gibo
 from dptune.plan import GIBOPlan, ValuePlan
 from dptune.privacy.noise import noise_scale
-from dptune.privacy.query import Ball, Interval, MeanQuery
+from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
 
 NO_PRIVACY = 1e9  # mu of a plan whose noise is then left out
 
@@ -51,13 +53,18 @@ class Curator:
         """Forget all other points."""
         self._rows = {name: self._rows[name] for name in names}
 
-    def answer(self, query: MeanQuery) -> Array:
-        """(1/n) sum_i clip(W L_i) + N(0, sigma^2 I), (p,)."""
+    def answer(self, query: Query) -> Array:
+        """(1/n) sum_i clip(W L_i) + N(0, sigma^2 I), (p,); or the share of people in the ball, (1,)."""
         G = query.weights @ np.array([self._rows[name] for name in query.points])  # (p, n)
-        mean = clip(G, query.clip).mean(axis=1)
+        inside = isinstance(query, NormQuery)
+        mean = (
+            np.atleast_1d(np.mean(np.linalg.norm(G, axis=0) <= query.radius))
+            if inside
+            else clip(G, query.clip).mean(axis=1)
+        )
         return mean + self.sigma(query) * self._rng.standard_normal(len(mean)) if self.private else mean
 
-    def sigma(self, query: MeanQuery) -> float:
+    def sigma(self, query: Query) -> float:
         """The noise's standard deviation, per coordinate."""
         return noise_scale(sensitivity=query.clip.diameter / self.n, mu=query.mu, dimension=query.dimension)
 
@@ -132,6 +139,37 @@ def fold(algorithm: DPGIBO, curator: Curator, losses: Callable[[Array], Array]) 
     return used
 
 
+def run_centred(task: Task, mu: float | None, trials: int, seed: int, **settings: object) -> Result:
+    """CMA-ES on centred releases with the package's defaults, or with ``settings`` of `plan_centred_cma`."""
+    low, high = task.clip
+    budget = NO_PRIVACY if mu is None else mu
+    options = {"final_share": 0.0, **settings}
+    plan = plan_centred_cma(d=task.d, loss_range=high - low, mu=budget, trials=trials, seed=seed, **options)
+    curator = Curator(task.n, task.clip, seed=seed, private=mu is not None)
+    algorithm = CentredCMA(plan.settings)
+    used = fold_centred(algorithm, curator, task.losses)
+    u = algorithm.recommend()
+    return Result(u, task.test_loss(u), used)
+
+
+def fold_centred(algorithm: CentredCMA, curator: Curator, losses: Callable[[Array], Array]) -> int:
+    """Run it to its end, as `dptune.centred.CentredCMASession` does; return the number of points evaluated."""
+    used = 0
+    while not algorithm.finished:
+        for slot in range(algorithm.missing()):
+            u = algorithm.ask(slot)
+            curator.observe(str(used), losses(u))
+            algorithm.observe(str(used), u)
+            used += 1
+        if algorithm.settings.share > 0:
+            algorithm.follow(algorithm.radius, float(curator.answer(algorithm.share_query())[0]))
+        query = algorithm.query()
+        algorithm.tell(algorithm.asked(curator.answer(query), curator.sigma(query)))
+        algorithm.next_generation(own=True)
+        curator.keep(algorithm.points_in_use())
+    return used
+
+
 def run_sampler(method: str, task: Task, mu: float | None, trials: int, seed: int) -> Result:
     """An Optuna sampler on values with noise R / (n mu_t), mu_t = mu / sqrt(trials); recommends the best value.
 
@@ -174,5 +212,6 @@ SAMPLERS = ("Random", "TPE", "CMA-ES")
 
 
 def run(task: Task, method: str, mu: float | None, trials: int, seed: int) -> Result:
-    """One run to its end; ``method`` is "DP-GIBO" or one of `SAMPLERS`."""
-    return run_gibo(task, mu, trials, seed) if method == "DP-GIBO" else run_sampler(method, task, mu, trials, seed)
+    """One run to its end; ``method`` is "centred CMA-ES", "DP-GIBO" or one of `SAMPLERS`."""
+    own = {"centred CMA-ES": run_centred, "DP-GIBO": run_gibo}
+    return own[method](task, mu, trials, seed) if method in own else run_sampler(method, task, mu, trials, seed)

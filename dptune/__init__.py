@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dptune.accounting.ledger import Charge, PrivacyLedger
     from dptune.accounting.plan_ledger import PlanLedger
     from dptune.accounting.subsampled import SubsampledGaussianPlan
+    from dptune.algorithms.centred_cma import CentredCMA, CentredCMASettings
     from dptune.algorithms.fts import FTSAgent
     from dptune.algorithms.fts_settings import FTSSettings
     from dptune.algorithms.gibo import DPGIBO, GIBOSettings
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from dptune.algorithms.ldp_replies import HeavyTailedReplies, LaplaceReplies
     from dptune.algorithms.ldp_tgp import LDPTGP
     from dptune.algorithms.steps import AdaGrad, AdaGradNorm, GradientDescent
+    from dptune.centred import CentredCMASession
+    from dptune.centred_plan import CentredCMAPlan
     from dptune.errors import (
         AlreadySent,
         BudgetError,
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
     from dptune.plan_report import PlanStatement
     from dptune.privacy.private import PerExampleLosses
     from dptune.privacy.privatizer import LossPrivatizer
-    from dptune.privacy.query import Ball, Interval, MeanQuery, Released
+    from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Released
     from dptune.report import Statement
     from dptune.run import Estimate
     from dptune.session import GIBOSession
@@ -76,6 +79,10 @@ __all__ = [
     "BudgetExhausted",
     "BudgetMismatch",
     "CapReached",
+    "CentredCMA",
+    "CentredCMAPlan",
+    "CentredCMASession",
+    "CentredCMASettings",
     "Charge",
     "DptuneError",
     "Estimate",
@@ -105,6 +112,7 @@ __all__ = [
     "Message",
     "MessageRefused",
     "MissingExtra",
+    "NormQuery",
     "PerExampleLosses",
     "PlanComplete",
     "PlanLedger",
@@ -131,6 +139,7 @@ _NAMES_IN = {  # the imports above, for run time; a test compares them
     "dptune.accounting.subsampled": ("SubsampledGaussianPlan",),
     "dptune.algorithms.fts": ("FTSAgent",),
     "dptune.algorithms.fts_settings": ("FTSSettings",),
+    "dptune.algorithms.centred_cma": ("CentredCMA", "CentredCMASettings"),
     "dptune.algorithms.gibo": ("DPGIBO", "GIBOSettings"),
     "dptune.algorithms.ldp_ata": ("LDPATA",),
     "dptune.algorithms.ldp_bandit": ("LDPSettings",),
@@ -138,6 +147,8 @@ _NAMES_IN = {  # the imports above, for run time; a test compares them
     "dptune.algorithms.ldp_replies": ("HeavyTailedReplies", "LaplaceReplies"),
     "dptune.algorithms.ldp_tgp": ("LDPTGP",),
     "dptune.algorithms.steps": ("AdaGrad", "AdaGradNorm", "GradientDescent"),
+    "dptune.centred": ("CentredCMASession",),
+    "dptune.centred_plan": ("CentredCMAPlan",),
     "dptune.errors": (
         "AlreadySent",
         "BudgetError",
@@ -165,7 +176,7 @@ _NAMES_IN = {  # the imports above, for run time; a test compares them
     "dptune.plan_report": ("PlanStatement",),
     "dptune.privacy.private": ("PerExampleLosses",),
     "dptune.privacy.privatizer": ("LossPrivatizer",),
-    "dptune.privacy.query": ("Ball", "Interval", "MeanQuery", "Released"),
+    "dptune.privacy.query": ("Ball", "Interval", "MeanQuery", "NormQuery", "Released"),
     "dptune.report": ("Statement",),
     "dptune.run": ("Estimate",),
     "dptune.session": ("GIBOSession",),

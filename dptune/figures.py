@@ -9,6 +9,7 @@ import numpy as np
 
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.accounting.ledger import Charge, PrivacyLedger
+from dptune.centred import GENERATION
 from dptune.errors import InputError, MissingExtra
 from dptune.run import FINAL, VALUE
 
@@ -53,7 +54,26 @@ def _only_scope(ledger: PrivacyLedger, scope: str | None) -> str:
     return scope
 
 
+def _draw_generations(axes: Axes, charges: list[Charge]) -> None:
+    """The centred values of each generation's new points, and the band in which pure noise would lie."""
+    first = 0
+    for charge in charges:
+        count = charge.note["new"]
+        trials = np.arange(first, first + count)
+        if charge.value is not None:
+            half = 1.96 * float(charge.description["sigma"])
+            axes.plot(trials, charge.value[:count], ".", color="C0")
+            axes.fill_between(trials, -half, half, color="0.65", alpha=0.3, lw=0)
+        first += count
+    axes.axhline(0.0, color="0.65", lw=0.8)
+    axes.set(xlabel="trial", ylabel="loss less the generation's mean", title="Released differences, 95% noise band")
+
+
 def _draw_losses(axes: Axes, charges: list[Charge]) -> None:
+    generations = [c for c in charges if c.key.startswith(GENERATION)]
+    if generations:
+        _draw_generations(axes, generations)
+        return
     shown = [c for c in charges if c.key.startswith(VALUE) and c.value is not None]
     values = np.array([c.value[0] for c in shown if c.value is not None])  # (trials,)
     trials = np.arange(len(values))
@@ -79,9 +99,14 @@ def _draw_estimate(axes: Axes, charges: list[Charge], trials: int) -> None:
         axes.errorbar(trials, final.value[0], yerr=half, fmt="o", color="C3", capsize=3, label="recommended, 95%")
 
 
+def _trials_of(charge: Charge) -> int:
+    """How many trials a charge is about: one value, or the new points of a generation."""
+    return int(charge.note["new"]) if charge.key.startswith(GENERATION) else int(charge.key.startswith(VALUE))
+
+
 def _draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
     spent = np.sqrt(np.cumsum([c.mu**2 for c in charges]))  # (releases,)
-    trials = np.cumsum([c.key.startswith(VALUE) for c in charges])  # (releases,) trials that had a value by then
+    trials = np.cumsum([_trials_of(c) for c in charges])  # (releases,) trials that were released by then
     axes.step(trials, spent, where="post", color="C0", label="spent (odometer)")
     limit = ledger.budget.mu
     epsilon = epsilon_from_mu(limit, delta)

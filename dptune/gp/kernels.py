@@ -98,7 +98,7 @@ class Stationary(ABC):
 
     def __call__(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         """v f(s), (m, k)."""
-        return self.variance * self.profile(self._squared_distances(X, Y))
+        return self.variance * self.profile(self.squared_distances(X, Y))
 
     def gradient(self, theta: FloatArray, X: FloatArray) -> FloatArray:
         """2 v f'(s) (theta - x) / l^2, (d, m)."""
@@ -112,7 +112,7 @@ class Stationary(ABC):
 
     def value_pullback(self, X: FloatArray, Y: FloatArray, C: FloatArray) -> FloatArray:
         """Row i: sum_j C_ij 2 v f'(s_ij) (x_i - y_j) / l^2, (m, d)."""
-        M = 2 * self.variance * C * self.slope(self._squared_distances(X, Y))  # (m, k)
+        M = 2 * self.variance * C * self.slope(self.squared_distances(X, Y))  # (m, k)
         pulled = (M.sum(axis=1)[:, None] * X - M @ Y) / self.scales(X.shape[1]) ** 2
         return np.asarray(pulled, dtype=np.float64)
 
@@ -128,7 +128,7 @@ class Stationary(ABC):
         scale = list(self.lengthscale) if isinstance(self.lengthscale, tuple) else self.lengthscale
         return {"kernel": type(self).__name__, "lengthscale": scale, "variance": self.variance}
 
-    def _squared_distances(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+    def squared_distances(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         """s for all pairs, (m, k), from differences: |x|^2 + |y|^2 - 2 x.y would lose close points."""
         X, Y = _two_sets(X, Y)
         scales = self.scales(X.shape[1])

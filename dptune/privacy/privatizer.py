@@ -15,7 +15,7 @@ from dptune.errors import InputError
 from dptune.locks import ForkSafeLock
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
 from dptune.privacy.private import PerExampleLosses, bare, reveal
-from dptune.privacy.query import Ball, Interval, MeanQuery, Released
+from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query, Released
 from dptune.privacy.rows import LossRows
 
 Vector = npt.NDArray[np.float64]
@@ -24,7 +24,7 @@ _PEOPLE_PER_CHUNK = 8192  # G of one chunk, (p, 8192) float64, stays in cache; m
 
 
 class LossPrivatizer:
-    """Answers mean queries about private losses, after paying for them.
+    """Answers mean queries (and shares of people, which are means) about private losses, after paying for them.
 
     Promise: every release is mu-GDP under replacing all of one person's records, with n public, for a
     trusted curator; a release costs ``query.mu`` in ``ledger`` before any loss is read for it.
@@ -145,17 +145,17 @@ class LossPrivatizer:
         """Return the question "the mean clipped loss at this point"."""
         return MeanQuery((point,), np.ones((1, 1)), self.interval, mu)
 
-    def sensitivity(self, query: MeanQuery) -> float:
+    def sensitivity(self, query: Query) -> float:
         """Return the L2 sensitivity of the query's weighted mean under replacing one person."""
         return query.clip.diameter * float(self._weights.max())
 
-    def sigma(self, query: MeanQuery) -> float:
+    def sigma(self, query: Query) -> float:
         """Return the noise's standard deviation per coordinate."""
         return noise_scale(sensitivity=self.sensitivity(query), mu=query.mu, dimension=query.dimension)
 
     def release(
         self,
-        query: MeanQuery,
+        query: Query,
         *,
         scope: str,
         key: str,
@@ -190,7 +190,7 @@ class LossPrivatizer:
         value.setflags(write=False)
         return Released(value, charge, sigma)
 
-    def _draw_and_record(self, charge: Charge, query: MeanQuery, sigma: float) -> Charge:
+    def _draw_and_record(self, charge: Charge, query: Query, sigma: float) -> Charge:
         """Draw once per charge: a draw that could not be recorded is kept for the retry, and shown to nobody."""
         try:
             return self._record(charge, self._draw(charge, query, sigma))
@@ -213,7 +213,7 @@ class LossPrivatizer:
             failure = bare(error)
         raise failure
 
-    def _draw(self, charge: Charge, query: MeanQuery, sigma: float) -> Vector:
+    def _draw(self, charge: Charge, query: Query, sigma: float) -> Vector:
         with self._lock:
             if charge.seq not in self._unrecorded:
                 noisy = self._noise.add_gaussian(self._clipped_mean(query), sigma)
@@ -234,19 +234,20 @@ class LossPrivatizer:
                 "observed them. Evaluate the points again."
             )
 
-    def _clipped_mean(self, query: MeanQuery) -> Vector:
+    def _clipped_mean(self, query: Query) -> Vector:
         """Return sum_i w_i clip(W L_i) less :meth:`_centre`, shape (p,), in float64."""
-        offset = self._midpoint * query.weights.sum(axis=1) - self._centre(query)  # (p,), of the rows' centring
-        clip = _centred(query.clip, self._centre(query))
+        offset = self._midpoint * query.weights.sum(axis=1)  # (p,), of the rows' centring
+        if isinstance(query, MeanQuery):
+            offset = offset - self._centre(query)
         with self._lock, np.errstate(all="ignore"):  # a floating-point warning would depend on the data
             parts = []  # (chunks, p)
             for first in range(0, self.n, _PEOPLE_PER_CHUNK):
                 people = slice(first, min(first + _PEOPLE_PER_CHUNK, self.n))
                 g = self._losses.combine(query.points, query.weights, people) + offset[:, None]  # (p, people)
-                parts.append(_clip(g, clip) @ self._weights[people])
+                parts.append(_per_person(g, query, self._centre(query)) @ self._weights[people])
             return np.array([math.fsum(column) for column in np.transpose(parts)])  # exact: see noise.SLACK
 
-    def _centre(self, query: MeanQuery) -> float:
+    def _centre(self, query: Query) -> float:
         """Return what is added after the noise: a range far from 0 would round the mean by more than noise covers."""
         return (query.clip.low + query.clip.high) / 2 if isinstance(query.clip, Interval) else 0.0
 
@@ -262,6 +263,13 @@ class LossPrivatizer:
     def __repr__(self) -> str:
         warning = "" if self.private else ", NOT PRIVATE"
         return f"LossPrivatizer(n={self.n}, clip=({self.interval.low}, {self.interval.high}){warning})"
+
+
+def _per_person(g: Vector, query: Query, centre: float) -> Vector:
+    """Each person's bounded contribution less the centre, (p, people), from the columns of g."""
+    if isinstance(query, NormQuery):  # a norm that is NaN or infinite compares as too large
+        return np.asarray(np.sqrt(np.einsum("ij,ij->j", g, g)) <= query.radius, dtype=np.float64)[None, :] - centre
+    return _clip(g, _centred(query.clip, centre))
 
 
 def _centred(clip: Interval | Ball, centre: float) -> Interval | Ball:

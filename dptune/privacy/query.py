@@ -4,6 +4,8 @@ The one primitive (theory.md, section 2): person i has a loss L_i in R^m at m ev
 public weights W (p, m) and public person weights w,
 
     g_i = W L_i,   c_i = clip(g_i),   release  sum_i w_i c_i / sum_i w_i + N(0, sigma^2 I_p)
+
+:class:`NormQuery` asks instead for the share of people with ||g_i|| <= r, by which an algorithm can choose a radius.
 """
 
 from __future__ import annotations
@@ -86,20 +88,10 @@ class MeanQuery:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", tuple(str(p) for p in self.points))
-        weights = np.array(self.weights, dtype=np.float64, ndmin=2)  # a copy: (p, m)
-        if weights.ndim != 2 or weights.shape[1] != len(self.points) or weights.size == 0:
-            raise InputError(f"weights must be (p, {len(self.points)}) for these points; got {weights.shape}.")
-        if not np.isfinite(weights).all():
-            raise InputError("weights must be finite.")
-        if len(set(self.points)) != len(self.points):
-            raise InputError("points must be named once each.")
-        if isinstance(self.clip, Interval) and weights.shape[0] != 1:
+        object.__setattr__(self, "weights", _public_weights(self.points, self.weights))
+        if isinstance(self.clip, Interval) and self.weights.shape[0] != 1:
             raise InputError("an Interval clips a scalar; use Ball for a vector.")
-        if not (math.isfinite(self.mu) and self.mu > 0):
-            raise InputError(f"mu must be positive and finite; got {self.mu!r}.")
-        weights.setflags(write=False)
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "mu", float(self.mu))
+        object.__setattr__(self, "mu", _price(self.mu))
 
     @property
     def dimension(self) -> int:
@@ -142,6 +134,76 @@ class MeanQuery:
 
 
 @dataclass(frozen=True)
+class NormQuery:
+    """The weighted share of people whose g_i = W L_i has L2 norm at most ``radius``. Frozen, public, serialisable.
+
+    A person is counted or not, so replacing one person moves the share by at most the largest person weight, 1/n.
+    A norm that is not finite is not counted.
+
+    Attributes:
+        points: names of the m observed points, as given to ``LossPrivatizer.observe``.
+        weights: W (p, m), public, finite, read-only float64.
+        radius: r, public, in units of g_i.
+        mu: GDP price, > 0.
+
+    Raises:
+        InputError: shapes do not match, or a setting is not finite or not positive.
+    """
+
+    points: tuple[str, ...]
+    weights: Matrix
+    radius: float
+    mu: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", tuple(str(p) for p in self.points))
+        object.__setattr__(self, "weights", _public_weights(self.points, self.weights))
+        object.__setattr__(self, "radius", Ball(float(self.radius)).radius)
+        object.__setattr__(self, "mu", _price(self.mu))
+
+    @property
+    def clip(self) -> Interval:
+        """The range of one person's contribution."""
+        return Interval(0.0, 1.0)
+
+    @property
+    def dimension(self) -> int:
+        """1: a scalar is released."""
+        return 1
+
+    @property
+    def statistic(self) -> str:
+        """The released statistic in words, for the statement."""
+        return "share of people whose linear statistic of the losses lies in a public ball"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NormQuery) and self.digest() == other.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    def to_json(self) -> str:
+        """Return the query as JSON text; :meth:`from_json` reads it back exactly."""
+        return json.dumps(
+            {"points": self.points, "weights": self.weights.tolist(), "radius": self.radius, "mu": self.mu}
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> NormQuery:
+        """Return the query that :meth:`to_json` wrote."""
+        data = json.loads(text)
+        return cls(tuple(data["points"]), np.array(data["weights"]), data["radius"], data["mu"])
+
+    def digest(self) -> str:
+        """Return a fingerprint of the question, by which a retry is recognised."""
+        header = json.dumps(["norm", self.points, self.weights.shape, self.radius, self.mu])
+        return hashlib.sha256(header.encode() + self.weights.tobytes()).hexdigest()
+
+
+Query = MeanQuery | NormQuery
+
+
+@dataclass(frozen=True)
 class Released:
     """A released vector and the charge that paid for it. Built by ``LossPrivatizer.release`` only.
 
@@ -159,3 +221,22 @@ class Released:
     def scalar(self) -> float:
         """The value of a release with p = 1, as a Python float."""
         return float(self.value.item())
+
+
+def _public_weights(points: tuple[str, ...], weights: Matrix) -> Matrix:
+    """A read-only copy (p, m)."""
+    copy = np.array(weights, dtype=np.float64, ndmin=2)
+    if copy.ndim != 2 or copy.shape[1] != len(points) or copy.size == 0:
+        raise InputError(f"weights must be (p, {len(points)}) for these points; got {copy.shape}.")
+    if not np.isfinite(copy).all():
+        raise InputError("weights must be finite.")
+    if len(set(points)) != len(points):
+        raise InputError("points must be named once each.")
+    copy.setflags(write=False)
+    return copy
+
+
+def _price(mu: float) -> float:
+    if not (math.isfinite(mu) and mu > 0):
+        raise InputError(f"mu must be positive and finite; got {mu!r}.")
+    return float(mu)

@@ -19,7 +19,7 @@ _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its 
 PROGRESS = "dptune"  # study user attribute: released facts only
 
 
-TrialRun = dptune.GIBOSession | dptune.ValueRun
+TrialRun = dptune.GIBOSession | dptune.CentredCMASession | dptune.ValueRun
 
 
 class PrivateFunction:

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, overload
+from collections.abc import Mapping
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
-from optuna.search_space import IntersectionSearchSpace
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import FrozenTrial
 
 import dptune
 from dptune.defaults import plan_for
-from dptune.locks import ForkSafeLock
-from dptune.objective import Data, Function
-from dptune.privacy.losses import NamedLoss
-from dptune.run import check_start, stored_space
 from dptune.space import Value
-from dptune_optuna.distributions import to_distributions, to_space
-from dptune_optuna.numerical import NumericalSampler
-from dptune_optuna.objective import PrivateFunction, refuse_maximize
-
-_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+from dptune_optuna.base import PrivateSampler
 
 
-class UnprotectedValueWarning(UserWarning):
-    """A trial's value did not come from a private objective."""
-
-
-class DPGIBOSampler(NumericalSampler):
+class DPGIBOSampler(PrivateSampler[dptune.GIBOSession]):
     """Differentially private, gradient-informative Bayesian optimisation for Optuna studies.
 
     Decorate the objective with :meth:`objective`; it returns per-example losses. Trials are proposed in
@@ -53,6 +39,8 @@ class DPGIBOSampler(NumericalSampler):
         InputError: a setting is out of range.
     """
 
+    _session = dptune.GIBOSession
+
     def __init__(
         self,
         space: Mapping[str, BaseDistribution] | None = None,
@@ -67,203 +55,20 @@ class DPGIBOSampler(NumericalSampler):
         warn_independent_sampling: bool = True,
         **settings: Any,
     ) -> None:
-        if not isinstance(privatizer, dptune.LossPrivatizer):
-            raise dptune.InputError("DPGIBOSampler needs a LossPrivatizer: DPGIBOSampler(space, privatizer, ...).")
-        self._space = None if space is None else to_space(space)
-        if space is not None and self._space is None:
-            raise dptune.InputError("space has no float or int parameter with more than one value to search.")
-        self._privatizer, self._mu, self._seed = privatizer, mu, seed
         self._settings = {"trials": n_trials, "steps": steps, "batch": batch, **settings}
-        self._plan(self._space or dptune.Space({"x": dptune.Float(0, 1)}), self._budget(), 0)  # refuse early
         super().__init__(
+            space,
+            privatizer,
+            mu=mu,
             seed=seed,
             independent_sampler=independent_sampler,
             warn_independent_sampling=warn_independent_sampling,
         )
-        self._sessions: dict[str, dptune.GIBOSession] = {}
-        self._search_spaces: dict[str, IntersectionSearchSpace] = {}  # of each study
-        self._beginning = ForkSafeLock()
-
-    # ---- the run -------------------------------------------------------------------------------------
 
     def _plan(self, space: dptune.Space, mu: float, seed: int) -> dptune.GIBOPlan:
         return plan_for(self._privatizer, space, mu=mu, seed=seed, **self._settings)
-
-    def _budget(self) -> float:
-        """The mu a study would begin with; of a spent ledger, the whole budget, which its check then refuses."""
-        ledger = self._privatizer.ledger
-        return self._mu if self._mu is not None else ledger.remaining() or ledger.budget.mu
-
-    @property
-    def n_trials(self) -> int:
-        """Number of trials of a complete run: pass it to ``study.optimize``.
-
-        Raises:
-            InputError: the sampler was made without a space, and no study has fixed one yet.
-        """
-        if self._sessions:
-            return next(iter(self._sessions.values())).plan.trials
-        if self._space is None:
-            raise dptune.InputError("n_trials depends on the number of parameters; give the sampler its space.")
-        return self._plan(self._space, self._budget(), 0).trials
-
-    def session(self, study: optuna.Study) -> dptune.GIBOSession | None:
-        """Return the study's run, or None as long as its search space is not known."""
-        name = study.study_name
-        if name not in self._sessions:
-            space = (
-                self._space
-                or stored_space(self._privatizer.ledger, name)
-                or to_space(self._search_spaces.setdefault(name, IntersectionSearchSpace()).calculate(study))
-            )
-            if space is None:
-                return None
-            self._begin(name, space)
-        return self._sessions[name]
-
-    def check_budget(self) -> None:
-        """Refuse, before a model is trained, a study that could not begin.
-
-        Raises:
-            BudgetExhausted: the ledger has not ``mu`` left, or nothing at all.
-        """
-        check_start(self._privatizer.ledger, self._mu)
-
-    def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> dptune.GIBOSession:
-        """Begin the study's run with the numerical parameters of ``distributions``, unless it has begun.
-
-        Raises:
-            InputError: there is none to search.
-        """
-        with self._beginning:  # of two first trials with different parameters, one begins
-            session, space = self.session(study), to_space(distributions)
-            if session is not None:
-                return session
-            if space is None:
-                raise dptune.InputError(
-                    "the first trial had no float or int parameter with more than one value to search."
-                )
-            try:
-                return self._begin(study.study_name, space)
-            except dptune.BudgetMismatch:
-                stored = stored_space(self._privatizer.ledger, study.study_name)
-                if stored is None or self._space is not None or stored == space:
-                    raise
-                return self._begin(study.study_name, stored)  # another process was first
-
-    def _begin(self, name: str, space: dptune.Space) -> dptune.GIBOSession:
-        session = dptune.GIBOSession(
-            self._privatizer,
-            scope=name,
-            space=space,
-            make_plan=lambda mu, seed: self._plan(space, mu, seed),
-            mu=self._mu,
-            seed=self._seed,
-        )
-        budget, plan = self._privatizer.ledger.budget.mu, session.plan
-        _logger.info(
-            f"The study {name!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials."
-        )
-        return self._sessions.setdefault(name, session)  # of two threads, the first
-
-    # ---- Optuna's interface --------------------------------------------------------------------------
-
-    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the run's search space; empty until it is known."""
-        session = self.session(study)
-        return {} if session is None else to_distributions(session.space)
 
     def _propose(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
     ) -> Mapping[str, Value]:
         return self.begin(study, search_space).ask()
-
-    def _has_space(self, study: optuna.Study) -> bool:
-        return study.study_name in self._sessions
-
-    def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
-        """Warn about a value that no release paid for; it cannot be held back here."""
-        session = self._sessions.get(study.study_name)
-        if state != TrialState.COMPLETE or (session is not None and session.released(str(trial.number), values[0])):
-            return
-        warnings.warn(
-            "a trial's value did not come from an objective decorated with @sampler.objective: it was stored as it is, "
-            "without noise. If it depends on private data, delete the study.",
-            UnprotectedValueWarning,
-            stacklevel=2,
-        )
-
-    # ---- the user's interface --------------------------------------------------------------------------
-
-    @overload
-    def objective(self, function: Function) -> GIBOObjective: ...
-
-    @overload
-    def objective(
-        self, *, loss: str | NamedLoss | None = None, data: Data | Callable[[], Data] | None = None
-    ) -> Callable[[Function], GIBOObjective]: ...
-
-    def objective(
-        self,
-        function: Function | None = None,
-        *,
-        loss: str | NamedLoss | None = None,
-        data: Data | Callable[[], Data] | None = None,
-    ) -> Any:
-        """Decorate a function of a trial that returns per-example losses (rows,).
-
-        With ``loss`` and ``data=(X, y)`` the function returns a fitted scikit-learn estimator instead.
-        Exceptions of the function become the upper clip for everybody; use ``try_out`` to find bugs.
-        """
-        if function is None:
-            return lambda decorated: GIBOObjective(self, decorated, loss=loss, data=data)
-        return GIBOObjective(self, function, loss=loss, data=data)
-
-    def recommend(self, study: optuna.Study) -> dict[str, Any]:
-        """Return the parameters to use: the run's final iterate, never the argmin of noisy values.
-
-        Raises:
-            InputError: the study has no run yet.
-        """
-        session = self.session(study)
-        if session is None:
-            raise dptune.InputError("the study has no finished trial yet; there is nothing to recommend.")
-        return dict(session.recommend())
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sessions": {}, "_search_spaces": {}}
-
-
-class GIBOObjective(PrivateFunction):
-    """A function decorated with :meth:`DPGIBOSampler.objective`."""
-
-    def __init__(self, sampler: DPGIBOSampler, function: Function, **options: Any) -> None:
-        super().__init__(function, **options)
-        self._sampler = sampler
-
-    def run_of(self, study: optuna.Study) -> dptune.GIBOSession | None:
-        """Return the run that pays for the study's trials; None before the first trial if no space was given.
-
-        Raises:
-            InputError: the study maximises, or uses another sampler, as after a resume without ``sampler=``.
-        """
-        refuse_maximize(study)
-        if not _uses(study.sampler, self._sampler):
-            raise dptune.InputError(
-                f"the study uses {type(study.sampler).__name__}, not the DPGIBOSampler of this objective; load the "
-                "study with sampler=sampler, or use PrivateObjective with other samplers."
-            )
-        session = self._sampler.session(study)
-        if session is None:
-            self._sampler.check_budget()
-        return session
-
-    def first_run(self, trial: Trial) -> dptune.GIBOSession:
-        """Begin the run with the search space of its first trial."""
-        return self._sampler.begin(trial.study, trial.distributions)
-
-
-def _uses(sampler: BaseSampler, wanted: DPGIBOSampler) -> bool:
-    """Tell whether ``sampler`` is ``wanted`` or wraps it, as PartialFixedSampler does."""
-    inner = getattr(sampler, "_base_sampler", None)
-    return sampler is wanted or (isinstance(inner, BaseSampler) and _uses(inner, wanted))

@@ -1,4 +1,4 @@
-"""A whole DP-GIBO run as one mechanism: what an adversary proves about mu from everything it released."""
+"""A whole run as one mechanism: what an adversary proves about mu from everything it released."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from audit_tools import Array, FreeLedger, NoNoise, lower_bound
 
-from dptune import Float, GIBOSession, LossPrivatizer, MeanQuery, Released, Space
+from dptune import CentredCMASession, Float, GIBOSession, LossPrivatizer, MeanQuery, Released, Space
+from dptune.centred_plan import plan_centred_cma
 from dptune.defaults import plan_gibo
 
 CLIP, N, MU = (0.0, 1.0), 4, 2.0
@@ -30,7 +31,7 @@ class FactLedger(FreeLedger):
 
     def charge(self, scope: str, key: str, event, *, note=None, **rest):  # type: ignore[no-untyped-def]
         charge = super().charge(scope, key, event, **rest)
-        charge.key, charge.note, charge.private = key, note, True
+        charge.key, charge.note, charge.private, charge.description = key, note, True, event.describe()
         return charge
 
     def check(self, mu: float, *, releases: int = 1) -> None:
@@ -81,6 +82,38 @@ def whole_run(record: int, seed: int) -> Adversary:
     session.estimate(session.recommend(), losses)
     assert session.complete
     return privatizer
+
+
+def whole_centred_run(record: int, seed: int) -> Adversary:
+    """Person 0's loss grows along the first axis or falls; everybody else is indifferent."""
+    space = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
+    privatizer = Adversary(record)
+
+    def make_plan(mu: float, seed: int):  # type: ignore[no-untyped-def]
+        options = {"trials": 12, "radius": 0.01, "candidates": 1, "references": 0}
+        return plan_centred_cma(d=2, loss_range=1.0, mu=mu, seed=seed, **options)  # type: ignore[arg-type]
+
+    session = CentredCMASession(privatizer, scope="run", space=space, make_plan=make_plan, mu=MU, seed=seed)
+    for trial in range(session.plan.trials):
+        x = session.ask()
+        losses = np.full((2, N), 0.5)
+        losses[:, 0] = x["x"], 1.0 - x["x"]
+        session.finish(str(trial), x, losses)
+    losses[:, 0] = 0.0, 1.0
+    session.estimate(session.recommend(), losses)
+    assert session.complete
+    return privatizer
+
+
+@pytest.mark.slow
+def test_a_whole_centred_run_proves_no_more_than_the_budget_and_most_of_it() -> None:
+    count = 1000
+    worlds = [[whole_centred_run(record, seed) for seed in range(count)] for record in (0, 1)]
+    a, b = (np.array([run.ratio for run in world]) for world in worlds)
+    assert max(run.squares for world in worlds for run in world) <= MU**2
+    proven = lower_bound(a, b, 0.0)
+    print(f"a whole centred run: claimed mu {MU}, proven {proven:.3f}")
+    assert 0.7 * MU < proven <= MU
 
 
 @pytest.mark.slow

@@ -5,13 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import defaults, equal_mu, loops, paper_runs, speed
+from benchmarks import bench_private, defaults, loops, paper_runs, speed
 from benchmarks.data import split_table
 from benchmarks.tasks import Task, kernel_ridge_task
 from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.gibo import DPGIBO
+from dptune.centred_plan import plan_centred_cma
 from dptune.defaults import plan_gibo
-from dptune.privacy.query import Ball, Interval, MeanQuery
+from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
 
 N = 70
 
@@ -30,14 +32,15 @@ def privatizer(tmp_path: Path) -> LossPrivatizer:
     return LossPrivatizer(ledger, n=N, clip=(0.0, 3.0), dtype=np.float64)
 
 
-def queries() -> list[MeanQuery]:
+def queries() -> list[Query]:
     W = np.random.default_rng(1).normal(size=(2, 3))
     vector = MeanQuery(("a", "b", "c"), W, Ball(1.5), 0.2)
-    return [vector, MeanQuery(("b",), np.ones((1, 1)), Interval(0.0, 3.0), 0.1)]
+    share = NormQuery(("a", "b", "c"), np.eye(3) - 1 / 3, 1.0, 0.2)
+    return [vector, MeanQuery(("b",), np.ones((1, 1)), Interval(0.0, 3.0), 0.1), share]
 
 
-@pytest.mark.parametrize("query", queries(), ids=["gradient", "value"])
-def test_the_curator_answers_as_the_privatizer_without_noise(privatizer: LossPrivatizer, query: MeanQuery) -> None:
+@pytest.mark.parametrize("query", queries(), ids=["gradient", "value", "share"])
+def test_the_curator_answers_as_the_privatizer_without_noise(privatizer: LossPrivatizer, query: Query) -> None:
     curator, rng = loops.Curator(N, (0.0, 3.0), seed=0, private=False), np.random.default_rng(2)
     for name in "abc":
         losses = rng.normal(1.0, 3.0, N)
@@ -53,23 +56,38 @@ def test_a_whole_run_is_the_one_with_the_real_privatizer(task: Task, privatizer:
     plan = plan_gibo(d=task.d, n=N, loss_range=3.0, mu=1.0, trials=20, seed=3)
     simulated, real = DPGIBO(plan.settings), DPGIBO(plan.settings)
     loops.fold(simulated, loops.Curator(N, task.clip, seed=0, private=False), task.losses)
-
-    class Real(loops.Curator):
-        def observe(self, name: str, losses: np.ndarray) -> None:
-            privatizer.observe(name, losses)
-
-        def answer(self, query: MeanQuery) -> np.ndarray:
-            return privatizer._clipped_mean(query) + privatizer._centre(query)
-
-        def keep(self, names: tuple[str, ...]) -> None:
-            for name in set(privatizer.points()) - set(names):
-                privatizer.forget(name)
-
-    loops.fold(real, Real(N, task.clip, seed=0, private=False), task.losses)
+    loops.fold(real, Real(privatizer, task), task.losses)
     np.testing.assert_allclose(simulated.path, real.path, atol=1e-9)
 
 
-@pytest.mark.parametrize("method", equal_mu.METHODS)
+def test_a_whole_centred_run_is_the_one_with_the_real_privatizer(task: Task, privatizer: LossPrivatizer) -> None:
+    plan = plan_centred_cma(d=task.d, loss_range=3.0, mu=1.0, trials=40, seed=3)
+    simulated, real = CentredCMA(plan.settings), CentredCMA(plan.settings)
+    used = loops.fold_centred(simulated, loops.Curator(N, task.clip, seed=0, private=False), task.losses)
+    assert used == plan.trials
+    loops.fold_centred(real, Real(privatizer, task), task.losses)
+    np.testing.assert_allclose(simulated.means, real.means, atol=1e-6)
+
+
+class Real(loops.Curator):
+    """The package's privatizer in the simulation's place, without its noise."""
+
+    def __init__(self, privatizer: LossPrivatizer, task: Task) -> None:
+        super().__init__(N, task.clip, seed=0, private=False)
+        self.privatizer = privatizer
+
+    def observe(self, name: str, losses: np.ndarray) -> None:
+        self.privatizer.observe(name, losses)
+
+    def answer(self, query: Query) -> np.ndarray:
+        return self.privatizer._clipped_mean(query) + self.privatizer._centre(query)
+
+    def keep(self, names: tuple[str, ...]) -> None:
+        for name in set(self.privatizer.points()) - set(names):
+            self.privatizer.forget(name)
+
+
+@pytest.mark.parametrize("method", bench_private.METHODS)
 @pytest.mark.parametrize("mu", [1.0, None])
 def test_a_run_is_reproducible_and_uses_at_most_its_trials(task: Task, method: str, mu: float | None) -> None:
     first, again = (loops.run(task, method, mu, 12, 5) for _ in range(2))
@@ -104,3 +122,22 @@ def test_a_step_is_timed_part_by_part() -> None:
     cell = speed.measure(60, 2, optimised=False, repeats=1)
     assert set(cell.seconds) == set(speed.PARTS)
     assert "closed form" in speed.table([speed.StepTime(**{**cell.__dict__, "d": 5, "n": 5000})])
+
+
+def test_the_private_benchmark_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    asked = [c for c in bench_private.cells(1) if c.task == "svc-breast-cancer" and c.trials == 100]
+    asked = [c for c in asked if c.method in ("CMA-ES", "Random", bench_private.OURS) and c.mu in (None, 1.0)]
+    first = bench_private.run_all(asked[:2], jobs=1, out=tmp_path)
+    again = bench_private.run_all(asked, jobs=1, out=tmp_path)
+    assert again[:2] == first
+    assert len(again) == len(asked) == 4
+    table, summary = bench_private.table(again), bench_private.summary(again)
+    assert "svc-breast-cancer | 300 | 100 | 1 |" in table
+    assert "median share closed" in summary
+    assert bench_private.figure(again, tmp_path).is_file()
+
+
+def test_the_share_closed_is_one_at_the_private_free_loss_and_zero_at_the_values() -> None:
+    values, none = np.array([0.4, 0.5, 0.6]), np.array([0.1, 0.2, 0.1])
+    assert bench_private.share_closed(np.array([values, none, none])) == (1.0, 0.0)
+    assert bench_private.share_closed(np.array([values, values, none]))[0] == 0.0

@@ -14,7 +14,7 @@ import optuna
 from optuna.distributions import FloatDistribution
 
 import dptune
-from dptune_optuna import DPGIBOSampler
+from dptune_optuna import CentredCMASampler, DPGIBOSampler
 
 N = 60
 SPACE = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}
@@ -42,7 +42,11 @@ def open_sampler(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSa
     return DPGIBOSampler(SPACE, privatizer, **{"n_trials": 24, "seed": 1, **settings})
 
 
-def objective_of(sampler: DPGIBOSampler, data: np.ndarray | None = None) -> Any:
+def open_centred(privatizer: dptune.LossPrivatizer, **settings: Any) -> CentredCMASampler:
+    return CentredCMASampler(SPACE, privatizer, **{"n_trials": 24, "seed": 1, **settings})
+
+
+def objective_of(sampler: DPGIBOSampler | CentredCMASampler, data: np.ndarray | None = None) -> Any:
     private = people() if data is None else data
 
     @sampler.objective

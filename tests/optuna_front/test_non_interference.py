@@ -17,9 +17,10 @@ import pytest
 
 import dptune
 from dptune_optuna import PrivateObjective, shield
-from harness import N, create, losses_at, open_privatizer, open_sampler, people, transcript
+from harness import N, create, losses_at, open_centred, open_privatizer, open_sampler, people, transcript
 
 SECRET = 1234.56789
+OWN = {"dpgibo": open_sampler, "centred": open_centred}
 
 
 def neighbour(kind: str) -> np.ndarray:
@@ -53,15 +54,15 @@ def canned(monkeypatch) -> None:
 def study_of(front: str, folder: Path, data: np.ndarray, kind: str):
     def run(storage: str) -> None:
         privatizer = open_privatizer(folder, insecure_seed=5)
-        if front == "dpgibo":
-            sampler = open_sampler(privatizer)
+        if front in OWN:
+            sampler = OWN[front](privatizer)
             objective = sampler.objective(users_function(data, kind))
         else:
             sampler = optuna.samplers.TPESampler(seed=2) if front == "tpe" else optuna.samplers.CmaEsSampler(seed=2)
             objective = PrivateObjective(users_function(data, kind), privatizer, n_trials=20)
         study = create(storage, sampler)
         study.optimize(objective, n_trials=20, catch=(Exception,))
-        if front == "dpgibo":
+        if front in OWN:
             objective.estimate(study, sampler.recommend(study))
 
     return run
@@ -79,7 +80,7 @@ KINDS = ["other", "nan", "inf", "raise", "prune", "array"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("front", ["dpgibo", "tpe", "cmaes"])
+@pytest.mark.parametrize("front", ["dpgibo", "centred", "tpe", "cmaes"])
 def test_transcripts_of_neighbouring_data_are_byte_identical(tmp_path, monkeypatch, front, kind):
     canned(monkeypatch)
     if front == "cmaes":  # it stores pickles, whose bytes differ between a process's first run and the next ones
@@ -99,6 +100,14 @@ def leak_raw_value(monkeypatch) -> None:
     monkeypatch.setattr(dptune.LossPrivatizer, "release", release)
 
 
+def leak_raw_record(monkeypatch) -> None:
+    def draw(self, charge, query, sigma):
+        raw = self._losses.combine(query.points, query.weights, slice(0, self.n)).mean(axis=1)
+        return raw[: query.dimension]
+
+    monkeypatch.setattr(dptune.LossPrivatizer, "_draw", draw)
+
+
 def leak_exception(monkeypatch) -> None:
     monkeypatch.setattr(
         "dptune_optuna.objective.evaluate", lambda function, trial: function(shield.ShieldedTrial(trial))
@@ -116,14 +125,23 @@ def leak_nan_count(monkeypatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")
+@pytest.mark.parametrize("front", OWN)
 @pytest.mark.parametrize(
-    ("leak", "kind"), [(leak_raw_value, "other"), (leak_exception, "raise"), (leak_nan_count, "nan")]
+    ("leak", "kind"), [(leak_raw_record, "other"), (leak_exception, "raise"), (leak_nan_count, "nan")]
 )
-def test_the_audit_fails_on_a_planted_leak(tmp_path, monkeypatch, leak, kind):
+def test_the_audit_fails_on_a_planted_leak(tmp_path, monkeypatch, front, leak, kind):
     canned(monkeypatch)
     leak(monkeypatch)
     with pytest.raises(AssertionError):
-        assert_transcripts_equal(tmp_path, "dpgibo", kind)
+        assert_transcripts_equal(tmp_path, front, kind)
+
+
+@pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")
+def test_the_audit_fails_on_a_raw_value_that_is_returned_and_not_recorded(tmp_path, monkeypatch):
+    canned(monkeypatch)
+    leak_raw_value(monkeypatch)
+    with pytest.raises(AssertionError):
+        assert_transcripts_equal(tmp_path, "dpgibo", "other")
 
 
 def test_no_private_value_is_in_the_files_of_a_real_run(tmp_path):

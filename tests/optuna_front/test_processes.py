@@ -15,7 +15,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from harness import create, objective_of, open_ledger, open_privatizer, open_sampler
+from harness import create, objective_of, open_centred, open_ledger, open_privatizer, open_sampler
 
 HERE = Path(__file__).parent
 WORKER = """
@@ -23,7 +23,7 @@ WORKER = """
     from pathlib import Path
     sys.path.insert(0, {here!r})
     import dptune, optuna
-    from harness import create, objective_of, open_privatizer, open_sampler
+    from harness import create, objective_of, open_privatizer, {opener} as open_sampler
 
     folder, where, at, trials = Path({folder!r}), {where!r}, {at}, {trials}
     count = 0
@@ -58,8 +58,12 @@ WORKER = """
 """
 
 
-def start(folder: Path, where: str = "never", at: int = 0, trials: int = 40) -> subprocess.Popen[bytes]:
-    code = textwrap.dedent(WORKER).format(here=str(HERE), folder=str(folder), where=where, at=at, trials=trials)
+def start(
+    folder: Path, where: str = "never", at: int = 0, trials: int = 40, opener: str = "open_sampler"
+) -> subprocess.Popen[bytes]:
+    code = textwrap.dedent(WORKER).format(
+        here=str(HERE), folder=str(folder), where=where, at=at, trials=trials, opener=opener
+    )
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, env=environment)
 
@@ -128,3 +132,42 @@ def test_two_workers_killed_again_and_again_finish_within_the_budget(tmp_path, s
         pytest.fail("40 rounds did not end the run")
     values = {c.value[0] for c in open_ledger(tmp_path).charges(prefix="value/") if c.value is not None}
     assert {t.value for t in study.trials if t.state == TrialState.COMPLETE} <= values
+
+
+# ---- CMA-ES on centred releases ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [1, 2, 5])  # a share, a centred mean, a later share
+@pytest.mark.parametrize("where", ["between charge and draw", "between draw and record", "after record"])
+def test_a_killed_centred_run_goes_on_and_its_recorded_values_are_replayed(tmp_path, where, at):
+    process = start(tmp_path, where, at, opener="open_centred")
+    process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL
+    before = open_ledger(tmp_path).charges()
+    assert len(before) == at
+    assert sum(c.value is None for c in before) == (where != "after record")
+
+    sampler = open_centred(open_privatizer(tmp_path))
+    study = create(f"sqlite:///{tmp_path}/s.db", sampler)
+    study.optimize(objective_of(sampler), n_trials=60)
+    after = open_ledger(tmp_path).charges()
+    for old, new in zip(before, after, strict=False):
+        assert (new.seq, new.key, new.mu) == (old.seq, old.key, old.mu)
+        assert old.value is None or new.value == old.value
+    assert sampler.session(study).complete
+    assert open_ledger(tmp_path).spent() <= 1.0
+
+
+def test_two_processes_on_one_centred_study_share_generations_and_budget(tmp_path):
+    sampler = open_centred(open_privatizer(tmp_path))
+    create(f"sqlite:///{tmp_path}/s.db", sampler)
+    workers = [start(tmp_path, trials=40, opener="open_centred") for _ in range(2)]
+    errors = [worker.communicate(timeout=240)[1].decode() for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], errors
+    study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path}/s.db", sampler=sampler)
+    session, ledger = sampler.session(study), open_ledger(tmp_path)
+    numbers = range(1, session.plan.settings.generations + 1)
+    assert session.complete
+    assert [c.key for c in ledger.charges(prefix="generation/")] == [f"generation/{g}" for g in numbers]
+    assert {c.key for c in ledger.charges(prefix="share/")} == {f"share/{g}" for g in numbers}
+    assert ledger.spent() <= 1.0

@@ -9,7 +9,7 @@ import pytest
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase
 
 import dptune
-from dptune_optuna import DPGIBOSampler, LDPATASampler, LDPMoMASampler, LDPTGPSampler
+from dptune_optuna import CentredCMASampler, DPGIBOSampler, LDPATASampler, LDPMoMASampler, LDPTGPSampler
 from dptune_optuna.ldp import LDPSampler
 
 # The suite's objectives are ordinary ones: their values are public and unprotected, which the sampler says.
@@ -22,6 +22,14 @@ class TestDPGIBOSampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnl
         ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
         privatizer = dptune.LossPrivatizer(ledger, n=100, clip=(0.0, 1.0))
         return lambda: DPGIBOSampler(privatizer=privatizer, seed=0)
+
+
+class TestCentredCMASampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+    @pytest.fixture
+    def sampler(self, tmp_path) -> Callable[[], optuna.samplers.BaseSampler]:
+        ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
+        privatizer = dptune.LossPrivatizer(ledger, n=100, clip=(0.0, 1.0))
+        return lambda: CentredCMASampler(privatizer=privatizer, seed=0)
 
 
 SETTINGS = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=1.0, R=0.5), plays=2)

@@ -1,0 +1,255 @@
+"""Which tuner at equal privacy: `python -m benchmarks.bench_private [--seeds 10] [--methods ...] [--out docs]`.
+
+Tasks x people x mu x trials x seeds, each under CMA-ES on centred releases, DP-GIBO, and privatised values with
+Random, TPE and CMA-ES; and CMA-ES without privacy. Results are kept in `<out>/results/private.jsonl` line by line, and
+a run that was stopped goes on from there. Prints the tables of docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks.data import load_split
+from benchmarks.digits_tasks import elastic_net_task, gradient_boosting_task
+from benchmarks.loops import SAMPLERS, run
+from benchmarks.report import DOCS, machine, markdown, save
+from benchmarks.small_tasks import breast_cancer_task
+from benchmarks.tasks import Task, kernel_ridge_task, svr_task
+
+OURS = "centred CMA-ES"
+VALUES = "CMA-ES"
+METHODS = (VALUES, OURS, *(sampler for sampler in SAMPLERS if sampler != VALUES), "DP-GIBO")
+BUDGETS = (0.5, 1.0, 2.0)
+TRIALS = (100, 400)
+PEOPLE = {
+    "krr-parkinsons": (300, 1000, 4000),
+    "krr-pumadyn32nm": (300, 1000, 4000),
+    "svr-parkinsons": (300, 1000, 4000),
+    "svr-pumadyn32nm": (300, 1000, 4000),
+    "svc-breast-cancer": (300,),
+    "gbm-digits": (300, 1000),
+    "elastic-digits": (300, 1000),
+}
+ASIDE = ("svr-parkinsons", "svr-pumadyn32nm", "gbm-digits", "elastic-digits")  # not seen while choosing constants
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run; mu None is without privacy."""
+
+    task: str
+    n: int
+    trials: int
+    mu: float | None
+    method: str
+    seed: int
+
+
+def cells(seeds: int, methods: tuple[str, ...] = METHODS) -> Iterator[Cell]:
+    """Every combination, seed by seed."""
+    for seed in range(seeds):
+        for task, people in PEOPLE.items():
+            for n in people:
+                for trials in TRIALS:
+                    if VALUES in methods:
+                        yield Cell(task, n, trials, None, VALUES, seed)
+                    yield from (Cell(task, n, trials, mu, method, seed) for mu in BUDGETS for method in methods)
+
+
+@lru_cache(4)
+def make_task(name: str, n: int, seed: int) -> Task:
+    """A task on one public split; kernel machines train on 300 rows."""
+    if name == "svc-breast-cancer":
+        return breast_cancer_task(n=n, seed=seed)
+    if name == "gbm-digits":
+        return gradient_boosting_task(n=n, seed=seed)
+    if name == "elastic-digits":
+        return elastic_net_task(n=n, seed=seed)
+    kind, data = name.split("-")
+    split = load_split(data, n=n, seed=seed, n_train=300, n_test=1000)
+    return kernel_ridge_task(split) if kind == "krr" else svr_task(split)
+
+
+def outcome(cell: Cell) -> dict[str, object]:
+    """Run one cell."""
+    result = run(make_task(cell.task, cell.n, cell.seed), cell.method, cell.mu, cell.trials, cell.seed)
+    return {**asdict(cell), "test_loss": result.test_loss}
+
+
+def run_all(asked: list[Cell], *, jobs: int, out: Path) -> list[dict[str, object]]:
+    """The results of all cells; those kept from an earlier run are not run again."""
+    path = out / "results" / "private.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {_key(result) for result in kept}
+    rest = [cell for cell in asked if _key(asdict(cell)) not in done]
+    with ProcessPoolExecutor(jobs) as pool, path.open("a") as file:
+        for future in tqdm(
+            as_completed([pool.submit(outcome, cell) for cell in rest]), total=len(rest), smoothing=0.02
+        ):
+            kept.append(future.result())
+            file.write(json.dumps(kept[-1]) + "\n")
+            file.flush()
+    return kept
+
+
+def _key(result: dict[str, object]) -> tuple[object, ...]:
+    return tuple(result[name] for name in ("task", "n", "trials", "mu", "method", "seed"))
+
+
+# ---- tables --------------------------------------------------------------------------------------------------
+
+
+class Losses:
+    """Test losses by cell; every comparison is made on the seeds that both sides have."""
+
+    def __init__(self, results: list[dict[str, object]]) -> None:
+        self._of = {_key(result): float(result["test_loss"]) for result in results}  # type: ignore[arg-type]
+        self.seeds = sorted({int(result["seed"]) for result in results})  # type: ignore[call-overload]
+
+    def of(self, task: str, n: int, trials: int, mu: float | None, methods: tuple[str, ...]) -> np.ndarray:
+        """Losses (methods, seeds) of the seeds all the methods have; "none" is CMA-ES without privacy."""
+        keys = [[self._place(task, n, trials, mu, m, seed) for m in methods] for seed in self.seeds]
+        return np.array([[self._of[k] for k in row] for row in keys if all(k in self._of for k in row)]).T
+
+    @staticmethod
+    def _place(task: str, n: int, trials: int, mu: float | None, method: str, seed: int) -> tuple[object, ...]:
+        none = method == "none"
+        return (task, n, trials, None if none else mu, VALUES if none else method, seed)
+
+
+def share_closed(losses: np.ndarray) -> tuple[float, float]:
+    """(values - ours) / (values - none) of the means, and its standard error by the jackknife over seeds.
+
+    Args:
+        losses: (3, seeds): values, ours, none.
+    """
+
+    def ratio(L: np.ndarray) -> float:
+        values, ours, none = L.mean(axis=1)
+        return float((values - ours) / (values - none))
+
+    k = losses.shape[1]
+    left_out = np.array([ratio(np.delete(losses, i, axis=1)) for i in range(k)]) if k > 1 else np.full(1, np.nan)
+    return ratio(losses), float(np.sqrt((k - 1) / k * np.sum((left_out - left_out.mean()) ** 2)))
+
+
+def table(results: list[dict[str, object]]) -> str:
+    """Mean test loss ± standard error of each cell, the best private one bold; and the share of the gap closed."""
+    losses, rows = Losses(results), []
+    for task, n, trials, mu in _places():
+        found = {m: losses.of(task, n, trials, mu, (m,)) for m in (*METHODS, "none")}
+        gap = losses.of(task, n, trials, mu, (VALUES, OURS, "none"))
+        if not gap.size:
+            continue
+        best = min(L.mean() for m, L in found.items() if L.size and m != "none")
+        shown = [_shown(L[0], bold=m != "none" and L.mean() == best) if L.size else "" for m, L in found.items()]
+        share, error = share_closed(gap)
+        rows.append([task, str(n), str(trials), f"{mu:g}", *shown, f"{share:.2f} ± {error:.2f}", str(gap.shape[1])])
+    heads = ["task", "n", "trials", "mu", *METHODS, "CMA-ES, no privacy", "gap closed", "seeds"]
+    return markdown(heads, rows)
+
+
+def summary(results: list[dict[str, object]]) -> str:
+    """The median share of the gap closed by groups of cells, and the cells where ours is not the best private one."""
+    losses, shares, worse = Losses(results), {}, []
+    for place in _places():
+        gap = losses.of(*place, (VALUES, OURS, "none"))
+        if not gap.size:
+            continue
+        shares[place] = share_closed(gap)[0]
+        for other in METHODS:
+            both = losses.of(*place, (OURS, other))
+            if other == OURS or not both.size or both.shape[1] < 2:
+                continue
+            difference = both[0] - both[1]
+            error = float(difference.std(ddof=1) / np.sqrt(len(difference)))
+            if difference.mean() > 0:
+                significant = "yes" if difference.mean() > 2 * error else "no"
+                worse.append([*map(str, place), other, f"{difference.mean():.4f} ± {error:.4f}", significant])
+    groups = {
+        "all cells": lambda p: True,
+        "n = 300": lambda p: p[1] == 300,
+        "100 trials": lambda p: p[2] == 100,
+        "400 trials": lambda p: p[2] == 400,
+        **{f"mu = {mu:g}": lambda p, mu=mu: p[3] == mu for mu in BUDGETS},
+        "tasks kept aside": lambda p: p[0] in ASIDE,
+        **{task: lambda p, task=task: p[0] == task for task in PEOPLE},
+    }
+    chosen = [(name, [s for p, s in shares.items() if test(p)]) for name, test in groups.items()]
+    lines = [[name, f"{np.median(c):.2f}", f"{min(c):.2f}", str(len(c))] for name, c in chosen if c]
+    first = markdown(["cells", "median share closed", "smallest", "number of cells"], lines)
+    second = markdown(["task", "n", "trials", "mu", "better than ours", "by", "more than 2 errors"], worse)
+    return f"{first}\n\n{second}"
+
+
+def _places() -> Iterator[tuple[str, int, int, float]]:
+    for task, people in PEOPLE.items():
+        yield from ((task, n, trials, mu) for n in people for trials in TRIALS for mu in BUDGETS)
+
+
+def _shown(losses: np.ndarray, *, bold: bool) -> str:
+    error = losses.std(ddof=1) / np.sqrt(len(losses)) if len(losses) > 1 else float("nan")
+    text = f"{losses.mean():.3f} ± {error:.3f}"
+    return f"**{text}**" if bold else text
+
+
+def figure(results: list[dict[str, object]], out: Path) -> Path:
+    """The share of the gap closed in every cell, by n, mu and task."""
+    from matplotlib.figure import Figure
+
+    losses, canvas = Losses(results), Figure(figsize=(9, 3.4), layout="constrained")
+    panels = canvas.subplots(1, len(TRIALS), sharey=True)
+    for trials, axes in zip(TRIALS, panels, strict=True):
+        for j, (task, people) in enumerate(PEOPLE.items()):
+            cellwise = [
+                (n, mu, losses.of(task, n, trials, mu, (VALUES, OURS, "none"))) for n in people for mu in BUDGETS
+            ]
+            kept = [(n * mu, share_closed(gap)[0]) for n, mu, gap in cellwise if gap.size]
+            if kept:
+                axes.plot(*zip(*sorted(kept), strict=True), "o-", color=f"C{j}", ms=3, lw=0.8, label=task)
+        axes.axhline(1.0, color="0.6", lw=0.8)
+        axes.axhline(0.0, color="0.6", lw=0.8, ls=":")
+        axes.set(xscale="log", xlabel="n mu", title=f"{trials} trials", ylim=(-0.6, 1.6))
+    panels[0].set_ylabel("share of the gap closed")
+    canvas.legend(*panels[0].get_legend_handles_labels(), fontsize="x-small", loc="outside right upper")
+    path = out / "figures" / "private.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    canvas.savefig(path, dpi=130)
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--tasks", nargs="+", choices=list(PEOPLE), default=list(PEOPLE))
+    parser.add_argument("--people", nargs="+", type=int, choices=(300, 1000, 4000), default=[300, 1000, 4000])
+    parser.add_argument("--show", action="store_true", help="print the tables of what is there, and run nothing")
+    parser.add_argument("--out", type=Path, default=DOCS)
+    asked = parser.parse_args()
+    every = () if asked.show else cells(asked.seeds, tuple(asked.methods))
+    wanted = [cell for cell in every if cell.task in asked.tasks and cell.n in asked.people]
+    results = run_all(wanted, jobs=asked.jobs, out=asked.out)
+    if not asked.show:
+        save("private", {"seeds": asked.seeds, "runs": len(results)}, asked.out)
+    print(json.dumps(machine()))
+    print(table(results), summary(results), sep="\n\n")
+    figure(results, asked.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,336 @@
+"""CMA-ES on centred joint releases: a rank-based search that asks for differences only.
+
+CMA-ES: Hansen, *The CMA Evolution Strategy: A Tutorial*, arXiv 1604.00772; integers: CMA-ES with margin, Hamano et
+al., arXiv 2205.13482; both from the `cmaes` library. Candidates are chosen by Thompson sampling on a surrogate, as
+in surrogate-assisted CMA-ES.
+
+    lambda       population: new points of a generation          G    number of generations
+    r            references: the best earlier points, asked again in every generation
+    L_i (m,)     a person's losses at the m = lambda + r points of a generation
+    H = I - 11^T/m, (m, m)        the centring matrix
+    H L_i        a person's losses minus their own mean over the generation: everybody's level drops out
+    C            clipping radius of ||H L_i||; replacing one person moves the mean of clipped H L_i by at most 2 C / n
+    mu_c, mu_q   GDP price of one generation's two releases, mu_c^2 + mu_q^2 = mu^2 / G
+
+One generation:
+
+1. propose lambda points: CMA-ES draws many candidates from N(m, sigma^2 C); each proposal is the best candidate
+   under a function drawn from the surrogate's posterior given all released values;
+2. release the share of people with ||H L_i|| <= C, and set C <- C exp(-rate (share - quantile)): as the search
+   converges people agree, C shrinks, and so does the noise;
+3. release the mean over people of H L_i, clipped to C *after* centring: one query, 2 C / n for all m points;
+4. fit the surrogate (:mod:`dptune.gp.grouped`) to all released values, with their known noise, and tell CMA-ES its
+   posterior means at the lambda points: what earlier generations said takes noise away.
+
+The references tie the generations together: each is known up to a constant of its own only. Their losses are with
+the curator anyway, so they cost no trial.
+
+Everything here is public: the state is a fold over released values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.errors import InputError, MissingExtra
+from dptune.gp.grouped import Group, GroupedRegression
+from dptune.privacy.query import Ball, MeanQuery, NormQuery
+
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+
+RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many optima lie on the boundary
+PROPOSALS = 4  # proposals made at once, in generations
+_SMALLEST_RADIUS = 1e-12  # of the first radius: C times it still divides the noise, less would be rounding
+
+
+@dataclass(frozen=True)
+class CentredCMASettings:
+    """All of the algorithm's settings, public; :func:`dptune.centred_plan.plan_centred_cma` chooses them.
+
+    Attributes:
+        d: dimension.
+        generations: G.
+        population: lambda, new points of a generation, at least 4: with fewer CMA-ES has no covariance to learn.
+        mu: GDP budget of all generations together.
+        radius: the first C, in units of the loss times sqrt(lambda).
+        quantile: the share of people that C aims to leave unclipped.
+        rate: how fast C follows.
+        share: share of mu^2 for the releases that C follows; 0 keeps C as it is.
+        references: r.
+        sigma: initial step size of CMA-ES, in sides of the cube.
+        spread: scale of the random part of the functions drawn from the surrogate: 1 is Thompson sampling, 0 its mean.
+        candidates: drawn from CMA-ES for each place of a generation; 1 switches the surrogate's choice off.
+        average, reach: the recommendation is the surrogate's minimiser, sought at most ``reach`` in each coordinate
+            from the mean of CMA-ES's last ``average`` means.
+        steps: cell width of each coordinate, 0 for a continuum: (d,); () for none.
+        seed: of the algorithm's own, public randomness.
+
+    Raises:
+        InputError: a setting is out of range; names it.
+    """
+
+    d: int
+    generations: int
+    population: int
+    mu: float
+    radius: float
+    quantile: float = 0.5
+    rate: float = 1.0
+    share: float = 0.05
+    references: int = 2
+    sigma: float = 0.2
+    spread: float = 0.5
+    candidates: int = 40
+    average: int = 1
+    reach: float = 0.2
+    steps: tuple[float, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        least = {"d": 1, "generations": 1, "population": 4, "references": 0, "candidates": 1, "average": 1}
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
+                raise InputError(f"{name} must be a whole number >= {smallest}; got {value!r}.")
+        for name in ("mu", "radius", "rate", "sigma", "reach"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+                raise InputError(f"{name} must be positive and finite; got {value!r}.")
+        if not 0 < self.quantile < 1:
+            raise InputError(f"quantile must lie between 0 and 1; got {self.quantile!r}.")
+        if not 0 <= self.spread < math.inf:
+            raise InputError(f"spread must be finite and not negative; got {self.spread!r}.")
+        if not 0 <= self.share < 1:
+            raise InputError(f"share must lie in [0, 1); got {self.share!r}.")
+        if self.steps and (len(self.steps) != self.d or not all(0 <= step <= 1 for step in self.steps)):
+            raise InputError(f"steps must be {self.d} widths in [0, 1], or empty.")
+
+    @property
+    def mean_mu(self) -> float:
+        """mu_c, of one generation's centred mean."""
+        return self.mu * math.sqrt((1 - self.share) / self.generations)
+
+    @property
+    def share_mu(self) -> float:
+        """mu_q, of one generation's share of unclipped people; 0 if there is none."""
+        return self.mu * math.sqrt(self.share / self.generations)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What is public about one generation, once it is released.
+
+    Attributes:
+        points: (m, d), the new ones first.
+        new: number of new ones.
+        values: (m,), the released mean of clipped H L_i.
+        sigma: standard deviation of their noise.
+        radius: C.
+    """
+
+    points: Matrix
+    new: int
+    values: Vector
+    sigma: float
+    radius: float
+
+    def note(self) -> dict[str, object]:
+        """Return what a ledger keeps beside the values, as plain JSON data."""
+        return {"points": self.points.tolist(), "new": self.new, "radius": self.radius}
+
+    @classmethod
+    def from_note(cls, note: Mapping[str, Any], values: Vector, sigma: float) -> Generation:
+        """Return the generation that a ledger kept."""
+        return cls(np.array(note["points"]), int(note["new"]), np.array(values), sigma, float(note["radius"]))
+
+
+class CentredCMA:
+    """The algorithm as ask / observe / query / tell; holds public data only.
+
+    One generation: ``ask`` for ``missing()`` points, evaluate them, ``observe`` each; have ``share_query()``
+    answered and ``follow`` its answer; have ``query()`` answered and ``tell`` its answer. Points of one's own are
+    welcome, and what is never observed is missed by nobody: another proposal takes its place.
+    """
+
+    def __init__(self, settings: CentredCMASettings) -> None:
+        self.settings = settings
+        self.t = 0  # generations used up
+        self.radius = settings.radius
+        self.generations: list[Generation] = []
+        self.means: list[Vector] = [np.full(settings.d, 0.5)]
+        self.surrogate = GroupedRegression(settings.d)
+        self._cma = _engine(settings)
+        self._names: list[str] = []  # observed and not asked about yet, in the order of arrival
+        self._points: dict[str, Vector] = {}  # all points held: the waiting ones and the references
+        self._proposed: Matrix | None = None  # (PROPOSALS lambda, d)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all G generations are used."""
+        return self.t >= self.settings.generations
+
+    # ---- where to look ---------------------------------------------------------------------------
+
+    def ask(self, slot: int) -> Vector:
+        """Return proposal number ``slot`` = 0, 1, ... of the current generation, (d,)."""
+        if self._proposed is None:
+            self._proposed = self._propose()
+        return np.array(self._proposed[slot % len(self._proposed)])
+
+    def _propose(self) -> Matrix:
+        s = self.settings
+        rng = np.random.default_rng([s.seed, self.t])
+        self._cma.reseed_rng(int(rng.integers(2**31)))
+        count = PROPOSALS * s.population
+        drawn = np.array([_point(self._cma.ask()) for _ in range(max(s.candidates * s.population, count))])
+        if s.candidates == 1 or not self.generations:
+            return drawn[:count]
+        drawn = drawn[: s.candidates * s.population]
+        return drawn[_best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))]
+
+    # ---- what was looked at ------------------------------------------------------------------------
+
+    def observe(self, name: str, x: Vector) -> None:
+        """The losses at x (d,) are with the curator under ``name``; told twice, counted once."""
+        if name not in self._points:
+            self._points[name] = np.array(x, dtype=np.float64)
+            self._names.append(name)
+
+    def missing(self) -> int:
+        """Return how many more new points this generation needs; <= 0 means it can be asked about."""
+        return self.settings.population - len(self._names)
+
+    def points_in_use(self) -> tuple[str, ...]:
+        """Return the names of the points that are waiting or are references; the curator may forget the others."""
+        return () if self.finished else tuple(self._points)
+
+    # ---- what to know ------------------------------------------------------------------------------
+
+    def share_query(self) -> NormQuery:
+        """The share of people whose centred losses have norm at most C."""
+        names, H = self._question()
+        return NormQuery(names, H, self.radius, self.settings.share_mu)
+
+    def query(self) -> MeanQuery:
+        """The mean over people of H L_i, centred first and then clipped to C."""
+        names, H = self._question()
+        return MeanQuery(names, H, Ball(self.radius), self.settings.mean_mu)
+
+    def asked(self, values: Vector, sigma: float) -> Generation:
+        """Return the generation that :meth:`query` asks about, with its answer."""
+        names = self._asked_names()
+        points = np.array([self._points[name] for name in names])
+        return Generation(points, self.settings.population, values, sigma, self.radius)
+
+    def _question(self) -> tuple[tuple[str, ...], Matrix]:
+        names = self._asked_names()
+        return names, np.eye(len(names)) - 1 / len(names)
+
+    def _asked_names(self) -> tuple[str, ...]:
+        if self.finished or self.missing() > 0:
+            raise InputError("there is nothing to ask: observe a generation's points first, or the run is finished.")
+        new = self._names[: self.settings.population]
+        return (*new, *(name for name in self._points if name not in self._names))
+
+    # ---- what was learned --------------------------------------------------------------------------
+
+    def follow(self, radius: float, share: float) -> None:
+        """Set C from the released share of people who were unclipped at ``radius``."""
+        s = self.settings
+        moved = radius * math.exp(-s.rate * (min(max(share, 0.0), 1.0) - s.quantile))
+        self.radius = max(moved, _SMALLEST_RADIUS * s.radius)
+
+    def tell(self, generation: Generation) -> None:
+        """Learn from a released generation, of this process or of another."""
+        self.t += 1
+        self.radius = generation.radius
+        self.generations.append(generation)
+        self.surrogate.fit([Group(g.points, g.values, g.sigma) for g in self.generations])
+        new = generation.points[: generation.new]
+        self._cma.tell([(x, float(v)) for x, v in zip(new, self.surrogate.mean(new), strict=True)])
+        self.means.append(_mean(self._cma))
+        self._proposed = None
+
+    def use_up(self) -> None:
+        """A generation is paid and its answer is lost: it is not asked again."""
+        self.t += 1
+        self._proposed = None
+
+    def next_generation(self, *, own: bool) -> None:
+        """Keep the waiting points and the best ``references`` of the others.
+
+        Args:
+            own: whether the last answer was to this process's question.
+        """
+        if own:
+            self._names = self._names[self.settings.population :]
+        others = [name for name in self._points if name not in self._names]
+        means = self.surrogate.mean(np.array([self._points[name] for name in others])) if others else np.zeros(0)
+        best = {others[i] for i in np.argsort(means, kind="stable")[: self.settings.references]}
+        self._points = {name: x for name, x in self._points.items() if name in best or name in self._names}
+
+    def restarted(self) -> CentredCMA:
+        """Return the algorithm before its first generation, holding the same points."""
+        again = CentredCMA(self.settings)
+        again._names, again._points = list(self._names), dict(self._points)
+        return again
+
+    def value(self, x: Vector) -> float:
+        """Return how much worse than the centre of the cube x (d,) may be: a careful estimate for displays.
+
+        The posterior mean of f(x) - f(centre) plus its standard deviation; before the first release the first C.
+        An optimistic estimate would make an early guess the best trial for ever.
+        """
+        if not self.generations:
+            return self.settings.radius
+        mean, covariance = self.surrogate.joint(np.array([x, self.means[0]]))
+        contrast = np.array([1.0, -1.0])
+        return float(contrast @ mean + math.sqrt(max(contrast @ covariance @ contrast, 0.0)))
+
+    def recommend(self) -> Vector:
+        """Return where the surrogate is smallest near the mean of CMA-ES's last ``average`` means, (d,).
+
+        Never the argmin of noisy values.
+        """
+        average = np.clip(np.mean(self.means[-self.settings.average :], axis=0), 0.0, 1.0)
+        return self.surrogate.minimiser(average, reach=self.settings.reach)
+
+
+def _best_of_each(samples: Matrix) -> list[int]:
+    """For each column of samples (candidates, count) the smallest row that no earlier column took."""
+    taken: list[int] = []
+    for column in samples.T:
+        taken.append(next(int(i) for i in np.argsort(column) if int(i) not in taken))
+    return taken
+
+
+def _engine(settings: CentredCMASettings) -> Any:
+    """CMA-ES, or CMA-ES with margin if a coordinate has cells."""
+    try:
+        from cmaes import CMA, CMAwM
+    except ImportError:
+        raise MissingExtra('this algorithm needs cmaes: pip install "dptune[cmaes]".') from None
+    mean = np.full(settings.d, 0.5)
+    common = {"population_size": settings.population, "seed": settings.seed, "n_max_resampling": RESAMPLINGS}
+    if not any(settings.steps):
+        bounds = np.tile([0.0, 1.0], (settings.d, 1))
+        return CMA(mean=mean, sigma=settings.sigma, bounds=bounds, **common)
+    steps = np.array(settings.steps)
+    bounds = np.column_stack([steps / 2, 1 - steps / 2])  # the first and the last cell's middle
+    return CMAwM(mean=mean, sigma=settings.sigma, bounds=bounds, steps=steps, **common)
+
+
+def _point(asked: Any) -> Vector:
+    """CMA-ES with margin returns the rounded point and the one it was rounded from."""
+    return np.asarray(np.clip(asked[0] if isinstance(asked, tuple) else asked, 0.0, 1.0))
+
+
+def _mean(engine: Any) -> Vector:
+    return np.array(engine.mean, dtype=np.float64)

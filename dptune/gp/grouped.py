@@ -1,0 +1,179 @@
+"""Gaussian process regression on groups of values, each group known up to a constant only.
+
+Notation::
+
+    X (m, d)     points, all groups stacked; the same point may stand in several groups
+    y (m,)       released values, in units of their standard deviation; g (m,) their groups
+    sigma (m,)   known standard deviations of the privacy noise, same units
+    y = f(X) + c_g + N(0, sigma^2 + e^2),   f ~ GP(0, s^2 k_l),   c_g ~ N(0, OFFSET)
+    theta        (log l_1, ..., log l_d, log s, log e), with an independent normal prior
+
+Everything here is public: the values were released, so fitting theta to them is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_solve, lapack, solve_triangular
+from scipy.optimize import Bounds, minimize
+
+from dptune.gp.arrays import FloatArray, as_points
+from dptune.gp.kernels import Matern52
+
+OFFSET = 100.0  # variance of a group's unknown constant, in units of the values' variance
+LENGTHSCALE = 0.3  # prior median of l_j / sqrt(d): the cube's diagonal grows like sqrt(d)
+EXTRA = 0.05  # prior median of e
+LENGTHSCALES, SCALES, EXTRAS = (0.03, 30.0), (0.02, 50.0), (0.005, 3.0)  # where theta is sought
+DESCENT = 30  # iterations of the search for a minimiser
+JITTER = 1e-6  # of s^2, on the covariance of a sample
+
+
+@dataclass(frozen=True)
+class Group:
+    """Values that share an unknown constant.
+
+    Attributes:
+        points: (k, d), in the unit cube.
+        values: (k,), released.
+        sigma: standard deviation of the privacy noise of one value.
+    """
+
+    points: FloatArray
+    values: FloatArray
+    sigma: float
+
+
+class GroupedRegression:
+    """The posterior of f given groups of noisy values, with length-scales fitted to these values.
+
+    Args:
+        d: number of coordinates.
+        memory: values kept, newest first, in whole groups.
+        iterations: of the optimiser, at each fit; it starts where the last fit ended.
+    """
+
+    def __init__(self, d: int, *, memory: int = 250, iterations: int = 15) -> None:
+        self.d, self.memory, self.iterations = d, memory, iterations
+        self._prior = np.array([math.log(LENGTHSCALE * math.sqrt(d))] * d + [0.0, math.log(EXTRA)])
+        self._theta = self._prior
+        self._groups: list[Group] = []
+        self._factor: FloatArray = np.zeros((0, 0))
+        self._weights: FloatArray = np.zeros(0)
+        self._unit = 1.0
+
+    @property
+    def lengthscales(self) -> FloatArray:
+        """l, (d,), in sides of the cube."""
+        return np.asarray(np.exp(self._theta[: self.d]))
+
+    def fit(self, groups: Sequence[Group]) -> None:
+        """Take the newest groups, and move theta towards the mode of its posterior."""
+        self._take(groups)
+        bounds = np.log([*[LENGTHSCALES] * self.d, SCALES, EXTRAS])  # (d + 2, 2)
+        found = minimize(
+            self._objective,
+            self._theta,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(bounds[:, 0], bounds[:, 1]),
+            options={"maxiter": self.iterations},
+        )
+        self._theta = np.asarray(found.x, dtype=np.float64)
+        signal = self._kernel(self._theta)(self._X, self._X)
+        self._factor = np.asarray(np.linalg.cholesky(self._covariance(signal, self._theta)), dtype=np.float64)
+        self._weights = cho_solve((self._factor, True), self._y)
+
+    def mean(self, points: FloatArray) -> FloatArray:
+        """The posterior mean of f, (k,), in units of the values; only differences mean something."""
+        if not self._groups:
+            return np.zeros(len(points))
+        return np.asarray(self._unit * (self._kernel(self._theta)(points, self._X) @ self._weights))
+
+    def minimiser(self, start: FloatArray, *, reach: float) -> FloatArray:
+        """Where the posterior mean is smallest near ``start``, (d,): a local search in the unit cube.
+
+        Args:
+            start: (d,), in the cube.
+            reach: the farthest it may go in each coordinate.
+        """
+        if not self._groups:
+            return np.array(start)
+        kernel = self._kernel(self._theta)
+
+        def mean(x: FloatArray) -> tuple[float, FloatArray]:
+            value = float(self.mean(x[None, :])[0]) / self._unit
+            return value, np.asarray(kernel.gradient(x, self._X) @ self._weights)
+
+        box = Bounds(np.maximum(start - reach, 0.0), np.minimum(start + reach, 1.0))
+        found = minimize(mean, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": DESCENT})
+        return np.asarray(found.x)
+
+    def joint(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The posterior mean (k,) and covariance (k, k) of f, in units of the values and their squares."""
+        kernel = self._kernel(self._theta)
+        cross = kernel(points, self._X)  # (k, m)
+        V = solve_triangular(self._factor, cross.T, lower=True, check_finite=False)  # (m, k)
+        covariance = kernel(points, points) - V.T @ V
+        covariance[np.diag_indices(len(points))] += JITTER * kernel.variance
+        return np.asarray(self._unit * (cross @ self._weights)), np.asarray(self._unit**2 * covariance)
+
+    def samples(self, points: FloatArray, count: int, rng: np.random.Generator, *, spread: float = 1.0) -> FloatArray:
+        """Functions drawn from the posterior of f with ``spread`` times its deviations, at the points: (k, count)."""
+        mean, covariance = self.joint(points)
+        drawn = np.linalg.cholesky(covariance) @ rng.standard_normal((len(points), count))
+        return np.asarray(mean[:, None] + spread * drawn)
+
+    def _take(self, groups: Sequence[Group]) -> None:
+        kept, count = len(groups), 0
+        while kept and count + len(groups[kept - 1].values) <= self.memory:
+            kept, count = kept - 1, count + len(groups[kept - 1].values)
+        self._groups = list(groups[min(kept, len(groups) - 1) :])
+        self._X = as_points(np.concatenate([group.points for group in self._groups]), self.d)
+        values = np.concatenate([group.values - group.values.mean() for group in self._groups])
+        largest = max(group.sigma for group in self._groups)
+        self._unit = max(float(np.std(values)), 1e-3 * largest) or 1.0
+        self._y = values / self._unit
+        sizes = [len(group.values) for group in self._groups]
+        names = np.repeat(np.arange(len(sizes)), sizes)
+        self._offsets = OFFSET * (names[:, None] == names[None, :])  # (m, m)
+        self._noise = np.repeat([(group.sigma / self._unit) ** 2 for group in self._groups], sizes)  # (m,)
+
+    def _kernel(self, theta: FloatArray) -> Matern52:
+        return Matern52(tuple(np.exp(theta[: self.d])), math.exp(2 * theta[self.d]))
+
+    def _covariance(self, signal: FloatArray, theta: FloatArray) -> FloatArray:
+        """K, (m, m): the kernel's part with offsets and noise."""
+        K = signal + self._offsets
+        K[np.diag_indices(len(K))] += self._noise + math.exp(2 * theta[self.d + 1])
+        return np.asarray(K)
+
+    def _objective(self, theta: FloatArray) -> tuple[float, FloatArray]:
+        """-log p(y | theta) - log p(theta) up to a constant, and its gradient (d + 2,).
+
+        With Q = K^-1 - a a^T, a = K^-1 y, the derivative along a coordinate of theta is tr(Q dK) / 2, where
+        dK / dlog l_j = M * (x_j - x'_j)^2 / l_j^2 for M = -2 s^2 f'(.), elementwise.
+        """
+        kernel, Z = self._kernel(theta), self._X / np.exp(theta[: self.d])
+        distances = kernel.squared_distances(self._X, self._X)  # (m, m)
+        signal = kernel.variance * kernel.profile(distances)
+        L = np.asarray(np.linalg.cholesky(self._covariance(signal, theta)), dtype=np.float64)
+        a = cho_solve((L, True), self._y, check_finite=False)
+        Q = _inverse(L) - np.outer(a, a)
+        QM = -2 * kernel.variance * Q * kernel.slope(distances)  # (m, m)
+        along = QM.sum(axis=1) @ Z**2 - np.einsum("ij,ij->j", Z, QM @ Z)  # (d,)
+        away = theta - self._prior
+        slopes = np.array([*along, np.sum(Q * signal), math.exp(2 * theta[self.d + 1]) * np.trace(Q)])
+        value = 0.5 * self._y @ a + np.log(np.diag(L)).sum() + 0.5 * away @ away
+        return float(value), slopes + away
+
+
+def _inverse(L: FloatArray) -> FloatArray:
+    """(L L^T)^-1 of a lower factor, (m, m)."""
+    lower, failed = lapack.dpotri(L, lower=1)
+    if failed:
+        raise np.linalg.LinAlgError("the covariance of the released values is singular.")
+    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)

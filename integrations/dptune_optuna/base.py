@@ -1,0 +1,267 @@
+"""What the private samplers share: one run a study, its search space, the decorated objective.
+
+A sampler only translates; its run (:class:`dptune.GIBOSession`, :class:`dptune.CentredCMASession`) decides.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, TypeVar, overload
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler
+from optuna.search_space import IntersectionSearchSpace
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+import dptune
+from dptune.locks import ForkSafeLock
+from dptune.objective import Data, Function
+from dptune.privacy.losses import NamedLoss
+from dptune.run import check_start, stored_space
+from dptune_optuna.distributions import to_distributions, to_space
+from dptune_optuna.numerical import NumericalSampler
+from dptune_optuna.objective import PrivateFunction, refuse_maximize
+
+_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+
+
+class UnprotectedValueWarning(UserWarning):
+    """A trial's value did not come from a private objective."""
+
+
+S = TypeVar("S", bound=dptune.GIBOSession | dptune.CentredCMASession)
+
+
+class PrivateSampler(NumericalSampler, Generic[S]):
+    """A sampler that searches float and int parameters with one private run a study; subclasses say which.
+
+    Args:
+        space: name -> Optuna distribution of the parameters to search; default: those of the study's first
+            finished trial. It is fixed when the study begins, in the ledger.
+        privatizer: holds the losses and pays.
+        mu: GDP budget of the study; default what is left of the ledger's when the study begins.
+        seed: of the sampler's own randomness (not of the noise, which has none).
+        independent_sampler: for parameters outside ``space``; default random.
+        warn_independent_sampling: say so when one is used.
+
+    Raises:
+        InputError: a setting is out of range.
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, BaseDistribution] | None,
+        privatizer: dptune.LossPrivatizer | None,
+        *,
+        mu: float | None,
+        seed: int | None,
+        independent_sampler: BaseSampler | None,
+        warn_independent_sampling: bool,
+    ) -> None:
+        if not isinstance(privatizer, dptune.LossPrivatizer):
+            name = type(self).__name__
+            raise dptune.InputError(f"{name} needs a LossPrivatizer: {name}(space, privatizer, ...).")
+        self._space = None if space is None else to_space(space)
+        if space is not None and self._space is None:
+            raise dptune.InputError("space has no float or int parameter with more than one value to search.")
+        self._privatizer, self._mu, self._seed = privatizer, mu, seed
+        self._plan(self._space or dptune.Space({"x": dptune.Float(0, 1)}), self._budget(), 0)  # refuse early
+        super().__init__(
+            seed=seed,
+            independent_sampler=independent_sampler,
+            warn_independent_sampling=warn_independent_sampling,
+        )
+        self._sessions: dict[str, S] = {}
+        self._search_spaces: dict[str, IntersectionSearchSpace] = {}  # of each study
+        self._beginning = ForkSafeLock()
+
+    # ---- what subclasses say -------------------------------------------------------------------------
+
+    _session: ClassVar[Callable[..., Any]]
+
+    @abstractmethod
+    def _plan(self, space: dptune.Space, mu: float, seed: int) -> Any:
+        """Return the plan of a run.
+
+        Raises:
+            InputError: a setting is out of range.
+        """
+
+    # ---- the run -------------------------------------------------------------------------------------
+
+    def _budget(self) -> float:
+        """The mu a study would begin with; of a spent ledger, the whole budget, which its check then refuses."""
+        ledger = self._privatizer.ledger
+        return self._mu if self._mu is not None else ledger.remaining() or ledger.budget.mu
+
+    @property
+    def n_trials(self) -> int:
+        """Number of trials of a complete run: pass it to ``study.optimize``.
+
+        Raises:
+            InputError: the sampler was made without a space, and no study has fixed one yet.
+        """
+        if self._sessions:
+            return next(iter(self._sessions.values())).plan.trials
+        if self._space is None:
+            raise dptune.InputError("n_trials depends on the number of parameters; give the sampler its space.")
+        return int(self._plan(self._space, self._budget(), 0).trials)
+
+    def session(self, study: optuna.Study) -> S | None:
+        """Return the study's run, or None as long as its search space is not known."""
+        name = study.study_name
+        if name not in self._sessions:
+            space = (
+                self._space
+                or stored_space(self._privatizer.ledger, name)
+                or to_space(self._search_spaces.setdefault(name, IntersectionSearchSpace()).calculate(study))
+            )
+            if space is None:
+                return None
+            self._begin(name, space)
+        return self._sessions[name]
+
+    def check_budget(self) -> None:
+        """Refuse, before a model is trained, a study that could not begin.
+
+        Raises:
+            BudgetExhausted: the ledger has not ``mu`` left, or nothing at all.
+        """
+        check_start(self._privatizer.ledger, self._mu)
+
+    def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> S:
+        """Begin the study's run with the numerical parameters of ``distributions``, unless it has begun.
+
+        Raises:
+            InputError: there is none to search.
+        """
+        with self._beginning:  # of two first trials with different parameters, one begins
+            session, space = self.session(study), to_space(distributions)
+            if session is not None:
+                return session
+            if space is None:
+                raise dptune.InputError(
+                    "the first trial had no float or int parameter with more than one value to search."
+                )
+            try:
+                return self._begin(study.study_name, space)
+            except dptune.BudgetMismatch:
+                stored = stored_space(self._privatizer.ledger, study.study_name)
+                if stored is None or self._space is not None or stored == space:
+                    raise
+                return self._begin(study.study_name, stored)  # another process was first
+
+    def _begin(self, name: str, space: dptune.Space) -> S:
+        session: S = self._session(
+            self._privatizer,
+            scope=name,
+            space=space,
+            make_plan=lambda mu, seed: self._plan(space, mu, seed),
+            mu=self._mu,
+            seed=self._seed,
+        )
+        budget, plan = self._privatizer.ledger.budget.mu, session.plan
+        _logger.info(
+            f"The study {name!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials."
+        )
+        return self._sessions.setdefault(name, session)  # of two threads, the first
+
+    # ---- Optuna's interface --------------------------------------------------------------------------
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the run's search space; empty until it is known."""
+        session = self.session(study)
+        return {} if session is None else to_distributions(session.space)
+
+    def _has_space(self, study: optuna.Study) -> bool:
+        return study.study_name in self._sessions
+
+    def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
+        """Warn about a value that no release paid for; it cannot be held back here."""
+        session = self._sessions.get(study.study_name)
+        if state != TrialState.COMPLETE or (session is not None and session.released(str(trial.number), values[0])):
+            return
+        warnings.warn(
+            "a trial's value did not come from an objective decorated with @sampler.objective: it was stored as it is, "
+            "without noise. If it depends on private data, delete the study.",
+            UnprotectedValueWarning,
+            stacklevel=2,
+        )
+
+    # ---- the user's interface --------------------------------------------------------------------------
+
+    @overload
+    def objective(self, function: Function) -> SamplerObjective[S]: ...
+
+    @overload
+    def objective(
+        self, *, loss: str | NamedLoss | None = None, data: Data | Callable[[], Data] | None = None
+    ) -> Callable[[Function], SamplerObjective[S]]: ...
+
+    def objective(
+        self,
+        function: Function | None = None,
+        *,
+        loss: str | NamedLoss | None = None,
+        data: Data | Callable[[], Data] | None = None,
+    ) -> Any:
+        """Decorate a function of a trial that returns per-example losses (rows,).
+
+        With ``loss`` and ``data=(X, y)`` the function returns a fitted scikit-learn estimator instead.
+        Exceptions of the function become the upper clip for everybody; use ``try_out`` to find bugs.
+        """
+        if function is None:
+            return lambda decorated: SamplerObjective(self, decorated, loss=loss, data=data)
+        return SamplerObjective(self, function, loss=loss, data=data)
+
+    def recommend(self, study: optuna.Study) -> dict[str, Any]:
+        """Return the parameters to use: the run's recommendation, never the argmin of noisy values.
+
+        Raises:
+            InputError: the study has no run yet.
+        """
+        session = self.session(study)
+        if session is None:
+            raise dptune.InputError("the study has no finished trial yet; there is nothing to recommend.")
+        return dict(session.recommend())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sessions": {}, "_search_spaces": {}}
+
+
+class SamplerObjective(PrivateFunction, Generic[S]):
+    """A function decorated with :meth:`PrivateSampler.objective`."""
+
+    def __init__(self, sampler: PrivateSampler[S], function: Function, **options: Any) -> None:
+        super().__init__(function, **options)
+        self._sampler = sampler
+
+    def run_of(self, study: optuna.Study) -> S | None:
+        """Return the run that pays for the study's trials; None before the first trial if no space was given.
+
+        Raises:
+            InputError: the study maximises, or uses another sampler, as after a resume without ``sampler=``.
+        """
+        refuse_maximize(study)
+        if not _uses(study.sampler, self._sampler):
+            raise dptune.InputError(
+                f"the study uses {type(study.sampler).__name__}, not the {type(self._sampler).__name__} of this "
+                "objective; load the study with sampler=sampler, or use PrivateObjective with other samplers."
+            )
+        session = self._sampler.session(study)
+        if session is None:
+            self._sampler.check_budget()
+        return session
+
+    def first_run(self, trial: Trial) -> S:
+        """Begin the run with the search space of its first trial."""
+        return self._sampler.begin(trial.study, trial.distributions)
+
+
+def _uses(sampler: BaseSampler, wanted: BaseSampler) -> bool:
+    """Tell whether ``sampler`` is ``wanted`` or wraps it, as PartialFixedSampler does."""
+    inner = getattr(sampler, "_base_sampler", None)
+    return sampler is wanted or (isinstance(inner, BaseSampler) and _uses(inner, wanted))

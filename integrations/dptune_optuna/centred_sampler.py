@@ -1,0 +1,81 @@
+"""CMA-ES on centred releases as an Optuna sampler. Everything it decides is in :class:`dptune.CentredCMASession`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial
+
+import dptune
+from dptune.centred_plan import cell_widths, plan_centred_cma
+from dptune.space import Value
+from dptune_optuna.base import PrivateSampler
+
+
+class CentredCMASampler(PrivateSampler[dptune.CentredCMASession]):
+    """Differentially private CMA-ES on centred joint releases, for Optuna studies.
+
+    Decorate the objective with :meth:`objective`; it returns per-example losses. Trials are proposed in generations;
+    each generation is two releases, so no trial has a release of its own. Float and int parameters, with log or
+    step, are searched; categorical and conditional ones are sampled independently.
+
+    **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released.
+    So it is a careful estimate, from everything released by then, of how much worse the mean loss at the trial's
+    point is than at the centre of the search space: the surrogate's mean plus its standard deviation, and the first
+    clipping radius as long as nothing is released. It is post-processing, and says nothing about the trial's own
+    losses until their generation is out. So ``best_trial`` and plots show what the run believed and when; the
+    answer is :meth:`recommend`, and ``objective.estimate`` releases its level of loss. The released centred values
+    stand in the ledger, with their points.
+
+    Args:
+        space: name -> Optuna distribution of the parameters to search; default: those of the study's first
+            finished trial. It is fixed when the study begins, in the ledger.
+        privatizer: holds the losses and pays.
+        mu: GDP budget of the study; default what is left of the ledger's when the study begins.
+        n_trials: wished number of trials; the number planned, whole generations, is :attr:`n_trials`.
+        seed: of the sampler's own randomness (not of the noise, which has none).
+        independent_sampler: for parameters outside ``space``; default random.
+        warn_independent_sampling: say so when one is used.
+        settings: further keyword arguments of :func:`dptune.centred_plan.plan_centred_cma`.
+
+    Raises:
+        InputError: a setting is out of range.
+    """
+
+    _session = dptune.CentredCMASession
+
+    def __init__(
+        self,
+        space: Mapping[str, BaseDistribution] | None = None,
+        privatizer: dptune.LossPrivatizer | None = None,
+        *,
+        mu: float | None = None,
+        n_trials: int | None = None,
+        seed: int | None = None,
+        independent_sampler: BaseSampler | None = None,
+        warn_independent_sampling: bool = True,
+        **settings: Any,
+    ) -> None:
+        self._settings = {"trials": n_trials, **settings}
+        super().__init__(
+            space,
+            privatizer,
+            mu=mu,
+            seed=seed,
+            independent_sampler=independent_sampler,
+            warn_independent_sampling=warn_independent_sampling,
+        )
+
+    def _plan(self, space: dptune.Space, mu: float, seed: int) -> dptune.CentredCMAPlan:
+        options = {"steps": cell_widths(space), **self._settings}
+        loss_range = self._privatizer.interval.diameter
+        return plan_centred_cma(d=len(space), loss_range=loss_range, mu=mu, seed=seed, **options)
+
+    def _propose(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
+    ) -> Mapping[str, Value]:
+        return self.begin(study, search_space).ask(trial.number)

@@ -1,0 +1,401 @@
+"""A run of CMA-ES on centred releases: charges, restarts, several sessions, odd trials, non-interference."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import CannedNoise, dump
+
+from dptune import (
+    Budget,
+    BudgetExhausted,
+    BudgetMismatch,
+    CentredCMASession,
+    Float,
+    InputError,
+    Int,
+    LossPrivatizer,
+    PlanComplete,
+    PrivacyLedger,
+    Space,
+)
+from dptune.centred_plan import cell_widths, plan_centred_cma
+
+N, POPULATION, GENERATIONS = 50, 5, 4
+TRIALS = POPULATION * GENERATIONS
+SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
+
+
+@pytest.fixture
+def ledger(fast_path: Path) -> PrivacyLedger:
+    return PrivacyLedger(fast_path / "ledger.db", Budget.gdp(4.0))
+
+
+def session(ledger: PrivacyLedger, *, scope: str = "run", mu: float | None = None, **change: Any) -> CentredCMASession:
+    """Return a session with a privatizer of its own, as another process would have."""
+    seed, space = change.pop("seed", None), change.pop("space", SPACE)
+    privatizer = LossPrivatizer(PrivacyLedger(ledger._url.database), n=N, clip=(0.0, 1.0))
+    options = {"trials": TRIALS, "population": POPULATION, "steps": cell_widths(space), **change}
+    return CentredCMASession(
+        privatizer,
+        scope=scope,
+        space=space,
+        make_plan=lambda m, s: plan_centred_cma(d=len(space), loss_range=1.0, mu=m, seed=s, **options),
+        mu=mu,
+        seed=seed,
+    )
+
+
+def losses(x: dict[str, Any]) -> np.ndarray:
+    return np.asarray((x["a"] - np.linspace(0.2, 0.6, N)) ** 2 + 0.02 * math.log10(x["b"]) ** 2)
+
+
+def trial(run: CentredCMASession, name: str) -> float:
+    run.check(name)
+    x = run.ask()
+    return run.finish(name, x, losses(x))
+
+
+def trials(run: CentredCMASession, name: str) -> None:
+    for i in range(POPULATION):
+        trial(run, f"{name} {i}")
+
+
+def keys(ledger: PrivacyLedger, prefix: str = "", scope: str = "run") -> list[str]:
+    return [c.key for c in ledger.charges(scope, prefix=prefix)]
+
+
+EVERY = [f"{kind}/{g}" for g in range(1, GENERATIONS + 1) for kind in ("share", "generation")]
+
+
+# ---- a whole run ---------------------------------------------------------------------------------------
+
+
+def test_a_run_makes_two_releases_a_generation_and_then_no_more(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    values = [trial(run, str(i)) for i in range(TRIALS)]
+    assert run.complete
+    assert keys(ledger) == EVERY
+    assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
+    assert values[: POPULATION - 1] == [0.4] * (POPULATION - 1)  # nothing was released yet
+    assert all(math.isfinite(v) for v in values)
+    assert run.released("3", values[3])
+    assert not run.released("3", 0.123)
+    before = dump(ledger)
+    with pytest.raises(PlanComplete, match="planned"):
+        run.check("one more")
+    assert dump(ledger) == before
+    assert SPACE.contains(run.recommend())
+    assert run.privatizer.points() == ()
+
+
+def test_each_charge_says_what_it_is(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(POPULATION):
+        trial(run, str(i))
+    share, generation = ledger.charges("run")
+    assert "share of people" in share.description["statistic"]
+    assert generation.description["dimension"] == POPULATION
+    assert np.shape(generation.note["points"]) == (POPULATION, 2)
+    assert generation.note["radius"] == pytest.approx(
+        share.note["radius"] * math.exp(-(min(max(share.value[0], 0), 1) - 0.5))  # type: ignore[index]
+    )
+    assert generation.description["sensitivity"] == pytest.approx(2 * generation.note["radius"] / N)
+    assert sum(generation.value) != 0.0  # type: ignore[arg-type]
+
+
+def test_references_are_asked_again_and_other_losses_are_forgotten(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(TRIALS):
+        trial(run, str(i))
+        assert len(run.privatizer.points()) <= POPULATION + 2
+    sizes = [len(c.value) for c in ledger.charges("run", prefix="generation/")]  # type: ignore[arg-type]
+    assert sizes == [POPULATION, *[POPULATION + 2] * (GENERATIONS - 1)]
+
+
+def test_it_learns_when_people_are_many(fast_path: Path) -> None:
+    n = 30_000
+    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(2.0))
+    privatizer = LossPrivatizer(ledger, n=n, clip=(0.0, 1.0))
+    centres = np.linspace(0.6, 1.0, n)
+    run = CentredCMASession(
+        privatizer,
+        scope="s",
+        space=SPACE,
+        make_plan=lambda m, s: plan_centred_cma(d=2, loss_range=1.0, mu=m, seed=s, trials=60),
+        seed=0,
+    )
+    i = 0
+    while not run.complete:
+        x = run.ask()
+        value = run.finish(str(i), x, (x["a"] - centres) ** 2 + 0.1 * (math.log10(x["b"]) - 1) ** 2)
+        i += 1
+    found = run.recommend()
+    assert abs(found["a"] - 0.8) < 0.1
+    assert abs(math.log10(found["b"]) - 1) < 0.4
+    assert value < 0  # better than the centre
+
+
+# ---- restart -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", [0, 2, POPULATION, POPULATION + 3, 2 * POPULATION, TRIALS - 1, TRIALS])
+def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(ledger: PrivacyLedger, stop: int) -> None:
+    first = session(ledger)
+    for i in range(stop):
+        trial(first, str(i))
+    spent = ledger.spent()
+    again = session(ledger)
+    assert again.plan == first.plan
+    assert np.array_equal(again.algorithm.means, first.algorithm.means)
+    assert again.recommend() == first.recommend()
+    assert again.complete == first.complete == (stop == TRIALS)
+    assert again.algorithm.ask(1).tolist() == first.algorithm.ask(1).tolist()
+    assert ledger.spent() == spent
+    for i in range(stop, stop + TRIALS + POPULATION):
+        if again.complete:
+            break
+        trial(again, f"again {i}")
+    assert again.complete
+    assert keys(ledger) == EVERY
+    assert ledger.spent() <= 4.0
+
+
+def test_a_generation_whose_answer_was_lost_is_used_up(ledger: PrivacyLedger, monkeypatch: Any) -> None:
+    run = session(ledger)
+    for i in range(POPULATION):
+        trial(run, str(i))
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LossPrivatizer, "_draw", dies)
+        with pytest.raises(KeyboardInterrupt):
+            trials(run, "lost")
+    again = session(ledger)
+    for i in range(2 * TRIALS):
+        if again.complete:
+            break
+        trial(again, f"again {i}")
+    assert again.complete
+    assert sorted(keys(ledger)) == sorted(EVERY)
+    assert ledger.spent() <= 4.0
+
+
+def test_two_sessions_interleaved_agree_and_share_one_budget(ledger: PrivacyLedger) -> None:
+    a, b = session(ledger), session(ledger)
+    for i in range(4 * TRIALS):
+        if a.complete or b.complete:
+            break
+        trial((a, b)[i % 2], str(i))
+    a.recommend(), b.recommend()  # both look
+    assert a.complete
+    assert b.complete
+    assert np.array_equal(a.algorithm.means, b.algorithm.means)
+    assert sorted(keys(ledger)) == sorted(EVERY)
+    assert ledger.spent() <= 4.0
+
+
+def test_an_answer_that_arrives_late_is_folded_in_its_place(ledger: PrivacyLedger, monkeypatch: Any) -> None:
+    a, b = session(ledger), session(ledger)
+    true, waiting = PrivacyLedger.record, []
+
+    def later(self: PrivacyLedger, charge: Any, value: Any) -> Any:
+        if charge.key == "generation/1":
+            waiting.append((charge, value))
+            raise KeyboardInterrupt
+        return true(self, charge, value)
+
+    monkeypatch.setattr(PrivacyLedger, "record", later)
+    with pytest.raises(KeyboardInterrupt):
+        trials(a, "a")
+    for i in range(POPULATION):
+        trial(b, f"b{i}")
+    assert keys(ledger, "generation/") == ["generation/1", "generation/2"]
+    assert len(b.algorithm.generations) == 1
+    true(ledger, *waiting[0])
+    b.recommend()
+    assert [g.radius for g in b.algorithm.generations] == [
+        c.note["radius"] for c in ledger.charges("run", prefix="generation/")
+    ]
+    assert np.array_equal(session(ledger).algorithm.means, b.algorithm.means)
+
+
+def test_threads_share_a_session(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+
+    def work(i: int) -> float | None:
+        try:
+            return trial(run, str(i))
+        except PlanComplete:
+            return None
+
+    with ThreadPoolExecutor(4) as pool:
+        done = [v for v in pool.map(work, range(TRIALS + 8)) if v is not None]
+    assert run.complete
+    assert len(done) >= TRIALS
+    assert keys(ledger) == EVERY
+    assert ledger.spent() <= 4.0
+
+
+# ---- odd trials ----------------------------------------------------------------------------------------
+
+
+def test_lost_trials_delay_and_do_not_block(ledger: PrivacyLedger) -> None:
+    run, finished = session(ledger), 0
+    for i in range(3 * TRIALS):
+        if run.complete:
+            break
+        x = run.ask()
+        if i % 3:  # every third trial never comes back
+            run.finish(str(i), x, losses(x))
+            finished += 1
+    assert run.complete
+    assert finished == TRIALS
+
+
+def test_failed_trials_and_losses_that_are_not_finite_count(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(TRIALS):
+        mine = None if i % 4 == 3 else np.full(N, [np.nan, np.inf, -np.inf][i % 3])
+        assert math.isfinite(run.finish(str(i), run.ask(), mine))
+    assert run.complete
+
+
+def test_a_trial_out_of_range_has_no_say(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i, x in enumerate(({"a": 7.0, "b": 1.0}, {"a": 0.5}, {"a": math.nan, "b": 1.0}, {"a": 0.5, "b": -1.0})):
+        assert math.isfinite(run.finish(f"odd {i}", x, np.full(N, 0.5)))
+        assert run.algorithm.missing() == POPULATION
+    assert run.privatizer.points() == ()
+    assert keys(ledger) == []
+
+
+def test_points_of_ones_own_and_rounded_ones_count(ledger: PrivacyLedger) -> None:
+    space = Space({"a": Float(0.0, 1.0, step=0.1), "b": Int(1, 9)})
+    run = session(ledger, space=space)
+    assert run.plan.settings.steps == (1 / 11, 1 / 9)
+    for i in range(POPULATION):
+        run.finish(str(i), {"a": 0.1 * i, "b": 1 + i}, np.full(N, 0.1 * i))
+    points = ledger.find("run", "generation/1").note["points"]  # type: ignore[union-attr]
+    assert points == [space.encode({"a": 0.1 * i, "b": 1 + i}).tolist() for i in range(POPULATION)]
+    assert space.contains(run.ask())
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(N - 1), np.zeros((N, 1)), 0.5, ["a"] * (N + 1)])
+def test_losses_of_a_wrong_shape_are_refused_and_cost_nothing(ledger: PrivacyLedger, wrong: Any) -> None:
+    run = session(ledger)
+    with pytest.raises(InputError):
+        run.finish("0", run.ask(), wrong)
+    assert ledger.spent() == 0.0
+
+
+# ---- plans and budgets ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"trials": 30}, {"radius": 0.6}, {"share": 0.2}, {"seed": 8}, {"mu": 2.0}, {"references": 1}],
+    ids=lambda change: next(iter(change)),
+)
+def test_another_plan_for_the_same_run_is_refused(ledger: PrivacyLedger, change: dict[str, Any]) -> None:
+    session(ledger, seed=7, mu=3.0)
+    before = dump(ledger)
+    with pytest.raises(BudgetMismatch, match="planned"):
+        session(ledger, **{"seed": 7, "mu": 3.0, **change})
+    assert dump(ledger) == before
+
+
+def test_a_run_without_shares_keeps_its_radius(ledger: PrivacyLedger) -> None:
+    run = session(ledger, share=0.0)
+    for i in range(TRIALS):
+        trial(run, str(i))
+    assert keys(ledger) == [f"generation/{g}" for g in range(1, GENERATIONS + 1)]
+    assert run.algorithm.radius == run.plan.settings.radius
+    assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
+
+
+def test_a_budget_spent_by_another_study_ends_the_run_before_a_model_is_trained(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(POPULATION):
+        trial(run, str(i))
+    other = run.privatizer
+    other.observe("x", np.zeros(N))
+    other.release(other.mean_query("x", ledger.remaining() * 0.999), scope="another study", key="1")
+    for i in range(POPULATION):  # these were being trained
+        x = run.ask()
+        run.finish(f"late {i}", x, losses(x))
+    with pytest.raises(BudgetExhausted):
+        run.check("next")
+    assert ledger.spent() <= 4.0
+    assert SPACE.contains(run.recommend())
+
+
+def test_the_estimate_is_made_once(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(TRIALS):
+        trial(run, str(i))
+    best = run.recommend()
+    estimate = run.estimate(best, losses(best))
+    assert run.estimate(best, losses(best)) == estimate
+    assert ledger.spent() == pytest.approx(4.0)
+
+
+# ---- non-interference ----------------------------------------------------------------------------------
+
+
+def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path: Path) -> None:
+    """All releases canned: neighbours, one of them with NaN, inf and failures of type, leave equal transcripts."""
+    transcripts = []
+    for name, person in (("a", 0.3), ("b", np.nan), ("c", np.inf), ("d", -1e308)):
+        (fast_path / name).mkdir()
+        ledger = PrivacyLedger(fast_path / name / "ledger.db", Budget.gdp(4.0))
+        run = session(ledger, seed=3)
+        run.privatizer._noise = CannedNoise(5)  # type: ignore[assignment]
+        shown: list[Any] = []
+        for i in range(TRIALS):
+            x = run.ask()
+            mine = losses(x)
+            mine[4] = person
+            shown.append((x, run.finish(str(i), x, mine), run.progress()))
+        shown.append((run.recommend(), run.estimate(run.recommend(), mine), repr(run.privatizer)))
+        transcripts.append((shown, dump(ledger)))
+    assert transcripts[0] == transcripts[1] == transcripts[2] == transcripts[3]
+
+
+def test_progress_is_plain_public_data(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(POPULATION):
+        trial(run, str(i))
+    progress = json.loads(json.dumps(run.progress()))
+    assert (progress["generations_done"], progress["generations"], progress["private"]) == (1, GENERATIONS, True)
+    assert progress["mu_spent"] == ledger.spent()
+
+
+def test_the_run_can_be_drawn_from_its_ledger(ledger: PrivacyLedger, tmp_path: Path) -> None:
+    from dptune.figures import save_figure
+
+    run = session(ledger)
+    for i in range(2 * POPULATION):
+        trial(run, str(i))
+    text = save_figure(ledger, tmp_path / "figure.svg").read_text()
+    assert len(text) > 10_000
+    assert "NOT PRIVATE" not in text
+
+
+def test_a_copy_has_the_state_and_none_of_the_losses(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(POPULATION + 2):
+        trial(run, str(i))
+    twin = pickle.loads(pickle.dumps(run))
+    assert twin.recommend() == run.recommend()
+    assert twin.privatizer.points() == ()
+    assert twin.algorithm.missing() == POPULATION
