@@ -12,7 +12,7 @@ own process's next generation by one trial. Losses live in the memory of the pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -20,85 +20,37 @@ from dptune.accounting.ledger import Charge, Limit
 from dptune.algorithms.centred_cma import CentredCMA, Generation
 from dptune.centred_plan import CentredCMAPlan
 from dptune.errors import BudgetExhausted, KeyConflict, PlanComplete
-from dptune.locks import ForkSafeLock
-from dptune.privacy.privatizer import LossPrivatizer
-from dptune.run import Losses, Run, agree_on_plan
-from dptune.space import Space, Value
+from dptune.run import Losses
+from dptune.search_run import SearchRun
+from dptune.space import Value
 
 SHARE, GENERATION = "share/", "generation/"
 
 
-class CentredCMASession(Run):
-    """CMA-ES on centred releases in one scope of a ledger; thread-safe, and several processes may share the scope.
-
-    Args:
-        privatizer: holds the losses and pays.
-        scope: the run's name in the ledger.
-        space: search space; d is its number of parameters.
-        make_plan: (mu, seed) -> plan.
-        mu: GDP budget of the run; default what is left of the ledger's when the run begins.
-        seed: of the algorithm's own randomness; default drawn when the run begins.
+class CentredCMASession(SearchRun[CentredCMA, CentredCMAPlan]):
+    """CMA-ES on centred releases in one scope of a ledger; see :class:`dptune.search_run.SearchRun`.
 
     Raises:
-        BudgetMismatch: an earlier process planned this scope differently.
-        BudgetExhausted: the ledger has not that much left for a new run.
         MissingExtra: cmaes is not installed.
     """
 
-    def __init__(
-        self,
-        privatizer: LossPrivatizer,
-        *,
-        scope: str,
-        space: Space,
-        make_plan: Callable[[float, int], CentredCMAPlan],
-        mu: float | None = None,
-        seed: int | None = None,
-    ) -> None:
-        self.plan = agree_on_plan(privatizer.ledger, scope, make_plan=make_plan, mu=mu, seed=seed, space=space)
-        super().__init__(privatizer, scope, self.plan)
-        self.space = space
-        self._start()
+    def _new_algorithm(self) -> CentredCMA:
+        return CentredCMA(self.plan.settings)
 
     def _start(self) -> None:
-        """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
-        self.algorithm = CentredCMA(self.plan.settings)
-        self._lock = ForkSafeLock()
-        self._asked = 0
         self._folded: dict[int, bool] = {}  # generation -> whether its answer was known when it was folded
-        self._spent_by_others = False
-        self._held: set[str] = set()
         self._values: dict[str, float] = {}
-        self._sync()
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: self.__dict__[name] for name in ("plan", "privatizer", "ledger", "scope", "_plan", "space")}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
-        self._start()
+        super()._start()
 
     # ---- a trial -----------------------------------------------------------------------------------
 
-    def ask(self, slot: int | None = None) -> dict[str, Value]:
-        """Return the parameters to try next. Never waits.
-
-        Args:
-            slot: a number that processes sharing the run do not share, such as a trial's; default a counter.
-        """
-        with self._lock:
-            self._sync()
-            u = self.algorithm.ask(self._asked if slot is None else slot)
-            self._asked += 1
-        return self.space.decode(u)
-
     def check(self, trial: str) -> None:
-        """Refuse a trial before a model is trained; see :meth:`Run.check`."""
+        """Refuse, before a model is trained, a trial whose generation could not be paid; see :meth:`Run.check`."""
         with self._lock:
             self._sync()
+            share = self.ledger.find(self.scope, f"{SHARE}{self.algorithm.t + 1}")
         super().check(trial)
-        if self._spent_by_others:
-            self.ledger.check(self.plan.generation_mu)
+        self.ledger.check(self.plan.generation_mu if share is None else self.plan.settings.mean_mu)
 
     def finish(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> float:
         """Take a trial's losses, and release the generation when enough points are in.
@@ -132,17 +84,7 @@ class CentredCMASession(Run):
         """Tell whether ``value`` is what this process returned for the trial."""
         return self._values.get(trial) == value
 
-    def _forget(self) -> None:
-        for point in self._held.difference(self.algorithm.points_in_use()):
-            self.privatizer.forget(point)
-            self._held.discard(point)
-
     # ---- generations -------------------------------------------------------------------------------
-
-    @property
-    def complete(self) -> bool:
-        """Whether all G generations are used."""
-        return self.algorithm.finished
 
     def _sync(self) -> None:
         """Fold what the ledger holds and this process has not seen; start again if an answer arrived late."""
@@ -210,24 +152,12 @@ class CentredCMASession(Run):
     def _limit(self, prefix: str) -> Limit:
         return Limit(prefix, self.plan.settings.generations)
 
-    # ---- the answer --------------------------------------------------------------------------------
-
-    def recommend(self) -> dict[str, Value]:
-        """Return the parameters to use: the surrogate's minimiser near CMA-ES's last means, never a noisy argmin."""
-        with self._lock:
-            self._sync()
-            return self.space.decode(self.algorithm.recommend())
-
-    def progress(self) -> dict[str, object]:
-        """Return released facts only, for a dashboard: also each generation's points and released values."""
+    def _done(self) -> dict[str, object]:
+        settings = self.plan.settings
         return {
-            "private": self.ledger.private,
             "generations_done": self.algorithm.t,
-            "generations": self.plan.settings.generations,
+            "generations": settings.generations,
             "radius": self.algorithm.radius,
-            "mu_budget": self.ledger.budget.mu,
-            "mu_spent": self.ledger.spent(),
-            "recommended": self.space.decode(self.algorithm.recommend()),
         }
 
 

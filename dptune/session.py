@@ -11,78 +11,31 @@ next step by one trial. Losses live in the memory of the process that observed t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from dptune.algorithms.gibo import DPGIBO
 from dptune.errors import BudgetExhausted, DptuneError, KeyConflict, PlanComplete
-from dptune.locks import ForkSafeLock
 from dptune.plan import GIBOPlan
-from dptune.privacy.privatizer import LossPrivatizer
-from dptune.run import VALUE, Losses, Run, agree_on_plan
-from dptune.space import Space, Value
+from dptune.run import VALUE, Losses
+from dptune.search_run import SearchRun
+from dptune.space import Value
 
 START, STEP = "start", "step/"
 
 
-class GIBOSession(Run):
-    """DP-GIBO in one scope of a ledger; thread-safe, and several processes may share the scope.
+class GIBOSession(SearchRun[DPGIBO, GIBOPlan]):
+    """DP-GIBO in one scope of a ledger; see :class:`dptune.search_run.SearchRun` for the arguments."""
 
-    Args:
-        privatizer: holds the losses and pays.
-        scope: the run's name in the ledger.
-        space: search space; d is its number of parameters.
-        make_plan: (mu, seed) -> plan.
-        mu: GDP budget of the run; default what is left of the ledger's when the run begins.
-        seed: of the algorithm's own randomness; default drawn when the run begins.
-
-    Raises:
-        BudgetMismatch: an earlier process planned this scope differently.
-        BudgetExhausted: the ledger has not that much left for a new run.
-    """
-
-    def __init__(
-        self,
-        privatizer: LossPrivatizer,
-        *,
-        scope: str,
-        space: Space,
-        make_plan: Callable[[float, int], GIBOPlan],
-        mu: float | None = None,
-        seed: int | None = None,
-    ) -> None:
-        self.plan = agree_on_plan(privatizer.ledger, scope, make_plan=make_plan, mu=mu, seed=seed, space=space)
-        super().__init__(privatizer, scope, self.plan)
-        self.space = space
-        self._start()
+    def _new_algorithm(self) -> DPGIBO:
+        return DPGIBO(self.plan.settings)
 
     def _start(self) -> None:
-        """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
-        self.algorithm = DPGIBO(self.plan.settings)
-        self._lock = ForkSafeLock()
-        self._asked = 0
         self._start_known = False
-        self._spent_by_others = False
-        self._held: set[str] = set()  # points whose value is out and whose losses may be forgotten
-        self._sync()
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: self.__dict__[name] for name in ("plan", "privatizer", "ledger", "scope", "_plan", "space")}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
-        self._start()
+        super()._start()
 
     # ---- a trial -----------------------------------------------------------------------------------
-
-    def ask(self) -> dict[str, Value]:
-        """Return the parameters to try next, around the newest iterate. Never waits."""
-        with self._lock:
-            self._sync()
-            u = self.algorithm.ask(self._asked)
-            self._asked += 1
-        return self.space.decode(u)
 
     def check(self, trial: str) -> None:
         """Refuse a trial before a model is trained; see :meth:`Run.check`."""
@@ -132,17 +85,7 @@ class GIBOSession(Run):
             self._forget()
         return value
 
-    def _forget(self) -> None:
-        for point in self._held.difference(self.algorithm.points_in_use()):
-            self.privatizer.forget(point)
-            self._held.discard(point)
-
     # ---- steps -------------------------------------------------------------------------------------
-
-    @property
-    def complete(self) -> bool:
-        """Whether all T steps are used."""
-        return self.algorithm.finished
 
     def _sync(self) -> None:
         """Fold what the ledger holds and this process has not seen."""
@@ -189,21 +132,5 @@ class GIBOSession(Run):
             algorithm.next_batch()
         self._sync()
 
-    # ---- the answer --------------------------------------------------------------------------------
-
-    def recommend(self) -> dict[str, Value]:
-        """Return the parameters to use: the final iterate (or the average of the last ones), never an argmin."""
-        with self._lock:
-            self._sync()
-            return self.space.decode(self.algorithm.recommend())
-
-    def progress(self) -> dict[str, object]:
-        """Return released facts only, for a dashboard."""
-        return {
-            "private": self.ledger.private,
-            "steps_done": self.algorithm.t,
-            "steps": self.plan.settings.steps,
-            "mu_budget": self.ledger.budget.mu,
-            "mu_spent": self.ledger.spent(),
-            "recommended": self.space.decode(self.algorithm.recommend()),
-        }
+    def _done(self) -> dict[str, object]:
+        return {"steps_done": self.algorithm.t, "steps": self.plan.settings.steps}

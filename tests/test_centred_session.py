@@ -190,6 +190,29 @@ def test_a_generation_whose_answer_was_lost_is_used_up(ledger: PrivacyLedger, mo
     assert ledger.spent() <= 4.0
 
 
+def test_a_run_whose_last_share_is_paid_and_generation_is_not_can_be_finished(
+    ledger: PrivacyLedger, monkeypatch: Any
+) -> None:
+    """Nothing but the generation's own price is left, and nothing more is asked for before its trials are trained."""
+    run, true = session(ledger, final_share=0.0), LossPrivatizer.release
+
+    def dies(self: LossPrivatizer, query: Any, **options: Any) -> Any:
+        if options["key"] == f"generation/{GENERATIONS}":
+            raise KeyboardInterrupt
+        return true(self, query, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LossPrivatizer, "release", dies)
+        with pytest.raises(KeyboardInterrupt):
+            for i in range(TRIALS):
+                trial(run, str(i))
+    assert keys(ledger) == EVERY[:-1]
+    again = session(ledger, final_share=0.0)
+    trials(again, "again")
+    assert again.complete
+    assert keys(ledger) == EVERY
+
+
 def test_two_sessions_interleaved_agree_and_share_one_budget(ledger: PrivacyLedger) -> None:
     a, b = session(ledger), session(ledger)
     for i in range(4 * TRIALS):
@@ -330,6 +353,8 @@ def test_a_budget_spent_by_another_study_ends_the_run_before_a_model_is_trained(
     other = run.privatizer
     other.observe("x", np.zeros(N))
     other.release(other.mean_query("x", ledger.remaining() * 0.999), scope="another study", key="1")
+    with pytest.raises(BudgetExhausted):
+        run.check("next")
     for i in range(POPULATION):  # these were being trained
         x = run.ask()
         run.finish(f"late {i}", x, losses(x))

@@ -53,9 +53,11 @@ WALLS = {  # folder or file -> what it must not import
         "dptune.privacy.private",
         "dptune.privacy.rows",
         "dptune.run",
+        "dptune.search_run",
         "dptune.session",
         "dptune.federated",
         "dptune.privacy.sampling",
+        "dptune.centred",
         "sqlalchemy",
         "opendp",
     ),
@@ -64,14 +66,23 @@ WALLS = {  # folder or file -> what it must not import
     "federated/": (
         "dptune.gp",
         "dptune.run",
+        "dptune.search_run",
         "dptune.session",
+        "dptune.centred",
         "dptune.privacy.private.PerExampleLosses",
         "dptune.privacy.private.reveal",
         "dptune.privacy.privatizer",
         "sqlalchemy",
         "opendp",
     ),
-    "privacy/": ("dptune.algorithms", "dptune.gp", "dptune.run", "dptune.session"),
+    "privacy/": (
+        "dptune.algorithms",
+        "dptune.gp",
+        "dptune.run",
+        "dptune.search_run",
+        "dptune.session",
+        "dptune.centred",
+    ),
     "local/": (
         "dptune.privacy",
         "dptune.accounting",
@@ -86,8 +97,9 @@ WALLS = {  # folder or file -> what it must not import
     "ldp_curator.py": ("dptune.privacy", "dptune.accounting", "dptune.local", "dptune.run", "sqlalchemy", "opendp"),
     "space.py": ("dptune.privacy", "dptune.accounting"),
     "plan.py": ("dptune.privacy", "dptune.accounting"),
+    "centred_plan.py": ("dptune.privacy", "dptune.accounting"),
 }
-RUNS = {"run.py", "session.py", "values.py", "ldp_session.py", "ldp_curator.py"}
+RUNS = {"run.py", "search_run.py", "session.py", "centred.py", "values.py", "ldp_session.py", "ldp_curator.py"}
 FRAMEWORKS = ("optuna", "ray", "sklearn", "torch", "matplotlib", "cmaes", "pandas", "dp_accounting", "typer", "rich")
 
 

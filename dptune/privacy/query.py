@@ -67,8 +67,22 @@ class Ball:
         return 2 * self.radius
 
 
-@dataclass(frozen=True)
-class MeanQuery:
+class _Question:
+    """Two questions are the same if their fingerprints are."""
+
+    def digest(self) -> str:
+        """Return a fingerprint of the question, by which a retry is recognised."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.digest() == other.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+
+@dataclass(frozen=True, eq=False)
+class MeanQuery(_Question):
     """The entire privacy contract of one release. Frozen, public, serialisable.
 
     Attributes:
@@ -105,12 +119,6 @@ class MeanQuery:
             return "mean clipped loss of one evaluated point"
         return "mean clipped linear statistic of the losses"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MeanQuery) and self.digest() == other.digest()
-
-    def __hash__(self) -> int:
-        return hash(self.digest())
-
     def to_json(self) -> str:
         """Return the query as JSON text; :meth:`from_json` reads it back exactly."""
         return json.dumps(
@@ -133,8 +141,8 @@ class MeanQuery:
         return hashlib.sha256(header.encode() + self.weights.tobytes()).hexdigest()
 
 
-@dataclass(frozen=True)
-class NormQuery:
+@dataclass(frozen=True, eq=False)
+class NormQuery(_Question):
     """The weighted share of people whose g_i = W L_i has L2 norm at most ``radius``. Frozen, public, serialisable.
 
     A person is counted or not, so replacing one person moves the share by at most the largest person weight, 1/n.
@@ -175,12 +183,6 @@ class NormQuery:
     def statistic(self) -> str:
         """The released statistic in words, for the statement."""
         return "share of people whose linear statistic of the losses lies in a public ball"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NormQuery) and self.digest() == other.digest()
-
-    def __hash__(self) -> int:
-        return hash(self.digest())
 
     def to_json(self) -> str:
         """Return the query as JSON text; :meth:`from_json` reads it back exactly."""

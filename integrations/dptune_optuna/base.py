@@ -80,7 +80,7 @@ class PrivateSampler(NumericalSampler, Generic[S]):
 
     # ---- what subclasses say -------------------------------------------------------------------------
 
-    _session: ClassVar[Callable[..., Any]]
+    _session_type: ClassVar[Callable[..., Any]]  # the run's class
 
     @abstractmethod
     def _plan(self, space: dptune.Space, mu: float, seed: int) -> Any:
@@ -155,7 +155,7 @@ class PrivateSampler(NumericalSampler, Generic[S]):
                 return self._begin(study.study_name, stored)  # another process was first
 
     def _begin(self, name: str, space: dptune.Space) -> S:
-        session: S = self._session(
+        session: S = self._session_type(
             self._privatizer,
             scope=name,
             space=space,

@@ -46,7 +46,7 @@ class CentredCMASampler(PrivateSampler[dptune.CentredCMASession]):
         InputError: a setting is out of range.
     """
 
-    _session = dptune.CentredCMASession
+    _session_type = dptune.CentredCMASession
 
     def __init__(
         self,

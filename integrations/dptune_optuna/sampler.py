@@ -39,7 +39,7 @@ class DPGIBOSampler(PrivateSampler[dptune.GIBOSession]):
         InputError: a setting is out of range.
     """
 
-    _session = dptune.GIBOSession
+    _session_type = dptune.GIBOSession
 
     def __init__(
         self,

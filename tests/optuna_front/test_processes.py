@@ -68,17 +68,24 @@ def start(
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, env=environment)
 
 
-@pytest.mark.parametrize("at", [1, 5, 12])  # 5: the comparison of the starts or a value; 12: inside a later step
+OPENERS = {"open_sampler": open_sampler, "open_centred": open_centred}
+POINTS_OF_DEATH = {
+    "open_sampler": (1, 5, 12),  # 5: the comparison of the starts or a value; 12: inside a later step
+    "open_centred": (1, 2, 5),  # a share, a centred mean, a later share
+}
+
+
+@pytest.mark.parametrize(("opener", "at"), [(opener, at) for opener in OPENERS for at in POINTS_OF_DEATH[opener]])
 @pytest.mark.parametrize("where", ["between charge and draw", "between draw and record", "after record"])
-def test_after_kill_9_the_charges_stand_and_recorded_values_are_replayed(tmp_path, where, at):
-    process = start(tmp_path, where, at)
+def test_after_kill_9_the_charges_stand_and_recorded_values_are_replayed(tmp_path, where, opener, at):
+    process = start(tmp_path, where, at, opener=opener)
     process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
     before = open_ledger(tmp_path).charges()
     assert len(before) == at
     assert sum(c.value is None for c in before) == (where != "after record")
 
-    sampler = open_sampler(open_privatizer(tmp_path))
+    sampler = OPENERS[opener](open_privatizer(tmp_path))
     study = create(f"sqlite:///{tmp_path}/s.db", sampler)
     study.optimize(objective_of(sampler), n_trials=60)
     after = open_ledger(tmp_path).charges()
@@ -135,27 +142,6 @@ def test_two_workers_killed_again_and_again_finish_within_the_budget(tmp_path, s
 
 
 # ---- CMA-ES on centred releases ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("at", [1, 2, 5])  # a share, a centred mean, a later share
-@pytest.mark.parametrize("where", ["between charge and draw", "between draw and record", "after record"])
-def test_a_killed_centred_run_goes_on_and_its_recorded_values_are_replayed(tmp_path, where, at):
-    process = start(tmp_path, where, at, opener="open_centred")
-    process.communicate(timeout=120)
-    assert process.returncode == -signal.SIGKILL
-    before = open_ledger(tmp_path).charges()
-    assert len(before) == at
-    assert sum(c.value is None for c in before) == (where != "after record")
-
-    sampler = open_centred(open_privatizer(tmp_path))
-    study = create(f"sqlite:///{tmp_path}/s.db", sampler)
-    study.optimize(objective_of(sampler), n_trials=60)
-    after = open_ledger(tmp_path).charges()
-    for old, new in zip(before, after, strict=False):
-        assert (new.seq, new.key, new.mu) == (old.seq, old.key, old.mu)
-        assert old.value is None or new.value == old.value
-    assert sampler.session(study).complete
-    assert open_ledger(tmp_path).spent() <= 1.0
 
 
 def test_two_processes_on_one_centred_study_share_generations_and_budget(tmp_path):
