@@ -42,6 +42,7 @@ class Curator:
     def __init__(self, n: int, clip: tuple[float, float], *, seed: int, private: bool) -> None:
         self.interval, self.n, self.private = Interval(*clip), n, private
         self._rows: dict[str, Array] = {}
+        self._failed: set[str] = set()
         self._rng = np.random.default_rng([seed, 2])
 
     def observe(self, name: str, losses: Array) -> None:
@@ -49,13 +50,26 @@ class Curator:
         low, high = self.interval.low, self.interval.high
         self._rows[name] = np.clip(np.nan_to_num(losses, nan=high, posinf=high, neginf=low), low, high)
 
+    def observe_failure(self, name: str) -> None:
+        """Keep a point whose evaluation failed."""
+        self._rows[name] = np.full(self.n, self.interval.high)
+        self._failed.add(name)
+
+    def _told(self, query: Query) -> Array:
+        """The losses a query is about, (m, n), with its rule for failed evaluations."""
+        rows = np.array([self._rows[name] for name in query.points])
+        failed = np.array([name in self._failed for name in query.points])
+        if query.failed_above is not None and not failed.all():
+            rows[failed] = rows[~failed].mean(axis=0) + query.failed_above
+        return rows
+
     def keep(self, names: tuple[str, ...]) -> None:
         """Forget all other points."""
         self._rows = {name: self._rows[name] for name in names}
 
     def answer(self, query: Query) -> Array:
         """(1/n) sum_i clip(W L_i) + N(0, sigma^2 I), (p,); or the share of people in the ball, (1,)."""
-        G = query.weights @ np.array([self._rows[name] for name in query.points])  # (p, n)
+        G = query.weights @ self._told(query)  # (p, n)
         inside = isinstance(query, NormQuery)
         mean = (
             np.atleast_1d(np.mean(np.linalg.norm(G, axis=0) <= query.radius))
@@ -152,13 +166,20 @@ def run_centred(task: Task, mu: float | None, trials: int, seed: int, **settings
     return Result(u, task.test_loss(u), used)
 
 
-def fold_centred(algorithm: CentredCMA, curator: Curator, losses: Callable[[Array], Array]) -> int:
-    """Run it to its end, as `dptune.centred.CentredCMASession` does; return the number of points evaluated."""
+def fold_centred(algorithm: CentredCMA, curator: Curator, losses: Callable[[Array], Array | None]) -> int:
+    """Run it to its end, as `dptune.centred.CentredCMASession` does; return the number of points evaluated.
+
+    Where ``losses`` is None the evaluation failed.
+    """
     used = 0
     while not algorithm.finished:
         for slot in range(algorithm.missing()):
             u = algorithm.ask(slot)
-            curator.observe(str(used), losses(u))
+            found = losses(u)
+            if found is None:
+                curator.observe_failure(str(used))
+            else:
+                curator.observe(str(used), found)
             algorithm.observe(str(used), u)
             used += 1
         if algorithm.settings.share > 0:

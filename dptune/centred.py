@@ -47,9 +47,15 @@ class CentredCMASession(SearchRun[CentredCMA, CentredCMAPlan]):
     def check(self, trial: str) -> None:
         """Refuse, before a model is trained, a trial whose generation could not be paid; see :meth:`Run.check`."""
         with self._lock:
-            self._sync()
-            share = self.ledger.find(self.scope, f"{SHARE}{self.algorithm.t + 1}")
+            try:
+                self._check_generation(trial)
+            except BudgetExhausted:  # or another process made the generation at this moment: look again
+                self._check_generation(trial)
+
+    def _check_generation(self, trial: str) -> None:
+        self._sync()
         super().check(trial)
+        share = self.ledger.find(self.scope, f"{SHARE}{self.algorithm.t + 1}")
         self.ledger.check(self.plan.generation_mu if share is None else self.plan.settings.mean_mu)
 
     def finish(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> float:

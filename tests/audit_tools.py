@@ -75,9 +75,10 @@ class CannedNoise:
 # ---- noise-off sensitivity ---------------------------------------------------------------------------
 
 
-def noiseless(query: MeanQuery, losses: Array, **settings: Any) -> tuple[Array, float]:
+def noiseless(query: MeanQuery, losses: Array, *, failed: Sequence[str] = (), **settings: Any) -> tuple[Array, float]:
     """Return the statistic of one release and the sigma its noise would have had; losses are (m, rows).
 
+    Points in ``failed`` are observed as failures, whatever their losses.
     The statistic is what the noise is added to: what follows the noise cannot cost privacy.
     """
     if "groups" not in settings:
@@ -85,7 +86,10 @@ def noiseless(query: MeanQuery, losses: Array, **settings: Any) -> tuple[Array, 
     privatizer = LossPrivatizer(FreeLedger(), **settings)
     noise = privatizer._noise = NoNoise()  # type: ignore[assignment]
     for name, row in zip(query.points, losses, strict=True):
-        privatizer.observe(name, row)
+        if name in failed:
+            privatizer.observe_failure(name)
+        else:
+            privatizer.observe(name, row)
     privatizer.release(query, scope="audit", key="1")
     return noise.statistic, noise.sigma
 

@@ -18,7 +18,8 @@ One generation:
    under a function drawn from the surrogate's posterior given all released values;
 2. release the share of people with ||H L_i|| <= C, and set C <- C exp(-rate (share - quantile)): as the search
    converges people agree, C shrinks, and so does the noise;
-3. release the mean over people of H L_i, clipped to C *after* centring: one query, 2 C / n for all m points;
+3. release the mean over people of H L_i, clipped to C *after* centring: one query, 2 C / n for all m points. A point
+   whose evaluation failed counts, for each person, as their mean over the other points plus C / sqrt(m);
 4. fit the surrogate (:mod:`dptune.gp.grouped`) to all released values, with their known noise, and tell CMA-ES its
    posterior means at the lambda points: what earlier generations said takes noise away.
 
@@ -216,18 +217,25 @@ class CentredCMA:
     def share_query(self) -> NormQuery:
         """The share of people whose centred losses have norm at most C."""
         names, H = self._question()
-        return NormQuery(names, H, self.radius, self.settings.share_mu)
+        return NormQuery(names, H, self.radius, self.settings.share_mu, self._failed_above(len(names)))
 
     def query(self) -> MeanQuery:
         """The mean over people of H L_i, centred first and then clipped to C."""
         names, H = self._question()
-        return MeanQuery(names, H, Ball(self.radius), self.settings.mean_mu)
+        return MeanQuery(names, H, Ball(self.radius), self.settings.mean_mu, self._failed_above(len(names)))
 
     def asked(self, values: Vector, sigma: float) -> Generation:
         """Return the generation that :meth:`query` asks about, with its answer."""
         names = self._asked_names()
         points = np.array([self._points[name] for name in names])
         return Generation(points, self.settings.population, values, sigma, self.radius)
+
+    def _failed_above(self, m: int) -> float | None:
+        """What a failed point counts as, above each person's mean over the others: one of m equal entries of norm C.
+
+        Higher, and a failure would fill the clipped vectors; lower, and a region where the function fails looks good.
+        """
+        return self.radius / math.sqrt(m)
 
     def _question(self) -> tuple[tuple[str, ...], Matrix]:
         names = self._asked_names()

@@ -74,6 +74,7 @@ class LossPrivatizer:
         self._lock = ForkSafeLock()
         self._unrecorded: dict[int, Vector] = {}  # charge -> a draw that could not be recorded; nobody has seen it
         self._losses = LossRows(self.n, self.dtype)
+        self._failed: set[str] = set()  # points whose evaluation failed: as private as the losses
         self._noise: NoiseSource = OpenDPNoise() if self._insecure_seed is None else SeededNoise(self._insecure_seed)
 
     @property
@@ -108,8 +109,11 @@ class LossPrivatizer:
             self._store(point, self._clean(reveal(losses)))
 
     def observe_failure(self, point: str) -> None:
-        """Take an evaluation that failed: every person's loss is the upper clip."""
-        self._store(point, np.full(self.n, self.interval.diameter / 2))
+        """Take an evaluation that failed: every person's loss is the upper clip, unless a query says otherwise."""
+        with self._lock:
+            if point not in self._losses:
+                self._failed.add(point)
+                self._store(point, np.full(self.n, self.interval.diameter / 2))
 
     def _store(self, point: str, row: Vector) -> None:
         with self._lock:
@@ -138,6 +142,7 @@ class LossPrivatizer:
         with self._lock:
             if point in self._losses:
                 self._losses.drop(point)
+                self._failed.discard(point)
 
     # ---- released values out -------------------------------------------------------------------
 
@@ -236,16 +241,25 @@ class LossPrivatizer:
 
     def _clipped_mean(self, query: Query) -> Vector:
         """Return sum_i w_i clip(W L_i) less :meth:`_centre`, shape (p,), in float64."""
-        offset = self._midpoint * query.weights.sum(axis=1)  # (p,), of the rows' centring
+        weights, offset = self._effective(query)
         if isinstance(query, MeanQuery):
             offset = offset - self._centre(query)
         with self._lock, np.errstate(all="ignore"):  # a floating-point warning would depend on the data
             parts = []  # (chunks, p)
             for first in range(0, self.n, _PEOPLE_PER_CHUNK):
                 people = slice(first, min(first + _PEOPLE_PER_CHUNK, self.n))
-                g = self._losses.combine(query.points, query.weights, people) + offset[:, None]  # (p, people)
+                g = self._losses.combine(query.points, weights, people) + offset[:, None]  # (p, people)
                 parts.append(_per_person(g, query, self._centre(query)) @ self._weights[people])
             return np.array([math.fsum(column) for column in np.transpose(parts)])  # exact: see noise.SLACK
+
+    def _effective(self, query: Query) -> tuple[Vector, Vector]:
+        """Return what is applied to the rows held: W (p, m), and an offset (p,)."""
+        W, failed = query.weights, np.array([point in self._failed for point in query.points])  # (p, m), (m,)
+        offset = self._midpoint * W.sum(axis=1)  # of the rows' centring
+        if query.failed_above is None or not failed.any() or failed.all():
+            return W, offset
+        theirs = W[:, failed].sum(axis=1)  # (p,), now of the others' mean plus failed_above
+        return np.where(failed, 0.0, W + theirs[:, None] / np.sum(~failed)), offset + query.failed_above * theirs
 
     def _centre(self, query: Query) -> float:
         """Return what is added after the noise: a range far from 0 would round the mean by more than noise covers."""
@@ -254,7 +268,9 @@ class LossPrivatizer:
     # ---- copies share the budget and hold no losses ----------------------------------------------
 
     def __getstate__(self) -> dict[str, object]:
-        return {k: v for k, v in self.__dict__.items() if k not in {"_lock", "_losses", "_noise", "_unrecorded"}}
+        return {
+            k: v for k, v in self.__dict__.items() if k not in {"_lock", "_losses", "_failed", "_noise", "_unrecorded"}
+        }
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)

@@ -6,6 +6,10 @@ public weights W (p, m) and public person weights w,
     g_i = W L_i,   c_i = clip(g_i),   release  sum_i w_i c_i / sum_i w_i + N(0, sigma^2 I_p)
 
 :class:`NormQuery` asks instead for the share of people with ||g_i|| <= r, by which an algorithm can choose a radius.
+
+An evaluation that failed has no losses. Each person's entry of L_i is then the upper clip or, if ``failed_above`` is
+given, the person's own mean over the points that did not fail, plus ``failed_above``: it neither fills g_i nor looks
+good. Both are functions of the person's own losses and of which points failed.
 """
 
 from __future__ import annotations
@@ -68,7 +72,32 @@ class Ball:
 
 
 class _Question:
-    """Two questions are the same if their fingerprints are."""
+    """What the questions have in common; two are the same if their fingerprints are."""
+
+    points: tuple[str, ...]
+    weights: Matrix
+    mu: float
+    failed_above: float | None
+
+    def _freeze(self) -> None:
+        object.__setattr__(self, "points", tuple(str(p) for p in self.points))
+        object.__setattr__(self, "weights", _public_weights(self.points, self.weights))
+        object.__setattr__(self, "mu", _price(self.mu))
+        if self.failed_above is not None and not math.isfinite(self.failed_above):
+            raise InputError(f"failed_above must be finite, or None; got {self.failed_above!r}.")
+
+    def _described(self) -> dict[str, object]:
+        return {
+            "points": self.points,
+            "weights": self.weights.tolist(),
+            "mu": self.mu,
+            "failed_above": self.failed_above,
+        }
+
+    def _fingerprint(self, region: object) -> str:
+        failed = [] if self.failed_above is None else [self.failed_above]
+        header = json.dumps([self.points, self.weights.shape, region, self.mu, *failed])
+        return hashlib.sha256(header.encode() + self.weights.tobytes()).hexdigest()
 
     def digest(self) -> str:
         """Return a fingerprint of the question, by which a retry is recognised."""
@@ -90,6 +119,8 @@ class MeanQuery(_Question):
         weights: W (p, m), public, finite, read-only float64.
         clip: :class:`Interval` for p = 1, or :class:`Ball`.
         mu: GDP price, > 0.
+        failed_above: what an evaluation that failed counts as, for each person, above their mean over the other
+            points; None: the upper clip.
 
     Raises:
         InputError: shapes do not match, or a setting is not finite or not positive.
@@ -99,13 +130,12 @@ class MeanQuery(_Question):
     weights: Matrix
     clip: Interval | Ball
     mu: float
+    failed_above: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "points", tuple(str(p) for p in self.points))
-        object.__setattr__(self, "weights", _public_weights(self.points, self.weights))
+        self._freeze()
         if isinstance(self.clip, Interval) and self.weights.shape[0] != 1:
             raise InputError("an Interval clips a scalar; use Ball for a vector.")
-        object.__setattr__(self, "mu", _price(self.mu))
 
     @property
     def dimension(self) -> int:
@@ -121,24 +151,21 @@ class MeanQuery(_Question):
 
     def to_json(self) -> str:
         """Return the query as JSON text; :meth:`from_json` reads it back exactly."""
-        return json.dumps(
-            {"points": self.points, "weights": self.weights.tolist(), "clip": self._clip(), "mu": self.mu}
-        )
+        return json.dumps({**self._described(), "clip": self._clip()})
 
     @classmethod
     def from_json(cls, text: str) -> MeanQuery:
         """Return the query that :meth:`to_json` wrote."""
         data = json.loads(text)
         clip = Ball(data["clip"][0]) if len(data["clip"]) == 1 else Interval(*data["clip"])
-        return cls(tuple(data["points"]), np.array(data["weights"]), clip, data["mu"])
+        return cls(tuple(data["points"]), np.array(data["weights"]), clip, data["mu"], data.get("failed_above"))
 
     def _clip(self) -> list[float]:
         return [self.clip.radius] if isinstance(self.clip, Ball) else [self.clip.low, self.clip.high]
 
     def digest(self) -> str:
         """Return a fingerprint of the question, by which a retry is recognised."""
-        header = json.dumps([self.points, self.weights.shape, self._clip(), self.mu])
-        return hashlib.sha256(header.encode() + self.weights.tobytes()).hexdigest()
+        return self._fingerprint(self._clip())
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +180,8 @@ class NormQuery(_Question):
         weights: W (p, m), public, finite, read-only float64.
         radius: r, public, in units of g_i.
         mu: GDP price, > 0.
+        failed_above: what an evaluation that failed counts as, for each person, above their mean over the other
+            points; None: the upper clip.
 
     Raises:
         InputError: shapes do not match, or a setting is not finite or not positive.
@@ -162,12 +191,11 @@ class NormQuery(_Question):
     weights: Matrix
     radius: float
     mu: float
+    failed_above: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "points", tuple(str(p) for p in self.points))
-        object.__setattr__(self, "weights", _public_weights(self.points, self.weights))
+        self._freeze()
         object.__setattr__(self, "radius", Ball(float(self.radius)).radius)
-        object.__setattr__(self, "mu", _price(self.mu))
 
     @property
     def clip(self) -> Interval:
@@ -186,20 +214,19 @@ class NormQuery(_Question):
 
     def to_json(self) -> str:
         """Return the query as JSON text; :meth:`from_json` reads it back exactly."""
-        return json.dumps(
-            {"points": self.points, "weights": self.weights.tolist(), "radius": self.radius, "mu": self.mu}
-        )
+        return json.dumps({**self._described(), "radius": self.radius})
 
     @classmethod
     def from_json(cls, text: str) -> NormQuery:
         """Return the query that :meth:`to_json` wrote."""
         data = json.loads(text)
-        return cls(tuple(data["points"]), np.array(data["weights"]), data["radius"], data["mu"])
+        return cls(
+            tuple(data["points"]), np.array(data["weights"]), data["radius"], data["mu"], data.get("failed_above")
+        )
 
     def digest(self) -> str:
         """Return a fingerprint of the question, by which a retry is recognised."""
-        header = json.dumps(["norm", self.points, self.weights.shape, self.radius, self.mu])
-        return hashlib.sha256(header.encode() + self.weights.tobytes()).hexdigest()
+        return self._fingerprint({"norm at most": self.radius})
 
 
 Query = MeanQuery | NormQuery

@@ -77,6 +77,7 @@ def test_the_question_is_centred_and_costs_what_was_planned() -> None:
     assert query.clip == Ball(0.5)
     assert share.radius == 0.5
     assert 12 * (query.mu**2 + share.mu**2) == pytest.approx(1.0)
+    assert query.failed_above == share.failed_above == pytest.approx(0.5 / np.sqrt(8))
     assert share.mu**2 == pytest.approx(0.05 * (query.mu**2 + share.mu**2))
 
 

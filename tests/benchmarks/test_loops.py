@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import bench_private, defaults, loops, paper_runs, speed
+from benchmarks import bench_private, defaults, failures, loops, paper_runs, speed
 from benchmarks.data import split_table
 from benchmarks.tasks import Task, kernel_ridge_task
 from dptune import Budget, LossPrivatizer, PrivacyLedger
@@ -36,10 +36,11 @@ def queries() -> list[Query]:
     W = np.random.default_rng(1).normal(size=(2, 3))
     vector = MeanQuery(("a", "b", "c"), W, Ball(1.5), 0.2)
     share = NormQuery(("a", "b", "c"), np.eye(3) - 1 / 3, 1.0, 0.2)
-    return [vector, MeanQuery(("b",), np.ones((1, 1)), Interval(0.0, 3.0), 0.1), share]
+    failed = MeanQuery(("a", "b", "failed", "c"), np.eye(4) - 1 / 4, Ball(1.0), 0.2, 0.5)
+    return [vector, MeanQuery(("b",), np.ones((1, 1)), Interval(0.0, 3.0), 0.1), share, failed]
 
 
-@pytest.mark.parametrize("query", queries(), ids=["gradient", "value", "share"])
+@pytest.mark.parametrize("query", queries(), ids=["gradient", "value", "share", "failed"])
 def test_the_curator_answers_as_the_privatizer_without_noise(privatizer: LossPrivatizer, query: Query) -> None:
     curator, rng = loops.Curator(N, (0.0, 3.0), seed=0, private=False), np.random.default_rng(2)
     for name in "abc":
@@ -47,6 +48,8 @@ def test_the_curator_answers_as_the_privatizer_without_noise(privatizer: LossPri
         losses[:3] = np.nan, np.inf, -np.inf
         curator.observe(name, losses)
         privatizer.observe(name, losses)
+    for either in (curator, privatizer):
+        either.observe_failure("failed")
     mean = privatizer._clipped_mean(query) + privatizer._centre(query)
     np.testing.assert_allclose(curator.answer(query), mean, rtol=1e-12)
     assert curator.sigma(query) == pytest.approx(privatizer.sigma(query), rel=1e-12)
@@ -141,3 +144,12 @@ def test_the_share_closed_is_one_at_the_private_free_loss_and_zero_at_the_values
     values, none = np.array([0.4, 0.5, 0.6]), np.array([0.1, 0.2, 0.1])
     assert bench_private.share_closed(np.array([values, none, none])) == (1.0, 0.0)
     assert bench_private.share_closed(np.array([values, values, none]))[0] == 0.0
+
+
+def test_the_table_of_failures_has_every_task_and_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "TRIALS", 24)
+    jobs = [("svc-breast-cancer", where, rule, 0) for where in failures.WHERE for rule in failures.RULES]
+    results = [failures.outcome(job) for job in jobs]
+    assert all(np.isfinite(r["test_loss"]) for r in results)
+    monkeypatch.setattr(failures, "TASKS", ("svc-breast-cancer",))
+    assert failures.table(results).count("svc-breast-cancer") == len(failures.WHERE)

@@ -20,7 +20,7 @@ def base(**change: Any) -> NormQuery:
 
 
 def test_json_and_pickle_are_exact() -> None:
-    query = base(weights=np.random.default_rng(0).normal(size=(3, 2)))
+    query = base(weights=np.random.default_rng(0).normal(size=(3, 2)), failed_above=0.1)
     for same in (NormQuery.from_json(query.to_json()), pickle.loads(pickle.dumps(query))):
         assert same == query
         assert hash(same) == hash(query)
@@ -30,7 +30,14 @@ def test_json_and_pickle_are_exact() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"points": ("b", "a")}, {"weights": -np.eye(2)}, {"weights": np.eye(2)[:1]}, {"radius": 1.1}, {"mu": 0.6}],
+    [
+        {"points": ("b", "a")},
+        {"weights": -np.eye(2)},
+        {"weights": np.eye(2)[:1]},
+        {"radius": 1.1},
+        {"mu": 0.6},
+        {"failed_above": 0.0},
+    ],
 )
 def test_another_question_has_another_digest(change: dict[str, Any]) -> None:
     assert base(**change).digest() != base().digest()
@@ -64,6 +71,7 @@ def test_it_cannot_be_changed() -> None:
         {"radius": np.nan},
         {"mu": 0.0},
         {"mu": np.nan},
+        {"failed_above": np.nan},
     ],
 )
 def test_what_is_not_public_data_is_refused(change: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ from dptune import (
     LedgerError,
     LossPrivatizer,
     MeanQuery,
+    NormQuery,
     PerExampleLosses,
     PrivacyLedger,
 )
@@ -160,6 +161,46 @@ def test_a_failed_evaluation_is_the_upper_clip_of_everybody() -> None:
     privatizer, _ = quiet(clip=(-1.0, 3.0))
     privatizer.observe_failure("x")
     assert privatizer.release(privatizer.mean_query("x", 1.0), scope="s", key="1").scalar == 3.0
+
+
+@pytest.mark.parametrize("kind", ["mean", "share"])
+def test_a_failed_evaluation_may_count_as_each_persons_mean_over_the_others(kind: str) -> None:
+    """As if everybody had reported that number; what no point is left to tell is the upper clip."""
+    H, C, above = np.eye(4) - 1 / 4, 0.4, 0.25
+    rows = np.array([[0.1, 0.2, 0.9], [0.5, 0.25, 0.1], [0.3, 0.3, 0.7]])  # (points, people)
+
+    def answer(points: tuple[str, ...], above: float | None, told: dict[str, np.ndarray | None]) -> np.ndarray:
+        privatizer, _ = quiet(n=3, clip=(-1.0, 3.0), dtype=np.float64)
+        for name, losses in told.items():
+            if losses is None:
+                privatizer.observe_failure(name)
+            else:
+                privatizer.observe(name, losses)
+        query = MeanQuery(points, H, Ball(C), 1.0, above) if kind == "mean" else NormQuery(points, H, C, 1.0, above)
+        return privatizer.release(query, scope="s", key="1").value
+
+    points = ("a", "x", "b", "c")
+    known = dict(zip("abc", rows, strict=True))
+    written_out = answer(points, None, {**known, "x": rows.mean(axis=0) + above})
+    assert answer(points, above, {**known, "x": None}) == pytest.approx(written_out)
+    assert answer(points, None, {**known, "x": None}) == pytest.approx(
+        answer(points, None, {**known, "x": np.full(3, 3.0)})
+    )
+    two = {"a": rows[0], "x": None, "b": None, "c": rows[1]}
+    mean = rows[:2].mean(axis=0) + above
+    assert answer(points, above, two) == pytest.approx(answer(points, None, {**two, "x": mean, "b": mean}))
+    nobody = dict.fromkeys(points)
+    assert answer(points, above, nobody) == pytest.approx(answer(points, None, nobody))
+
+
+def test_a_point_that_is_forgotten_and_observed_again_has_not_failed() -> None:
+    privatizer, _ = quiet(n=3, clip=(0.0, 1.0))
+    privatizer.observe_failure("x")
+    privatizer.forget("x")
+    privatizer.observe("x", [0.5, 0.5, 0.5])
+    privatizer.observe("y", [0.0, 0.0, 0.0])
+    query = MeanQuery(("x", "y"), np.eye(2), Ball(9.0), 1.0, 0.0)
+    assert privatizer.release(query, scope="s", key="1").value == pytest.approx([0.5, 0.0])
 
 
 def test_the_first_losses_of_a_point_stay() -> None:

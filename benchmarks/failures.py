@@ -1,0 +1,88 @@
+"""Trials that fail in CMA-ES on centred releases: `python -m benchmarks.failures [--seeds 10]`, docs/centred.md.
+
+n = 300, mu = 1, 100 trials; the evaluation fails with chance 0.2 anywhere ("anywhere"), or where the first coordinate
+is above 0.7 ("a region"). Compared are rules for what a failed point counts as, for each person: the upper clip; their
+mean over the generation's other points; that mean plus C / sqrt(m), the package's. Seeded simulation, see
+`benchmarks.loops`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.bench_private import make_task
+from benchmarks.data import Array
+from benchmarks.loops import Curator, fold_centred
+from benchmarks.report import DOCS, in_parallel, machine, markdown
+from dptune.algorithms.centred_cma import CentredCMA
+from dptune.centred_plan import plan_centred_cma
+
+N, MU, TRIALS, RATE, REGION = 300, 1.0, 100, 0.2, 0.7
+TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")  # none of those kept aside
+WHERE = ("anywhere", "a region")
+RULES = {"upper clip": None, "own mean": 0.0, "own mean + C/sqrt(m)": 1.0}
+
+
+class WithRule(CentredCMA):
+    """The package's algorithm with another rule: the own mean plus ``excess`` C / sqrt(m), or the upper clip."""
+
+    excess: float | None = 1.0
+
+    def _failed_above(self, m: int) -> float | None:
+        return None if self.excess is None else self.excess * self.radius / math.sqrt(m)
+
+
+def outcome(job: tuple[str, str, str, int]) -> dict[str, object]:
+    """One run: task, where it fails, rule, seed."""
+    name, where, rule, seed = job
+    task, failures = make_task(name, N, seed), np.random.default_rng([seed, 3])
+    low, high = task.clip
+    algorithm = WithRule(
+        plan_centred_cma(d=task.d, loss_range=high - low, mu=MU, trials=TRIALS, seed=seed, final_share=0.0).settings
+    )
+    algorithm.excess = RULES[rule]
+
+    def losses(u: Array) -> Array | None:
+        chance = failures.random()
+        return None if (chance < RATE if where == "anywhere" else u[0] > REGION) else task.losses(u)
+
+    fold_centred(algorithm, Curator(N, task.clip, seed=seed, private=True), losses)
+    u = algorithm.recommend()
+    fails = where != "anywhere" and bool(u[0] > REGION)
+    return {"task": name, "where": where, "rule": rule, "seed": seed, "test_loss": task.test_loss(u), "fails": fails}
+
+
+def table(results: list[dict[str, object]]) -> str:
+    """Mean test loss ± standard error, and how often the recommended point lies where the evaluation fails."""
+    rows = []
+    for task in TASKS:
+        for where in WHERE:
+            cells = []
+            for rule in RULES:
+                mine = [r for r in results if (r["task"], r["where"], r["rule"]) == (task, where, rule)]
+                losses = np.array([r["test_loss"] for r in mine], dtype=float)
+                error = losses.std(ddof=1) / math.sqrt(len(losses)) if len(losses) > 1 else math.nan
+                inside = sum(bool(r["fails"]) for r in mine)
+                cells.append(f"{losses.mean():.3f} ± {error:.3f}" + (f", {inside} in it" if inside else ""))
+            rows.append([task, where, *cells])
+    return markdown(["task", "fails", *RULES], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=DOCS)
+    asked = parser.parse_args()
+    jobs = [(t, w, r, s) for s in range(asked.seeds) for t in TASKS for w in WHERE for r in RULES]
+    print(json.dumps(machine()))
+    print(table(in_parallel(outcome, jobs, jobs=asked.jobs, name="failures", out=asked.out)))
+
+
+if __name__ == "__main__":
+    main()
