@@ -6,8 +6,9 @@ these in the order of g, so a restart, a second process or a copy continues with
 the remaining budget.
 
 Nobody ever waits. A generation is released by the process that holds lambda new points of its own. A trial that
-failed counts with everybody at the upper clip; one that never returns is replaced by the next, and only delays its
-own process's next generation by one trial. Losses live in the memory of the process that observed them.
+failed counts as each person's mean over the generation's other points plus a public number; one that never returns
+is replaced by the next, and only delays its own process's next generation by one trial. Losses live in the memory of
+the process that observed them.
 """
 
 from __future__ import annotations

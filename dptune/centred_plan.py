@@ -1,7 +1,7 @@
 """How a run of CMA-ES on centred releases spends its budget, and its defaults: public functions of (n, d, mu, trials).
 
 Found with ``python -m benchmarks.bench_private`` on kernel ridge (parkinsons, pumadyn32nm) and a support vector
-classifier (breast cancer); docs/benchmarks.md says what was kept aside.
+classifier (breast cancer); docs/centred.md says what was kept aside.
 """
 
 from __future__ import annotations

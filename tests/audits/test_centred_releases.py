@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import chi2, kstest, norm
 
-from dptune import Ball, LossPrivatizer, MeanQuery, NormQuery
+from dptune import (
+    Ball,
+    Budget,
+    CentredCMASession,
+    Float,
+    LossPrivatizer,
+    MeanQuery,
+    NormQuery,
+    PrivacyLedger,
+    Space,
+)
+from dptune.centred_plan import plan_centred_cma
 from dptune.privacy import privatizer as implementation
+from dptune.privacy.rows import LossRows
 
 ANY_LOSS = st.one_of(
     st.sampled_from([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300, 5e-324]),
@@ -157,3 +171,55 @@ def test_an_adversary_proves_nearly_the_claimed_mu_of_a_share_and_no_more() -> N
     neighbour[0, 0] = 40.0
     a, b = (answers(query, people, 1500, clip)[:, 0] for people in (neighbour, losses))
     assert 0.7 * mu < lower_bound(a, b, 1 - 0.5 / n) <= mu
+
+
+# ---- a run, seen from its ledger -------------------------------------------------------------------------
+
+
+def run_to_its_end(folder: Path, *, n: int = 40) -> tuple[CentredCMASession, PrivacyLedger]:
+    ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(3.0))
+    run = CentredCMASession(
+        LossPrivatizer(ledger, n=n, clip=(0.0, 1.0)),
+        scope="run",
+        space=Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)}),
+        make_plan=lambda mu, seed: plan_centred_cma(d=2, loss_range=1.0, mu=mu, seed=seed, trials=24, population=4),
+        seed=0,
+    )
+    centres = np.linspace(0.2, 0.8, n)
+    for i in range(run.plan.trials):
+        x = run.ask()
+        run.finish(str(i), x, None if i % 7 == 3 else (x["a"] - centres) ** 2 + 0.1 * x["b"])
+    assert run.complete
+    return run, ledger
+
+
+def test_each_of_a_generations_two_releases_is_charged_before_losses_are_read(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true, seen = LossRows.combine, []
+
+    def combine(self: LossRows, *rest: Any) -> Any:
+        charges = PrivacyLedger(fast_path / "ledger.db").charges("run")
+        seen.append((charges[-1].key, charges[-1].value, len(charges)))
+        return true(self, *rest)
+
+    monkeypatch.setattr(LossRows, "combine", combine)
+    run, ledger = run_to_its_end(fast_path)
+    keys = [f"{kind}/{g + 1}" for g in range(run.plan.settings.generations) for kind in ("share", "generation")]
+    assert seen == [(key, None, i + 1) for i, key in enumerate(keys)]  # paid, read, and only then answered
+    assert math.fsum(c.mu**2 for c in ledger.charges("run")) == pytest.approx(9.0 * 0.95)
+
+
+def test_every_radius_follows_from_released_shares_and_public_constants_alone(fast_path: Path) -> None:
+    run, ledger = run_to_its_end(fast_path)
+    settings_, radius = run.plan.settings, run.plan.settings.radius
+    for g in range(1, settings_.generations + 1):
+        share, generation = (ledger.find("run", f"{kind}/{g}") for kind in ("share", "generation"))
+        assert share is not None
+        assert generation is not None
+        assert share.value is not None
+        assert share.note["radius"] == radius
+        inside = min(max(share.value[0], 0.0), 1.0)
+        radius *= math.exp(-settings_.rate * (inside - settings_.quantile))
+        assert generation.note["radius"] == radius
+        assert generation.description["sensitivity"] == pytest.approx(2 * radius / 40)
