@@ -120,7 +120,7 @@ def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
 
 
 def clip_before_centring(patch: pytest.MonkeyPatch) -> None:
-    """The centring matrix is applied to clipped vectors: an unclipped norm gets through."""
+    """The centring matrix is applied to clipped vectors: everybody's level uses up the radius."""
     true = LossPrivatizer._clipped_mean
 
     def mean(self: LossPrivatizer, query: Any) -> Any:
