@@ -90,14 +90,23 @@ class InProcess:
             InputError: a round before ``t`` is not released.
         """
         with self._changed:
-            while (released := self.server.broadcast(t)) is None:
-                left = self._left(t)
-                if left <= 0:
-                    self.server.release(t)
-                    self._changed.notify_all()
-                else:
-                    self._changed.wait(left)
+            while (released := self.poll(t)) is None:
+                self._changed.wait(self._left(t))
         return released
+
+    def poll(self, t: int) -> Matrix | None:
+        """Return the broadcast (P, M) of round ``t``, releasing it if it is due, or None; waits for nobody.
+
+        Raises:
+            PlanComplete: the plan has no such round.
+            InputError: a round before ``t`` is not released.
+        """
+        with self._changed:
+            released = self.server.broadcast(t)
+            if released is None and self._left(t) <= 0:
+                released = self.server.release(t)
+                self._changed.notify_all()
+            return released
 
     def _left(self, t: int) -> float:
         """Seconds until round ``t`` is released whoever has sent; 0 when all have."""

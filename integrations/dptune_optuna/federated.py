@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
@@ -15,15 +13,14 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 import dptune
-from dptune.algorithms.fts import Cube, Domain, FTSAgent, FTSModel, Points
+from dptune.algorithms.fts import FTSAgent, FTSModel
 from dptune.algorithms.fts_settings import FTSSettings
 from dptune.federated import Participant, Transport
+from dptune.federated.domain import domain_of
 from dptune.locks import ForkSafeLock
 from dptune.space import Value
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.numerical import NumericalSampler
-
-_MOST_CELLS = 4096  # a space of so few combinations is searched point by point
 
 
 class DPFTSSampler(NumericalSampler):
@@ -68,7 +65,7 @@ class DPFTSSampler(NumericalSampler):
             raise dptune.InputError(f"the settings are for d={settings.d} parameters; space has {len(found)}.")
         self._space, self._transport, self._settings = found, transport, settings
         self._agent, self._seed = agent, seed
-        self._model = FTSModel(settings, _domain(found, settings))
+        self._model = FTSModel(settings, domain_of(found, settings))
         self._lock = ForkSafeLock()
         self._new_participant()  # refuse early
 
@@ -144,20 +141,3 @@ def _larger_is_better(study: optuna.Study, values: Any) -> float | None:
     if not values or values[0] is None or not math.isfinite(values[0]):
         return None
     return float(values[0]) if study.direction == StudyDirection.MAXIMIZE else -float(values[0])
-
-
-def _domain(space: dptune.Space, settings: FTSSettings) -> Domain:
-    """Every combination of a small discrete space, else the cube."""
-    cells = [parameter.cells for parameter in space.values()]
-    known = [count for count in cells if count is not None]
-    if len(known) < len(cells) or math.prod(known) > _MOST_CELLS:
-        return Cube(settings)
-    axes = [[parameter.encode(value) for value in _values(parameter)] for parameter in space.values()]
-    return Points(np.array(list(itertools.product(*axes))))
-
-
-def _values(parameter: dptune.Float | dptune.Int) -> list[float]:
-    if isinstance(parameter, dptune.Int):
-        return list(range(parameter.low, parameter.high + 1, parameter.step))
-    step = parameter.step or 0.0
-    return [min(parameter.low + j * step, parameter.high) for j in range(parameter.cells or 0)]
