@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,22 +44,28 @@ def server(folder: Path, name: str, settings: FTSSettings = SETTINGS, plan: Subs
     return FTSServer(PlanLedger(folder / f"{name}.db", plan, n=settings.agents), settings)
 
 
-def send(to: FTSServer, t: int, messages: Array) -> None:
+def send(to: FTSServer, t: int, messages: Array, absent: int | None = None) -> None:
     for n, weights in enumerate(messages):
-        to.submit(Message(n, t, weights))
+        if n != absent:
+            to.submit(Message(n, t, weights))
 
 
 # ---- noise-off sensitivity -------------------------------------------------------------------------------
 
 
-def noiseless(folder: Path, name: str, rounds: list[Array], mask: npt.ArrayLike) -> tuple[list[Array], list[float]]:
-    """The statistics (P M,) of the rounds and the sigmas their noise would have had, for messages (N, M) a round."""
+def noiseless(
+    folder: Path, name: str, rounds: list[Array], mask: npt.ArrayLike, absent: Sequence[int | None] = ()
+) -> tuple[list[Array], list[float]]:
+    """The statistics (P M,) of the rounds and the sigmas their noise would have had, for messages (N, M) a round.
+
+    In round t agent ``absent[t]`` sends nothing.
+    """
     one = server(folder, name)
     noise = one._noise = NoNoise()  # type: ignore[assignment]
     one._samples = Chosen(mask)
     statistics, sigmas = [], []
     for t, messages in enumerate(rounds):
-        send(one, t, messages)
+        send(one, t, messages, absent[t] if absent else None)
         one.release(t)
         statistics.append(noise.statistic)
         sigmas.append(noise.sigma)
@@ -66,7 +73,10 @@ def noiseless(folder: Path, name: str, rounds: list[Array], mask: npt.ArrayLike)
 
 
 def audit_sensitivity(folder: Path) -> None:
-    """Zeroing out any agent, huge, parallel or opposite, in the worst sample, moves a round by at most sigma / z."""
+    """Zeroing out any agent, huge, parallel or opposite, in the worst sample, moves a round by at most sigma / z.
+
+    An agent that sends nothing, or nothing any more, is an agent that sends 0.
+    """
     N, M, z = SETTINGS.agents, SETTINGS.M, PLAN.z
     rng, numbers, closest = np.random.default_rng(0), itertools.count(), 0.0
     directions = rng.standard_normal((N, M))
@@ -80,6 +90,12 @@ def audit_sensitivity(folder: Path) -> None:
         a, sigmas = noiseless(folder, f"{number}a", [messages] * PLAN.steps, mask)
         b, others = noiseless(folder, f"{number}b", [zeroed] * PLAN.steps, mask)
         assert sigmas == others, "the noise scale depends on the messages"
+        for silent_from in (0, 1):
+            absent = [n if t >= silent_from else None for t in range(PLAN.steps)]
+            c, sigmas_c = noiseless(folder, f"{number}c{silent_from}", [messages] * PLAN.steps, mask, absent)
+            assert sigmas_c == sigmas, "the noise scale depends on who sends"
+            expected = a[:silent_from] + b[silent_from:]
+            assert np.array_equal(c, expected), f"silence from round {silent_from} on is not a message of 0"
         for t, (x, y, sigma) in enumerate(zip(a, b, sigmas, strict=True)):
             distance = float(np.linalg.norm(x - y))
             assert distance <= sigma / z, f"round {t}: one agent moves {distance:.6g}, noise covers {sigma / z:.6g}"

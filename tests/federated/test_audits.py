@@ -124,6 +124,25 @@ def divided_by_the_sample(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(server, "weighted_sums", mean)
 
 
+def renormalised_by_who_has_sent(patch: pytest.MonkeyPatch) -> None:
+    true = FTSServer._sums
+
+    def mean(self, t):  # type: ignore[no-untyped-def]
+        return true(self, t) * self.settings.agents / max(len(self._messages), 1)
+
+    patch.setattr(FTSServer, "_sums", mean)
+
+
+def the_last_message_stands_in_for_a_silent_agent(patch: pytest.MonkeyPatch) -> None:
+    true = FTSServer._sums
+
+    def remembering(self, t):  # type: ignore[no-untyped-def]
+        self._messages = self._last = {**getattr(self, "_last", {}), **self._messages}
+        return true(self, t)
+
+    patch.setattr(FTSServer, "_sums", remembering)
+
+
 def empty_sample_without_noise(patch: pytest.MonkeyPatch) -> None:
     true = FTSServer._record_draw
 
@@ -176,6 +195,8 @@ BUGS = [
     (one_region_only, audits.audit_sensitivity),
     (divided_by_the_sample, audits.audit_sensitivity),
     (divided_by_the_sample, audits.audit_sample),
+    (renormalised_by_who_has_sent, audits.audit_sensitivity),
+    (the_last_message_stands_in_for_a_silent_agent, audits.audit_sensitivity),
     (empty_sample_without_noise, audits.audit_empty_sample),
     (fixed_size_sample, audits.audit_sample),
     (everybody_is_sampled, audits.audit_sample),
