@@ -6,21 +6,29 @@ an audit replaces is the noise (off, or canned) or the secret sample (chosen by 
 
 from __future__ import annotations
 
+import io
 import itertools
+import logging
 import subprocess
 import sys
-from collections.abc import Sequence
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from audit_tools import MISTAKE, CannedNoise, NoNoise, dump
 from scipy.stats import binom, chi2, kstest, norm
 
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.algorithms.fts_settings import FTSSettings
+from dptune.errors import DptuneError, LedgerError
 from dptune.federated import FTSServer, Message
 
 Array = npt.NDArray[np.float64]
@@ -154,19 +162,103 @@ def _usual(count: float, trials: int, p: float) -> bool:
 # ---- what is written down --------------------------------------------------------------------------------
 
 
+class BrokenDisk:
+    """A ledger's ``record`` that fails once, while the draw is in memory."""
+
+    def __call__(self, charge: object, value: object) -> None:
+        raise LedgerError("the disk is full")
+
+
 def audit_transcript(folder: Path) -> None:
-    """With canned noise, different messages and samples leave the same broadcasts, ledger, statement and reprs."""
+    """With canned noise, different messages and samples leave the same traces.
+
+    Traces are broadcasts, ledger, statement, reprs, logs, warnings, output, the released server's attributes, and the
+    words and frames of errors, one of them in the middle of a release.
+    """
     rng, transcripts = np.random.default_rng(1), []
     for name, scale in (("a", 0.0), ("b", 1.0), ("c", 1e200)):
-        one = server(folder, name)
-        one._noise = CannedNoise()  # type: ignore[assignment]
-        shown: list[object] = []
-        for t in range(PLAN.steps):
-            send(one, t, scale * rng.standard_normal((7, 10)))
-            shown += [repr(one), sorted(one.sent), one.release(t).tolist()]
-        shown += [str(one.ledger.statement(delta=0.01)), one.ledger.charges(), dump(one.ledger)]  # type: ignore[arg-type]
-        transcripts.append(repr(shown).replace(str(folder / f"{name}.db"), "ledger"))
+        with everything_said() as said:
+            one = server(folder, name)
+            one._noise = CannedNoise()  # type: ignore[assignment]
+            shown: list[object] = []
+            for t in range(PLAN.steps):
+                one._samples = Chosen(rng.random(7) < 0.5)
+                messages = scale * rng.standard_normal((7, 10))
+                send(one, t, messages)
+                shown += [repr(one), sorted(one.sent)]
+                shown += [traces(one.submit, bad) for bad in refused(t, messages)]
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(PlanLedger, "record", BrokenDisk())
+                    shown.append(traces(one.release, t))
+                shown += [one.release(t).tolist(), held(one)]
+            shown += [str(one.ledger.statement(delta=0.01)), one.ledger.charges(), dump(one.ledger)]  # type: ignore[arg-type]
+        transcripts.append(repr([shown, said]).replace(str(folder / f"{name}.db"), "ledger"))
     assert transcripts[0] == transcripts[1] == transcripts[2], "what is shown or stored depends on private messages"
+
+
+def refused(t: int, messages: Array) -> list[Message]:
+    """Messages that the server must refuse: the others' round, a second one, the arguments in another order, NaN."""
+    weights = messages[0]
+    return [
+        Message(0, t + 1, weights),
+        Message(0, t, weights),
+        Message(weights, t, 0),  # type: ignore[arg-type]
+        Message(0, weights, t),  # type: ignore[arg-type]
+        Message(1, t, np.append(weights[1:], np.nan)),
+        Message(1, t, weights[1:]),
+        Message(1, t, [str(number) for number in weights]),  # type: ignore[arg-type]
+    ]
+
+
+@contextmanager
+def everything_said() -> Iterator[list[object]]:
+    """Collect what any logger is told, whatever its level, and all warnings and output."""
+    said: list[object] = []
+    output = io.StringIO()
+
+    def log(self: logging.Logger, record: logging.LogRecord) -> None:
+        if not record.name.startswith("sqlalchemy"):  # its statements are the ledger's rows
+            said.append((record.name, record.getMessage(), record.exc_text, str(record.exc_info)))
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        patch.setattr(logging.Logger, "isEnabledFor", lambda self, level: True)
+        patch.setattr(logging.Logger, "handle", log)
+        with redirect_stdout(output), redirect_stderr(output):
+            yield said
+    said += [output.getvalue(), *(str(warning.message) for warning in warned)]
+
+
+def traces(call: Callable[[Any], object], argument: object) -> list[object]:
+    """What the error of a call that must fail says and keeps alive, in the package's frames."""
+    try:
+        call(argument)
+    except DptuneError as error:
+        found: list[object] = []
+        chain: BaseException | None = error
+        while chain is not None:
+            frames = [frame for frame, _ in traceback.walk_tb(chain.__traceback__)]
+            mine = [frame for frame in frames if "dptune" in frame.f_globals["__name__"]]
+            kept = [{k: v for k, v in frame.f_locals.items() if k != "self"} for frame in mine]
+            found += [repr(chain), held(kept)]
+            chain = chain.__cause__ or chain.__context__
+        return found
+    raise AssertionError("a call that must fail did not")
+
+
+def held(value: object) -> object:
+    """All data reachable from attributes and containers of the package's objects, but for the adversary's own tools."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {str(k): held(v) for k, v in value.items() if not str(k).endswith(("_at", "identity"))}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [held(v) for v in value]
+    if isinstance(value, str | int | float | np.generic | None):
+        return repr(value)
+    if type(value).__module__.startswith("dptune"):
+        return type(value).__name__, held(vars(value))
+    return type(value).__name__
 
 
 # ---- crashes ---------------------------------------------------------------------------------------------

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune.errors import MessageRefused
+from dptune.scalars import whole
 
 Vector = npt.NDArray[np.float64]
 
@@ -46,28 +48,33 @@ class Message:
             raise MessageRefused("the text is not a message: it needs agent, round and weights.") from None
 
 
-def checked_weights(message: Message, *, agents: int, M: int) -> Vector:
-    """Return a copy of the weights (M,) of a message that makes sense by itself.
+def checked_message(message: object, *, agents: int, M: int) -> tuple[int, int, Vector]:
+    """Return agent, round and a copy of the weights (M,) of a message that makes sense by itself.
+
+    Each attribute is read once. A refusal never repeats what was sent: somebody may have swapped the arguments.
 
     Raises:
-        MessageRefused: no such agent, or not M finite numbers. Says nothing about the weights but that.
+        MessageRefused: not a message, no such agent, or not M finite numbers.
     """
-    if not _whole(message.agent) or not 0 <= message.agent < agents:
-        raise MessageRefused(f"agents are numbered 0 to {agents - 1}; got {message.agent!r}.")
-    if not _whole(message.round) or message.round < 0:
-        raise MessageRefused(f"a round is a whole number from 0; got {message.round!r}.")
-    try:
-        raw = np.asarray(message.weights)
-        numbers = raw.dtype.kind in "fiu" and raw.ndim == 1
-        weights = np.array(raw, dtype=np.float64) if numbers else np.empty(0)
-    except (TypeError, ValueError):
-        weights = np.empty(0)
-    if weights.shape != (M,):
+    if not isinstance(message, Message):
+        raise MessageRefused("the server takes a Message(agent, round, weights).")
+    agent, t, weights = whole(message.agent), whole(message.round), _vector(message.weights)
+    if agent is None or not 0 <= agent < agents:
+        raise MessageRefused(f"agents are numbered 0 to {agents - 1}, in whole numbers; this message has no such agent.")
+    if t is None or t < 0:
+        raise MessageRefused("a round is a whole number from 0; this message has no such round.")
+    if weights is None or weights.shape != (M,):
         raise MessageRefused(f"a message holds {M} real numbers in a vector, one per shared feature.")
     if not np.isfinite(weights).all():
         raise MessageRefused("a message must be finite: it held NaN or an infinity.")
-    return weights
+    return agent, t, weights
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+def _vector(weights: Any) -> Vector | None:
+    """A float64 copy of real numbers, or None."""
+    try:
+        raw = np.asarray(weights)
+        with np.errstate(all="ignore"):  # a cast of long doubles may overflow, to an infinity
+            return np.array(raw, dtype=np.float64) if raw.dtype.kind in "fiu" else None
+    except Exception:  # noqa: BLE001 - an array library's message may quote the weights
+        return None

@@ -22,14 +22,16 @@ from dptune.accounting.plan_ledger import PlanLedger
 from dptune.algorithms.fts_settings import FTSSettings
 from dptune.errors import AlreadySent, BudgetMismatch, InputError, MessageRefused, PlanComplete, RoundClosed
 from dptune.federated.aggregate import weighted_sums
-from dptune.federated.messages import Message, checked_weights
+from dptune.federated.messages import Message, checked_message
 from dptune.locks import ForkSafeLock
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
 from dptune.privacy.private import bare
 from dptune.privacy.sampling import SampleSource, SecretSample, SeededSample
+from dptune.scalars import whole
 
 Matrix = npt.NDArray[np.float64]
 
+_LARGEST_SIGMA = 1e100  # far from overflow, whatever is added up
 _MOST_AGENTS = 50_000  # rounding of the sums stays below noise.SLACK: N^2 2^-53 < 1e-6
 
 
@@ -46,7 +48,7 @@ class FTSServer:
 
     Raises:
         BudgetMismatch: the ledger protects another number of agents, or was used with other settings.
-        InputError: the ledger holds no plan, or there are too many agents.
+        InputError: the ledger holds no plan or one whose noise cannot be drawn, or there are too many agents.
     """
 
     def __init__(self, ledger: PlanLedger, settings: FTSSettings, *, insecure_seed: int | None = None) -> None:
@@ -55,6 +57,7 @@ class FTSServer:
         if settings.agents > _MOST_AGENTS:
             raise InputError(f"at most {_MOST_AGENTS} agents; got {settings.agents}.")
         self.ledger, self.settings, self.plan = ledger, settings, ledger.plan
+        self.event(0)  # refuse early
         ledger.bind_people(settings.agents)
         wanted = json.loads(json.dumps(settings.describe()))
         if ledger.fix("", "settings", wanted) != wanted:
@@ -97,7 +100,7 @@ class FTSServer:
 
         Raises:
             MessageRefused: no such agent, a round to come, another length, not finite, or a second message.
-            RoundClosed: the round was released without it; it counted as 0.
+            RoundClosed: the round was released or drawn without it; it counted as 0.
             PlanComplete: there are no more rounds.
         """
         try:
@@ -106,15 +109,16 @@ class FTSServer:
             failure = bare(error)
         else:
             return
+        del message
         raise failure
 
     def _take(self, message: Message) -> None:
-        weights = checked_weights(message, agents=self.settings.agents, M=self.settings.M)
+        agent, t, weights = checked_message(message, agents=self.settings.agents, M=self.settings.M)
         with self._lock:
-            self._refuse_other_round(message.round)
-            if message.agent in self._messages:
-                raise AlreadySent(f"agent {message.agent} has sent its message of round {message.round} already.")
-            self._messages[int(message.agent)] = weights
+            self._refuse_other_round(t)
+            if agent in self._messages:
+                raise AlreadySent(f"agent {agent} has sent its message of round {t} already.")
+            self._messages[agent] = weights
 
     def _refuse_other_round(self, t: int) -> None:
         now = self.open_round
@@ -123,14 +127,16 @@ class FTSServer:
         if t < now:
             raise RoundClosed(f"round {t} is released; a late message counts as 0. The open round is {now}.")
         if t > now:
-            raise MessageRefused(f"the open round is {now}; got a message of round {t}.")
+            raise MessageRefused(f"the open round is {now}; this message is of a round to come.")
+        if t in self._unrecorded:
+            raise RoundClosed(f"round {t} is drawn and waits to be recorded; a late message counts as 0.")
 
     # ---- released vectors out ------------------------------------------------------------------------
 
     def broadcast(self, t: int) -> Matrix | None:
         """Return the released vectors (P, M) of round ``t``, or None if it is not released yet."""
         with self._lock:
-            return self._broadcasts.get(t)
+            return self._broadcasts.get(_round(t))
 
     def release(self, t: int) -> Matrix:
         """Release round ``t``, whoever has sent; a released round is returned as it is.
@@ -139,8 +145,9 @@ class FTSServer:
 
         Raises:
             PlanComplete: the plan has no such round; nothing was read.
-            InputError: rounds before it are not released.
+            InputError: no whole number, or rounds before it are not released.
         """
+        t = _round(t)
         with self._lock:
             if t not in self._broadcasts:
                 self._release(t)
@@ -161,6 +168,8 @@ class FTSServer:
         q, z, s = self.plan.q, self.plan.z, self.settings
         sensitivity, dimension = s.sensitivity(t, q), s.P * s.M
         sigma = noise_scale(sensitivity=sensitivity, mu=1 / z, dimension=dimension)  # z sensitivity, and rounding
+        if not sigma <= _LARGEST_SIGMA:
+            raise InputError(f"S={s.S:g}, q={q:g} and z={z:g} ask for noise of size {sigma:g}; no sum survives that.")
         return SubsampledGaussianRelease(q, z, sensitivity, sigma, dimension, "weighted sums of clipped messages")
 
     def _draw_and_record(self, t: int, charge: Charge, event: SubsampledGaussianRelease) -> Charge:
@@ -204,3 +213,10 @@ class FTSServer:
     def __repr__(self) -> str:
         warning = "" if self.private else ", NOT PRIVATE"
         return f"FTSServer(agents={self.settings.agents}, round={self.open_round} of {self.plan.steps}{warning})"
+
+
+def _round(t: object) -> int:
+    number = whole(t)
+    if number is None or number < 0:
+        raise InputError("a round is a whole number from 0.")
+    return number

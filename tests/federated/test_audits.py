@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -187,6 +189,52 @@ def the_messages_show_in_the_repr(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FTSServer, "__repr__", lambda self: repr(self._messages))
 
 
+def the_sample_is_logged(patch: pytest.MonkeyPatch) -> None:
+    true = FTSServer._sums
+
+    def telling(self, t):  # type: ignore[no-untyped-def]
+        logging.getLogger("dptune.federated").debug(f"sampled {self._samples.mask}")
+        return true(self, t)
+
+    patch.setattr(FTSServer, "_sums", telling)
+
+
+def the_norms_are_printed(patch: pytest.MonkeyPatch) -> None:
+    def telling(messages, clip):  # type: ignore[no-untyped-def]
+        print(np.abs(messages).max(), file=sys.stderr)
+        return clipped(messages, clip)
+
+    patch.setattr(aggregate, "clipped", telling)
+
+
+def the_last_sample_is_kept(patch: pytest.MonkeyPatch) -> None:
+    true = FTSServer._sums
+
+    def keeping(self, t):  # type: ignore[no-untyped-def]
+        self.last_sample = self._samples.mask
+        return true(self, t)
+
+    patch.setattr(FTSServer, "_sums", keeping)
+
+
+def the_last_messages_are_kept(patch: pytest.MonkeyPatch) -> None:
+    true = FTSServer._release
+
+    def keeping(self, t):  # type: ignore[no-untyped-def]
+        self._old = self._messages
+        true(self, t)
+
+    patch.setattr(FTSServer, "_release", keeping)
+
+
+def submit_raises_with_its_frames(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FTSServer, "submit", FTSServer._take)
+
+
+def release_raises_with_its_frames(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FTSServer, "_draw_and_record", FTSServer._record_draw)
+
+
 BUGS = [
     (forgotten_clip, audits.audit_sensitivity),
     (clipped_to_s_and_not_s_over_root_p, audits.audit_sensitivity),
@@ -203,6 +251,12 @@ BUGS = [
     (one_sample_for_all_rounds, audits.audit_sample),
     (the_same_noise_in_every_region, audits.audit_empty_sample),
     (the_messages_show_in_the_repr, audits.audit_transcript),
+    (the_sample_is_logged, audits.audit_transcript),
+    (the_norms_are_printed, audits.audit_transcript),
+    (the_last_sample_is_kept, audits.audit_transcript),
+    (the_last_messages_are_kept, audits.audit_transcript),
+    (submit_raises_with_its_frames, audits.audit_transcript),
+    (release_raises_with_its_frames, audits.audit_transcript),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 import pickle
@@ -43,11 +44,57 @@ def one(fast_path: Path) -> FTSServer:
 
 # ---- messages --------------------------------------------------------------------------------------------
 
+
+class ForgedInt(int):
+    """Compares and hashes as 3, converts to another number."""
+
+    def __int__(self) -> int:
+        return 5
+
+    def __index__(self) -> int:
+        return 5
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return next(itertools.count())
+
+
+class TwoFaced(Message):
+    """Another agent at every look."""
+
+    @property
+    def agent(self) -> int:  # type: ignore[override]
+        object.__setattr__(self, "looks", getattr(self, "looks", 0) + 1)
+        return self.looks - 1  # type: ignore[attr-defined,no-any-return]
+
+    @agent.setter
+    def agent(self, value: int) -> None:
+        pass
+
+
+class Explosive:
+    def __array__(self, *_: object, **__: object) -> None:
+        raise RuntimeError(f"cannot convert {PRIVATE}")
+
+
+HUGE = 10**5000  # more digits than Python prints
 REFUSED: list[tuple[str, Message, type[Exception], str]] = [
     ("agent too large", Message(7, 0, GOOD), MessageRefused, "numbered 0 to 6"),
     ("negative agent", Message(-1, 0, GOOD), MessageRefused, "numbered 0 to 6"),
     ("agent no number", Message("3", 0, GOOD), MessageRefused, "numbered"),  # type: ignore[arg-type]
     ("agent a bool", Message(True, 0, GOOD), MessageRefused, "numbered"),
+    ("agent forged", Message(ForgedInt(3), 0, GOOD), MessageRefused, "no such agent"),
+    ("round forged", Message(3, ForgedInt(0), GOOD), MessageRefused, "no such round"),
+    ("huge agent", Message(HUGE, 0, GOOD), MessageRefused, "no such agent"),
+    ("huge round", Message(0, HUGE, GOOD), MessageRefused, "to come"),
+    ("hugely negative round", Message(0, -HUGE, GOOD), MessageRefused, "no such round"),
+    ("agent and weights swapped", Message([PRIVATE] * 10, 0, 0), MessageRefused, "no such agent"),  # type: ignore[arg-type]
+    ("round and weights swapped", Message(0, [PRIVATE] * 10, 0), MessageRefused, "no such round"),  # type: ignore[arg-type]
+    ("no message", GOOD, MessageRefused, "takes a Message"),  # type: ignore[list-item]
+    ("explosive", Message(0, 0, Explosive()), MessageRefused, "10 real numbers"),  # type: ignore[arg-type]
+    ("too long doubles", Message(0, 0, np.full(10, np.longdouble("1e4000"))), MessageRefused, "finite"),
     ("round to come", Message(0, 1, GOOD), MessageRefused, "open round is 0"),
     ("negative round", Message(0, -1, GOOD), MessageRefused, "whole number"),
     ("half a round", Message(0, 0.5, GOOD), MessageRefused, "whole number"),  # type: ignore[arg-type]
@@ -89,6 +136,26 @@ def test_a_second_message_is_refused_and_the_first_stands(one: FTSServer) -> Non
         one.submit(Message(0, 0, -GOOD))
     one.release(0)
     assert (noise.statistic.reshape(2, 10)[0][1:] > 0).all()
+
+
+def test_a_messages_attributes_are_read_once(one: FTSServer) -> None:
+    one.submit(TwoFaced(0, 0, GOOD))
+    assert one.sent == {0}
+    assert all(type(agent) is int for agent in one.sent)
+
+
+def test_numpy_numbers_are_numbers(one: FTSServer) -> None:
+    one.submit(Message(np.int64(3), np.uint8(0), GOOD.astype(np.float32)))  # type: ignore[arg-type]
+    assert {(type(agent), agent) for agent in one.sent} == {(int, 3)}
+    assert np.array_equal(one.release(np.int64(0)), one.broadcast(0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("t", ["0", True, 0.0, -1, None, ForgedInt(0)])
+def test_a_round_is_a_whole_number(one: FTSServer, t: Any) -> None:
+    for call in (one.release, one.broadcast):
+        with pytest.raises(InputError, match="whole number"):
+            call(t)
+    assert one.ledger.charges() == []
 
 
 def test_a_late_message_is_told_the_open_round_and_changes_nothing(one: FTSServer) -> None:
@@ -197,6 +264,8 @@ def test_a_draw_that_could_not_be_recorded_is_kept_for_the_retry(
             one.release(0)
     assert one.broadcast(0) is None
     assert one.open_round == 0
+    with pytest.raises(RoundClosed, match="drawn"):
+        one.submit(Message(0, 0, GOOD))
     kept = one._unrecorded[0].copy()
     assert np.array_equal(one.release(0).ravel(), kept)
     assert len(one.ledger.charges()) == 1
@@ -213,6 +282,16 @@ def test_a_server_is_made_for_its_ledgers_agents_and_settings(fast_path: Path) -
         FTSServer(PrivacyLedger(fast_path / "gdp.db", Budget.gdp(1.0)), SETTINGS)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="at most"):
         FTSServer(one.ledger, replace(SETTINGS, agents=100_000))
+
+
+@pytest.mark.parametrize("change", [{"z": 1e9}, {"q": 1e-200}])
+def test_a_plan_whose_noise_cannot_be_drawn_is_refused_before_anything_is_fixed(
+    fast_path: Path, change: dict[str, float]
+) -> None:
+    ledger = PlanLedger(fast_path / "odd.db", replace(PLAN, **change), n=7)
+    with pytest.raises(InputError, match=r"too small|ask for noise"):
+        FTSServer(ledger, SETTINGS)
+    assert ledger.fix("", "settings", "nothing yet") == "nothing yet"
 
 
 def test_seeded_noise_is_reproducible_and_stamped(fast_path: Path) -> None:
