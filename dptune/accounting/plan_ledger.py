@@ -20,6 +20,7 @@ from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.errors import InputError, LedgerError, PlanComplete
 from dptune.plan_report import PlanStatement
+from dptune.scalars import whole
 
 ZERO_OUT = "zero out one agent: all its messages become 0, with the number of agents, regions, weights and plan public"
 TRUSTED_SERVER = (
@@ -56,7 +57,8 @@ class PlanLedger(DurableLedger):
     ) -> None:
         if plan is not None and not isinstance(plan, SubsampledGaussianPlan):
             raise InputError("plan must be a SubsampledGaussianPlan(q, z, steps).")
-        if plan is not None and (n is None or isinstance(n, bool) or n < 1):
+        agents = whole(n)
+        if (agents is None or agents < 1) and not (plan is None and n is None):
             raise InputError(f"n must be the number of agents, a whole number >= 1; got {n!r}.")
         first = None if plan is None else _first_row(plan, dataset or "agents' observations", unit or "one agent")
         super().__init__(url, first, "" if plan is None else repr(plan))
@@ -69,8 +71,8 @@ class PlanLedger(DurableLedger):
         refuse_mismatch("plan", plan, self.plan)
         refuse_mismatch("dataset", dataset, self.dataset)
         refuse_mismatch("unit", unit, self.unit)
-        if n is not None:
-            self.bind_people(n)
+        if agents is not None:
+            self.bind_people(agents)
 
     def charge(
         self,
@@ -161,9 +163,10 @@ def open_ledger(url: str | Path) -> PrivacyLedger | PlanLedger:
 
 
 def _key(t: int) -> str:
-    if isinstance(t, bool) or not hasattr(t, "__index__") or t < 0:
-        raise InputError(f"a round is a whole number from 0; got {t!r}.")
-    return f"round/{int(t)}"
+    number = whole(t)
+    if number is None or number < 0:
+        raise InputError("a round is a whole number from 0.")
+    return f"round/{number}"
 
 
 def _first_row(plan: SubsampledGaussianPlan, dataset: str, unit: str) -> dict[str, object]:

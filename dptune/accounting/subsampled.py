@@ -15,7 +15,6 @@ Sources: Koskela, Jaelkoe & Honkela (2020) and Doroshenko et al. (2022) for PLD;
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from scipy.special import logsumexp, xlog1py
 
 from dptune.errors import InputError, MissingExtra
+from dptune.scalars import real, whole
 
 VALUE_DISCRETIZATION_INTERVAL = 1e-3  # nats; the privacy loss is rounded up to this grid
 MAX_LAMBDA = 32
@@ -48,12 +48,15 @@ class SubsampledGaussianPlan:
     steps: int
 
     def __post_init__(self) -> None:
-        if not 0 < self.q <= 1:
-            raise InputError(f"q={self.q} must be a probability in (0, 1]")
-        if not _SMALLEST_Z <= self.z < math.inf:
-            raise InputError(f"z={self.z} must be finite and at least {_SMALLEST_Z}; less noise protects nobody")
-        if isinstance(self.steps, bool) or not hasattr(self.steps, "__index__") or operator.index(self.steps) < 1:
+        q, z, steps = real(self.q), real(self.z), whole(self.steps)
+        if q is None or not 0 < q <= 1:
+            raise InputError(f"q={self.q!r} must be a probability in (0, 1]")
+        if z is None or not z >= _SMALLEST_Z:
+            raise InputError(f"z={self.z!r} must be finite and at least {_SMALLEST_Z}; less noise protects nobody")
+        if steps is None or steps < 1:
             raise InputError(f"steps={self.steps!r} must be an integer of at least 1")
+        for name, value in (("q", q), ("z", z), ("steps", steps)):
+            object.__setattr__(self, name, value)
 
 
 def epsilon_pld(plan: SubsampledGaussianPlan, delta: float) -> float:
@@ -135,9 +138,9 @@ def _accountant(plan: SubsampledGaussianPlan) -> Any:
         from dp_accounting.privacy_accountant import NeighboringRelation
     except ImportError as error:
         raise MissingExtra('PLD accounting needs dp-accounting: pip install "dptune[federated]"') from error
-    step = dp_event.PoissonSampledDpEvent(float(plan.q), dp_event.GaussianDpEvent(float(plan.z)))
+    step = dp_event.PoissonSampledDpEvent(plan.q, dp_event.GaussianDpEvent(plan.z))
     accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, VALUE_DISCRETIZATION_INTERVAL)
-    return accountant.compose(dp_event.SelfComposedDpEvent(step, operator.index(plan.steps)))
+    return accountant.compose(dp_event.SelfComposedDpEvent(step, plan.steps))
 
 
 def _check_delta(delta: float) -> None:

@@ -21,6 +21,7 @@ from dptune.gp.candidates import sobol_candidates
 from dptune.gp.features import FeaturePosterior, FourierFeatures
 from dptune.gp.fit import Hyperparameters, fit
 from dptune.gp.maximise import ascend
+from dptune.scalars import whole
 
 _SAME = 1e-6  # of the cube's side: two points that count as one
 _EDGE = 1e-9
@@ -83,7 +84,7 @@ class FTSModel:
     def __init__(self, settings: FTSSettings, domain: Domain | None = None) -> None:
         s = self.settings = settings
         self.domain: Domain = Cube(settings) if domain is None else domain
-        self.features = FourierFeatures.draw(d=s.d, M=s.M, lengthscale=s.lengthscale, seed=s.seed)
+        self.features = s.features()
         self.own_features = FourierFeatures.draw(d=s.d, M=s.own_features, lengthscale=1.0, seed=s.seed + 1)
         self.points32 = self.domain.points.astype(np.float32)
         self.Phi = self.features(as_points(self.domain.points, s.d))  # (m, M)
@@ -105,9 +106,10 @@ class FTSAgent:
     """
 
     def __init__(self, model: FTSModel, agent: int, *, seed: int | None = None) -> None:
-        if not 0 <= agent < model.settings.agents:
+        number = whole(agent)
+        if number is None or not 0 <= number < model.settings.agents:
             raise InputError(f"agents are numbered 0 to {model.settings.agents - 1}; got {agent!r}.")
-        self.model, self.settings, self.agent = model, model.settings, agent
+        self.model, self.settings, self.agent = model, model.settings, number
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._X: list[FloatArray] = []
         self._Phi: list[FloatArray] = []  # shared features of the observed points

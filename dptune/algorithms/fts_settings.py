@@ -22,10 +22,22 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray, as_count, as_positive
+from dptune.gp.arrays import FloatArray
+from dptune.gp.features import FourierFeatures
+from dptune.scalars import real, whole
 
 Intervals = tuple[int, ...]
 Indices = npt.NDArray[np.intp]
+
+_WHOLE = {  # name -> least
+    **dict.fromkeys(("agents", "d", "M", "own_features", "initial", "refit", "candidates"), 1),
+    **dict.fromkeys(("hold", "decay", "seed"), 0),
+}
+_REAL = {  # name -> range
+    "S": (1e-6, 1e6),
+    **dict.fromkeys(("lengthscale", "noise", "joint_power"), (1e-12, 1e12)),
+    **dict.fromkeys(("a", "joint", "spread", "beta"), (0.0, 1e12)),
+}
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,7 @@ class FTSSettings:
         lengthscale: of the shared features, in units of the cube's side; public, the same for all.
         noise: lambda of the messages' posterior, in units of the standardised values' variance.
         regions: into how many intervals each coordinate is cut, (d,); () for one region.
-        S: clipping bound; a message of norm above S / sqrt(P) is scaled back to it.
+        S: clipping bound, 1e-6 to 1e6; a message of norm above S / sqrt(P) is scaled back to it.
         a, hold, decay: weights of the regions, see above.
         joint, joint_power: in round t = 1, 2, ... (the first is 1) an agent follows the broadcast with probability
             1 - p_t = joint / t^joint_power.
@@ -84,20 +96,23 @@ class FTSSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("agents", "d", "M", "own_features", "initial", "refit", "candidates"):
-            as_count(getattr(self, name), name=name)
-        for name in ("lengthscale", "noise", "S", "joint_power"):
-            as_positive(getattr(self, name), name=name)
-        for name in ("a", "hold", "decay", "joint", "spread", "beta"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(f"{name} must be at least 0 and finite; got {getattr(self, name)!r}.")
+        for name, least in _WHOLE.items():
+            self._set(name, _count(getattr(self, name), name, least))
+        for name, (least, most) in _REAL.items():
+            number = real(getattr(self, name))
+            if number is None or not least <= number <= most:
+                raise InputError(f"{name} must be a number from {least:g} to {most:g}; got {getattr(self, name)!r}.")
+            self._set(name, number)
         if self.M % 2 or self.own_features % 2:
             raise InputError("M and own_features must be even, a cosine and a sine per frequency.")
-        object.__setattr__(self, "regions", tuple(self.regions))
-        if self.regions and (len(self.regions) != self.d or any(as_count(k, name="regions") < 1 for k in self.regions)):
+        self._set("regions", tuple(_count(k, "an entry of regions", 1) for k in self.regions))
+        if self.regions and len(self.regions) != self.d:
             raise InputError(f"regions must hold one number of intervals for each of {self.d} coordinates, or nothing.")
         if self.agents < self.P:
             raise InputError(f"{self.P} regions need at least as many agents; got {self.agents}.")
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
 
     # ---- regions -----------------------------------------------------------------------------------
 
@@ -159,6 +174,23 @@ class FTSSettings:
         """1 - p of round t (from 0): the chance of following the broadcast."""
         return float(min(1.0, self.joint / (t + 1) ** self.joint_power))
 
+    # ---- what all share ----------------------------------------------------------------------------
+
+    def features(self) -> FourierFeatures:
+        """The shared features, drawn from NumPy's random numbers."""
+        return FourierFeatures.draw(d=self.d, M=self.M, lengthscale=self.lengthscale, seed=self.seed)
+
     def describe(self) -> dict[str, object]:
-        """Return plain JSON data, by which server and agents recognise that they agree."""
-        return {"algorithm": "DP-FTS-DE", **asdict(self), "regions": list(self.regions)}
+        """Return plain JSON data, by which server and agents recognise that they agree.
+
+        The features have a digest of their own: another version of NumPy may draw others from the same settings.
+        """
+        agreed = {**asdict(self), "regions": list(self.regions), "features": self.features().digest()}
+        return {"algorithm": "DP-FTS-DE", **agreed}
+
+
+def _count(value: object, name: str, least: int) -> int:
+    number = whole(value)
+    if number is None or number < least:
+        raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+    return number

@@ -31,10 +31,17 @@ class Participant:
     """
 
     def __init__(self, agent: FTSAgent, transport: Transport) -> None:
+        if not isinstance(transport, Transport):
+            raise InputError(
+                f"an agent needs a transport, e.g. InProcess(server, timeout=...); got {type(transport).__name__}."
+            )
         mine, its = agent.settings.describe(), transport.settings()
         differing = sorted(name for name in mine.keys() | its.keys() if mine.get(name) != its.get(name))
         if differing:
-            raise InputError(f"agent {agent.agent} and the server have other settings of {differing}; they must agree.")
+            raise InputError(
+                f"agent {agent.agent} and the server have other settings of {differing}; they must agree. Other "
+                "'features' alone: another version of NumPy draws them; install the same."
+            )
         self.agent, self.transport = agent, transport
         self._asked = 0
         self._sent: int | None = None  # the round of the message that waits for its broadcast

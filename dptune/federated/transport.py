@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,12 @@ import numpy.typing as npt
 from dptune.errors import InputError
 from dptune.federated.messages import Message
 from dptune.federated.server import FTSServer
+from dptune.scalars import real
 
 Matrix = npt.NDArray[np.float64]
 
 
+@runtime_checkable
 class Transport(Protocol):
     """What an agent may ask of the server, wherever that runs."""
 
@@ -52,13 +54,20 @@ class InProcess:
 
     Args:
         server: the trusted server.
-        timeout: seconds to wait for late agents, counted from the round's first message.
+        timeout: seconds to wait for late agents, counted from the round's first message. Longer than the slowest
+            agent's evaluation: whoever comes later has counted as 0.
+
+    Raises:
+        InputError: no server, or timeout is not a positive number that a clock can wait for.
     """
 
-    def __init__(self, server: FTSServer, *, timeout: float = 60.0) -> None:
-        if not timeout > 0:
-            raise InputError(f"timeout must be a positive number of seconds; got {timeout!r}.")
-        self.server, self.timeout = server, timeout
+    def __init__(self, server: FTSServer, *, timeout: float) -> None:
+        seconds = real(timeout)
+        if seconds is None or not 0 < seconds <= threading.TIMEOUT_MAX:
+            raise InputError(f"timeout must be a positive and finite number of seconds; got {timeout!r}.")
+        if not isinstance(server, FTSServer):
+            raise InputError(f"InProcess needs an FTSServer; got {type(server).__name__}.")
+        self.server, self.timeout = server, seconds
         self._changed = threading.Condition()
         self._began: tuple[int, float] = (-1, 0.0)  # round, time of its first message
 
@@ -77,9 +86,10 @@ class InProcess:
     def submit(self, message: Message) -> None:
         """Give the message to the server; raises what :meth:`FTSServer.submit` raises."""
         with self._changed:
+            t = self.server.open_round
             self.server.submit(message)
-            if self._began[0] != message.round:
-                self._began = (message.round, time.monotonic())
+            if self._began[0] != t:
+                self._began = (t, time.monotonic())
             self._changed.notify_all()
 
     def fetch(self, t: int) -> Matrix:

@@ -14,6 +14,7 @@ The frequencies are public and shared: the same seed gives every agent the same 
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,6 +62,11 @@ class FourierFeatures:
         W = np.ascontiguousarray(self.frequencies / self.lengthscale)
         object.__setattr__(self, "_W", W)  # (M/2, d)
         object.__setattr__(self, "_scale", float(np.sqrt(2.0 / self.M)))
+
+    def digest(self) -> str:
+        """Fingerprint of the frequencies, the same on every machine that draws the same ones."""
+        rounded = np.round(self.frequencies, 8) + 0.0  # another mathematical library may differ in the last digit
+        return hashlib.sha256(rounded.astype("<f8").tobytes()).hexdigest()[:16]
 
     def rescaled(self, lengthscale: FloatArray | float) -> FourierFeatures:
         """Return the same frequencies at another length-scale."""

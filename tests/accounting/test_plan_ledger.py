@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -107,12 +108,19 @@ def test_it_is_fixed_for_good(ledger: PlanLedger, fast_path: Path, change: dict[
 def test_it_cannot_be_made_without_a_plan_or_n(fast_path: Path) -> None:
     with pytest.raises(LedgerError, match="plan="):
         PlanLedger(fast_path / "new.db")
-    for n in (None, 0, True):
+    for n in (None, 0, True, "3", 3.0):
         with pytest.raises(InputError, match="number of agents"):
             PlanLedger(fast_path / "new.db", PLAN, n=n)
     with pytest.raises(InputError, match="SubsampledGaussianPlan"):
         PlanLedger(fast_path / "new.db", Budget.gdp(1.0), n=3)  # type: ignore[arg-type]
     assert not (fast_path / "new.db").exists()
+
+
+def test_a_ledger_is_made_with_numpy_numbers(fast_path: Path) -> None:
+    plan = SubsampledGaussianPlan(np.float64(0.35), np.float32(1.0), np.int64(3))  # type: ignore[arg-type]
+    ledger = PlanLedger(fast_path / "numpy.db", plan, n=np.int64(29))  # type: ignore[arg-type]
+    assert ledger.plan == PLAN
+    assert PlanLedger(fast_path / "numpy.db", PLAN, n=29) == ledger
 
 
 def test_copies_are_views(ledger: PlanLedger) -> None:

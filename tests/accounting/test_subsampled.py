@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import subprocess
 import sys
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -143,11 +145,20 @@ def test_extremes_stay_numbers() -> None:
         ({"steps": 0}, "steps="),
         ({"steps": 1.5}, "steps="),
         ({"steps": True}, "steps="),
+        ({"steps": "3"}, "steps="),
+        ({"q": "0.5"}, "q="),
+        ({"z": None}, "z="),
     ],
 )
 def test_a_plan_names_the_setting_it_refuses(change: dict[str, float], word: str) -> None:
     with pytest.raises(InputError, match=word):
         dataclasses.replace(SubsampledGaussianPlan(0.5, 1.0, 2), **change)  # type: ignore[arg-type]
+
+
+def test_a_plan_of_numpy_numbers_is_plain_data() -> None:
+    plan = SubsampledGaussianPlan(np.float32(0.25), np.int64(2), np.int64(3))  # type: ignore[arg-type]
+    assert plan == SubsampledGaussianPlan(0.25, 2.0, 3)
+    assert json.dumps(dataclasses.asdict(plan)) == '{"q": 0.25, "z": 2.0, "steps": 3}'
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from dptune import InputError
 from dptune.algorithms.fts import FTSAgent, FTSModel, Points
 from dptune.algorithms.fts_settings import FTSSettings
+from dptune.gp.features import FourierFeatures
 
 SETTINGS = FTSSettings(
     agents=29, d=2, M=20, own_features=20, noise=0.01, regions=(2, 2), spread=1.0, candidates=64, initial=4
@@ -86,6 +88,16 @@ def test_regions_tile_the_cube() -> None:
         {"regions": (6, 6)},
         {"S": 0.0},
         {"S": math.inf},
+        {"S": 1e-7},
+        {"S": 1e7},
+        {"S": "3"},
+        {"a": True},
+        {"hold": 1.5},
+        {"decay": -1},
+        {"seed": -1},
+        {"seed": None},
+        {"agents": 29.0},
+        {"regions": (True, 2)},
         {"noise": 0.0},
         {"a": -1.0},
         {"joint": math.nan},
@@ -96,6 +108,34 @@ def test_regions_tile_the_cube() -> None:
 def test_settings_are_checked(change: dict[str, object]) -> None:
     with pytest.raises(InputError):
         replace(SETTINGS, **change)
+
+
+def test_numpy_numbers_become_pythons() -> None:
+    whole = {name: np.int64(4) for name in ("d", "M", "own_features", "initial", "refit", "candidates", "seed", "hold")}
+    s = FTSSettings(agents=np.int32(29), S=np.float32(2.5), a=np.int64(3), regions=np.array([2, 1, 1, 1]), **whole)
+    plain = {name: int(number) for name, number in whole.items()}
+    assert s == FTSSettings(agents=29, S=2.5, a=3.0, regions=(2, 1, 1, 1), **plain)
+    assert json.loads(json.dumps(s.describe())) == s.describe()
+
+
+def test_the_description_tells_features_apart_that_numpy_draws_differently(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = SETTINGS.describe()
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: np.random.Generator(np.random.MT19937(seed)))
+    after = SETTINGS.describe()
+    assert {name for name in before if before[name] != after[name]} == {"features"}
+
+
+def test_the_digest_of_the_features_is_the_same_on_every_machine() -> None:
+    features = SETTINGS.features()
+    assert features.digest() == "dfd3c6deb318bded"
+    nudged = FourierFeatures(features.frequencies * (1 + 1e-15), features.lengthscale)
+    assert nudged.digest() == features.digest()
+
+
+@pytest.mark.parametrize("agent", ["0", 1.0, True, -1, 29, None])
+def test_an_agents_number_is_a_whole_number_of_the_plan(agent: object) -> None:
+    with pytest.raises(InputError, match="numbered 0 to 28"):
+        FTSAgent(FTSModel(SETTINGS), agent)  # type: ignore[arg-type]
 
 
 def test_the_description_is_plain_data_and_tells_settings_apart() -> None:

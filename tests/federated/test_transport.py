@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import replace
@@ -54,8 +55,24 @@ def test_a_late_agent_counts_as_zero_after_the_timeout(fast_path: Path) -> None:
     transport.fetch(1)  # nobody has sent anything: pure noise, and nobody is held up
     with pytest.raises(InputError, match="in order"):
         transport.fetch(5)
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, math.nan, math.inf, 1e300, 10**400, "60", None, True])
+def test_a_timeout_is_a_time_that_can_be_waited_for(fast_path: Path, timeout: Any) -> None:
     with pytest.raises(InputError, match="timeout"):
-        InProcess(server(fast_path, "two"), timeout=0.0)
+        InProcess(server(fast_path, "one"), timeout=timeout)
+
+
+def test_the_longest_timeout_waits(fast_path: Path) -> None:
+    transport = InProcess(server(fast_path, "one"), timeout=threading.TIMEOUT_MAX)
+    waiting = threading.Thread(target=transport.fetch, args=(0,), daemon=True)
+    waiting.start()
+    time.sleep(0.05)
+    for n in range(7):
+        assert waiting.is_alive()
+        transport.submit(Message(n, 0, GOOD))
+    waiting.join(20)
+    assert not waiting.is_alive()
 
 
 def test_waiting_threads_are_released_together(fast_path: Path) -> None:
@@ -120,7 +137,24 @@ def test_an_agent_that_missed_rounds_joins_the_open_one(fast_path: Path) -> None
 
 
 def test_an_agent_with_other_settings_than_the_server_is_refused(fast_path: Path) -> None:
-    transport = InProcess(server(fast_path, "one"))
+    transport = InProcess(server(fast_path, "one"), timeout=60.0)
     model = FTSModel(replace(SETTINGS, seed=1, S=9.0))
-    with pytest.raises(InputError, match=r"other settings of \['S', 'seed'\]"):
+    with pytest.raises(InputError, match=r"other settings of \['S', 'features', 'seed'\]"):
         Participant(FTSAgent(model, 0, seed=1), transport)
+
+
+def test_an_agent_with_other_features_than_the_server_is_told_why(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport = InProcess(server(fast_path, "one"), timeout=60.0)
+    its = transport.settings()
+    monkeypatch.setattr(transport, "settings", lambda: {**its, "features": "drawn by another NumPy"})
+    with pytest.raises(InputError, match=r"\['features'\].*version of NumPy"):
+        participants(transport)
+
+
+def test_an_agent_is_given_a_transport_and_not_the_server(fast_path: Path) -> None:
+    with pytest.raises(InputError, match="InProcess"):
+        participants(server(fast_path, "one"))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="FTSServer"):
+        InProcess(PLAN, timeout=1.0)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ def value(x: np.ndarray, n: int = 0) -> float:
 
 
 def test_without_clipping_sampling_and_noise_the_server_is_fts_de(fast_path: Path) -> None:
-    settings = replace(SETTINGS, S=1e9)
+    settings = replace(SETTINGS, S=1e6)
     one = server(fast_path, "one", settings, EVERYBODY)
     one._noise = NoNoise()  # type: ignore[assignment]
     for t in range(3):

@@ -104,7 +104,7 @@ def test_a_dead_agent_blocks_nobody_past_the_timeout(fast_path: Path) -> None:
 
 def test_a_killed_federation_goes_on_from_ledger_and_studies(fast_path: Path) -> None:
     storage = f"sqlite:///{fast_path}/studies.db"
-    step(open_studies(InProcess(open_server(fast_path)), storage), SETTINGS.initial + 2)
+    step(open_studies(InProcess(open_server(fast_path), timeout=30.0), storage), SETTINGS.initial + 2)
     before = PlanLedger(fast_path / "agents.db").charges()
     server = open_server(fast_path)  # new processes: nothing but files is left
     assert server.open_round == 2
@@ -121,7 +121,7 @@ def test_a_killed_federation_goes_on_from_ledger_and_studies(fast_path: Path) ->
 
 def test_a_restarted_agent_knows_what_its_study_knows(fast_path: Path) -> None:
     server = open_server(fast_path)
-    studies = open_studies(InProcess(server))
+    studies = open_studies(InProcess(server, timeout=30.0))
     step(studies, 4)
     study = studies[1]
     study.sampler = pickle.loads(pickle.dumps(DPFTSSampler(SPACE, Silent(server), SETTINGS, agent=1, seed=1)))
@@ -204,8 +204,9 @@ def test_what_does_not_fit_is_refused_early() -> None:
     ):
         with pytest.raises(dptune.InputError):
             DPFTSSampler(space, Silent(), settings, agent=0)
-    with pytest.raises(dptune.InputError, match="agents are numbered"):
-        DPFTSSampler(SPACE, Silent(), SETTINGS, agent=3)
+    for agent in (3, "0", 1.0, True):
+        with pytest.raises(dptune.InputError, match="agents are numbered"):
+            DPFTSSampler(SPACE, Silent(), SETTINGS, agent=agent)  # type: ignore[arg-type]
     sampler = DPFTSSampler(SPACE, Silent(), SETTINGS, agent=0)
     optuna.create_study(sampler=sampler).optimize(objective, n_trials=1)
     with pytest.raises(dptune.InputError, match="one study"):
