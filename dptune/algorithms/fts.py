@@ -25,6 +25,7 @@ from dptune.scalars import whole
 
 _SAME = 1e-6  # of the cube's side: two points that count as one
 _EDGE = 1e-9
+_TRIES = 16  # for an initial point that is new where points are rounded
 _CLIMBERS, _LOOKED_AT = 5, 64
 _FITTED = 4  # observations below which hyperparameters stay at their prior
 _INITIAL, _MESSAGE, _CHOICE, _OWN = range(4)  # streams of an agent's random numbers
@@ -54,6 +55,10 @@ class Domain(Protocol):
         """Whether ``points`` are all there are."""
         ...
 
+    def snap(self, x: FloatArray) -> FloatArray:
+        """The point (d,) that is evaluated, and observed, when x (d,) is asked for."""
+        ...
+
 
 class Cube:
     """The whole unit cube [0, 1]^d: Sobol candidates, refined by exact gradients."""
@@ -63,6 +68,10 @@ class Cube:
     def __init__(self, settings: FTSSettings) -> None:
         self.points = sobol_candidates(settings.d, settings.candidates, seed=settings.seed)
 
+    def snap(self, x: FloatArray) -> FloatArray:
+        """The point itself."""
+        return x
+
 
 class Points:
     """A finite set of points (m, d) of the unit cube; nothing else is evaluated."""
@@ -71,6 +80,10 @@ class Points:
 
     def __init__(self, points: npt.ArrayLike) -> None:
         self.points = as_points(points).copy()
+
+    def snap(self, x: FloatArray) -> FloatArray:
+        """The point itself."""
+        return x
 
 
 class FTSModel:
@@ -161,7 +174,7 @@ class FTSAgent:
             mine = self.model.regions[order] == self.settings.assigned(self.agent)
             return self._not_yet(self.model.domain.points[np.concatenate([order[mine], order[~mine]])])
         low, high = self.settings.box(np.array([self.settings.assigned(self.agent)]))
-        return np.asarray(rng.uniform(low[0], high[0]))
+        return self._not_yet(rng.uniform(low[0], high[0], (_TRIES, self.settings.d)))
 
     def message(self, t: int) -> FloatArray:
         """Line 8: omega_n ~ N(nu, lambda Sigma^-1) on the shared features, (M,). For the trusted server only."""
@@ -222,12 +235,12 @@ class FTSAgent:
         return self._not_yet(np.concatenate([X[np.argsort(-climbed)], points[order]]))
 
     def _not_yet(self, points: FloatArray) -> FloatArray:
-        """The first of the points (m, d) that was not observed; the very first if all were."""
-        X = self.X
-        for x in points:
+        """The first of the points (m, d), as it would be evaluated, that was not observed; the very first if all were."""
+        X, snap = self.X, self.model.domain.snap
+        for x in map(snap, points):
             if not len(X) or np.abs(X - x).max(axis=1).min() > _SAME:
                 return np.array(x)
-        return np.array(points[0])
+        return np.array(snap(points[0]))
 
     def _rng(self, stream: int, t: int) -> np.random.Generator:
         return np.random.default_rng([self._seed, self.agent, stream, t])

@@ -6,20 +6,37 @@ import itertools
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from dptune.algorithms.fts import Cube, Domain, Points
 from dptune.algorithms.fts_settings import FTSSettings
 from dptune.space import Float, Int, Space
 
+Vector = npt.NDArray[np.float64]
+
 _MOST_CELLS = 4096  # a space of so few combinations is searched point by point
 
 
+class RoundedCube(Cube):
+    """The cube of a space whose parameters, some or all, are rounded."""
+
+    def __init__(self, settings: FTSSettings, space: Space) -> None:
+        super().__init__(settings)
+        self._space = space
+
+    def snap(self, x: Vector) -> Vector:
+        """The point (d,) at which the rounded parameters lie."""
+        return self._space.encode(self._space.decode(x))
+
+
 def domain_of(space: Space, settings: FTSSettings) -> Domain:
-    """Return every combination of a small discrete space, else the cube."""
+    """Return every combination of a small discrete space, else the cube, rounded where the space is."""
     cells = [parameter.cells for parameter in space.values()]
     known = [count for count in cells if count is not None]
-    if len(known) < len(cells) or math.prod(known) > _MOST_CELLS:
+    if not known:
         return Cube(settings)
+    if len(known) < len(cells) or math.prod(known) > _MOST_CELLS:
+        return RoundedCube(settings, space)
     axes = [[parameter.encode(value) for value in _values(parameter)] for parameter in space.values()]
     return Points(np.array(list(itertools.product(*axes))))
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptune import InputError
-from dptune.algorithms.fts import FTSAgent, FTSModel, Points
+from dptune.algorithms.fts import Cube, FTSAgent, FTSModel, Points
 from dptune.algorithms.fts_settings import FTSSettings
 from dptune.gp.features import FourierFeatures
 
@@ -243,6 +243,23 @@ def test_a_finite_domain_is_evaluated_without_repeats() -> None:
         asked.append(tuple(x))
     assert len(set(asked[:10])) == 10
     assert set(asked) == {tuple(p) for p in points}
+
+
+class Tenths(Cube):
+    """A cube that is evaluated at tenths."""
+
+    def snap(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(np.round(x, 1))
+
+
+def test_a_rounded_domain_is_evaluated_without_repeats() -> None:
+    s = replace(SETTINGS, candidates=256)
+    agent = FTSAgent(FTSModel(s, Tenths(s)), 0, seed=1)
+    for t in range(40):
+        x = agent.initial_point(t) if t < 20 else agent.ask(t, np.ones((4, 20)))
+        agent.tell(x, value(x))
+    assert np.array_equal(agent.X, agent.X.round(1))
+    assert len(np.unique(agent.X, axis=0)) == 40
 
 
 def test_hyperparameters_are_fitted_now_and_then() -> None:

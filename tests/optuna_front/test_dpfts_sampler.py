@@ -196,6 +196,25 @@ def test_small_discrete_spaces_are_searched_without_repeats() -> None:
     assert study.best_value == 1.0
 
 
+@pytest.mark.parametrize(
+    "space",
+    [
+        {"j": IntDistribution(0, 99), "k": IntDistribution(0, 99)},
+        {"j": IntDistribution(1, 3), "k": IntDistribution(1, 5000, log=True)},
+        {"j": FloatDistribution(0.0, 1.0, step=0.01), "k": IntDistribution(0, 990, step=10)},
+    ],
+)
+@pytest.mark.parametrize("agent", [0, 1])
+def test_large_discrete_spaces_are_searched_without_repeats(
+    space: dict[str, optuna.distributions.BaseDistribution], agent: int
+) -> None:
+    sampler = DPFTSSampler(space, Silent(), SETTINGS, agent=agent, seed=1)
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(lambda t: sum((t._suggest(name, d) - 0.3) ** 2 for name, d in space.items()), n_trials=34)
+    assert len({tuple(t.params.items()) for t in study.trials}) == 34
+    pickle.loads(pickle.dumps(sampler))
+
+
 def test_what_does_not_fit_is_refused_early() -> None:
     for space, settings in (
         ({"x": CategoricalDistribution(["a", "b"])}, SETTINGS),
