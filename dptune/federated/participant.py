@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +22,20 @@ class Participant:
     complete the agent goes on by itself. In one thread, let every agent ``tell`` before any of them asks again: all
     messages are sent by then, and nobody waits.
 
+    An agent whose sharing is lost is told so, and nobody else: by ``notice``, in words about rounds, never about data.
+    It is told of its own missed rounds only; who else was missing is for the server alone.
+
     Args:
         agent: whose data and choices these are.
         transport: the way to the server.
+        notice: is called with a sentence when the plan is complete before this agent has sent anything, and when a
+            round was released without a message from here; for the agent's own log. Default: nothing.
 
     Raises:
-        InputError: the server has other settings; its sums would mean nothing to this agent.
+        InputError: no transport, or the server has other settings; its sums would mean nothing to this agent.
     """
 
-    def __init__(self, agent: FTSAgent, transport: Transport) -> None:
+    def __init__(self, agent: FTSAgent, transport: Transport, notice: Callable[[str], object] | None = None) -> None:
         if not isinstance(transport, Transport):
             raise InputError(
                 f"an agent needs a transport, e.g. InProcess(server, timeout=...); got {type(transport).__name__}."
@@ -45,6 +50,10 @@ class Participant:
         self.agent, self.transport = agent, transport
         self._asked = 0
         self._sent: int | None = None  # the round of the message that waits for its broadcast
+        self._due: int | None = None  # the round after the last one sent in
+        self._notice = notice or (lambda sentence: None)
+        if transport.open_round() >= transport.rounds():
+            self._alone()
 
     def restore(self, observations: Iterable[tuple[npt.ArrayLike, float]], asked: int | None = None) -> None:
         """Tell the agent what an earlier process observed, without sending anything.
@@ -80,14 +89,37 @@ class Participant:
         """Send the message of the open round, unless it was sent; every agent must send in every round."""
         while self._sent is None:
             t = self.transport.open_round()
+            self._missed_until(t)
             if t >= self.transport.rounds():
                 return
             try:
                 self.transport.submit(Message(self.agent.agent, t, self.agent.message(t)))
-            except RoundClosed:  # it was released just now: the next one
+            except RoundClosed:  # it was drawn just now; when it is released, the next one
+                self.transport.fetch(t)
                 continue
             except PlanComplete:
                 return
             except AlreadySent:  # by an earlier life of this agent
                 pass
-            self._sent = t
+            self._sent, self._due = t, t + 1
+
+    # ---- sharing that is lost ------------------------------------------------------------------------
+
+    def _missed_until(self, t: int) -> None:
+        """Say which rounds before ``t`` have gone without a message from here, since the last one."""
+        if self._due is None and t >= self.transport.rounds():
+            self._alone()
+        elif self._due is not None and t > self._due:
+            rounds = f"round {self._due}" if t == self._due + 1 else f"rounds {self._due} to {t - 1}"
+            self._notice(
+                f"agent {self.agent.agent} sent nothing from here in {rounds}, released without it: unless another "
+                "process of its own did, it counted as 0. The time-out should exceed an agent's slowest evaluation."
+            )
+        self._due = t
+
+    def _alone(self) -> None:
+        self._due = self.transport.rounds()
+        self._notice(
+            f"agent {self.agent.agent} finds all {self._due} rounds of the federation's plan released: it gets no "
+            "broadcast any more and goes on by itself."
+        )

@@ -22,6 +22,8 @@ from dptune.space import Value
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.numerical import NumericalSampler
 
+_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+
 
 class DPFTSSampler(NumericalSampler):
     """One agent of a federation that tunes together through noisy joint vectors.
@@ -30,6 +32,9 @@ class DPFTSSampler(NumericalSampler):
     message to the trusted server; before the next it waits for the round's broadcast, no longer than the transport's
     time-out. What the broadcasts reveal about an agent is bounded by the server's ledger; **the study itself, its
     values and its parameters, is not protected**: keep it with the agent.
+
+    Sharing that is lost is logged as a warning: a plan that is complete before this agent has sent anything, and rounds
+    that went without its message.
 
     Args:
         space: name -> float or int distribution; the same for all agents.
@@ -70,7 +75,8 @@ class DPFTSSampler(NumericalSampler):
         self._new_participant()  # refuse early
 
     def _new_participant(self) -> None:
-        self._participant = Participant(FTSAgent(self._model, self._agent, seed=self._seed), self._transport)
+        agent = FTSAgent(self._model, self._agent, seed=self._seed)
+        self._participant = Participant(agent, self._transport, notice=_logger.warning)
         self._study: str | None = None
         self._told: set[int] = set()  # numbers of the trials the agent knows
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from federated_audits import PLAN, SETTINGS, server
+from federated_audits import PLAN, SETTINGS, BrokenDisk, server
 
-from dptune import InputError, PlanComplete
+from dptune import InputError, LedgerError, PlanComplete
+from dptune.accounting.plan_ledger import PlanLedger
 from dptune.algorithms.fts import FTSAgent, FTSModel
 from dptune.federated import InProcess, Message, Participant, Transport
 
@@ -34,14 +35,22 @@ def evaluate(one: Participant, y: float | None = 0.0) -> None:
     one.tell(x, value(x) if y is not None else None)
 
 
+def in_step(transport: InProcess) -> InProcess:
+    """The transport of agents in one thread that must never wait: waiting fails at once."""
+
+    def wait(timeout: float) -> None:
+        raise AssertionError("somebody waits for a time-out")
+
+    transport._changed.wait = wait  # type: ignore[method-assign,assignment]
+    return transport
+
+
 def test_a_round_is_released_when_everybody_has_sent(fast_path: Path) -> None:
     transport = InProcess(server(fast_path, "one"), timeout=60.0)
     for n in range(7):
         assert transport.open_round() == 0
         transport.submit(Message(n, 0, GOOD))
-    began = time.monotonic()
-    assert transport.fetch(0).shape == (2, 10)
-    assert time.monotonic() - began < 10
+    assert in_step(transport).fetch(0).shape == (2, 10)
     assert (transport.open_round(), transport.rounds()) == (1, PLAN.steps)
 
 
@@ -91,7 +100,7 @@ def test_waiting_threads_are_released_together(fast_path: Path) -> None:
 
 
 def test_agents_go_through_all_rounds_and_on_alone(fast_path: Path) -> None:
-    transport = InProcess(server(fast_path, "one"), timeout=60.0)
+    transport = in_step(InProcess(server(fast_path, "one"), timeout=60.0))
     agents = participants(transport)
     for _ in range(SETTINGS.initial + PLAN.steps + 2):
         for one in agents:
@@ -103,7 +112,7 @@ def test_agents_go_through_all_rounds_and_on_alone(fast_path: Path) -> None:
 
 
 def test_failed_evaluations_send_messages_all_the_same(fast_path: Path) -> None:
-    transport = InProcess(server(fast_path, "one"), timeout=60.0)
+    transport = in_step(InProcess(server(fast_path, "one"), timeout=60.0))
     agents = participants(transport)
     for k in range(SETTINGS.initial + 2):
         for n, one in enumerate(agents):
@@ -114,7 +123,7 @@ def test_failed_evaluations_send_messages_all_the_same(fast_path: Path) -> None:
 
 
 def test_a_restarted_agent_whose_message_is_here_waits_for_the_broadcast(fast_path: Path) -> None:
-    transport = InProcess(server(fast_path, "one"), timeout=60.0)
+    transport = in_step(InProcess(server(fast_path, "one"), timeout=60.0))
     agents = participants(transport)
     for _ in range(SETTINGS.initial):
         for one in agents:
@@ -158,3 +167,94 @@ def test_an_agent_is_given_a_transport_and_not_the_server(fast_path: Path) -> No
         participants(server(fast_path, "one"))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="FTSServer"):
         InProcess(PLAN, timeout=1.0)  # type: ignore[arg-type]
+
+
+# ---- sharing that is lost --------------------------------------------------------------------------------
+
+
+def listening(transport: Transport, n: int = 0) -> tuple[Participant, list[str]]:
+    heard: list[str] = []
+    return Participant(FTSAgent(FTSModel(SETTINGS), n, seed=1), transport, notice=heard.append), heard
+
+
+def test_an_agent_that_shares_in_every_round_hears_nothing(fast_path: Path) -> None:
+    transport = in_step(InProcess(server(fast_path, "one"), timeout=60.0))
+    pairs = [listening(transport, n) for n in range(7)]
+    for _ in range(SETTINGS.initial + PLAN.steps + 2):
+        for one, _heard in pairs:
+            evaluate(one)
+    assert not any(heard for _, heard in pairs)
+
+
+def test_an_agent_hears_once_that_the_plan_is_complete(fast_path: Path) -> None:
+    one = server(fast_path, "one")
+    early, heard = listening(InProcess(one, timeout=0.05))
+    for t in range(PLAN.steps):
+        one.release(t)
+    assert heard == []
+    _, heard_late = listening(InProcess(one, timeout=0.05))
+    assert len(heard_late) == 1
+    for _ in range(SETTINGS.initial + 2):
+        evaluate(early)
+    assert heard == heard_late
+    assert f"all {PLAN.steps} rounds" in heard[0]
+
+
+def test_an_agent_hears_which_of_its_own_rounds_went_without_it(fast_path: Path) -> None:
+    one = server(fast_path, "one")
+    transport = InProcess(one, timeout=0.05)
+    slow, heard = listening(transport)
+    for _ in range(SETTINGS.initial):
+        evaluate(slow)
+    evaluate(slow)  # rounds 0 and 1: six others are missing, which is not this agent's business
+    assert heard == []
+    x = slow.ask()
+    for t in (2, 3):
+        one.release(t)  # while it is evaluating
+    slow.tell(x, 0.0)
+    assert len(heard) == 1
+    assert "agent 0" in heard[0]
+    assert "rounds 2 to 3" in heard[0]
+    slow._sent = None
+    one.release(4)
+    one.submit(Message(0, 5, GOOD))  # by another process of this agent
+    evaluate(slow)
+    evaluate(slow)
+    assert len(heard) == 1
+
+
+def test_a_message_that_comes_just_too_late_is_heard_of(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = server(fast_path, "one")
+    transport = InProcess(one, timeout=0.05)
+    late, heard = listening(transport)
+    true, rounds = transport.submit, iter(range(2))
+
+    def slowly(message: Message) -> None:
+        for t in rounds:
+            one.release(t)
+            break
+        true(message)
+
+    monkeypatch.setattr(transport, "submit", slowly)
+    late.send()
+    assert one.sent == {0}
+    assert one.open_round == 2
+    assert ["round 0," in heard[0], "round 1," in heard[1]] == [True, True]
+
+
+def test_an_agent_whose_round_is_drawn_and_not_recorded_has_it_recorded(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = server(fast_path, "one")
+    transport = InProcess(one, timeout=0.05)
+    with monkeypatch.context() as patch:
+        patch.setattr(PlanLedger, "record", BrokenDisk())
+        with pytest.raises(LedgerError):
+            one.release(0)
+        late, heard = listening(transport)
+        with pytest.raises(LedgerError, match="disk"):  # not an endless loop
+            late.send()
+    late.send()
+    assert (one.open_round, one.sent) == (1, {0})
+    assert len(heard) == 1
+    assert len(one.ledger.charges()) == 1
