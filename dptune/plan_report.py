@@ -13,10 +13,12 @@ NOT_COVERED = (
     "the agent's own queries and trials: where it evaluates depends on its data, and whoever sees them or its "
     "study sees more than this mechanism protects",
     "people inside an agent's data towards the agent itself, or towards those who see its trials",
+    "a person whose data several agents hold: epsilon is for the messages of one agent",
     "the server: it reads every message; and whoever learns which agents were sampled",
-    "whether and when an agent sends: timing, addresses and time-outs",
+    "whether and when an agent sends: timing, addresses and time-outs; how long the server computes",
     "the choice of the search space, features, regions and settings, if made by looking at the agents' data",
-    "other releases about the same agents that this ledger did not see",
+    "other releases about the same agents that this ledger did not see: a ledger that was deleted, copied or put back "
+    "from a backup counts anew",
 )
 ACCOUNTANT = (
     "privacy loss distributions of the whole plan (dp-accounting, Poisson-subsampled Gaussian, add-or-remove relation, "

@@ -13,7 +13,7 @@ _REALS = _INTEGERS | {float, *(np.dtype(code).type for code in np.typecodes["Flo
 
 def whole(value: object) -> int | None:
     """Return a whole number as an int, or None if it is something else (a bool, a float, text)."""
-    return int(value) if type(value) in _INTEGERS else None  # type: ignore[call-overload,no-any-return]
+    return int(value) if type(value) in _INTEGERS else None  # type: ignore[call-overload]
 
 
 def real(value: object) -> float | None:

@@ -41,6 +41,8 @@ def test_the_federated_example_runs_without_the_landmine_data(tmp_path):
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert run.returncode == 0, run.stderr
     assert "3 of 3 releases" in run.stdout
+    assert "at delta = 0.001" in run.stdout
+    assert "sent nothing" not in run.stderr
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

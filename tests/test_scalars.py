@@ -35,7 +35,9 @@ def test_real_numbers_of_every_kind(kind: type) -> None:
     assert whole(kind(3)) is None
 
 
-@pytest.mark.parametrize("value", [True, np.True_, "3", None, 3j, [3], np.array(3), Forged(3), ForgedFloat(3), Fraction(3)])
+@pytest.mark.parametrize(
+    "value", [True, np.True_, "3", None, 3j, [3], np.array(3), Forged(3), ForgedFloat(3), Fraction(3)]
+)
 def test_look_alikes_are_not_numbers(value: object) -> None:
     assert whole(value) is None
     assert real(value) is None

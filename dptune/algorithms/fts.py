@@ -235,7 +235,7 @@ class FTSAgent:
         return self._not_yet(np.concatenate([X[np.argsort(-climbed)], points[order]]))
 
     def _not_yet(self, points: FloatArray) -> FloatArray:
-        """The first of the points (m, d), as it would be evaluated, that was not observed; the very first if all were."""
+        """The first of the points (m, d) that was not observed, as it is evaluated; the very first if all were."""
         X, snap = self.X, self.model.domain.snap
         for x in map(snap, points):
             if not len(X) or np.abs(X - x).max(axis=1).min() > _SAME:

@@ -96,8 +96,8 @@ class FTSSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in _WHOLE.items():
-            self._set(name, _count(getattr(self, name), name, least))
+        for name, smallest in _WHOLE.items():
+            self._set(name, _count(getattr(self, name), name, smallest))
         for name, (least, most) in _REAL.items():
             number = real(getattr(self, name))
             if number is None or not least <= number <= most:

@@ -60,7 +60,7 @@ def checked_message(message: object, *, agents: int, M: int) -> tuple[int, int, 
         raise MessageRefused("the server takes a Message(agent, round, weights).")
     agent, t, weights = whole(message.agent), whole(message.round), _vector(message.weights)
     if agent is None or not 0 <= agent < agents:
-        raise MessageRefused(f"agents are numbered 0 to {agents - 1}, in whole numbers; this message has no such agent.")
+        raise MessageRefused(f"agents are numbered 0 to {agents - 1}, whole numbers; this message has no such agent.")
     if t is None or t < 0:
         raise MessageRefused("a round is a whole number from 0; this message has no such round.")
     if weights is None or weights.shape != (M,):
