@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,19 +15,27 @@ from dptune.scalars import whole
 Vector = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+_SHOWN = range(10**9)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class Message:
     """One agent's weights of one round. Private: for the trusted server only.
 
     Attributes:
         agent: n, from 0.
         round: t, from 0.
-        weights: omega_n (M,); not shown in the repr.
+        weights: omega_n (M,).
     """
 
     agent: int
     round: int
-    weights: npt.ArrayLike = field(repr=False)
+    weights: npt.ArrayLike
+
+    def __repr__(self) -> str:
+        """Numbers of agents and rounds only: somebody may have swapped the arguments."""
+        agent, t = whole(self.agent), whole(self.round)
+        return f"Message(agent={agent if agent in _SHOWN else '?'}, round={t if t in _SHOWN else '?'})"
 
     def to_json(self) -> str:
         """Return the message as JSON text, for a transport; whoever carries it can read it."""

@@ -168,7 +168,8 @@ def test_a_late_message_is_told_the_open_round_and_changes_nothing(one: FTSServe
 def test_a_message_is_copied_and_not_shown(one: FTSServer) -> None:
     weights = np.full(10, PRIVATE)
     message = Message(0, 0, weights)
-    assert "3.03" not in repr(message) + str(message) + f"{message}"
+    assert repr(message) == str(message) == f"{message}" == "Message(agent=0, round=0)"
+    assert repr(Message(weights, HUGE, 0)) == "Message(agent=?, round=?)"  # type: ignore[arg-type]
     one.submit(message)
     weights[:] = 0.0
     assert one._messages[0][0] == PRIVATE
