@@ -13,9 +13,7 @@ from dptune.errors import MessageRefused
 from dptune.scalars import whole
 
 Vector = npt.NDArray[np.float64]
-
-
-_SHOWN = range(10**9)
+_NOT_SHOWN = 10**9
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -34,8 +32,7 @@ class Message:
 
     def __repr__(self) -> str:
         """Numbers of agents and rounds only: somebody may have swapped the arguments."""
-        agent, t = whole(self.agent), whole(self.round)
-        return f"Message(agent={agent if agent in _SHOWN else '?'}, round={t if t in _SHOWN else '?'})"
+        return f"Message(agent={_shown(self.agent)}, round={_shown(self.round)})"
 
     def to_json(self) -> str:
         """Return the message as JSON text, for a transport; whoever carries it can read it."""
@@ -76,6 +73,11 @@ def checked_message(message: object, *, agents: int, M: int) -> tuple[int, int, 
     if not np.isfinite(weights).all():
         raise MessageRefused("a message must be finite: it held NaN or an infinity.")
     return agent, t, weights
+
+
+def _shown(value: object) -> str:
+    number = whole(value)
+    return str(number) if number is not None and 0 <= number < _NOT_SHOWN else "?"
 
 
 def _vector(weights: Any) -> Vector | None:
