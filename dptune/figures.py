@@ -9,8 +9,10 @@ import numpy as np
 
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.accounting.ledger import Charge, PrivacyLedger
+from dptune.algorithms.centred_cma import Generation
 from dptune.centred import GENERATION
 from dptune.errors import InputError, MissingExtra
+from dptune.gp.grouped import Group, GroupedRegression
 from dptune.run import FINAL, VALUE
 
 if TYPE_CHECKING:
@@ -55,24 +57,32 @@ def _only_scope(ledger: PrivacyLedger, scope: str | None) -> str:
 
 
 def _draw_generations(axes: Axes, charges: list[Charge]) -> None:
-    """The centred values of each generation's new points, and the band in which pure noise would lie."""
-    first = 0
-    for charge in charges:
-        count = charge.note["new"]
-        trials = np.arange(first, first + count)
-        if charge.value is not None:
-            half = 1.96 * float(charge.description["sigma"])
-            axes.plot(trials, charge.value[:count], ".", color="C0")
-            axes.fill_between(trials, -half, half, color="0.65", alpha=0.3, lw=0)
-        first += count
-    axes.axhline(0.0, color="0.65", lw=0.8)
-    axes.set(xlabel="trial", ylabel="loss less the generation's mean", title="Released differences, 95% noise band")
+    """What all released differences say about the mean loss at each new point, less that at the centre of the cube."""
+    told = [Generation.from_note(c.note, np.array(c.value), float(c.description["sigma"])) for c in charges if c.value]
+    if not told:
+        return
+    surrogate = GroupedRegression(told[0].points.shape[1], memory=sum(len(g.points) for g in told))
+    surrogate.fit([Group(g.points, g.values, g.sigma) for g in told])
+    points = np.concatenate([g.points[: g.new] for g in told])  # (trials, d)
+    mean, covariance = surrogate.joint(np.concatenate([points, np.full((1, points.shape[1]), 0.5)]))
+    differences = mean[:-1] - mean[-1]  # (trials,)
+    variances = np.diag(covariance)[:-1] + covariance[-1, -1] - 2 * covariance[:-1, -1]
+    half = 1.96 * np.sqrt(np.maximum(variances, 0.0))
+    trials = np.arange(len(points))
+    axes.errorbar(
+        trials, differences, yerr=half, fmt=".", color="0.65", elinewidth=0.6, label="posterior mean, 1.96 deviations"
+    )
+    middles = np.cumsum([g.new for g in told]) - [(g.new + 1) / 2 for g in told]
+    averages = [part.mean() for part in np.split(differences, np.cumsum([g.new for g in told])[:-1])]
+    axes.plot(middles, averages, color="C0", label="mean of a generation")
 
 
 def _draw_losses(axes: Axes, charges: list[Charge]) -> None:
     generations = [c for c in charges if c.key.startswith(GENERATION)]
     if generations:
         _draw_generations(axes, generations)
+        axes.set(xlabel="trial", ylabel="mean loss less that at the centre", title="What the released differences say")
+        _say_estimate(axes, charges)
         return
     shown = [c for c in charges if c.key.startswith(VALUE) and c.value is not None]
     values = np.array([c.value[0] for c in shown if c.value is not None])  # (trials,)
@@ -92,11 +102,27 @@ def _draw_losses(axes: Axes, charges: list[Charge]) -> None:
     axes.legend(fontsize="x-small")
 
 
-def _draw_estimate(axes: Axes, charges: list[Charge], trials: int) -> None:
+def _estimate(charges: list[Charge]) -> tuple[float, float] | None:
+    """The recommended model's released loss and half of its 95% interval, or None."""
     final = next((c for c in charges if c.key == FINAL and c.value is not None), None)
-    if final is not None and final.value is not None:
-        half = 1.96 * float(final.description["sigma"])
-        axes.errorbar(trials, final.value[0], yerr=half, fmt="o", color="C3", capsize=3, label="recommended, 95%")
+    return (final.value[0], 1.96 * float(final.description["sigma"])) if final and final.value else None
+
+
+def _draw_estimate(axes: Axes, charges: list[Charge], trials: int) -> None:
+    estimate = _estimate(charges)
+    if estimate is not None:
+        mean, half = estimate
+        axes.errorbar(trials, mean, yerr=half, fmt="o", color="C3", capsize=3, label="recommended, 95%")
+
+
+def _say_estimate(axes: Axes, charges: list[Charge]) -> None:
+    """Differences have no level: the estimate of the recommended model's loss is a line of the legend."""
+    estimate = _estimate(charges)
+    if estimate is not None:
+        mean, half = estimate
+        label = f"recommended: {mean:.3g}, 95% {mean - half:.3g} to {mean + half:.3g}"
+        axes.plot([], [], "o", color="C3", label=label)
+    axes.legend(fontsize="x-small")
 
 
 def _trials_of(charge: Charge) -> int:

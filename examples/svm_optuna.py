@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import dptune
-from dptune_optuna import DPGIBOSampler
+from dptune_optuna import CentredCMASampler
 
 folder = sys.argv[1] if len(sys.argv) > 1 else "."
 X, y = load_breast_cancer(return_X_y=True)  # 569 patients: 169 to train on, 400 private ones to validate on
@@ -21,7 +21,7 @@ ledger = dptune.PrivacyLedger(f"{folder}/ledger.db", budget, dataset="tumours", 
 privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 3.0))
 ranges = {"C": (1e-3, 1e3), "gamma": (1e-5, 1e1), "weight": (0.1, 10.0)}
 space = {name: optuna.distributions.FloatDistribution(*pair, log=True) for name, pair in ranges.items()}
-sampler = DPGIBOSampler(space, privatizer, n_trials=100)
+sampler = CentredCMASampler(space, privatizer, n_trials=100)
 
 
 @sampler.objective(loss="hinge", data=(X_val, y_val))

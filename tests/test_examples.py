@@ -18,7 +18,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC
 
 import dptune
-from dptune_optuna import DPFTSSampler, DPGIBOSampler, LDPTGPSampler, LocalObjective
+from dptune_optuna import CentredCMASampler, DPFTSSampler, LDPTGPSampler, LocalObjective
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -75,7 +75,7 @@ def test_the_first_screen_of_the_readme_runs(tmp_path, monkeypatch, capsys):
         "dptune": dptune,
         "optuna": optuna,
         "FloatDistribution": FloatDistribution,
-        "DPGIBOSampler": DPGIBOSampler,
+        "CentredCMASampler": CentredCMASampler,
         "SVC": SVC,
         "X_train": X[400:],
         "y_train": y[400:],

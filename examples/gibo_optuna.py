@@ -1,4 +1,4 @@
-"""Tune an SVM by CMA-ES on centred releases: two releases a generation, none a trial."""
+"""Tune an SVM by DP-GIBO: one released gradient a batch, and a noisy value for every trial."""
 
 import sys
 
@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import dptune
-from dptune_optuna import CentredCMASampler
+from dptune_optuna import DPGIBOSampler
 
 folder = sys.argv[1] if len(sys.argv) > 1 else "."
 X, y = load_breast_cancer(return_X_y=True)  # 569 patients: 169 to train on, 400 private ones to validate on
@@ -20,7 +20,7 @@ ledger = dptune.PrivacyLedger(f"{folder}/ledger.db", dptune.Budget.gdp(mu=1.0), 
 privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 3.0))
 ranges = {"C": (1e-3, 1e3), "gamma": (1e-5, 1e1), "weight": (0.1, 10.0)}
 space = {name: optuna.distributions.FloatDistribution(*pair, log=True) for name, pair in ranges.items()}
-sampler = CentredCMASampler(space, privatizer, n_trials=100)
+sampler = DPGIBOSampler(space, privatizer, n_trials=100)
 
 
 @sampler.objective(loss="hinge", data=(scaler.transform(X_val), y_val))
