@@ -1,0 +1,143 @@
+"""Ray Tune's search spaces as parameters of a dptune space, and points of it as Tune configurations.
+
+A parameter in a nested dict is named by its path, "model/depth". Uniform and log-uniform floats and integers, quantised
+or not, are searched. ``choice`` and ``sample_from`` are drawn independently. Everything else is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from ray.tune.search import sample
+
+import dptune
+from dptune.space import Value
+
+Domains = dict[str, Any]  # path -> ray.tune Domain
+SEPARATOR = "/"
+
+
+def domains_of(param_space: Mapping[str, Any]) -> Domains:
+    """Return what is to be chosen in a Tune search space, by path.
+
+    Raises:
+        InputError: it holds something that cannot be chosen, e.g. a grid; names it.
+    """
+    found = {path: value for path, value in _leaves(param_space) if isinstance(value, sample.Domain)}
+    for path, domain in found.items():
+        _check(path, domain)
+    return found
+
+
+def to_space(domains: Domains) -> dptune.Space | None:
+    """Return the numerical parameters that can vary, or None if there are none."""
+    parameters = {path: _parameter(domain) for path, domain in domains.items()}
+    searched = {path: p for path, p in parameters.items() if p is not None and p.low < p.high}
+    return dptune.Space(searched) if searched else None
+
+
+def resolve(
+    domains: Domains, proposed: Mapping[str, Value], constants: Mapping[str, Any], rng: np.random.Generator
+) -> dict[str, Any]:
+    """Return a Tune configuration with a value for every domain.
+
+    Args:
+        domains: of the search space.
+        proposed: the searched parameters, by path; the others are drawn.
+        constants: the search space, for ``sample_from`` functions that look at the configuration.
+        rng: for what is drawn.
+    """
+    chosen = {path: rounded(domains[path], value) for path, value in proposed.items() if path in domains}
+    drawn_last = sorted(domains, key=lambda path: domains[path].is_function())  # they may look at the others
+    for path in drawn_last:
+        if path not in chosen:
+            so_far = nested({**dict(_leaves(constants)), **chosen})
+            chosen[path] = domains[path].sample(config=so_far, random_state=rng)
+    return nested({path: chosen[path] for path in domains})
+
+
+def rounded(domain: Any, value: Value) -> Value:
+    """Return the nearest multiple of q of a quantised log scale inside the domain; other values are exact already."""
+    sampler = domain.get_sampler()
+    if not (isinstance(sampler, sample.Quantized) and isinstance(sampler.sampler, sample.LogUniform)):
+        return value
+    low, high = _ends(domain)
+    nearest = round(value / sampler.q) * sampler.q
+    return type(value)(min(max(nearest, low), high))
+
+
+def flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers, strings and truth values of a configuration by path; other objects are left out."""
+    plain = {path: v.item() if isinstance(v, np.generic) else v for path, v in _leaves(config)}
+    return {path: v for path, v in plain.items() if v is None or isinstance(v, bool | int | float | str)}
+
+
+def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters by path as nested dicts."""
+    config: dict[str, Any] = {}
+    for path, value in parameters.items():
+        *folders, name = path.split(SEPARATOR)
+        inner = config
+        for folder in folders:
+            inner = inner.setdefault(folder, {})
+        inner[name] = value
+    return config
+
+
+def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and "grid_search" not in value:
+            if SEPARATOR in str(key):
+                raise dptune.InputError(f'the parameter {path!r}: "/" in a name stands for a nested dict.')
+            yield from _leaves(value, path + SEPARATOR)
+        elif isinstance(value, list | tuple) and any(isinstance(v, sample.Domain) for v in value):
+            raise dptune.InputError(f"the parameter {path!r}: a search space inside a list; use a dict.")
+        elif isinstance(value, Mapping):
+            raise dptune.InputError(
+                f"the parameter {path!r}: grid_search is refused, a grid has no budget; use tune.choice([...])."
+            )
+        else:
+            yield path, value
+
+
+def _check(path: str, domain: Any) -> None:
+    if SEPARATOR in path.rsplit(SEPARATOR, 1)[-1]:
+        raise dptune.InputError(f'the parameter {path!r}: "/" in a name stands for a nested dict.')
+    sampler = domain.get_sampler()
+    inner = sampler.sampler if isinstance(sampler, sample.Quantized) else sampler
+    known = (sample.Float, sample.Integer, sample.Categorical, sample.Function)
+    if isinstance(inner, sample.Normal):
+        raise dptune.InputError(
+            f"the parameter {path!r}: randn and qrandn have no bounds; give it a range, e.g. tune.uniform(-3, 3)."
+        )
+    if not isinstance(domain, known) or not isinstance(inner, sample.Uniform | sample.LogUniform | sample.BaseSampler):
+        raise dptune.InputError(
+            f"the parameter {path!r}: {type(domain).__name__} sampled by {type(inner).__name__} is not supported."
+        )
+
+
+def _parameter(domain: Any) -> dptune.Float | dptune.Int | None:
+    """Return the parameter that is searched; a quantised log scale is searched as if it were not quantised."""
+    sampler = domain.get_sampler()
+    quantised = isinstance(sampler, sample.Quantized)
+    log = isinstance(sampler.sampler if quantised else sampler, sample.LogUniform)
+    step = sampler.q if quantised and not log else None
+    if isinstance(domain, sample.Float):
+        return dptune.Float(*_ends(domain), log=log, step=step)
+    if isinstance(domain, sample.Integer):
+        return dptune.Int(*_ends(domain), log=log, step=step or 1)
+    return None
+
+
+def _ends(domain: Any) -> tuple[Any, Any]:
+    """Return the smallest and the largest value that Tune itself would draw."""
+    sampler = domain.get_sampler()
+    q = sampler.q if isinstance(sampler, sample.Quantized) else None
+    if isinstance(domain, sample.Float):
+        return float(domain.lower), float(domain.upper)
+    if q is None or q == 1:
+        return int(domain.lower), int(domain.upper) - 1  # Tune's upper end is exclusive
+    return int(-(-domain.lower // q) * q), int(domain.upper // q * q)

@@ -1,0 +1,109 @@
+"""Trials that hand their losses to the vault and report what it released.
+
+A Tune *class* trainable, because Tune's function API would let the user's code report by itself. One trial is one
+step. Its process is silenced before the user's code runs; whatever that raises becomes the upper clip for everybody.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import ray
+from ray import tune
+
+import dptune
+from dptune.objective import Function, call_guarded
+from dptune.privacy.private import loss_vector
+from dptune.run import FINAL
+from dptune_ray.client import VaultClient
+from dptune_ray.silence import silence_this_process
+from dptune_ray.spaces import flat
+from dptune_ray.vault import Answer, answered
+
+
+class PrivateTrainable(tune.Trainable):  # type: ignore[misc]
+    """A private trial; :meth:`VaultSearch.trainable` makes a subclass with the three attributes."""
+
+    function: ClassVar[Function]
+    vault: ClassVar[VaultClient]
+    metric: ClassVar[str]
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Silence the worker."""
+        if self.is_actor():
+            silence_this_process()
+
+    def step(self) -> dict[str, Any]:
+        """Check the budget, train, hand the losses over, report the released value.
+
+        A trial for which the run has no release left reports NaN and was not trained.
+
+        Raises:
+            BudgetExhausted: before the function is called.
+            InputError: the function returned something that is not per-example losses.
+        """
+        try:
+            self.vault.check(self.trial_id)
+            losses = losses_at(type(self).function, self.config)
+            value = self.vault.finish(self.trial_id, flat(self.config), losses)
+        except dptune.PlanComplete:
+            value = math.nan
+        return {self.metric: value, "done": True}
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Nothing is kept from one trial to the next."""
+        return True
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
+        """There is nothing to keep: a trial that starts again gets its recorded value."""
+        return {}
+
+    def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
+        """There is nothing to load."""
+
+    @classmethod
+    def try_out(cls, config: Mapping[str, Any]) -> str:
+        """Call the function once in this process and let its exceptions through, to find bugs.
+
+        In a trial exceptions are swallowed, because they could depend on private data. Use this on public or made-up
+        data, or where you may see the private data; nothing is released, stored or spent.
+        """
+        return repr(dptune.PerExampleLosses(cls.function(copy.deepcopy(dict(config)))))
+
+
+class FinalTrial:
+    """The evaluation behind the final estimate, in a process of its own."""
+
+    @answered
+    def run(self, trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
+        """Evaluate and hand over, like a trial."""
+        silence_this_process()
+        return trainable.vault.estimate(FINAL, flat(config), losses_at(trainable.function, config))
+
+
+def losses_at(function: Function, config: Mapping[str, Any]) -> Any:
+    """Return the losses (rows,) float64 of the user's function, or None if it raised.
+
+    The function gets a copy of the configuration: Tune writes the original to every result.
+
+    Raises:
+        InputError: what came back is not a vector of real numbers.
+    """
+    outcome = call_guarded(function, copy.deepcopy(dict(config)), loss_vector)
+    if isinstance(outcome, BaseException):
+        raise outcome.with_traceback(None) from None  # no frame that ever held a loss
+    return outcome
+
+
+def final_estimate(trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
+    """Run :class:`FinalTrial` on the cluster."""
+    actor = ray.remote(FinalTrial).options(num_cpus=1).remote()
+    try:
+        answer: Answer = ray.get(actor.run.remote(trainable, dict(config)))
+    finally:
+        ray.kill(actor)
+    estimate: dptune.Estimate = answer.get()
+    return estimate

@@ -1,0 +1,202 @@
+"""The vault: the one process of a Tune run that holds losses, pays, and answers with released values.
+
+The class knows nothing of Ray; :mod:`dptune_ray.client` makes it a named actor. Every method returns an
+:class:`Answer`: an exception that crossed processes would carry a traceback to consoles and error files, so
+dptune's own errors, whose text is public, travel as data, and of any other exception only its type is told.
+
+Every method may be called again, by a retry or after the actor was restarted: a release is idempotent by its key in
+the ledger, and losses that died with the actor are asked for once more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import dptune
+from dptune_ray.runs import RunSettings, TrialRun, reflected
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A public value, or a public error.
+
+    Attributes:
+        value: what was asked for; plain data.
+        error: why there is none.
+    """
+
+    value: Any = None
+    error: dptune.DptuneError | None = None
+
+    def get(self) -> Any:
+        """Return the value.
+
+        Raises:
+            DptuneError: what the vault refused.
+        """
+        if self.error is not None:
+            raise self.error.with_traceback(None) from None
+        return self.value
+
+
+@dataclass
+class _Upload:
+    """Losses on their way in, in parts."""
+
+    name: str
+    parts: dict[int, bytes]  # by their first row
+
+
+def answered(method: Callable[..., Any]) -> Callable[..., Answer]:
+    """Make a method return an :class:`Answer`."""
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Answer:
+        try:
+            return Answer(method(*args, **kwargs))
+        except dptune.DptuneError as error:
+            return Answer(error=_bare(error))
+        except Exception as error:  # noqa: BLE001 - its text could quote a private value
+            return Answer(error=dptune.DptuneError(f"the vault failed with {type(error).__name__}."))
+
+    return call
+
+
+def _bare(error: dptune.DptuneError) -> dptune.DptuneError:
+    """The error without the frames and the causes it was raised with."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+class Vault:
+    """Privatizer, ledger and run of one search.
+
+    Args:
+        privatizer: holds the losses and pays.
+        settings: of the run.
+    """
+
+    def __init__(self, privatizer: dptune.LossPrivatizer, settings: RunSettings) -> None:
+        self._privatizer, self._settings = privatizer, settings
+        self._begun: TrialRun | None = None
+        self._asked: dict[str, dict[str, Any]] = {}  # trial -> what it was told to try
+        self._uploads: dict[str, _Upload] = {}
+
+    @property
+    def _run(self) -> TrialRun:
+        if self._begun is None:
+            self._begun = self._settings.begin(self._privatizer)
+        return self._begun
+
+    @answered
+    def begin(self, settings: RunSettings) -> int:
+        """Begin the run, or find that it goes on; return its number of trials.
+
+        Raises:
+            BudgetMismatch: this vault, or the ledger, has a run of this name with other settings.
+            BudgetExhausted: the ledger has not that much left for a new run.
+        """
+        if settings != self._settings:
+            raise dptune.BudgetMismatch(
+                f"a search named {settings.scope!r} with other settings is running; give this one another name."
+            )
+        return self._run.plan.trials
+
+    @answered
+    def ask(self, trial: str) -> dict[str, Any] | None:
+        """Return the parameters a trial should try, {} if that is another searcher's choice, None if the run is over.
+
+        Raises:
+            BudgetExhausted: the first trial cannot be paid.
+        """
+        if trial in self._asked:
+            return self._asked[trial]
+        if len(self._asked) >= self._run.plan.trials + self._run.plan.spare:
+            return None  # as many trials as a run has were lost: with num_samples=-1 it would never end
+        try:
+            self._run.check(trial)
+        except dptune.PlanComplete:
+            return None
+        except dptune.BudgetExhausted:
+            if not self._run.ledger.charges(self._run.scope):
+                raise
+            return None
+        parameters = self._run.ask() if isinstance(self._run, dptune.GIBOSession) else {}
+        self._asked[trial] = dict(parameters)
+        return self._asked[trial]
+
+    @answered
+    def check(self, trial: str) -> None:
+        """Refuse a trial before a model is trained.
+
+        Raises:
+            PlanComplete: the run has made all its releases.
+            BudgetExhausted: the ledger is spent, by this run or by others.
+        """
+        self._run.check(trial)
+
+    @answered
+    def put(self, trial: str, upload: str, first: int, part: bytes) -> None:
+        """Take float64 losses of a trial, the rows from ``first`` on."""
+        if trial not in self._uploads or self._uploads[trial].name != upload:
+            self._uploads[trial] = _Upload(upload, {})
+        self._uploads[trial].parts[first] = part
+
+    @answered
+    def finish(self, trial: str, parameters: Mapping[str, Any], upload: str, rows: int | None) -> float | None:
+        """Release the trial's value.
+
+        Args:
+            trial: the trial's identifier.
+            parameters: where it was really evaluated, by path.
+            upload: under which its losses were put.
+            rows: how many there are; None if the evaluation failed.
+
+        Returns:
+            The released value, or None if losses are missing: put them again.
+        """
+        losses = self._losses(trial, upload, rows)
+        if losses is None and rows is not None:
+            return None
+        value = self._run.finish(trial, parameters, losses)
+        self._asked.pop(trial, None)
+        return self._outward(value) if self._run.plan.monitor_mu > 0 else value
+
+    @answered
+    def check_estimate(self) -> None:
+        """Refuse, before a model is trained, a final estimate that could not be paid."""
+        self._run.check_estimate()
+
+    @answered
+    def estimate(
+        self, trial: str, parameters: Mapping[str, Any], upload: str, rows: int | None
+    ) -> dptune.Estimate | None:
+        """Release the final estimate; arguments and None as for :meth:`finish`."""
+        losses = self._losses(trial, upload, rows)
+        if losses is None and rows is not None:
+            return None
+        estimate = self._run.estimate(parameters, losses)
+        return dptune.Estimate(self._outward(estimate.value), estimate.sigma, estimate.private)
+
+    @answered
+    def progress(self) -> dict[str, object]:
+        """Return released facts only."""
+        return self._run.progress()
+
+    def _losses(self, trial: str, upload: str, rows: int | None) -> Any:
+        """The losses (rows,), as the privatizer wants them; None if there are none, or not all of them."""
+        held = self._uploads.pop(trial, None)
+        if rows is None or held is None or held.name != upload:
+            return None
+        joined = np.frombuffer(b"".join(held.parts[first] for first in sorted(held.parts)))
+        if len(joined) != rows:
+            return None
+        return joined if self._settings.mode == "min" else reflected(self._privatizer.interval, joined)
+
+    def _outward(self, value: float) -> float:
+        return value if self._settings.mode == "min" else float(reflected(self._privatizer.interval, value))
