@@ -110,7 +110,12 @@ class VaultClient:
         raise dptune.DptuneError("the vault was restarted too often while it took a trial's losses.")
 
     def _actor(self) -> Any:
-        return ray.get_actor(self.name)
+        try:
+            return ray.get_actor(self.name)
+        except ValueError:
+            raise dptune.DptuneError(
+                "the vault does not run: give the Tuner the searcher whose trainable this is as its search_alg."
+            ) from None
 
 
 def _parts(losses: npt.NDArray[np.float64] | None) -> Iterator[tuple[int, bytes]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from ray.tune.search import Searcher
 
-from dptune_ray.spaces import Domains, domains_of, resolve
+from dptune_ray.spaces import Domains, describe, domains_of, from_description, resolve
 
 
 class RandomSearch(Searcher):  # type: ignore[misc]
@@ -40,9 +40,15 @@ class RandomSearch(Searcher):  # type: ignore[misc]
         """Nothing is learned."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Write the state of the generator."""
-        Path(checkpoint_path).write_text(json.dumps(self._rng.bit_generator.state))
+        """Write the state of the generator and the search space."""
+        state = {"generator": self._rng.bit_generator.state, "space": describe(self._domains)}
+        Path(checkpoint_path).write_text(json.dumps(state))
 
     def restore(self, checkpoint_path: str) -> None:
-        """Read the state of the generator."""
-        self._rng.bit_generator.state = json.loads(Path(checkpoint_path).read_text())
+        """Read the state of the generator and the search space.
+
+        What a ``sample_from`` or a choice of objects leaves open is drawn by the searcher around this one.
+        """
+        state = json.loads(Path(checkpoint_path).read_text())
+        self._rng.bit_generator.state = state["generator"]
+        self._domains = self._domains or from_description(state["space"] or {})

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
+import ray
 from ray.tune.search import Searcher
 
 import dptune
@@ -21,7 +22,7 @@ from dptune.objective import Data, Function, losses_function
 from dptune.privacy.losses import NamedLoss
 from dptune_ray.client import VaultClient
 from dptune_ray.runs import RunSettings, TrialRun, mode_of
-from dptune_ray.spaces import Domains, domains_of, resolve
+from dptune_ray.spaces import Domains, describe, domains_of, from_description, resolve
 from dptune_ray.trainable import PrivateTrainable, final_estimate
 
 METRIC = "loss"
@@ -130,18 +131,32 @@ class VaultSearch(Searcher, abc.ABC):  # type: ignore[misc]
         """Nothing is learned from Tune: released values are in the ledger. May come twice, or never."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Write the run's name; its state is in the ledger."""
-        Path(checkpoint_path).write_text(json.dumps({"name": self._name}))
+        """Write the run's name and its search space; its state is in the ledger."""
+        state = {"name": self._name, "space": describe(self._domains)}
+        Path(checkpoint_path).write_text(json.dumps(state))
 
     def restore(self, checkpoint_path: str) -> None:
-        """Check that the state is this run's.
+        """Check that the state is this run's, and go on with it: Tune does not give the search space again.
 
         Raises:
-            InputError: it is another run's.
+            InputError: it is another run's, or its search space holds what cannot be stored.
         """
-        name = json.loads(Path(checkpoint_path).read_text())["name"]
+        state = json.loads(Path(checkpoint_path).read_text())
+        if not self._domains and state["space"] is None:
+            raise dptune.InputError(
+                "the search space has a sample_from or objects to choose from, which are not stored: give it to the "
+                "searcher, or again to Tuner.restore(param_space=...)."
+            )
+        self._go_on(state["name"], self._domains or from_description(state["space"]), self._param_space)
+
+    def _go_on(self, name: str, domains: Domains, param_space: Mapping[str, Any]) -> None:
+        """Continue a run that another process has begun; trials may start before the next suggestion."""
         if name != self._name:
             raise dptune.InputError(f"the saved state is of the run {name!r}, not of {self._name!r}.")
+        self._domains, self._param_space = domains, param_space
+        self._mode = mode_of(self._privatizer.ledger, self._name)
+        if ray.is_initialized():
+            _ = self.vault
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_handle": None}

@@ -6,6 +6,7 @@ or not, are searched. ``choice`` and ``sample_from`` are drawn independently. Ev
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -68,6 +69,22 @@ def rounded(domain: Any, value: Value) -> Value:
     return type(value)(min(max(nearest, low), high))
 
 
+def describe(domains: Domains) -> dict[str, Any] | None:
+    """Return plain JSON data that :func:`from_description` reads back, or None if a domain is code or holds objects."""
+    described = {path: _describe(domain) for path, domain in domains.items()}
+    if None in described.values():
+        return None
+    try:
+        return described if json.loads(json.dumps(described)) == described else None
+    except (TypeError, ValueError):
+        return None
+
+
+def from_description(described: Mapping[str, Any]) -> Domains:
+    """Return the domains that :func:`describe` described."""
+    return {path: _domain(**facts) for path, facts in described.items()}
+
+
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers, strings and truth values of a configuration by path; other objects are left out."""
     plain = {path: v.item() if isinstance(v, np.generic) else v for path, v in _leaves(config)}
@@ -89,9 +106,9 @@ def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in config.items():
         path = f"{prefix}{key}"
+        if SEPARATOR in str(key) and isinstance(value, Mapping | sample.Domain):
+            raise dptune.InputError(f'the parameter {path!r}: "/" in a name stands for a nested dict.')
         if isinstance(value, Mapping) and "grid_search" not in value:
-            if SEPARATOR in str(key):
-                raise dptune.InputError(f'the parameter {path!r}: "/" in a name stands for a nested dict.')
             yield from _leaves(value, path + SEPARATOR)
         elif isinstance(value, list | tuple) and any(isinstance(v, sample.Domain) for v in value):
             raise dptune.InputError(f"the parameter {path!r}: a search space inside a list; use a dict.")
@@ -104,8 +121,6 @@ def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _check(path: str, domain: Any) -> None:
-    if SEPARATOR in path.rsplit(SEPARATOR, 1)[-1]:
-        raise dptune.InputError(f'the parameter {path!r}: "/" in a name stands for a nested dict.')
     sampler = domain.get_sampler()
     inner = sampler.sampler if isinstance(sampler, sample.Quantized) else sampler
     known = (sample.Float, sample.Integer, sample.Categorical, sample.Function)
@@ -117,6 +132,32 @@ def _check(path: str, domain: Any) -> None:
         raise dptune.InputError(
             f"the parameter {path!r}: {type(domain).__name__} sampled by {type(inner).__name__} is not supported."
         )
+
+
+def _describe(domain: Any) -> dict[str, Any] | None:
+    if isinstance(domain, sample.Categorical):
+        return {"kind": "Categorical", "categories": domain.categories}
+    if domain.is_function():
+        return None
+    sampler = domain.get_sampler()
+    q = sampler.q if isinstance(sampler, sample.Quantized) else None
+    log = isinstance(sampler if q is None else sampler.sampler, sample.LogUniform)
+    return {"kind": type(domain).__name__, "lower": domain.lower, "upper": domain.upper, "log": log, "q": q}
+
+
+def _domain(
+    kind: str,
+    categories: list[Any] | None = None,
+    lower: Any = None,
+    upper: Any = None,
+    log: bool = False,
+    q: Any = None,
+) -> Any:
+    if kind == "Categorical":
+        return sample.Categorical(categories).uniform()
+    bare = (sample.Float if kind == "Float" else sample.Integer)(lower, upper)
+    domain = bare.loguniform() if log else bare.uniform()
+    return domain if q is None else domain.quantized(q)
 
 
 def _parameter(domain: Any) -> dptune.Float | dptune.Int | None:

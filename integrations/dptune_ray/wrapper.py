@@ -160,12 +160,19 @@ class PrivateSearch(VaultSearch):
     # ---- saving: Tune saves the inner searcher by itself ---------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
-        """Return which trials the inner searcher waits for and knows."""
-        return {"name": self._name, "open": sorted(self._open), "told": sorted(self._told)}
+        """Return which trials the inner searcher waits for and knows, and the search space."""
+        return {
+            "name": self._name,
+            "open": sorted(self._open),
+            "told": sorted(self._told),
+            "domains": self._domains,
+            "param_space": self._param_space,
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take what :meth:`get_state` returned."""
+        """Take what :meth:`get_state` returned, and go on."""
         self._open, self._told, self._caught_up = set(state["open"]), set(state["told"]), False
+        self._go_on(state["name"], state["domains"], state["param_space"])
 
     # ---- the user's interface --------------------------------------------------------------------------
 

@@ -1,0 +1,64 @@
+"""One small Ray cluster on loopback for all tests of a session, and vaults without any cluster."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+
+from dptune_ray import client
+from dptune_ray.vault import Vault
+
+HERE = Path(__file__).parent
+ATTEMPTS = 3
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Path]:
+    """Start Ray; return its session folder, where its logs are."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])  # for the workers
+    for attempt in range(ATTEMPTS):
+        try:
+            ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, _node_ip_address="127.0.0.1")
+            break
+        except Exception:
+            ray.shutdown()
+            if attempt == ATTEMPTS - 1:
+                raise
+            time.sleep(5)
+    yield Path(ray._private.worker._global_node.get_session_dir_path())
+    ray.shutdown()
+
+
+@pytest.fixture
+def local_vaults(monkeypatch: pytest.MonkeyPatch) -> dict[str, Vault]:
+    """Vaults in this process: what the searchers and trials do, without a cluster."""
+    vaults: dict[str, Vault] = {}
+
+    def start(self: client.VaultClient, privatizer: Any, settings: Any) -> Vault:
+        vault = vaults.setdefault(self.name, Vault(privatizer, settings))
+        vault.begin(settings).get()
+        return vault
+
+    monkeypatch.setattr(client.VaultClient, "start", start)
+    monkeypatch.setattr(client.VaultClient, "_actor", lambda self: _Actor(vaults[self.name]))
+    monkeypatch.setattr(client.ray, "get", lambda reference: reference)
+    return vaults
+
+
+class _Actor:
+    """A vault with the calling convention of a Ray actor."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+
+    def __getattr__(self, name: str) -> SimpleNamespace:
+        method: Callable[..., Any] = getattr(self._vault, name)
+        return SimpleNamespace(remote=method)

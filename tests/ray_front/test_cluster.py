@@ -1,0 +1,194 @@
+"""Tune runs on a real cluster: from end to end, with losses, failures, limits and restarts."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+import ray
+from optuna.distributions import FloatDistribution
+from ray import tune
+from ray.tune import Callback
+from ray.tune.search import ConcurrencyLimiter
+from ray.tune.search.optuna import OptunaSearch
+from sklearn.linear_model import LogisticRegression
+
+import dptune
+from dptune_optuna import DPGIBOSampler
+from dptune_ray import PrivateSearch
+from ray_harness import (
+    SPACE,
+    N,
+    NoiselessPrivatizer,
+    losses,
+    losses_at,
+    open_ledger,
+    open_privatizer,
+    open_search,
+    people,
+    tuner,
+)
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
+
+
+def values_in(folder: Path) -> list[float]:
+    return [c.value[0] for c in open_ledger(folder).charges(prefix="value/") if c.value]
+
+
+def test_a_run_from_end_to_end(fast_path):
+    search = open_search(open_privatizer(fast_path), n_trials=8)
+    trainable = search.trainable(losses)
+    results = tuner(trainable, search, fast_path, num_samples=search.n_trials).fit()
+    assert results.num_errors == 0
+    assert sorted(r.metrics["loss"] for r in results) == sorted(values_in(fast_path))
+    assert results.get_best_result().metrics["loss"] == min(values_in(fast_path))
+    assert search.progress()["steps_done"] == search.progress()["steps"]
+    estimate = search.estimate(trainable, search.recommend())
+    assert estimate.private
+    assert search.estimate(trainable, search.recommend()) == estimate
+    assert open_ledger(fast_path).spent() <= 1.0
+
+
+def test_optuna_and_ray_visit_the_same_points_with_the_noise_off(fast_path):
+    folders = [fast_path / "optuna", fast_path / "ray"]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (open_privatizer(folder, kind=NoiselessPrivatizer, dtype=np.float64) for folder in folders)
+    distributions = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}
+    sampler = DPGIBOSampler(distributions, first, n_trials=12, seed=1)
+    study = optuna.create_study(sampler=sampler, study_name="run")
+
+    @sampler.objective
+    def objective(trial):
+        return losses_at(people(), trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True))
+
+    study.optimize(objective, n_trials=12)
+    search = open_search(second)
+    tuner(search.trainable(losses), search, fast_path, max_concurrent_trials=1).fit()
+    points = [[c.note["parameters"] for c in open_ledger(f).charges(prefix="value/")] for f in folders]
+    assert len(points[0]) == 12
+    for one, other in zip(*points, strict=True):
+        assert one == pytest.approx(other, rel=1e-9)  # a matrix product may round by its operands' place in memory
+    assert search.recommend() == pytest.approx(sampler.recommend(study), rel=1e-9)
+
+
+def test_optuna_search_runs_on_released_values_and_a_limit(fast_path):
+    search = PrivateSearch(OptunaSearch(seed=1), open_privatizer(fast_path), n_trials=6, name="tpe")
+    limited = ConcurrencyLimiter(search, max_concurrent=2)
+    results = tuner(search.trainable(losses), limited, fast_path, num_samples=6).fit()
+    assert sorted(r.metrics["loss"] for r in results) == sorted(values_in(fast_path))
+    assert len(results) == 6
+    assert search.recommend() == {k: results.get_best_result().config[k] for k in SPACE}
+
+
+def test_scores_are_maximised(fast_path):
+    search = PrivateSearch(None, open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=4, mode="max", seed=1)
+    trainable = search.trainable(lambda config: 4 - losses(config))
+    results = tuner(trainable, search, fast_path, num_samples=4, mode="max").fit()
+    best = results.get_best_result()
+    assert best.metrics["loss"] == pytest.approx(4 - losses(best.config).mean(), abs=1e-5)
+    assert search.recommend() == {k: best.config[k] for k in SPACE}
+
+
+def test_a_fitted_model_and_data_that_are_loaded_where_the_trial_runs(fast_path):
+    def load():
+        X = np.random.default_rng(0).normal(size=(N, 3))
+        return X, X[:, 0] > 0
+
+    search = PrivateSearch(None, open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=2, seed=1)
+
+    @search.trainable(loss="log_loss", data=load)
+    def model(config):
+        X = np.random.default_rng(1).normal(size=(100, 3))
+        return LogisticRegression(C=config["C"]).fit(X, X[:, 0] > 0)
+
+    results = tuner(model, search, fast_path, num_samples=2, param_space={"C": tune.loguniform(0.1, 1)}).fit()
+    assert all(0 < r.metrics["loss"] < 0.5 for r in results)
+
+
+def test_trials_that_die_cost_nothing_and_do_not_end_the_run(fast_path):
+    marker = fast_path / "died"
+
+    def dying(config):
+        if not marker.exists():
+            marker.touch()
+            os._exit(1)
+        return losses(config)
+
+    search = open_search(open_privatizer(fast_path), n_trials=6)
+    results = tuner(search.trainable(dying), search, fast_path).fit()
+    assert results.num_errors == 1
+    assert search.progress()["steps_done"] == search.progress()["steps"]
+    assert math.isclose(results.get_best_result().metrics["loss"], min(values_in(fast_path)))
+
+
+def test_losses_of_the_wrong_shape_fail_the_trial_with_a_public_message(fast_path):
+    search = open_search(open_privatizer(fast_path), n_trials=6)
+    results = tuner(search.trainable(lambda config: losses(config)[:-1]), search, fast_path, num_samples=1).fit()
+    assert f"expected {N} per-example losses" in str(results.errors[0])
+    assert open_ledger(fast_path).charges() == []
+
+
+class RestartTheVault(Callback):
+    def __init__(self, name):
+        self.name, self.results = name, 0
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        self.results += 1
+        if self.results in (3, 7):
+            ray.kill(ray.get_actor(self.name), no_restart=False)
+
+
+def test_a_vault_that_dies_is_restarted_and_the_run_goes_on(fast_path):
+    search = open_search(open_privatizer(fast_path))
+    callback = RestartTheVault(search._client.name)
+    tuner(search.trainable(losses), search, fast_path, run={"callbacks": [callback]}).fit()
+    ledger = open_ledger(fast_path)
+    assert callback.results >= 12
+    assert search.progress()["steps_done"] == search.progress()["steps"]
+    assert ledger.spent() <= 1.0
+
+
+def test_a_run_ended_by_time_budget_and_stop_is_restored_and_completed(fast_path):
+    def slow(config):
+        time.sleep(1)
+        return losses(config)
+
+    search = PrivateSearch(OptunaSearch(seed=1), open_privatizer(fast_path), n_trials=6)
+    trainable = search.trainable(slow)
+    limits = {"time_budget_s": 4, "max_concurrent_trials": 2, "num_samples": 6}
+    tuner(trainable, search, fast_path, run={"stop": {"training_iteration": 1}}, **limits).fit()
+    before = [c for c in open_ledger(fast_path).charges() if c.value]
+    assert 1 <= len(before) < 6
+    results = tune.Tuner.restore(str(fast_path / "experiment"), trainable, resume_unfinished=True).fit()
+    after = open_ledger(fast_path).charges()
+    assert {c.key: c.value for c in before}.items() <= {c.key: c.value for c in after}.items()
+    assert sorted(r.metrics["loss"] for r in results if "loss" in r.metrics) == sorted(values_in(fast_path))
+    assert open_ledger(fast_path).spent() <= 1.0
+
+
+def test_many_losses_go_in_parts(fast_path):
+    n = 50_000
+
+    def many(config):
+        return np.linspace(0, 4, n) * config["x"] ** 2
+
+    search = PrivateSearch(None, open_privatizer(fast_path, n=n, kind=NoiselessPrivatizer), n_trials=2, seed=1)
+    results = tuner(search.trainable(many), search, fast_path, num_samples=2).fit()
+    for result in results:
+        assert result.metrics["loss"] == pytest.approx(2 * result.config["x"] ** 2, abs=1e-4)
+
+
+def test_a_spent_ledger_refuses_before_a_trial_begins(fast_path):
+    privatizer = open_privatizer(fast_path)
+    search = PrivateSearch(None, privatizer, n_trials=1, name="first", final_share=0.0)
+    tuner(search.trainable(losses), search, fast_path, num_samples=1).fit()
+    late = open_search(privatizer, name="late")
+    with pytest.raises(dptune.BudgetExhausted):
+        tuner(late.trainable(losses), late, fast_path).fit()

@@ -1,0 +1,124 @@
+"""Nothing raw is in any file of a Tune run, on the console, in Ray's session logs or in its object stores.
+
+The private values are markers: a secret that the user's code puts into exceptions, output and the configuration, and
+every loss of every trial. They are looked for as text of eight digits, as float64 and in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ray import tune
+
+from dptune_ray import PrivateSearch
+from ray_harness import (
+    N,
+    folder_bytes,
+    found,
+    losses,
+    object_store_bytes,
+    open_privatizer,
+    open_search,
+    tuner,
+)
+
+pytestmark = pytest.mark.ray
+SECRET = 1234.5678912345
+BIG = 30_000  # losses: 240 kB, more than Ray sends inside one call
+
+
+def talk(secret: float) -> None:
+    """Say it in every way a user's code may."""
+    print("stdout", secret, flush=True)
+    print("stderr", secret, file=sys.stderr)
+    print("unflushed", secret, end="")
+    os.write(1, f"descriptor {secret}\n".encode())
+    os.write(2, np.float64(secret).tobytes())
+    logging.getLogger("ray.tune").error("a logger of Ray: %s", secret)
+    logging.getLogger("mine").error("a logger: %s", secret)
+    warnings.warn(f"a warning: {secret}", stacklevel=1)
+    subprocess.run(["echo", "a child", str(secret)], check=True)
+    threading.Timer(0.5, lambda: print("late", secret, flush=True)).start()
+    tune.report({"loss": secret, "raw": secret})
+
+
+def printing(config: dict[str, Any]) -> np.ndarray:
+    values = np.resize(losses(config), BIG) + np.linspace(0, 0.1, BIG)
+    values[0] = SECRET
+    config["raw"] = SECRET
+    for value in (SECRET, values[1], values.mean()):
+        talk(float(value))
+    return values
+
+
+def failing(config: dict[str, Any]) -> np.ndarray:
+    values = losses(config)
+    try:
+        raise ValueError(f"person 7 has {SECRET}")
+    except ValueError as error:
+        raise SystemExit(f"{SECRET} {list(values)}") from error
+
+
+def refused(config: dict[str, Any]) -> np.ndarray:
+    return np.array([SECRET, *losses(config)])
+
+
+def markers(configs: list[dict[str, Any]], function: Any) -> list[float]:
+    if function is printing:
+        rows = [np.resize(losses(c), BIG) + np.linspace(0, 0.1, BIG) for c in configs]
+        return [SECRET, *(float(v) for row in rows for v in [*row[1:10], row.mean()])]
+    return [SECRET, *(float(v) for c in configs for v in [*losses(c), losses(c).mean()])]
+
+
+@pytest.mark.parametrize("function", [printing, failing, refused])
+def test_no_private_value_leaves_the_vault(cluster: Path, fast_path: Path, capfd: Any, function: Any) -> None:
+    n = BIG if function is printing else N
+    search = open_search(open_privatizer(fast_path, n=n), n_trials=6)
+    at_end = {"checkpoint_config": tune.CheckpointConfig(checkpoint_at_end=True), "verbose": 2}
+    results = tuner(search.trainable(function), search, fast_path, num_samples=4, run=at_end).fit()
+    assert results.num_errors == (4 if function is refused else 0)
+    time.sleep(2)  # late threads, log rotation
+    configs = [{k: r.config[k] for k in ("x", "y")} for r in results] if function is not refused else []
+    values = markers(configs, function)
+    console = "".join(capfd.readouterr()).encode()
+    assert b"Trial" in console
+    assert found(values, [("console", console)]) == []
+    files = [*folder_bytes(fast_path, cluster)]
+    names = {Path(name).name for name, _ in files}
+    assert names >= {"tuner.pkl", "ledger.db", "raylet.out", "params.json"} | (
+        {"error.txt"} if function is refused else {"result.json", "progress.csv", "_dict_checkpoint.pkl"}
+    )
+    assert found(values, files) == []
+    events = [content for name, content in files if "events.out.tfevents" in name]  # scalars in float32
+    assert bool(events) == (function is not refused)
+    assert not [value for value in (SECRET, *values[-1:]) for e in events if np.float32(value).tobytes() in e]
+    stores = [*object_store_bytes()]
+    assert stores
+    assert found(values, stores) == []
+
+
+def test_the_scan_finds_what_an_ordinary_trainable_leaks(cluster: Path, fast_path: Path, capfd: Any) -> None:
+    def ordinary(config: dict[str, Any]) -> None:
+        print("raw", SECRET, flush=True)
+        tune.report({"loss": float(losses(config).mean())})
+
+    search = PrivateSearch(None, open_privatizer(fast_path), n_trials=2, seed=1)
+    results = tuner(ordinary, search, fast_path, num_samples=1).fit()
+    time.sleep(2)
+    assert found([SECRET], folder_bytes(cluster / "logs"))
+    assert found([float(losses(results[0].config).mean())], folder_bytes(fast_path))
+    import ray
+
+    reference = ray.put(np.full(BIG, SECRET))
+    assert found([SECRET], object_store_bytes())
+    del reference

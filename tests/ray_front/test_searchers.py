@@ -1,0 +1,247 @@
+"""The searchers against Tune's calls, without a cluster: trials are run by hand against a vault in this process."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+from ray import cloudpickle, tune
+from ray.tune.search import ConcurrencyLimiter, Searcher
+from ray.tune.search.optuna import OptunaSearch
+
+import dptune
+from dptune_ray import DPGIBOSearch, PrivateSearch
+from dptune_ray.spaces import flat
+from dptune_ray.trainable import losses_at as evaluated
+from ray_harness import SPACE, N, losses, open_ledger, open_privatizer, open_search
+
+pytestmark = pytest.mark.usefixtures("local_vaults")
+
+
+def private_search(folder, searcher=None, **settings):
+    return PrivateSearch(searcher, open_privatizer(folder), **{"n_trials": 8, "name": "run", "seed": 3, **settings})
+
+
+def begin(search, mode="min", space=SPACE):
+    assert search.set_search_properties("loss", mode, space)
+    return search
+
+
+def run(search, trials, function=losses, first=0):
+    """Suggest, evaluate and complete like Tune; return the reported values."""
+    inner = search.searcher if isinstance(search, ConcurrencyLimiter) else search
+    values = []
+    for trial in (f"t{first + i}" for i in range(trials)):
+        config = search.suggest(trial)
+        if config == Searcher.FINISHED:
+            break
+        values.append(inner.vault.finish(trial, flat(config), evaluated(function, config)))
+        search.on_trial_complete(trial_id=trial, result={"loss": values[-1], "training_iteration": 1}, error=False)
+    return values
+
+
+def test_a_run_ends_by_itself_and_recommends_without_a_vault(tmp_path):
+    search = begin(open_search(open_privatizer(tmp_path)))
+    assert len(run(search, 40)) == search.n_trials == 12
+    fresh = open_search(open_privatizer(tmp_path))
+    assert fresh.recommend() == search.recommend()
+    assert set(fresh.recommend()) == {"x", "y"}
+    assert fresh.progress()["steps_done"] == fresh.progress()["steps"]
+    assert (
+        DPGIBOSearch(None, open_privatizer(tmp_path), name="run", seed=1, n_trials=12).recommend() == fresh.recommend()
+    )
+
+
+@pytest.mark.parametrize("call", ["never", "twice", "keyword", "none", "error"])
+def test_completion_may_come_never_twice_by_keyword_or_without_a_result(tmp_path, call):
+    for kind, search in {"g": open_search(open_privatizer(tmp_path), mu=0.5), "o": None}.items():
+        search = search or private_search(tmp_path, OptunaSearch(seed=1), name="other", mu=0.5)
+        begin(search)
+        for i in range(3):
+            trial = f"{kind}{i}"
+            config = search.suggest(trial)
+            value = search.vault.finish(trial, flat(config), losses(config))
+            result = {"loss": value, "training_iteration": 1}
+            if call == "twice":
+                search.on_trial_complete(trial, result)
+                search.on_trial_complete(trial, result)
+            elif call == "keyword":
+                search.on_trial_complete(trial_id=trial, result=result, error=False)
+            elif call == "none":
+                search.on_trial_complete(trial, result=None)
+            elif call == "error":
+                search.on_trial_complete(trial, None, True)
+        search.on_trial_complete("unknown", {"loss": 1.0})
+        search.on_trial_result("unknown", {"loss": 1.0})
+        assert isinstance(search.suggest(f"{kind}9"), dict)
+
+
+def test_nothing_of_a_run_is_pickled(tmp_path):
+    private = losses({"x": 0.5, "y": 1.0})
+    search = begin(open_search(open_privatizer(tmp_path)))
+    config = search.suggest("a")
+    search.vault.finish("a", flat(config), private)
+    search._privatizer.observe("held", private)
+    written = cloudpickle.dumps(search)
+    for loss in private:
+        assert np.float64(loss).tobytes() not in written
+        assert np.float32(loss - 2).tobytes() not in written  # rows are kept centred, in float32
+    again = pickle.loads(written)
+    assert again._handle is None
+    assert isinstance(again.suggest("b"), dict)
+    assert copy.deepcopy(search).recommend() == search.recommend()
+
+
+def test_saving_and_restoring_keeps_to_the_run(tmp_path):
+    search = begin(open_search(open_privatizer(tmp_path)))
+    search.save(str(tmp_path / "state"))
+    search.restore(str(tmp_path / "state"))
+    with pytest.raises(dptune.InputError, match="of the run 'run'"):
+        open_search(open_privatizer(tmp_path), name="another").restore(str(tmp_path / "state"))
+
+
+def test_a_searcher_that_lost_its_state_is_told_the_released_values(tmp_path):
+    inner = OptunaSearch(seed=1)
+    values = run(begin(private_search(tmp_path, inner)), 5)
+    for state in (None, {"open": ["t9"], "told": ["t0", "t1"]}):
+        fresh = OptunaSearch(seed=2)
+        search = begin(private_search(tmp_path, fresh))
+        if state is not None:
+            search.set_state({**search.get_state(), **state})
+        search.suggest("t7")
+        told = [t.value for t in fresh._ot_study.trials if t.value is not None]
+        assert told == values[0 if state is None else 2 :]
+        search.suggest("t8")
+        assert len([t for t in fresh._ot_study.trials if t.value is not None]) == len(told)
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_other_searchers_work_on_values_in_both_directions(tmp_path, mode):
+    inner = OptunaSearch(seed=1)
+    search = begin(private_search(tmp_path, inner, n_trials=6), mode)
+    values = run(search, 20, lambda config: 4 - losses(config) if mode == "max" else losses(config))
+    assert len(values) == 6
+    assert [t.value for t in inner._ot_study.trials] == values
+    best = inner._ot_study.best_trial
+    assert best.value == (min if mode == "min" else max)(values)
+    assert private_search(tmp_path, n_trials=6).recommend() == best.params
+
+
+def test_random_search_draws_what_tune_would(tmp_path):
+    space = {"a": {"k": tune.choice(["u", "v"])}, "x": tune.uniform(0, 1), "s": tune.sample_from(lambda c: c["x"] + 1)}
+    search = begin(private_search(tmp_path), space=space)
+    configs = [search.suggest(str(i)) for i in range(8)]
+    assert {c["a"]["k"] for c in configs} == {"u", "v"}
+    assert all(c["s"] == c["x"] + 1 for c in configs)
+    assert len({c["x"] for c in configs}) == 8
+
+
+def test_what_the_inner_searcher_leaves_out_is_drawn(tmp_path):
+    class Half(Searcher):
+        def set_search_properties(self, metric, mode, config, **spec):
+            return True
+
+        def suggest(self, trial_id):
+            return {"x": 0.5}
+
+        def on_trial_complete(self, trial_id, result=None, error=False):
+            raise RuntimeError("a bug in another library")
+
+    search = begin(private_search(tmp_path, Half()))
+    config = search.suggest("a")
+    assert config["x"] == 0.5
+    assert 1e-3 <= config["y"] <= 1e1
+    search.on_trial_complete("a", {"loss": 1.0})  # its exception would fail a good trial
+
+
+def test_a_trial_without_a_value_is_a_failed_one(tmp_path):
+    inner = OptunaSearch(seed=1)
+    search = begin(private_search(tmp_path, inner))
+    search.suggest("a")
+    search.on_trial_complete("a", {"loss": math.nan, "training_iteration": 1})
+    assert [t.state.name for t in inner._ot_study.trials] == ["FAIL"]
+
+
+def test_a_concurrency_limiter_never_stalls_and_pickles(tmp_path):
+    search = ConcurrencyLimiter(open_search(open_privatizer(tmp_path)), max_concurrent=2)
+    search.set_search_properties("loss", "min", SPACE)
+    assert [type(search.suggest(t)) for t in "abc"] == [dict, dict, type(None)]
+    search.on_trial_complete("a", None, True)
+    assert isinstance(search.suggest("d"), dict)
+    assert pickle.loads(cloudpickle.dumps(search)).searcher.n_trials == 12
+
+
+def test_drawn_parameters_do_not_repeat_after_a_restart(tmp_path):
+    space = {**SPACE, "k": tune.choice(list(range(1000)))}
+    first, second = (
+        begin(DPGIBOSearch(space, open_privatizer(tmp_path), n_trials=12, seed=1), space=space) for _ in range(2)
+    )
+    assert first.suggest("a")["k"] == second.suggest("a")["k"]
+    assert first.suggest("b")["k"] != second.suggest("c")["k"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"metric": "accuracy"}, "metric='loss'"),
+        ({"mode": "sideways"}, "mode must be"),
+        ({"space": {"k": tune.choice([1, 2])}}, None),
+        ({"space": {"x": tune.randn()}}, "randn"),
+    ],
+)
+def test_what_the_tuner_asks_for_and_cannot_have_is_refused(tmp_path, settings, message):
+    search = DPGIBOSearch(None, open_privatizer(tmp_path), n_trials=12)
+    wanted = {"metric": "loss", "mode": "min", "space": SPACE, **settings}
+    with pytest.raises(dptune.InputError, match=message or "no numerical parameter"):
+        search.set_search_properties(wanted["metric"], wanted["mode"], wanted["space"])
+
+
+def test_two_search_spaces_must_agree(tmp_path):
+    search = open_search(open_privatizer(tmp_path))
+    assert not search.set_search_properties("loss", "min", {"x": tune.uniform(-1.0, 1.0)})
+    assert search.set_search_properties("loss", "min", {"constant": 3})
+    assert search.set_search_properties("loss", "min", SPACE)
+
+
+def test_a_named_loss_is_minimised(tmp_path):
+    search = open_search(open_privatizer(tmp_path))
+    search.trainable(loss="hinge", data=(np.zeros((N, 1)), np.zeros(N)))(lambda config: None)
+    with pytest.raises(dptune.InputError, match="is minimised"):
+        search.set_search_properties("loss", "max", SPACE)
+    with pytest.raises(dptune.InputError, match="is minimised"):
+        open_search(open_privatizer(tmp_path), mode="max").trainable(loss="hinge", data=lambda: None)(
+            lambda config: None
+        )
+
+
+def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):
+    run(begin(open_search(open_privatizer(tmp_path))), 40)
+    PrivateSearch(None, open_privatizer(tmp_path), n_trials=1, name="rest", final_share=0.0).set_search_properties(
+        "loss", "min", SPACE
+    )
+    ledger = open_ledger(tmp_path)
+    event = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 4.0))
+    event.observe_failure("p")
+    event.release(event.mean_query("p", ledger.remaining()), scope="else", key="k")
+    with pytest.raises(dptune.BudgetExhausted):
+        PrivateSearch(None, open_privatizer(tmp_path), n_trials=5, name="new").set_search_properties(
+            "loss", "min", SPACE
+        )
+
+
+@pytest.mark.parametrize("wrong", [{"privatizer": None}, {"steps": 0}, {"batch": -1}])
+def test_settings_are_refused_at_once(tmp_path, wrong):
+    settings = {"privatizer": open_privatizer(tmp_path), "n_trials": 12, **wrong}
+    with pytest.raises(dptune.InputError):
+        DPGIBOSearch(SPACE, settings.pop("privatizer"), **settings)
+
+
+def test_trying_out_lets_exceptions_through(tmp_path):
+    search = open_search(open_privatizer(tmp_path))
+    assert search.trainable(losses).try_out({"x": 0.0, "y": 1.0}) == "PerExampleLosses(<private values>)"
+    with pytest.raises(ZeroDivisionError):
+        search.trainable(lambda config: 1 / 0).try_out({})
+    assert open_ledger(tmp_path).charges() == []

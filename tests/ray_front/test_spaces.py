@@ -1,0 +1,106 @@
+"""Tune's domains: what is searched covers what Tune would draw, and everything else is refused by name."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from ray import tune
+
+import dptune
+from dptune_ray import spaces
+
+SEARCHED = {
+    "uniform": tune.uniform(-2.0, 3.0),
+    "loguniform": tune.loguniform(1e-4, 1e2),
+    "quniform": tune.quniform(-1.0, 2.0, 0.25),
+    "qloguniform": tune.qloguniform(0.5, 64.0, 0.5),
+    "randint": tune.randint(2, 9),
+    "qrandint": tune.qrandint(10, 100, 20),
+    "qrandint1": tune.qrandint(3, 7, 1),
+    "lograndint": tune.lograndint(1, 1000),
+    "qlograndint": tune.qlograndint(4, 256, 4),
+}
+
+
+@pytest.mark.parametrize("kind", SEARCHED)
+def test_every_value_tune_draws_is_a_point_of_the_space(kind: str) -> None:
+    space = spaces.to_space({kind: SEARCHED[kind]})
+    assert space is not None
+    for value in SEARCHED[kind].sample(size=300, random_state=1):
+        assert space.contains({kind: value})
+        back = space.decode(space.encode({kind: value}))[kind]
+        assert back == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", SEARCHED)
+def test_every_point_of_the_space_is_a_value_tune_could_draw(kind: str) -> None:
+    domain = SEARCHED[kind]
+    space = spaces.to_space({kind: domain})
+    drawn = {round(v, 9) for v in domain.sample(size=4000, random_state=2)}
+    for u in np.linspace(0, 1, 101):
+        config = spaces.resolve({kind: domain}, space.decode(np.array([u])), {}, np.random.default_rng(0))
+        assert domain.is_valid(config[kind])
+        assert type(config[kind]) is type(domain.sample(random_state=3))
+        if kind not in {"uniform", "loguniform", "lograndint"}:
+            assert round(config[kind], 9) in drawn
+
+
+def test_nested_dicts_are_named_by_their_path_and_come_back_nested() -> None:
+    space = {"model": {"depth": tune.randint(1, 9), "kind": "tree"}, "rate": tune.uniform(0, 1), "n": 3}
+    domains = spaces.domains_of(space)
+    assert list(domains) == ["model/depth", "rate"]
+    assert list(spaces.to_space(domains)) == ["model/depth", "rate"]
+    config = spaces.resolve(domains, {"model/depth": 4, "rate": 0.5}, space, np.random.default_rng(0))
+    assert config == {"model": {"depth": 4}, "rate": 0.5}
+    assert spaces.flat({**config, "n": np.int64(3), "data": object()}) == {"model/depth": 4, "rate": 0.5, "n": 3}
+
+
+def test_choices_and_functions_are_drawn_and_functions_see_the_rest() -> None:
+    space = {
+        "twice": tune.sample_from(lambda config: config["inner"]["x"] * 2 + config["constant"]),
+        "inner": {"x": tune.uniform(0, 1)},
+        "kind": tune.choice(["a", "b"]),
+        "constant": 10,
+        "fixed": tune.randint(3, 4),
+    }
+    domains = spaces.domains_of(space)
+    assert list(spaces.to_space(domains)) == ["inner/x"]
+    kinds = set()
+    for seed in range(20):
+        config = spaces.resolve(domains, {"inner/x": 0.25}, space, np.random.default_rng(seed))
+        assert (config["twice"], config["fixed"]) == (10.5, 3)
+        kinds.add(config["kind"])
+    assert kinds == {"a", "b"}
+
+
+def test_a_space_without_numbers_has_nothing_to_search() -> None:
+    assert spaces.to_space(spaces.domains_of({"kind": tune.choice([1, 2]), "k": 1})) is None
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({"x": tune.randn(0, 1)}, "'x'.*randn"),
+        ({"m": {"x": tune.qrandn(0, 1, 0.1)}}, "'m/x'.*randn"),
+        ({"x": tune.grid_search([1, 2])}, "'x'.*grid_search"),
+        ({"x": [tune.uniform(0, 1)]}, "'x'.*list"),
+        ({"a/b": tune.uniform(0, 1)}, "'a/b'.*nested"),
+        ({"a/b": {"c": tune.uniform(0, 1)}}, "'a/b'.*nested"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(space: dict, message: str) -> None:
+    with pytest.raises(dptune.InputError, match=message):
+        spaces.domains_of(space)
+
+
+def test_a_space_is_described_and_read_back() -> None:
+    domains = {**SEARCHED, "kind": tune.choice(["a", 2])}
+    again = spaces.from_description(json.loads(json.dumps(spaces.describe(domains))))
+    assert spaces.describe(again) == spaces.describe(domains)
+    for path in domains:
+        assert list(again[path].sample(size=9, random_state=1)) == list(domains[path].sample(size=9, random_state=1))
+    assert spaces.describe({"f": tune.sample_from(lambda: 1)}) is None
+    assert spaces.describe({"kind": tune.choice([object()])}) is None
+    assert spaces.describe({"kind": tune.choice([(1, 2)])}) is None

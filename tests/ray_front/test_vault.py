@@ -1,0 +1,138 @@
+"""The vault alone: what it answers, that it may be asked again, and that errors travel as public data."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import dptune
+from dptune_ray.runs import GIBORun, ValuesRun
+from dptune_ray.spaces import domains_of, to_space
+from dptune_ray.vault import Vault
+from ray_harness import SPACE, N, NoiselessPrivatizer, losses_at, open_ledger, open_privatizer, people
+
+POINT = {"x": 0.1, "y": 1.0}
+
+
+def values_vault(folder, **settings) -> Vault:
+    kind = settings.pop("kind", dptune.LossPrivatizer)
+    return Vault(open_privatizer(folder, kind=kind), ValuesRun("run", **{"trials": 3, **settings}))
+
+
+def gibo_vault(folder) -> Vault:
+    settings = GIBORun("run", to_space(domains_of(SPACE)), seed=1, settings={"trials": 12})
+    return Vault(open_privatizer(folder), settings)
+
+
+def finish(vault: Vault, trial: str, point: dict = POINT, values: np.ndarray | None = None):
+    values = losses_at(people(), **point) if values is None else values
+    half = len(values) // 2
+    vault.put(trial, "u", half, values[half:].tobytes()).get()  # parts may come in any order
+    vault.put(trial, "u", 0, values[:half].tobytes()).get()
+    return vault.finish(trial, point, "u", len(values)).get()
+
+
+def test_a_trial_costs_once_and_a_repetition_gets_the_recorded_value(tmp_path):
+    vault = values_vault(tmp_path)
+    assert vault.ask("a").get() == {}
+    first = finish(vault, "a")
+    spent = open_ledger(tmp_path).spent()
+    assert finish(vault, "a") == first
+    assert finish(values_vault(tmp_path), "a") == first  # after a restart, under the same identifier
+    assert open_ledger(tmp_path).spent() == spent
+
+
+def test_the_same_trial_at_another_point_is_refused(tmp_path):
+    vault = values_vault(tmp_path)
+    finish(vault, "a")
+    with pytest.raises(dptune.KeyConflict):
+        finish(vault, "a", {"x": 0.2, "y": 1.0})
+    assert len(open_ledger(tmp_path).charges()) == 1
+
+
+def test_losses_that_are_missing_are_asked_for_again_and_nothing_is_charged(tmp_path):
+    vault = values_vault(tmp_path)
+    vault.put("a", "u", 0, np.zeros(N // 2).tobytes()).get()
+    assert vault.finish("a", POINT, "u", N).get() is None
+    vault.put("a", "old", 0, np.zeros(N).tobytes()).get()
+    assert vault.finish("a", POINT, "new", N).get() is None
+    assert open_ledger(tmp_path).charges() == []
+
+
+def test_a_failed_evaluation_is_the_upper_clip_and_ends_well(tmp_path):
+    assert values_vault(tmp_path, kind=NoiselessPrivatizer).finish("a", POINT, "", None).get() == pytest.approx(4.0)
+
+
+def test_scores_come_back_as_scores_and_a_failure_is_the_worst_score(tmp_path):
+    vault = values_vault(tmp_path, kind=NoiselessPrivatizer, mode="max")
+    scores = np.linspace(-1, 3, N)
+    assert finish(vault, "a", values=scores) == pytest.approx(np.clip(scores, 0, 4).mean(), abs=1e-6)
+    assert finish(vault, "b", values=np.full(N, np.nan)) == pytest.approx(0.0)
+    assert vault.finish("c", POINT, "", None).get() == pytest.approx(0.0)
+
+
+def test_a_run_keeps_its_mode(tmp_path):
+    finish(values_vault(tmp_path), "a")
+    with pytest.raises(dptune.BudgetMismatch, match="other mode"):
+        values_vault(tmp_path, mode="max").begin(ValuesRun("run", 3, "max")).get()
+
+
+def test_a_complete_run_suggests_no_more(tmp_path):
+    vault = values_vault(tmp_path)
+    for trial in "abc":
+        finish(vault, trial)
+    assert vault.ask("d").get() is None
+    with pytest.raises(dptune.PlanComplete):
+        vault.check("d").get()
+    assert values_vault(tmp_path).ask("d").get() is None
+
+
+def test_a_run_whose_trials_are_all_lost_ends(tmp_path):
+    vault = values_vault(tmp_path)
+    assert [vault.ask(trial).get() for trial in "abcd"] == [{}, {}, {}, None]
+
+
+def test_a_spent_ledger_refuses_the_first_trial_and_ends_a_run_that_has_begun(tmp_path):
+    open_privatizer(tmp_path)
+    late = values_vault(tmp_path, mu=0.9)
+    finish(late, "a")
+    other = Vault(open_privatizer(tmp_path), ValuesRun("other", 1))
+    assert finish(other, "a") is not None
+    other.estimate("final", POINT, "", None).get()
+    assert late.ask("b").get() is None
+    with pytest.raises(dptune.BudgetExhausted):
+        Vault(open_privatizer(tmp_path), ValuesRun("third", 1)).ask("a").get()
+
+
+def test_asking_again_for_a_trial_gives_the_same_point(tmp_path):
+    vault = gibo_vault(tmp_path)
+    first = vault.ask("a").get()
+    assert vault.ask("b").get() != first
+    assert vault.ask("a").get() == first
+
+
+def test_a_second_search_with_other_settings_is_refused(tmp_path):
+    vault = gibo_vault(tmp_path)
+    with pytest.raises(dptune.BudgetMismatch, match="other settings"):
+        vault.begin(ValuesRun("run", 3)).get()
+
+
+def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, monkeypatch):
+    secret = 1234.56789
+
+    def broken(self, query):
+        raise ValueError(f"loss {secret}")
+
+    monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", broken)
+    answer = values_vault(tmp_path).finish("a", POINT, "", None)
+    assert "1234" not in repr(answer)
+    assert answer.error.__traceback__ is None
+    assert answer.error.__context__ is None
+    assert str(pickle.loads(pickle.dumps(answer)).error) == "the vault failed with ValueError."
+
+
+def test_a_wrong_shape_is_told(tmp_path):
+    with pytest.raises(dptune.InputError, match=f"expected {N}"):
+        finish(values_vault(tmp_path), "a", values=np.zeros(N + 1))
