@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo test check audit bench-gibo bench-private bench-defaults bench-fts bench-fts-accounting bench-ldp clean
+.PHONY: demo test check audit bench-gibo bench-private bench-defaults bench-fts bench-fts-accounting bench-ldp bench-ray clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -19,10 +19,12 @@ demo: $(VENV)/.installed  ## tune a support vector machine on a private validati
 	$(BIN)/dptune plot out/demo/ledger.db out/demo.png
 
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
-	$(BIN)/python -m pytest -m "not slow" -n 2
+	$(BIN)/python -m pytest -m "not slow and not ray" -n 2
+	$(BIN)/python -m pytest -m "ray and not slow"  # one Ray cluster at a time
 
 audit: $(VENV)/.installed  ## the slow audits: long noise, whole runs, random kills; prints what they prove
-	$(BIN)/python -m pytest -m slow -n 2 -rP
+	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rP
+	$(BIN)/python -m pytest -m "slow and ray" -rP
 
 check: $(VENV)/.installed  ## lint, format and types
 	$(BIN)/ruff check .
@@ -65,6 +67,9 @@ bench-ldp: $(VENV)/.installed  ## local privacy: tables of docs/ldp.md; the firs
 	$(BIN)/python -m benchmarks.bench_ldp multiplier --paper --seeds 24 --algorithms MoMA --grid 0.008 0.015
 	$(BIN)/python -m benchmarks.bench_ldp plays --seeds 24
 	$(BIN)/python -m benchmarks.bench_ldp tables  # what docs/ldp.md shows of the stored runs
+
+bench-ray: $(VENV)/.installed  ## Ray Tune: a trial's overhead with vault and searchers, table of docs/ray.md (minutes)
+	$(BIN)/python -m benchmarks.bench_ray
 
 clean:
 	rm -rf $(VENV) out dist build

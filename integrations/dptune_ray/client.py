@@ -42,7 +42,7 @@ class VaultClient:
         return cls("dptune-vault-" + hashlib.sha256(f"{ledger!r}/{scope}".encode()).hexdigest()[:16])
 
     def start(self, privatizer: dptune.LossPrivatizer, settings: RunSettings) -> Any:
-        """Start the vault on this node, unless it runs; return its handle. It lives as long as the handle is held.
+        """Start the vault on this node, unless it runs; return what keeps it alive as long as it is held.
 
         Raises:
             BudgetMismatch: a run of this name has other settings.
@@ -57,9 +57,10 @@ class VaultClient:
             "max_task_retries": RESTARTS,
             "scheduling_strategy": here,
         }
-        actor = ray.remote(Vault).options(**options).remote(privatizer, settings)
+        kept = ray.put(privatizer)  # public; a restart of the actor needs it again
+        actor = ray.remote(Vault).options(**options).remote(kept, settings)
         _get(actor.begin.remote(settings))
-        return actor
+        return actor, kept
 
     def stop(self) -> None:
         """End the vault; what it has not released is gone, what it has is in the ledger."""
