@@ -1,7 +1,8 @@
-"""dptune in Ray Tune: a private searcher, and one that makes any searcher private; losses go to a vault."""
+"""dptune in Ray Tune: private searchers, and one that makes any searcher private; losses go to a vault."""
 
 from dptune_ray.gibo import DPGIBOSearch
+from dptune_ray.ldp import LDPATASearch, LDPMoMASearch, LDPTGPSearch
 from dptune_ray.random_search import RandomSearch
 from dptune_ray.wrapper import PrivateSearch
 
-__all__ = ["DPGIBOSearch", "PrivateSearch", "RandomSearch"]
+__all__ = ["DPGIBOSearch", "LDPATASearch", "LDPMoMASearch", "LDPTGPSearch", "PrivateSearch", "RandomSearch"]

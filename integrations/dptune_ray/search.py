@@ -1,34 +1,23 @@
-"""What the searchers share: a vault, a metric, and nothing that may not be written to disk.
-
-Tune pickles a searcher into ``tuner.pkl``: it holds settings and the ledger's URL. What it knows of the run it reads
-from the vault or the ledger, so that a restore, however stale, and a fresh start under the same name go on alike.
-"""
+"""What the searchers with a vault share: losses go there, released values come from there or from the ledger."""
 
 from __future__ import annotations
 
 import abc
-import hashlib
-import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, overload
-
-import numpy as np
-import ray
-from ray.tune.search import Searcher
 
 import dptune
 from dptune.objective import Data, Function, losses_function
 from dptune.privacy.losses import NamedLoss
+from dptune_ray.base import RunSearch
 from dptune_ray.client import VaultClient
 from dptune_ray.runs import RunSettings, TrialRun, mode_of
-from dptune_ray.spaces import Domains, describe, domains_of, from_description, resolve
-from dptune_ray.trainable import PrivateTrainable, final_estimate
+from dptune_ray.trainable import PrivateTrainable, final_estimate, made_trainable
 
 METRIC = "loss"
 
 
-class VaultSearch(Searcher, abc.ABC):  # type: ignore[misc]
+class VaultSearch(RunSearch):
     """A Tune searcher whose trials are paid by a vault.
 
     Args:
@@ -52,12 +41,8 @@ class VaultSearch(Searcher, abc.ABC):  # type: ignore[misc]
     ) -> None:
         if not isinstance(privatizer, dptune.LossPrivatizer):
             raise dptune.InputError(f"{type(self).__name__} needs a LossPrivatizer as its privatizer.")
-        _check_mode(mode)
-        super().__init__(metric=metric, mode=mode or "min")
-        self._privatizer, self._name, self._seed = privatizer, name, seed
-        self._given_mode = mode
-        self._param_space: Mapping[str, Any] = dict(param_space or {})
-        self._domains: Domains = domains_of(self._param_space)
+        super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
+        self._privatizer = privatizer
         self._named_loss = False
         self._client = VaultClient.of(privatizer.ledger, name)
         self._handle: Any = None  # the vault lives as long as this is held
@@ -83,80 +68,19 @@ class VaultSearch(Searcher, abc.ABC):  # type: ignore[misc]
             self._handle = self._client.start(self._privatizer, self.run_settings())
         return self._client
 
-    # ---- Tune's interface --------------------------------------------------------------------------
-
-    def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
-        """Take the Tuner's metric, mode and search space, and begin the run.
-
-        Raises:
-            InputError: they do not fit the searcher or are not supported; says how.
-            BudgetExhausted: the run cannot be paid; before a trial begins.
-        """
-        if metric is not None and metric != self.metric:
-            raise dptune.InputError(
-                f"the trials report {self.metric!r}, not {metric!r}: set TuneConfig(metric={self.metric!r}), or give "
-                "the searcher metric=."
-            )
-        self._take_mode(mode)
-        domains = domains_of(config)
-        if self._domains and domains and _described(domains) != _described(self._domains):
-            return False
-        self._param_space = config if domains or not self._domains else self._param_space
-        self._domains = domains or self._domains
+    def _begin(self) -> None:
         _ = self.vault
-        return True
+
+    def _propose(self, trial: str) -> Mapping[str, Any] | None:
+        return self.vault.ask(trial)
+
+    def _stored_mode(self) -> str | None:
+        return mode_of(self._privatizer.ledger, self._name)
 
     def _take_mode(self, mode: str | None) -> None:
-        _check_mode(mode)
-        if mode is not None and mode != (self._given_mode or mode):
-            raise dptune.InputError(f"the searcher was made with mode={self._given_mode!r}, the Tuner with {mode!r}.")
-        self._mode = mode or self._given_mode or "min"
+        super()._take_mode(mode)
         if self._mode == "max" and self._named_loss:
             raise dptune.InputError('loss= is minimised: set TuneConfig(mode="min"), or return scores yourself.')
-
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the next configuration, or that the run is over. Every key of the search space is in it."""
-        proposed = self.vault.ask(trial_id)
-        if proposed is None:
-            return str(Searcher.FINISHED)
-        return resolve(self._domains, proposed, self._param_space, self._generator(trial_id))
-
-    def _generator(self, trial: str) -> np.random.Generator:
-        """For what is drawn for a trial: with a seed the same whenever it is asked for, and not the same as before."""
-        if self._seed is None:
-            return np.random.default_rng()
-        return np.random.default_rng([self._seed, *hashlib.sha256(trial.encode()).digest()])
-
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Nothing is learned from Tune: released values are in the ledger. May come twice, or never."""
-
-    def save(self, checkpoint_path: str) -> None:
-        """Write the run's name and its search space; its state is in the ledger."""
-        state = {"name": self._name, "space": describe(self._domains)}
-        Path(checkpoint_path).write_text(json.dumps(state))
-
-    def restore(self, checkpoint_path: str) -> None:
-        """Check that the state is this run's, and go on with it: Tune does not give the search space again.
-
-        Raises:
-            InputError: it is another run's, or its search space holds what cannot be stored.
-        """
-        state = json.loads(Path(checkpoint_path).read_text())
-        if not self._domains and state["space"] is None:
-            raise dptune.InputError(
-                "the search space has a sample_from or objects to choose from, which are not stored: give it to the "
-                "searcher, or again to Tuner.restore(param_space=...)."
-            )
-        self._go_on(state["name"], self._domains or from_description(state["space"]), self._param_space)
-
-    def _go_on(self, name: str, domains: Domains, param_space: Mapping[str, Any]) -> None:
-        """Continue a run that another process has begun; trials may start before the next suggestion."""
-        if name != self._name:
-            raise dptune.InputError(f"the saved state is of the run {name!r}, not of {self._name!r}.")
-        self._domains, self._param_space = domains, param_space
-        self._mode = mode_of(self._privatizer.ledger, self._name)
-        if ray.is_initialized():
-            _ = self.vault
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_handle": None}
@@ -194,14 +118,8 @@ class VaultSearch(Searcher, abc.ABC):  # type: ignore[misc]
         self._named_loss = loss is not None
         if self._named_loss and self.mode == "max":
             raise dptune.InputError('loss= is minimised: use mode="min", or return scores yourself.')
-        members = {
-            "function": staticmethod(losses_function(function, loss, data)),
-            "vault": self._client,
-            "metric": self.metric,
-            "__doc__": function.__doc__,
-            "__module__": function.__module__,
-        }
-        return type(function.__name__, (PrivateTrainable,), members)
+        taken = losses_function(function, loss, data)
+        return made_trainable(PrivateTrainable, function, function=taken, vault=self._client, metric=self.metric)
 
     @abc.abstractmethod
     def recommend(self) -> dict[str, Any]:
@@ -226,21 +144,3 @@ class VaultSearch(Searcher, abc.ABC):  # type: ignore[misc]
         """Return released facts only, for a dashboard."""
         self._mode = mode_of(self._privatizer.ledger, self._name)
         return self._run().progress()
-
-
-def _check_mode(mode: object) -> None:
-    if mode not in (None, "min", "max"):
-        raise dptune.InputError(f'mode must be "min" or "max", for one metric; got {mode!r}.')
-
-
-def _described(domains: Domains) -> dict[str, tuple[str, str, str]]:
-    """What makes two search spaces the same."""
-    return {
-        path: (type(d).__name__, d.domain_str if not d.is_function() else "", _sampler(d))
-        for path, d in domains.items()
-    }
-
-
-def _sampler(domain: Any) -> str:
-    sampler = domain.get_sampler()
-    return f"{type(sampler).__name__} {getattr(sampler, 'q', '')} {getattr(sampler, 'sampler', '')}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import ray
 from ray import tune
@@ -18,23 +18,49 @@ import dptune
 from dptune.objective import Function, call_guarded
 from dptune.privacy.private import loss_vector
 from dptune.run import FINAL
+from dptune_ray.answers import Answer, answered
 from dptune_ray.client import VaultClient
 from dptune_ray.silence import silence_this_process
 from dptune_ray.spaces import flat
-from dptune_ray.vault import Answer, answered
 
 
-class PrivateTrainable(tune.Trainable):  # type: ignore[misc]
-    """A private trial; :meth:`VaultSearch.trainable` makes a subclass with the three attributes."""
+class SilentTrainable(tune.Trainable):  # type: ignore[misc]
+    """A trial of one step in a process that says nothing, and that keeps nothing."""
 
     function: ClassVar[Function]
-    vault: ClassVar[VaultClient]
     metric: ClassVar[str]
 
     def setup(self, config: dict[str, Any]) -> None:
         """Silence the worker."""
         if self.is_actor():
             silence_this_process()
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Nothing is kept from one trial to the next."""
+        return True
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
+        """There is nothing to keep: a trial that starts again gets its recorded value."""
+        return {}
+
+    def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
+        """There is nothing to load."""
+
+
+T = TypeVar("T", bound=SilentTrainable)
+
+
+def made_trainable(kind: type[T], original: Function, *, function: Function, **members: Any) -> type[T]:
+    """Return a subclass for one user's function, under its name."""
+    about = {"__doc__": original.__doc__, "__module__": getattr(original, "__module__", __name__)}
+    name = getattr(original, "__name__", type(original).__name__)
+    return type(name, (kind,), {"function": staticmethod(function), **members, **about})
+
+
+class PrivateTrainable(SilentTrainable):
+    """A private trial; :meth:`VaultSearch.trainable` makes a subclass with function, vault and metric."""
+
+    vault: ClassVar[VaultClient]
 
     def step(self) -> dict[str, Any]:
         """Check the budget, train, hand the losses over, report the released value.
@@ -52,17 +78,6 @@ class PrivateTrainable(tune.Trainable):  # type: ignore[misc]
         except dptune.PlanComplete:
             value = math.nan
         return {self.metric: value, "done": True}
-
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Nothing is kept from one trial to the next."""
-        return True
-
-    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
-        """There is nothing to keep: a trial that starts again gets its recorded value."""
-        return {}
-
-    def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
-        """There is nothing to load."""
 
     @classmethod
     def try_out(cls, config: Mapping[str, Any]) -> str:

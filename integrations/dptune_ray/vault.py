@@ -1,8 +1,7 @@
 """The vault: the one process of a Tune run that holds losses, pays, and answers with released values.
 
 The class knows nothing of Ray; :mod:`dptune_ray.client` makes it a named actor. Every method returns an
-:class:`Answer`: an exception that crossed processes would carry a traceback to consoles and error files, so
-dptune's own errors, whose text is public, travel as data, and of any other exception only its type is told.
+:class:`~dptune_ray.answers.Answer`.
 
 Every method may be called again, by a retry or after the actor was restarted: a release is idempotent by its key in
 the ledger, and losses that died with the actor are asked for once more.
@@ -10,38 +9,15 @@ the ledger, and losses that died with the actor are asked for once more.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import dptune
+from dptune_ray.answers import answered
 from dptune_ray.runs import RunSettings, TrialRun, reflected
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A public value, or a public error.
-
-    Attributes:
-        value: what was asked for; plain data.
-        error: why there is none.
-    """
-
-    value: Any = None
-    error: dptune.DptuneError | None = None
-
-    def get(self) -> Any:
-        """Return the value.
-
-        Raises:
-            DptuneError: what the vault refused.
-        """
-        if self.error is not None:
-            raise self.error.with_traceback(None) from None
-        return self.value
 
 
 @dataclass
@@ -50,27 +26,6 @@ class _Upload:
 
     name: str
     parts: dict[int, bytes]  # by their first row
-
-
-def answered(method: Callable[..., Any]) -> Callable[..., Answer]:
-    """Make a method return an :class:`Answer`."""
-
-    @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Answer:
-        try:
-            return Answer(method(*args, **kwargs))
-        except dptune.DptuneError as error:
-            return Answer(error=_bare(error))
-        except Exception as error:  # noqa: BLE001 - its text could quote a private value
-            return Answer(error=dptune.DptuneError(f"the vault failed with {type(error).__name__}."))
-
-    return call
-
-
-def _bare(error: dptune.DptuneError) -> dptune.DptuneError:
-    """The error without the frames and the causes it was raised with."""
-    error.__cause__ = error.__context__ = None
-    return error.with_traceback(None)
 
 
 class Vault:

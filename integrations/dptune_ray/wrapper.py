@@ -163,6 +163,7 @@ class PrivateSearch(VaultSearch):
         """Return which trials the inner searcher waits for and knows, and the search space."""
         return {
             "name": self._name,
+            "mode": self.mode,
             "open": sorted(self._open),
             "told": sorted(self._told),
             "domains": self._domains,
@@ -172,7 +173,7 @@ class PrivateSearch(VaultSearch):
     def set_state(self, state: dict[str, Any]) -> None:
         """Take what :meth:`get_state` returned, and go on."""
         self._open, self._told, self._caught_up = set(state["open"]), set(state["told"]), False
-        self._go_on(state["name"], state["domains"], state["param_space"])
+        self._go_on(state["name"], state["mode"], state["domains"], state["param_space"])
 
     # ---- the user's interface --------------------------------------------------------------------------
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import ray
 
-from dptune_ray import client
-from dptune_ray.vault import Vault
+from dptune_ray import actors
 
 HERE = Path(__file__).parent
 ATTEMPTS = 3
@@ -38,27 +37,25 @@ def cluster() -> Iterator[Path]:
 
 
 @pytest.fixture
-def local_vaults(monkeypatch: pytest.MonkeyPatch) -> dict[str, Vault]:
-    """Vaults in this process: what the searchers and trials do, without a cluster."""
-    vaults: dict[str, Vault] = {}
+def local_actors(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Actors in this process: what the searchers and trials do, without a cluster."""
+    running: dict[str, Any] = {}
 
-    def start(self: client.VaultClient, privatizer: Any, settings: Any) -> Vault:
-        vault = vaults.setdefault(self.name, Vault(privatizer, settings))
-        vault.begin(settings).get()
-        return vault
+    def launch(self: actors.ActorClient, kind: type, *args: Any, **options: Any) -> Any:
+        return running.setdefault(self.name, kind(*args))
 
-    monkeypatch.setattr(client.VaultClient, "start", start)
-    monkeypatch.setattr(client.VaultClient, "_actor", lambda self: _Actor(vaults[self.name]))
-    monkeypatch.setattr(client.ray, "get", lambda reference: reference)
-    return vaults
+    monkeypatch.setattr(actors.ActorClient, "launch", launch)
+    monkeypatch.setattr(actors.ActorClient, "_actor", lambda self: _Actor(running[self.name]))
+    monkeypatch.setattr(actors.ray, "get", lambda reference: reference)
+    return running
 
 
 class _Actor:
-    """A vault with the calling convention of a Ray actor."""
+    """An object with the calling convention of a Ray actor."""
 
-    def __init__(self, vault: Vault) -> None:
-        self._vault = vault
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
 
     def __getattr__(self, name: str) -> SimpleNamespace:
-        method: Callable[..., Any] = getattr(self._vault, name)
+        method: Callable[..., Any] = getattr(self._inner, name)
         return SimpleNamespace(remote=method)

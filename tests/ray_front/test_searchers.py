@@ -18,7 +18,7 @@ from dptune_ray.spaces import flat
 from dptune_ray.trainable import losses_at as evaluated
 from ray_harness import SPACE, N, losses, open_ledger, open_privatizer, open_search
 
-pytestmark = pytest.mark.usefixtures("local_vaults")
+pytestmark = pytest.mark.usefixtures("local_actors")
 
 
 def private_search(folder, searcher=None, **settings):

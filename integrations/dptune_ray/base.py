@@ -1,0 +1,148 @@
+"""What all searchers share: metric, mode, search space, and a state that is somewhere else.
+
+Tune pickles a searcher into ``tuner.pkl`` and restores a state that may be stale, or none. So a searcher holds settings
+and names only; what it knows of its run it reads from where that is kept, whenever it is asked.
+"""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+from ray.tune.search import Searcher
+
+import dptune
+from dptune_ray.spaces import Domains, describe, domains_of, from_description, resolve
+
+
+class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
+    """A Tune searcher that continues the run of its name.
+
+    Args:
+        name: the run's name. The same name continues the run.
+        param_space: Tune search space; default that of the Tuner.
+        metric: the name under which trials report.
+        mode: "min" or "max"; default the Tuner's.
+        seed: of what is drawn independently.
+    """
+
+    def __init__(
+        self, *, name: str, param_space: Mapping[str, Any] | None, metric: str, mode: str | None, seed: int | None
+    ) -> None:
+        _check_mode(mode)
+        super().__init__(metric=metric, mode=mode or "min")
+        self._name, self._seed, self._given_mode = name, seed, mode
+        self._param_space: Mapping[str, Any] = dict(param_space or {})
+        self._domains: Domains = domains_of(self._param_space)
+
+    # ---- the run -----------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _begin(self) -> None:
+        """Begin the run or continue it; metric, mode and search space are known."""
+
+    @abc.abstractmethod
+    def _propose(self, trial: str) -> Mapping[str, Any] | None:
+        """Return searched parameters by path for a trial, the others are drawn; None if the run is over."""
+
+    def _stored_mode(self) -> str | None:
+        """The mode the run was begun with, if that is stored with the run."""
+        return None
+
+    # ---- Tune's interface --------------------------------------------------------------------------
+
+    def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
+        """Take the Tuner's metric, mode and search space, and begin the run.
+
+        Raises:
+            InputError: they do not fit the searcher or are not supported; says how.
+            BudgetExhausted: the run cannot be paid; before a trial begins.
+        """
+        if metric is not None and metric != self.metric:
+            raise dptune.InputError(
+                f"the trials report {self.metric!r}, not {metric!r}: set TuneConfig(metric={self.metric!r}), or give "
+                "the searcher metric=."
+            )
+        self._take_mode(mode)
+        domains = domains_of(config)
+        if self._domains and domains and _described(domains) != _described(self._domains):
+            return False
+        self._param_space = config if domains or not self._domains else self._param_space
+        self._domains = domains or self._domains
+        self._begin()
+        return True
+
+    def _take_mode(self, mode: str | None) -> None:
+        _check_mode(mode)
+        if mode is not None and mode != (self._given_mode or mode):
+            raise dptune.InputError(f"the searcher was made with mode={self._given_mode!r}, the Tuner with {mode!r}.")
+        self._mode = mode or self._given_mode or "min"
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """Return the next configuration, or that the run is over. Every key of the search space is in it."""
+        proposed = self._propose(trial_id)
+        if proposed is None:
+            return str(Searcher.FINISHED)
+        return resolve(self._domains, proposed, self._param_space, self._generator(trial_id))
+
+    def _generator(self, trial: str) -> np.random.Generator:
+        """For what is drawn for a trial: with a seed the same whenever it is asked for, and not the same as before."""
+        if self._seed is None:
+            return np.random.default_rng()
+        return np.random.default_rng([self._seed, *hashlib.sha256(trial.encode()).digest()])
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Nothing is learned from Tune: what is released is stored elsewhere. May come twice, or never."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write the run's name, mode and search space; its state is elsewhere."""
+        state = {"name": self._name, "mode": self.mode, "space": describe(self._domains)}
+        Path(checkpoint_path).write_text(json.dumps(state))
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Check that the state is this run's, and go on with it: Tune does not give the search space again.
+
+        Raises:
+            InputError: it is another run's, or its search space holds what cannot be stored.
+        """
+        state = json.loads(Path(checkpoint_path).read_text())
+        if not self._domains and state["space"] is None:
+            raise dptune.InputError(
+                "the search space has a sample_from or objects to choose from, which are not stored: give it to the "
+                "searcher, or again to Tuner.restore(param_space=...)."
+            )
+        domains = self._domains or from_description(state["space"])
+        self._go_on(state["name"], state["mode"], domains, self._param_space)
+
+    def _go_on(self, name: str, mode: str, domains: Domains, param_space: Mapping[str, Any]) -> None:
+        """Continue a run that another process has begun; trials may start before the next suggestion."""
+        if name != self._name:
+            raise dptune.InputError(f"the saved state is of the run {name!r}, not of {self._name!r}.")
+        self._domains, self._param_space = domains, param_space
+        self._mode = self._stored_mode() or mode
+        if ray.is_initialized():
+            self._begin()
+
+
+def _check_mode(mode: object) -> None:
+    if mode not in (None, "min", "max"):
+        raise dptune.InputError(f'mode must be "min" or "max", for one metric; got {mode!r}.')
+
+
+def _described(domains: Domains) -> dict[str, tuple[str, str, str]]:
+    """What makes two search spaces the same."""
+    return {
+        path: (type(d).__name__, d.domain_str if not d.is_function() else "", _sampler(d))
+        for path, d in domains.items()
+    }
+
+
+def _sampler(domain: Any) -> str:
+    sampler = domain.get_sampler()
+    return f"{type(sampler).__name__} {getattr(sampler, 'q', '')} {getattr(sampler, 'sampler', '')}"

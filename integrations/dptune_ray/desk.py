@@ -1,0 +1,164 @@
+"""The desk of a local-privacy run: charges users, keeps replies, and never sees a value.
+
+A trial's process is the user's device. It asks the desk to charge the user, measures, makes its own value noisy, and
+hands in the reply. The desk runs on the driver's node, so that one ledger counts wherever a user's trials run. Every
+method may be called again: a charge is idempotent by its key, and a trial has one reply for good.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn, SupportsFloat
+
+import dptune
+from dptune.space import Value
+from dptune_ray.actors import ActorClient
+from dptune_ray.answers import answered
+from dptune_ray.replies import ReplyLog
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a device's randomiser promises, as public data.
+
+    Attributes:
+        epsilon: price of one reply.
+        private: whether it protects anybody.
+        settings: its description.
+    """
+
+    epsilon: float
+    private: bool
+    settings: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A trial, and who is asked.
+
+    Attributes:
+        trial: Tune's identifier.
+        parameters: by path, where the user measures.
+        user: who pays; None without a ledger.
+        promise: of the user's device.
+    """
+
+    trial: str
+    parameters: Mapping[str, Value]
+    user: str | None
+    promise: Promise
+
+
+class Desk:
+    """Ledger and replies of one run.
+
+    Args:
+        log: of the replies.
+        ledger: of the users; None if nobody counts.
+    """
+
+    def __init__(self, log: ReplyLog, ledger: dptune.UserLedger | None) -> None:
+        self._log, self._ledger = log, ledger
+
+    @answered
+    def begin(self, log: ReplyLog, ledger: str) -> None:
+        """Refuse a run of this name with another ledger or another file.
+
+        Raises:
+            BudgetMismatch: it has.
+        """
+        if (log, ledger) != (self._log, repr(self._ledger)):
+            raise dptune.BudgetMismatch(
+                f"a search named {log.run!r} with another ledger is running; give this one another name."
+            )
+
+    @answered
+    def charge(self, ask: Ask) -> float | None:
+        """Charge the user; return the reply if the trial has one already, else None: measure.
+
+        Raises:
+            CapReached: it does not fit; nothing was written, and nothing may be measured.
+            KeyConflict: the trial measured somewhere else before, or with other settings.
+        """
+        known = self._log.find(ask.trial)
+        if known is None:
+            return self._charged(ask)
+        if dict(known.parameters) != dict(ask.parameters):
+            raise dptune.KeyConflict(f"the trial {ask.trial!r} has a reply at other parameters; use a new trial.")
+        return known.value
+
+    def _charged(self, ask: Ask) -> float | None:
+        if self._ledger is None or ask.user is None:
+            return None
+        try:
+            return self._reply(ask, _Elsewhere(ask.promise, None))
+        except _NotYet:
+            return None
+
+    @answered
+    def record(self, ask: Ask, reply: float) -> float:
+        """Take the device's reply; return the one that counts: the first.
+
+        Raises:
+            CapReached: the user was not charged for it, and it does not fit.
+        """
+        if self._ledger is not None and ask.user is not None:
+            reply = self._reply(ask, _Elsewhere(ask.promise, reply))
+        return self._log.record(ask.trial, ask.parameters, reply).value
+
+    def _reply(self, ask: Ask, device: _Elsewhere) -> float:
+        if self._ledger is None or ask.user is None:
+            raise dptune.InputError("there is no ledger to charge.")
+        key = json.dumps([self._log.run, ask.trial, dict(ask.parameters)], sort_keys=True)
+        return self._ledger.reply(device, None, user=ask.user, key=key)
+
+
+class _NotYet(Exception):
+    """The user is charged, and the device has not replied."""
+
+
+class _Elsewhere:
+    """A randomiser that runs on another machine: the ledger charges for it, and its reply comes from there."""
+
+    def __init__(self, promise: Promise, reply: float | None) -> None:
+        self.epsilon, self.private = promise.epsilon, promise.private
+        self._promise, self._reply = promise, reply
+
+    def randomize(self, value: SupportsFloat | None) -> float:
+        """Return the device's reply; called after the charge."""
+        return self._not_yet() if self._reply is None else self._reply
+
+    def _not_yet(self) -> NoReturn:
+        raise _NotYet
+
+    def describe(self) -> dict[str, object]:
+        """Return the device's public settings."""
+        return dict(self._promise.settings)
+
+
+@dataclass(frozen=True)
+class DeskClient(ActorClient):
+    """Reaches the desk that serves a run."""
+
+    _what: ClassVar[str] = "desk"
+
+    def start(self, log: ReplyLog, ledger: dptune.UserLedger | None) -> Any:
+        """Start the desk on this node, unless it runs; return what keeps it alive as long as it is held.
+
+        Raises:
+            BudgetMismatch: a run of this name has another ledger.
+        """
+        held = self.launch(Desk, log, ledger)
+        self.call("begin", log, repr(ledger))
+        return held
+
+    def charge(self, ask: Ask) -> float | None:
+        """Charge the user; see :meth:`Desk.charge`."""
+        known: float | None = self.call("charge", ask)
+        return known
+
+    def record(self, ask: Ask, reply: float) -> float:
+        """Hand in a reply; see :meth:`Desk.record`."""
+        return float(self.call("record", ask, reply))

@@ -1,0 +1,76 @@
+"""A trial whose value is one user's locally private reply; its process is the user's device."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import dptune
+from dptune.local.randomizer import Randomizer
+from dptune.objective import call_guarded
+from dptune_ray.desk import Ask, DeskClient, Promise
+from dptune_ray.spaces import flat
+from dptune_ray.trainable import SilentTrainable
+
+User = str | Callable[[Mapping[str, Any]], str]
+
+
+class LocalTrainable(SilentTrainable):
+    """One user's reply; :meth:`LDPSearch.trainable` makes a subclass with the attributes."""
+
+    desk: ClassVar[DeskClient]
+    randomizer: ClassVar[Randomizer]
+    user: ClassVar[User | None]
+
+    def step(self) -> dict[str, Any]:
+        """Charge the user, measure, randomise here, and report the reply. A repetition gets the recorded reply.
+
+        Raises:
+            CapReached: before the function is called.
+        """
+        ask = self._ask()
+        reply = self.desk.charge(ask)
+        if reply is None:
+            outcome = call_guarded(type(self).function, copy.deepcopy(dict(self.config)), _number)
+            if isinstance(outcome, BaseException):
+                raise outcome.with_traceback(None) from None
+            reply = self.desk.record(ask, type(self).randomizer.randomize(outcome))
+        return {self.metric: reply, "done": True}
+
+    def _ask(self) -> Ask:
+        user, randomizer = type(self).user, type(self).randomizer
+        who = user(copy.deepcopy(dict(self.config))) if callable(user) else user
+        promise = Promise(randomizer.epsilon, randomizer.private, randomizer.describe())
+        return Ask(self.trial_id, flat(self.config), who, promise)
+
+    @classmethod
+    def try_out(cls, config: Mapping[str, Any]) -> None:
+        """Call the function once in this process and let its exceptions through, to find bugs.
+
+        Use this on made-up data: in a trial exceptions are swallowed, because they could depend on private data.
+
+        Raises:
+            TypeError: the function returned no number.
+        """
+        float(cls.function(copy.deepcopy(dict(config))))
+
+
+def _number(value: Any) -> float | None:
+    """The user's value, or None if it is no number: what is wrong with it is private."""
+    try:
+        return float(value)
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def check_device(randomizer: object, ledger: object, user: object) -> None:
+    """Refuse what cannot be a user's device.
+
+    Raises:
+        InputError: there is no randomiser, or only one of ledger and user.
+    """
+    if not (hasattr(randomizer, "randomize") and hasattr(randomizer, "describe")):
+        raise dptune.InputError("give randomizer=LocalRandomizer(...), which makes the value private on the device.")
+    if (ledger is None) != (user is None):
+        raise dptune.InputError("give ledger= and user= together: a ledger charges a user.")

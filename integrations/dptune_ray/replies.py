@@ -1,0 +1,92 @@
+"""The replies of a local-privacy run, on disk: what its curator knows, whatever Tune remembers of it.
+
+Replies are public: the users' devices have made them noisy. One SQLite file on the driver's node holds those of any
+number of runs; a reply is on the disk before Tune hears of it, and each trial has one.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import dptune
+from dptune.space import Value
+
+_TABLE = """CREATE TABLE IF NOT EXISTS dptune_ray_replies (
+    number INTEGER PRIMARY KEY, run TEXT NOT NULL, trial TEXT NOT NULL, parameters TEXT NOT NULL, value REAL NOT NULL,
+    UNIQUE (run, trial))"""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One trial's reply.
+
+    Attributes:
+        number: grows in the order of recording.
+        trial: Tune's identifier.
+        parameters: by path, where the user measured.
+        value: what the randomiser returned.
+    """
+
+    number: int
+    trial: str
+    parameters: Mapping[str, Value]
+    value: float
+
+
+@dataclass(frozen=True)
+class ReplyLog:
+    """The replies of one run.
+
+    Attributes:
+        path: of the SQLite file; its folder must exist.
+        run: name of the run.
+
+    Raises:
+        InputError: the folder does not exist.
+    """
+
+    path: str
+    run: str
+
+    def __post_init__(self) -> None:
+        if not Path(self.path).parent.is_dir():
+            raise dptune.InputError(f"the folder of the replies {self.path} does not exist; create it first.")
+
+    def find(self, trial: str) -> Reply | None:
+        """Return the trial's reply, or None."""
+        return next(iter(self._select("trial = ?", trial)), None)
+
+    def since(self, number: int) -> list[Reply]:
+        """Return the replies with larger numbers, in their order."""
+        return self._select("number > ?", number)
+
+    def record(self, trial: str, parameters: Mapping[str, Value], value: float) -> Reply:
+        """Store the trial's reply, and return the one that is stored: the first."""
+        row = (self.run, trial, json.dumps(dict(parameters)), value)
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            query = "INSERT INTO dptune_ray_replies (run, trial, parameters, value) VALUES (?, ?, ?, ?)"
+            connection.execute(query + " ON CONFLICT DO NOTHING", row)
+        return self._select("trial = ?", trial)[0]
+
+    def _select(self, where: str, value: str | int) -> list[Reply]:
+        query = f"SELECT number, trial, parameters, value FROM dptune_ray_replies WHERE run = ? AND {where}"
+        with self._transaction("BEGIN") as connection:
+            rows = connection.execute(query + " ORDER BY number", (self.run, value)).fetchall()
+        return [Reply(number, trial, json.loads(parameters), value) for number, trial, parameters, value in rows]
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous=EXTRA")
+                connection.execute(_TABLE)
+                connection.execute(begin)
+                yield connection
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise dptune.LedgerError(f"the replies {self.path} cannot be used: {error}") from None

@@ -1,0 +1,314 @@
+"""The LDP searchers: a trial's process is the user's device, the desk charges, and nobody else sees a value."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution, IntDistribution
+from ray import cloudpickle, tune
+
+import dptune
+from dptune.local.randomizer import LocalRandomizer
+from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
+from dptune_ray import LDPATASearch, LDPMoMASearch, LDPTGPSearch
+from dptune_ray.actors import ActorClient
+from dptune_ray.desk import Ask, Desk, Promise
+from dptune_ray.replies import ReplyLog
+from ray_harness import folder_bytes, found, object_store_bytes, tuner
+
+KINDS = {
+    LDPTGPSearch: LDPTGPSampler,
+    LDPATASearch: LDPATASampler,
+    LDPMoMASearch: LDPMoMASampler,
+}
+SPACE = {"x": tune.uniform(-1.0, 1.0), "n": tune.lograndint(1, 101)}
+SETTINGS = dptune.LDPSettings(dptune.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=400, plays=3, exploration=0.1)
+SECRET = 0.87654321987
+
+
+class NoNoise(LocalRandomizer):
+    """NOT PRIVATE: replies with the clamped value itself."""
+
+    private = False
+
+    def randomize(self, value: Any) -> float:
+        return self.clamp(value)
+
+
+def satisfaction(config: dict[str, Any]) -> float:
+    return float(1 - (config["x"] - 0.4) ** 2 - 0.1 * np.log(config["n"] / 10) ** 2)
+
+
+def open_search(folder: Path, kind: Any = LDPTGPSearch, **more: Any) -> Any:
+    settings = {"replies": folder / "replies.db", "name": "run", "count": 24, "seed": 1, **more}
+    return kind(settings.pop("param_space", SPACE), SETTINGS, **settings)
+
+
+def begin(search: Any, mode: str = "max") -> Any:
+    assert search.set_search_properties("reply", mode, SPACE)
+    return search
+
+
+def reply_of(trainable: Any, trial: str, config: dict[str, Any]) -> float:
+    """Run a trial like Tune, in this process."""
+    one = trainable.__new__(trainable)
+    one.config, one._trial_info = config, SimpleNamespace(trial_id=trial)
+    return float(one.step()["reply"])
+
+
+def run(search: Any, trainable: Any, trials: range) -> list[dict[str, Any]]:
+    configs = []
+    for trial in (f"t{i}" for i in trials):
+        configs.append(search.suggest(trial))
+        search.on_trial_complete(trial, {"reply": reply_of(trainable, trial, configs[-1])})
+    return configs
+
+
+local = pytest.mark.usefixtures("local_actors")
+
+
+@local
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_optuna_and_ray_ask_for_the_same_points_with_the_noise_off(tmp_path: Path, kind: Any, mode: str) -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    randomizer = NoNoise(8.0, 1.2)
+    distributions = {"x": FloatDistribution(-1.0, 1.0), "n": IntDistribution(1, 100, log=True)}
+    sampler = KINDS[kind](distributions, SETTINGS, count=24, seed=1)
+    study = optuna.create_study(sampler=sampler, direction=f"{mode}imize")
+
+    def objective(trial: optuna.Trial) -> float:
+        return satisfaction({"x": trial.suggest_float("x", -1, 1), "n": trial.suggest_int("n", 1, 100, log=True)})
+
+    study.optimize(LocalObjective(objective, randomizer), n_trials=30)
+    search = open_search(tmp_path, kind)
+    trainable = search.trainable(satisfaction, randomizer=randomizer)
+    assert run(begin(search, mode), trainable, range(30)) == [t.params for t in study.trials]
+    assert search.recommend() == sampler.recommend(study)
+
+
+@local
+def test_a_trial_that_runs_again_pays_once_and_has_one_reply(tmp_path: Path) -> None:
+    ledger, calls = dptune.UserLedger(tmp_path / "users.db", cap=2.0), []
+
+    def counted(config: dict[str, Any]) -> float:
+        calls.append(config)
+        return satisfaction(config)
+
+    search = open_search(tmp_path)
+    trainable = search.trainable(counted, randomizer=LocalRandomizer(1.0, 1.0), ledger=ledger, user="me")
+    begin(search)
+    config = search.suggest("a")
+    first = reply_of(trainable, "a", config)
+    assert reply_of(trainable, "a", config) == first
+    assert (ledger.spent("me"), len(calls)) == (1.0, 1)
+    with pytest.raises(dptune.KeyConflict):
+        reply_of(trainable, "a", {**config, "x": 0.123})
+    reply_of(trainable, "b", search.suggest("b"))
+    with pytest.raises(dptune.CapReached):
+        reply_of(trainable, "c", search.suggest("c"))
+    assert (ledger.spent("me"), len(calls)) == (2.0, 2)
+    assert len(search._log.since(0)) == 2
+
+
+@local
+@pytest.mark.parametrize("call", ["never", "twice", "none", "error"])
+def test_what_tune_says_of_completion_is_not_needed(tmp_path: Path, call: str) -> None:
+    said, unsaid = open_search(tmp_path), open_search(tmp_path, name="other")
+    for search in (said, unsaid):
+        trainable = search.trainable(satisfaction, randomizer=NoNoise(8.0, 1.2))
+        begin(search)
+        for trial in ("a", "b", "c", "d"):
+            reply = reply_of(trainable, trial, search.suggest(trial))
+            if search is said and call == "twice":
+                search.on_trial_complete(trial, {"reply": reply})
+                search.on_trial_complete(trial_id=trial, result={"reply": reply}, error=False)
+            elif search is said and call != "never":
+                search.on_trial_complete(trial, None, call == "error")
+    assert said.suggest("e") == unsaid.suggest("e")
+    assert len(said._log.since(0)) == 4
+
+
+@local
+def test_a_stale_copy_and_a_fresh_searcher_know_all_replies(tmp_path: Path) -> None:
+    search = open_search(tmp_path)
+    trainable = search.trainable(satisfaction, randomizer=NoNoise(8.0, 1.2))
+    begin(search)
+    stale = cloudpickle.dumps(search)
+    search.save(str(tmp_path / "state"))
+    run(search, trainable, range(9))
+    fresh = open_search(tmp_path, param_space=None)
+    fresh.restore(str(tmp_path / "state"))
+    restarted = begin(open_search(tmp_path))
+    asked = search.suggest("next")
+    for other in (pickle.loads(stale), fresh, restarted):
+        if other is fresh:
+            assert other.mode == "max"
+        assert other.recommend() == search.recommend()
+        assert other.suggest("next") == asked
+
+
+@local
+def test_users_who_are_asked_at_the_same_time_try_different_points_until_they_are_lost(tmp_path: Path) -> None:
+    search = open_search(tmp_path, patience=2)
+    trainable = search.trainable(satisfaction, randomizer=NoNoise(8.0, 1.2))
+    begin(search)
+    run(search, trainable, range(3))
+    together = [search.suggest(trial) for trial in ("a", "b", "c")]
+    assert together[0] != together[1]
+    assert list(search._trying) == ["a", "b", "c"]
+    search.suggest("d")
+    assert list(search._trying) == ["b", "c", "d"]  # the first of them has not replied for too long
+    search.on_trial_complete("c", None, True)
+    assert list(search._trying) == ["b", "d"]
+
+
+@local
+@pytest.mark.parametrize("wrong", ["value", "nothing", "text", "exception object", "raises", "exits"])
+def test_the_desk_is_sent_replies_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    sent: list[bytes] = []
+    plain = ActorClient.call
+
+    def spied(self: ActorClient, method: str, *args: Any) -> Any:
+        sent.append(repr(args).encode() + pickle.dumps(args))
+        return plain(self, method, *args)
+
+    def private(config: dict[str, Any]) -> Any:
+        config["leak"] = SECRET
+        if wrong == "raises":
+            raise ValueError(f"my value is {SECRET}")
+        if wrong == "exits":
+            raise SystemExit(str(SECRET))
+        known = {"value": SECRET, "nothing": None, "text": f"{SECRET}!", "exception object": ValueError(SECRET)}
+        return known[wrong]
+
+    monkeypatch.setattr(ActorClient, "call", spied)
+    ledger = dptune.UserLedger(tmp_path / "users.db", cap=2.0)
+    search = open_search(tmp_path)
+    trainable = search.trainable(private, randomizer=LocalRandomizer(1.0, 1.0), ledger=ledger, user="me")
+    begin(search)
+    config = search.suggest("a")
+    assert np.isfinite(reply_of(trainable, "a", config))
+    assert set(config) == {"x", "n"}
+    assert len(sent) == 3
+    assert found([SECRET], [("sent", b"".join(sent)), *folder_bytes(tmp_path)]) == []
+    clamped = open_search(tmp_path, name="clamped")
+    trainable = clamped.trainable(private, randomizer=NoNoise(1.0, 1.0))
+    begin(clamped)
+    assert reply_of(trainable, "a", clamped.suggest("a")) == (SECRET if wrong == "value" else -1.0)
+
+
+def ask(trial: str = "a", **more: Any) -> Ask:
+    randomizer = LocalRandomizer(1.0, 1.0)
+    promise = Promise(randomizer.epsilon, randomizer.private, randomizer.describe())
+    return Ask(**{"trial": trial, "parameters": {"x": 0.5}, "user": "me", "promise": promise, **more})
+
+
+def test_a_desk_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(tmp_path: Path) -> None:
+    log = ReplyLog(str(tmp_path / "replies.db"), "run")
+    ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
+    assert Desk(log, ledger).charge(ask()).get() is None
+    assert Desk(log, ledger).charge(ask()).get() is None  # the device died, and begins again
+    assert ledger.spent("me") == 1.0
+    assert Desk(log, ledger).record(ask(), 0.25).get() == 0.25
+    assert Desk(log, ledger).record(ask(), 0.75).get() == 0.25
+    assert Desk(log, ledger).charge(ask()).get() == 0.25
+    assert [reply.value for reply in log.since(0)] == [0.25]
+
+
+def test_a_desk_that_dies_between_ledger_and_log_finds_the_reply_again(tmp_path: Path) -> None:
+    ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
+    Desk(ReplyLog(str(tmp_path / "lost.db"), "run"), ledger).record(ask(), 0.25).get()
+    log = ReplyLog(str(tmp_path / "replies.db"), "run")
+    assert Desk(log, ledger).record(ask(), 0.75).get() == 0.25
+    assert ledger.spent("me") == 1.0
+    assert isinstance(Desk(log, ledger).charge(ask("b")).error, dptune.CapReached)
+    assert isinstance(Desk(log, ledger).record(ask("b"), 0.5).error, dptune.CapReached)
+    assert len(log.since(0)) == 1
+
+
+def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path: Path) -> None:
+    logs = [ReplyLog(str(tmp_path / "replies.db"), run) for run in ("one", "two")]
+    ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
+    for log in logs:
+        Desk(log, None).record(ask(user=None), 0.5).get()
+    assert [len(log.since(0)) for log in logs] == [1, 1]
+    Desk(logs[0], ledger).begin(logs[0], repr(ledger)).get()
+    with pytest.raises(dptune.BudgetMismatch, match="another ledger"):
+        Desk(logs[0], ledger).begin(logs[0], repr(None)).get()
+    with pytest.raises(dptune.InputError, match="does not exist"):
+        ReplyLog(str(tmp_path / "no" / "replies.db"), "run")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"patience": -1}, "patience"),
+        ({"centre": np.inf}, "centre"),
+        ({"param_space": None, "candidates": [{"x": 0.1, "n": 3}]}, "give param_space"),
+        ({"candidates": [{"x": 7.0, "n": 3}]}, "inside the space"),
+        ({"param_space": {"x": tune.randn()}}, "randn"),
+    ],
+)
+def test_settings_are_refused_at_once(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(dptune.InputError, match=message):
+        open_search(tmp_path, **wrong)
+    with pytest.raises(dptune.InputError, match="needs settings"):
+        LDPTGPSearch(SPACE, replies=tmp_path / "replies.db")
+
+
+def test_a_trainable_needs_a_device(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    search, randomizer = open_search(tmp_path), LocalRandomizer(1.0, 1.0)
+    for wrong in ({"randomizer": None}, {"randomizer": randomizer, "user": "me"}):
+        with pytest.raises(dptune.InputError):
+            search.trainable(satisfaction, **wrong)
+    with pytest.raises(dptune.InputError, match="must be a function"):
+        search.trainable(3, randomizer=randomizer)
+    with pytest.raises(TypeError):
+        search.trainable(lambda config: None, randomizer=randomizer).try_out({})
+    with pytest.raises(dptune.InputError, match="no reply yet"):
+        search.recommend()
+    assert "NOT PRIVATE" not in caplog.text
+    search.trainable(satisfaction, randomizer=NoNoise(1.0, 1.0))
+    assert "NOT PRIVATE" in caplog.text
+
+
+@pytest.mark.ray
+def test_on_a_cluster_users_are_capped_and_no_value_is_anywhere(cluster: Path, fast_path: Path, capfd: Any) -> None:
+    died = fast_path / "died"
+
+    def talking(config: dict[str, Any]) -> float:
+        if not died.exists():
+            died.touch()
+            os._exit(1)  # charged, and no reply: the retry pays nothing
+        print("value", SECRET, flush=True)
+        tune.report({"reply": SECRET})
+        return SECRET
+
+    ledger = dptune.UserLedger(fast_path / "users.db", cap=2.0)
+    space = {**SPACE, "user": tune.choice(["ann", "bob"])}
+    search = open_search(fast_path, LDPMoMASearch, param_space=space)
+    device = {"randomizer": LocalRandomizer(1.0, 1.0), "ledger": ledger, "user": lambda config: config["user"]}
+    run = {"failure_config": tune.FailureConfig(max_failures=1)}
+    limits = {"metric": "reply", "mode": "max", "num_samples": 8, "param_space": space, "run": run}
+    results = tuner(search.trainable(talking, **device), search, fast_path, **limits).fit()
+    replies = search._log.since(0)
+    reported = sorted(r.metrics["reply"] for r in results if not r.error)
+    assert reported == sorted(reply.value for reply in replies)
+    assert len(reported) == ledger.spent("ann") + ledger.spent("bob") < 8
+    assert max(ledger.spent("ann"), ledger.spent("bob")) == 2.0
+    assert all("CapReached" in str(r.error) for r in results if r.error)
+    assert search.recommend().keys() == {"x", "n"}
+    files = [
+        *folder_bytes(fast_path, cluster),
+        *object_store_bytes(),
+        ("console", "".join(capfd.readouterr()).encode()),
+    ]
+    assert found([SECRET], files) == []
