@@ -1,8 +1,21 @@
 """dptune in Ray Tune: private searchers, and one that makes any searcher private; losses go to a vault."""
 
+from dptune_ray.federated import DPFTSSearch
 from dptune_ray.gibo import DPGIBOSearch
+from dptune_ray.hosts import Federation
 from dptune_ray.ldp import LDPATASearch, LDPMoMASearch, LDPTGPSearch
 from dptune_ray.random_search import RandomSearch
+from dptune_ray.transport import RayTransport
 from dptune_ray.wrapper import PrivateSearch
 
-__all__ = ["DPGIBOSearch", "LDPATASearch", "LDPMoMASearch", "LDPTGPSearch", "PrivateSearch", "RandomSearch"]
+__all__ = [
+    "DPFTSSearch",
+    "DPGIBOSearch",
+    "Federation",
+    "LDPATASearch",
+    "LDPMoMASearch",
+    "LDPTGPSearch",
+    "PrivateSearch",
+    "RandomSearch",
+    "RayTransport",
+]

@@ -16,7 +16,7 @@ import dptune
 from dptune.space import Value
 from dptune_ray.actors import ActorClient
 from dptune_ray.answers import answered
-from dptune_ray.replies import ReplyLog
+from dptune_ray.log import TrialLog
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Desk:
         ledger: of the users; None if nobody counts.
     """
 
-    def __init__(self, log: ReplyLog, ledger: dptune.UserLedger | None) -> None:
+    def __init__(self, log: TrialLog, ledger: dptune.UserLedger | None) -> None:
         self._log, self._ledger = log, ledger
 
     @answered
-    def begin(self, log: ReplyLog, ledger: str) -> None:
+    def begin(self, log: TrialLog, ledger: str) -> None:
         """Refuse a run of this name with another ledger or another file.
 
         Raises:
@@ -144,7 +144,7 @@ class DeskClient(ActorClient):
 
     _what: ClassVar[str] = "desk"
 
-    def start(self, log: ReplyLog, ledger: dptune.UserLedger | None) -> Any:
+    def start(self, log: TrialLog, ledger: dptune.UserLedger | None) -> Any:
         """Start the desk on this node, unless it runs; return what keeps it alive as long as it is held.
 
         Raises:

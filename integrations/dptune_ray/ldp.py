@@ -20,7 +20,7 @@ from dptune.space import Value
 from dptune_ray.base import RunSearch
 from dptune_ray.desk import DeskClient
 from dptune_ray.local_trainable import LocalTrainable, User, check_device
-from dptune_ray.replies import ReplyLog
+from dptune_ray.log import TrialLog
 from dptune_ray.spaces import nested, rounded, to_space
 from dptune_ray.trainable import made_trainable
 
@@ -87,7 +87,7 @@ class LDPSearch(RunSearch):
             raise dptune.InputError("candidates are points of a search space: give param_space= with them.")
         self._settings, self._patience = settings, patience
         self._options = {"candidates": candidates, "count": count, "refinements": refinements, "centre": centre}
-        self._log = ReplyLog(str(Path(replies).resolve()), name)
+        self._log = TrialLog(str(Path(replies).resolve()), name)
         self._ledger: dptune.UserLedger | None = None
         self._client = DeskClient.of(self._log)
         self._handle: Any = None  # the desk lives as long as this is held

@@ -20,7 +20,7 @@ from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObj
 from dptune_ray import LDPATASearch, LDPMoMASearch, LDPTGPSearch
 from dptune_ray.actors import ActorClient
 from dptune_ray.desk import Ask, Desk, Promise
-from dptune_ray.replies import ReplyLog
+from dptune_ray.log import TrialLog
 from ray_harness import folder_bytes, found, object_store_bytes, tuner
 
 KINDS = {
@@ -212,7 +212,7 @@ def ask(trial: str = "a", **more: Any) -> Ask:
 
 
 def test_a_desk_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(tmp_path: Path) -> None:
-    log = ReplyLog(str(tmp_path / "replies.db"), "run")
+    log = TrialLog(str(tmp_path / "replies.db"), "run")
     ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
     assert Desk(log, ledger).charge(ask()).get() is None
     assert Desk(log, ledger).charge(ask()).get() is None  # the device died, and begins again
@@ -225,8 +225,8 @@ def test_a_desk_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(tmp
 
 def test_a_desk_that_dies_between_ledger_and_log_finds_the_reply_again(tmp_path: Path) -> None:
     ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
-    Desk(ReplyLog(str(tmp_path / "lost.db"), "run"), ledger).record(ask(), 0.25).get()
-    log = ReplyLog(str(tmp_path / "replies.db"), "run")
+    Desk(TrialLog(str(tmp_path / "lost.db"), "run"), ledger).record(ask(), 0.25).get()
+    log = TrialLog(str(tmp_path / "replies.db"), "run")
     assert Desk(log, ledger).record(ask(), 0.75).get() == 0.25
     assert ledger.spent("me") == 1.0
     assert isinstance(Desk(log, ledger).charge(ask("b")).error, dptune.CapReached)
@@ -235,7 +235,7 @@ def test_a_desk_that_dies_between_ledger_and_log_finds_the_reply_again(tmp_path:
 
 
 def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path: Path) -> None:
-    logs = [ReplyLog(str(tmp_path / "replies.db"), run) for run in ("one", "two")]
+    logs = [TrialLog(str(tmp_path / "replies.db"), run) for run in ("one", "two")]
     ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
     for log in logs:
         Desk(log, None).record(ask(user=None), 0.5).get()
@@ -244,7 +244,7 @@ def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path: Path
     with pytest.raises(dptune.BudgetMismatch, match="another ledger"):
         Desk(logs[0], ledger).begin(logs[0], repr(None)).get()
     with pytest.raises(dptune.InputError, match="does not exist"):
-        ReplyLog(str(tmp_path / "no" / "replies.db"), "run")
+        TrialLog(str(tmp_path / "no" / "replies.db"), "run")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""The replies of a local-privacy run, on disk: what its curator knows, whatever Tune remembers of it.
+"""The values of a run's trials, on disk: what a searcher knows, whatever Tune remembers of it.
 
-Replies are public: the users' devices have made them noisy. One SQLite file on the driver's node holds those of any
-number of runs; a reply is on the disk before Tune hears of it, and each trial has one.
+For local privacy the values are users' replies, which are public; for an agent of a federation its own observations,
+which are the agent's. One SQLite file on the driver's node holds any number of runs; each trial has one value.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pathlib import Path
 import dptune
 from dptune.space import Value
 
-_TABLE = """CREATE TABLE IF NOT EXISTS dptune_ray_replies (
+_TABLE = """CREATE TABLE IF NOT EXISTS dptune_ray_trials (
     number INTEGER PRIMARY KEY, run TEXT NOT NULL, trial TEXT NOT NULL, parameters TEXT NOT NULL, value REAL NOT NULL,
     UNIQUE (run, trial))"""
 
 
 @dataclass(frozen=True)
-class Reply:
-    """One trial's reply.
+class Logged:
+    """One trial's value.
 
     Attributes:
         number: grows in the order of recording.
         trial: Tune's identifier.
-        parameters: by path, where the user measured.
-        value: what the randomiser returned.
+        parameters: by path, where it was measured.
+        value: the first one that was recorded.
     """
 
     number: int
@@ -39,8 +39,8 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class ReplyLog:
-    """The replies of one run.
+class TrialLog:
+    """The values of one run.
 
     Attributes:
         path: of the SQLite file; its folder must exist.
@@ -55,29 +55,29 @@ class ReplyLog:
 
     def __post_init__(self) -> None:
         if not Path(self.path).parent.is_dir():
-            raise dptune.InputError(f"the folder of the replies {self.path} does not exist; create it first.")
+            raise dptune.InputError(f"the folder of {self.path} does not exist; create it first.")
 
-    def find(self, trial: str) -> Reply | None:
-        """Return the trial's reply, or None."""
+    def find(self, trial: str) -> Logged | None:
+        """Return what is known of the trial, or None."""
         return next(iter(self._select("trial = ?", trial)), None)
 
-    def since(self, number: int) -> list[Reply]:
-        """Return the replies with larger numbers, in their order."""
+    def since(self, number: int) -> list[Logged]:
+        """Return the values with larger numbers, in their order."""
         return self._select("number > ?", number)
 
-    def record(self, trial: str, parameters: Mapping[str, Value], value: float) -> Reply:
-        """Store the trial's reply, and return the one that is stored: the first."""
+    def record(self, trial: str, parameters: Mapping[str, Value], value: float) -> Logged:
+        """Store the trial's value, and return the one that is stored: the first."""
         row = (self.run, trial, json.dumps(dict(parameters)), value)
         with self._transaction("BEGIN IMMEDIATE") as connection:
-            query = "INSERT INTO dptune_ray_replies (run, trial, parameters, value) VALUES (?, ?, ?, ?)"
+            query = "INSERT INTO dptune_ray_trials (run, trial, parameters, value) VALUES (?, ?, ?, ?)"
             connection.execute(query + " ON CONFLICT DO NOTHING", row)
         return self._select("trial = ?", trial)[0]
 
-    def _select(self, where: str, value: str | int) -> list[Reply]:
-        query = f"SELECT number, trial, parameters, value FROM dptune_ray_replies WHERE run = ? AND {where}"
+    def _select(self, where: str, value: str | int) -> list[Logged]:
+        query = f"SELECT number, trial, parameters, value FROM dptune_ray_trials WHERE run = ? AND {where}"
         with self._transaction("BEGIN") as connection:
             rows = connection.execute(query + " ORDER BY number", (self.run, value)).fetchall()
-        return [Reply(number, trial, json.loads(parameters), value) for number, trial, parameters, value in rows]
+        return [Logged(number, trial, json.loads(parameters), value) for number, trial, parameters, value in rows]
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
@@ -89,4 +89,4 @@ class ReplyLog:
                 yield connection
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise dptune.LedgerError(f"the replies {self.path} cannot be used: {error}") from None
+            raise dptune.LedgerError(f"the file {self.path} cannot be used: {error}") from None

@@ -1,0 +1,145 @@
+"""DP-FTS-DE in Ray Tune: one Tuner per agent. Rounds, messages and accounting are in :mod:`dptune.federated`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dptune
+from dptune.algorithms.fts import FTSAgent
+from dptune.algorithms.fts_settings import FTSSettings
+from dptune.federated import Participant, Transport
+from dptune_ray.agents import AgentSpace, larger_is_better
+from dptune_ray.base import RunSearch
+from dptune_ray.log import TrialLog
+from dptune_ray.spaces import flat, nested
+
+METRIC = "value"
+_logger = logging.getLogger(__name__)
+
+
+class DPFTSSearch(RunSearch):
+    """One agent of a federation that tunes together through noisy joint vectors.
+
+    Every agent has a Tuner and a searcher of its own, and tunes an ordinary trainable on its own data. After a trial
+    the searcher sends one message to the trusted server; before the next it waits for the round's broadcast, no longer
+    than the transport's time-out. What the broadcasts reveal about an agent is bounded by the server's ledger; **its
+    trials, values and parameters, are not protected**: keep Tune's files, and the file ``trials``, with the agent.
+
+    Args:
+        param_space: Tune search space, numerical parameters only; the same for all agents. Default that of the Tuner.
+        transport: the way to the server, e.g. :class:`RayTransport`.
+        settings: the same for all agents and the server; ``d`` is the number of parameters.
+        agent: this agent's number, from 0.
+        trials: path of the file that keeps this agent's observations, on its driver's node.
+        name: the run's name in that file. The same name continues the run.
+        seed: of this agent's own choices; without it an agent that restarts may choose other points.
+        metric: the name under which trials report.
+        mode: "min" or "max"; default the Tuner's.
+
+    Raises:
+        InputError: space, settings and agent do not fit together.
+    """
+
+    def __init__(
+        self,
+        param_space: Mapping[str, Any] | None = None,
+        transport: Transport | None = None,
+        settings: FTSSettings | None = None,
+        *,
+        agent: int,
+        trials: str | Path,
+        name: str | None = None,
+        seed: int | None = None,
+        metric: str = METRIC,
+        mode: str | None = None,
+    ) -> None:
+        name = f"agent {agent}" if name is None else name
+        super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
+        if transport is None or not isinstance(settings, FTSSettings):
+            raise dptune.InputError("DPFTSSearch needs the federation's transport= and settings=FTSSettings(...).")
+        if not 0 <= agent < settings.agents:
+            raise dptune.InputError(f"agents are numbered 0 to {settings.agents - 1}; got {agent!r}.")
+        if self._domains:
+            AgentSpace.of(self._param_space, settings)  # refuse early
+        self._transport, self._settings, self._agent = transport, settings, agent
+        self._log = TrialLog(str(Path(trials).resolve()), name)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._told: set[str] = set()  # trials whose end the agent knows
+        self._living: tuple[AgentSpace, Participant] | None = None
+
+    # ---- the agent -----------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._forget()
+        _ = self._alive
+
+    @property
+    def _alive(self) -> tuple[AgentSpace, Participant]:
+        """The agent, with all its observations."""
+        if self._living is None:
+            space = AgentSpace.of({**self._param_space, **nested(self._domains)}, self._settings)
+            agent = FTSAgent(space.model(self._settings), self._agent, seed=self._seed)
+            participant = Participant(agent, self._transport)
+            logged = self._log.since(0)
+            pairs = [(space.point(nested(one.parameters)), larger_is_better(self.mode, one.value)) for one in logged]
+            participant.restore([(x, y) for x, y in pairs if x is not None and y is not None], asked=len(logged))
+            self._told |= {one.trial for one in logged}
+            self._living = space, participant
+        return self._living
+
+    def join(self) -> None:
+        """Send the message of the open round now, as after a restart; waits for nobody.
+
+        Only needed where one thread drives several agents: let all of them join, then go on with their trials.
+        """
+        _, participant = self._alive
+        if len(self._log.since(0)) >= self._settings.initial:
+            participant.send()
+
+    # ---- Tune's interface --------------------------------------------------------------------------
+
+    def _propose(self, trial: str) -> Mapping[str, Any]:
+        space, participant = self._alive
+        return space.proposed(participant.ask())
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Tell the agent once, and send its message of the open round; a failed trial sends one, too."""
+        try:
+            self._learn(trial_id, result or {})
+        except Exception as failure:  # noqa: BLE001 - an exception here would mark a good trial failed
+            _logger.warning(f"agent {self._agent} could not send its message: {failure!r}")
+
+    def _learn(self, trial: str, result: Mapping[str, Any]) -> None:
+        if trial in self._told:
+            return
+        self._told.add(trial)
+        space, participant = self._alive
+        x, y = space.point(result.get("config", {})), larger_is_better(self.mode, result.get(self.metric))
+        if x is None or y is None:
+            participant.tell((), None)
+            return
+        self._log.record(trial, flat(result["config"]), float(result[self.metric]))
+        participant.tell(x, y)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_told": set(), "_living": None}
+
+    # ---- the user's interface --------------------------------------------------------------------------
+
+    def recommend(self) -> dict[str, Any]:
+        """Return the parameters of this agent's best trial. They depend on its data: they are the agent's.
+
+        Raises:
+            InputError: it has no trial with a value yet.
+        """
+        values = [(larger_is_better(self.mode, one.value), one.parameters) for one in self._log.since(0)]
+        known = [(y, parameters) for y, parameters in values if y is not None]
+        if not known:
+            raise dptune.InputError("the agent has no trial with a value yet; there is nothing to recommend.")
+        best = max(known, key=lambda pair: pair[0])[1]
+        return nested({path: value for path, value in best.items() if path in self._domains})

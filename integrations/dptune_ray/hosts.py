@@ -1,0 +1,190 @@
+"""Many agents on a few actors: a federation whose agents' data are reached from the cluster's nodes.
+
+A host drives its agents in one thread, round by round. It stores nothing. Ray starts a lost host again, on another
+node if its node is lost, and it repeats what its agents did: initial points and released rounds, whose broadcasts the
+server replays. Choices depend on (seed, agent, round) and observations alone, so with a deterministic objective the
+agents are the same as before. No message is sent for a released round, and nothing is charged again.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ray
+
+import dptune
+from dptune.algorithms.fts import FTSAgent
+from dptune.algorithms.fts_settings import FTSSettings
+from dptune.federated import Participant, Transport
+from dptune.objective import call_guarded
+from dptune_ray.actors import answer_of
+from dptune_ray.agents import AgentSpace, Vector, larger_is_better
+from dptune_ray.answers import answered
+from dptune_ray.silence import silence_this_process
+
+Objective = Callable[[int, dict[str, Any]], float]
+Best = tuple[dict[str, Any], float]
+
+
+class Host:
+    """A group of agents; knows nothing of Ray.
+
+    Args:
+        objective: (agent, configuration) -> value.
+        space: the agents' common search space.
+        transport: the way to the server.
+        settings: the same for all agents and the server.
+        agents: their numbers.
+        seed: of the agents' choices.
+        mode: "min" or "max".
+        silent: whether to silence the process, as in an actor of its own.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        space: AgentSpace,
+        transport: Transport,
+        settings: FTSSettings,
+        agents: tuple[int, ...],
+        *,
+        seed: int,
+        mode: str,
+        silent: bool = True,
+    ) -> None:
+        if silent:
+            silence_this_process()
+        self._objective, self._space, self._settings, self._mode = objective, space, settings, mode
+        model = space.model(settings)
+        self._agents = [Participant(FTSAgent(model, n, seed=seed), transport) for n in agents]
+        self._transport = transport
+        self._done = 0
+        self._best: dict[int, Best] = {}
+        self._largest: dict[int, float] = {}  # y of the best
+
+    @answered
+    def advance(self, points: int) -> int:
+        """Let every agent evaluate points until it has ``points`` of them; return that number.
+
+        May be called again after the host was lost.
+        """
+        if self._done == 0:
+            self._repeat(points)
+        for _ in range(self._done, points):
+            for one in self._agents:
+                self._evaluate(one, one.ask())
+            self._done += 1
+        return self._done
+
+    def _repeat(self, points: int) -> None:
+        """What is settled: the initial points, and the points of the rounds that are released."""
+        initial, released = self._settings.initial, self._transport.open_round()
+        self._done = min(points, initial + released)
+        for k in range(self._done):
+            broadcast = self._transport.fetch(k - initial) if k >= initial else None
+            for one in self._agents:
+                agent = one.agent
+                x = agent.initial_point(k) if k < initial else agent.ask(k - initial, broadcast)
+                self._evaluate(one, x, send=False)
+        for one in self._agents:
+            one.restore((), asked=self._done)
+            if self._done >= initial:
+                one.send()
+
+    def _evaluate(self, one: Participant, x: Vector, *, send: bool = True) -> None:
+        agent, config = one.agent.agent, self._space.config(x)
+        value = call_guarded(lambda given: self._objective(agent, given), copy.deepcopy(config), _number)
+        if isinstance(value, BaseException):
+            raise value
+        y, where = larger_is_better(self._mode, value), self._space.point(config)
+        if value is not None and y is not None and y > self._largest.get(agent, -math.inf):
+            self._largest[agent], self._best[agent] = y, (config, value)
+        usable = None if where is None else y
+        if send:
+            one.tell(x if where is None else where, usable)
+        elif where is not None and usable is not None:
+            one.agent.tell(where, usable)
+
+    @answered
+    def best(self) -> dict[int, Best]:
+        """Return each agent's best configuration and its value. They are the agents' own: not protected."""
+        return dict(self._best)
+
+
+def _number(value: Any) -> float | None:
+    """What the objective returned, or None if it is no number."""
+    try:
+        return float(value)
+    except Exception:  # noqa: BLE001 - what is wrong with a value is the agent's
+        return None
+
+
+class Federation:
+    """The agents of a federation, grouped on a few actors.
+
+    A host that is lost, or whose node is, is started elsewhere and repeats its agents' points; if that takes less than
+    the transport's time-out, its agents' messages are in every round. It costs no privacy in any case.
+
+    Args:
+        objective: (agent, configuration) -> the agent's value; loads the agent's data where it runs. Deterministic, if
+            a lost host is to have the same agents as before. An evaluation that raises counts as failed.
+        param_space: Tune search space, numerical parameters only.
+        transport: the way to the server, e.g. :class:`RayTransport`.
+        settings: the same for all agents and the server.
+        hosts: number of actors.
+        mode: whether small ("min") or large ("max") values are good.
+        seed: of the agents' choices; default drawn once for the life of this object.
+        options: of the actors, e.g. ``{"num_cpus": 0.5}``; default one CPU each.
+
+    Raises:
+        InputError: space and settings do not fit together, or there are no hosts.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        param_space: Mapping[str, Any],
+        transport: Transport,
+        settings: FTSSettings,
+        *,
+        hosts: int,
+        mode: str,
+        seed: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not 1 <= hosts <= settings.agents:
+            raise dptune.InputError(f"hosts must be a whole number from 1 to {settings.agents}; got {hosts!r}.")
+        if mode not in ("min", "max"):
+            raise dptune.InputError(f'mode must be "min" or "max"; got {mode!r}.')
+        space = AgentSpace.of(param_space, settings)
+        usual = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": -1, **(options or {})}
+        start = ray.remote(Host).options(**usual).remote
+        seed = secrets.randbits(63) if seed is None else seed
+        Participant(FTSAgent(space.model(settings), 0, seed=seed), transport)  # refuses a server with other settings
+        self._points = 0
+        self._kept = ray.put(objective)
+        groups = [tuple(range(first, settings.agents, hosts)) for first in range(hosts)]
+        self._hosts = [start(self._kept, space, transport, settings, group, seed=seed, mode=mode) for group in groups]
+
+    def advance(self, points: int) -> None:
+        """Let every agent evaluate until it has ``points`` points: the initial ones, then one a round, then its own."""
+        self._points = max(points, self._points)
+        for reference in [host.advance.remote(self._points) for host in self._hosts]:
+            answer_of(reference)
+
+    def best(self) -> dict[int, Best]:
+        """Return each agent's best configuration and its value. **They are the agents' own: not protected.**"""
+        self.advance(self._points)  # a host that was lost meanwhile knows nothing
+        found: dict[int, Best] = {}
+        for host in self._hosts:
+            found |= answer_of(host.best.remote())
+        return dict(sorted(found.items()))
+
+    def stop(self) -> None:
+        """End the hosts."""
+        for host in self._hosts:
+            ray.kill(host)

@@ -1,0 +1,211 @@
+"""The federation's server as a named Ray actor, and the transport that reaches it from anywhere in the cluster.
+
+A message travels as an argument of at most 64 KiB, inside the call. The agent's process keeps it until the round is
+released: a server that was restarted has read the released rounds from its ledger, and is sent the open round's
+messages again. So a lost server costs neither a round nor a charge.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+import dptune
+from dptune.accounting.plan_ledger import PlanLedger
+from dptune.algorithms.fts_settings import FTSSettings
+from dptune.errors import AlreadySent, RoundClosed
+from dptune.federated import FTSServer, InProcess, Message
+from dptune_ray.actors import ActorClient
+from dptune_ray.answers import answered
+
+Matrix = npt.NDArray[np.float64]
+MOST = 8192  # numbers in a message: 64 KiB
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5  # seconds between two looks
+
+
+class Server:
+    """The trusted server in its actor; knows nothing of Ray.
+
+    Args:
+        ledger: the plan, and the record of every broadcast.
+        settings: agreed on with the agents.
+        timeout: seconds to wait for late agents, counted from the round's first message.
+    """
+
+    def __init__(self, ledger: PlanLedger, settings: FTSSettings, timeout: float) -> None:
+        self._about = ledger, settings, timeout
+        self._made: InProcess | None = None
+        self._life = secrets.token_hex(8)  # another one after a restart
+
+    @property
+    def _inner(self) -> InProcess:
+        if self._made is None:
+            ledger, settings, timeout = self._about
+            self._made = InProcess(FTSServer(ledger, settings), timeout=timeout)
+        return self._made
+
+    @answered
+    def begin(self, ledger: str, settings: FTSSettings, timeout: float) -> None:
+        """Refuse another federation of this name.
+
+        Raises:
+            BudgetMismatch: it has another ledger, settings or time-out; or the ledger was used with other settings.
+        """
+        if (ledger, settings, timeout) != (repr(self._about[0]), *self._about[1:]):
+            raise dptune.BudgetMismatch(
+                "a federation of this name with another ledger, settings or timeout is running; use another name."
+            )
+        _ = self._inner
+
+    @answered
+    def open_round(self) -> int:
+        """Return the round whose messages are taken now."""
+        return self._inner.open_round()
+
+    @answered
+    def rounds(self) -> int:
+        """Return the number of rounds of the plan."""
+        return self._inner.rounds()
+
+    @answered
+    def settings(self) -> dict[str, object]:
+        """Return the server's settings as plain data."""
+        return self._inner.settings()
+
+    @answered
+    def submit(self, message: Message) -> str:
+        """Take a message; return which life of the server has it."""
+        self._inner.submit(message)
+        return self._life
+
+    @answered
+    def poll(self, t: int) -> tuple[str, Matrix | None]:
+        """Return which life of the server this is, and the broadcast of round ``t``, released if it is due, or None."""
+        return self._life, self._inner.poll(t)
+
+
+@dataclass(frozen=True)
+class _ServerClient(ActorClient):
+    """Reaches the server."""
+
+    _what: ClassVar[str] = "server"
+
+
+class RayTransport:
+    """The way to a federation's server in the cluster; a :class:`dptune.federated.Transport`.
+
+    The process that calls :meth:`serve` owns the server, which runs on that process's node as long as that lives.
+    Other processes of the same Ray namespace reach it by ``RayTransport(name)``. **Every job of the cluster can reach
+    it, too**: see docs/ray.md.
+
+    Args:
+        name: of the federation.
+    """
+
+    def __init__(self, name: str = "federation") -> None:
+        self.name = name
+        self._client = _ServerClient.of(name)
+        self._handle: Any = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._waiting: dict[int, tuple[str, Message]] = {}  # agent -> life of the server that has it, message
+        self._latest: tuple[int, Matrix] | None = None
+
+    @classmethod
+    def serve(
+        cls, ledger: PlanLedger, settings: FTSSettings, *, timeout: float = 60.0, name: str = "federation"
+    ) -> RayTransport:
+        """Start the server on this node, or continue it from its ledger.
+
+        Args:
+            ledger: the plan, and the record of every broadcast.
+            settings: the same for all agents.
+            timeout: seconds to wait for late agents, counted from the round's first message. A lost agent's node must
+                be replaced within it, or the agent counts as 0 in that round.
+            name: of the federation.
+
+        Raises:
+            InputError: the messages are too long, or timeout is not positive.
+            BudgetMismatch: the ledger was used with other settings.
+        """
+        if settings.M > MOST:
+            raise dptune.InputError(f"a message travels in one call: M must be at most {MOST}; got {settings.M}.")
+        transport = cls(name)
+        transport._handle = transport._client.launch(Server, ledger, settings, timeout)
+        transport._client.call("begin", repr(ledger), settings, timeout)
+        return transport
+
+    def stop(self) -> None:
+        """End the server; its ledger has all there is to know."""
+        self._client.stop()
+
+    # ---- Transport -----------------------------------------------------------------------------------
+
+    def open_round(self) -> int:
+        """Return the round whose messages are taken now."""
+        return int(self._client.call("open_round"))
+
+    def rounds(self) -> int:
+        """Return the number of rounds of the plan."""
+        return int(self._client.call("rounds"))
+
+    def settings(self) -> dict[str, object]:
+        """Return the server's settings as plain data."""
+        settings: dict[str, object] = self._client.call("settings")
+        return settings
+
+    def submit(self, message: Message) -> None:
+        """Send a message, and keep it until its round is released; raises what :meth:`FTSServer.submit` raises."""
+        self._waiting[message.agent] = "", message
+        try:
+            self._waiting[message.agent] = self._client.call("submit", message), message
+        except AlreadySent:
+            raise  # by an earlier life of this agent, or a repeated call: kept, should the server be restarted
+        except dptune.DptuneError:
+            del self._waiting[message.agent]
+            raise
+
+    def fetch(self, t: int) -> Matrix:
+        """Wait for the broadcast (P, M) of round ``t``, no longer than the server's time-out.
+
+        Raises:
+            PlanComplete: the plan has no such round.
+            InputError: a round before ``t`` is not released.
+        """
+        if self._latest is not None and self._latest[0] == t:
+            return self._latest[1]
+        pause = _FIRST_PAUSE
+        while True:
+            life, released = self._client.call("poll", t)
+            if released is not None:
+                self._latest = t, released
+                return self._latest[1]
+            self._send_again(t, life)
+            time.sleep(pause)
+            pause = min(1.5 * pause, _LONGEST_PAUSE)
+
+    def _send_again(self, t: int, life: str) -> None:
+        """Send what a server that died has taken with it."""
+        for agent, (had, message) in self._waiting.items():
+            if message.round == t and had != life:
+                with suppress(AlreadySent, RoundClosed, dptune.PlanComplete):
+                    self._client.call("submit", message)
+                self._waiting[agent] = life, message
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"name": self.name, "_client": self._client}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._handle = None
+        self._forget()
+
+    def __repr__(self) -> str:
+        return f"RayTransport({self.name!r})"

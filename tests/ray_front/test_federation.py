@@ -1,0 +1,378 @@
+"""The federation on Ray: one searcher per agent, agents on hosts, and servers and hosts that are lost in mid-round.
+
+Where a test waits for rounds, the server's time-out is ten minutes: a round that went without a message of somebody
+would hold the test up past its own limit.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+import ray
+from optuna.distributions import FloatDistribution
+from ray import cloudpickle, tune
+
+import dptune
+from dptune.accounting.plan_ledger import PlanLedger
+from dptune.accounting.subsampled import SubsampledGaussianPlan
+from dptune.algorithms.fts_settings import FTSSettings
+from dptune.federated import FTSServer, InProcess, Message
+from dptune_optuna import DPFTSSampler
+from dptune_ray import DPFTSSearch, Federation, RayTransport
+from dptune_ray.agents import AgentSpace
+from dptune_ray.hosts import Host
+from dptune_ray.transport import Server
+from ray_harness import SPACE, found
+
+SETTINGS = FTSSettings(agents=4, d=2, M=20, own_features=40, candidates=64, regions=(2, 1), initial=3, refit=5)
+ROUNDS, LONG = 4, 600.0
+local = pytest.mark.usefixtures("local_actors")
+
+
+def open_plan(folder: Path) -> PlanLedger:
+    return PlanLedger(folder / "agents.db", SubsampledGaussianPlan(q=0.5, z=1.0, steps=ROUNDS), n=SETTINGS.agents)
+
+
+def serve(folder: Path, timeout: float = LONG) -> RayTransport:
+    return RayTransport.serve(open_plan(folder), SETTINGS, timeout=timeout)
+
+
+def value(agent: int, config: dict[str, Any]) -> float:
+    return float((config["x"] - 0.1 * agent) ** 2 + (np.log10(config["y"]) / 2 + 0.2) ** 2)
+
+
+def open_searches(folder: Path, transport: Any, seed: int = 1) -> list[DPFTSSearch]:
+    searches = []
+    for n in range(SETTINGS.agents):
+        search = DPFTSSearch(SPACE, transport, SETTINGS, agent=n, trials=folder / f"agent{n}.db", seed=seed)
+        assert search.set_search_properties("value", "min", SPACE)
+        searches.append(search)
+    return searches
+
+
+def step(searches: list[DPFTSSearch], trials: range) -> list[list[dict[str, Any]]]:
+    configs: list[list[dict[str, Any]]] = [[] for _ in searches]
+    for k in trials:
+        for n, search in enumerate(searches):
+            config = search.suggest(f"a{n}t{k}")
+            assert isinstance(config, dict)
+            configs[n].append(config)
+            search.on_trial_complete(f"a{n}t{k}", {"value": value(n, config), "config": config})
+    return configs
+
+
+def a_message(n: int, t: int = 0, size: float = 1.0) -> Message:
+    return Message(n, t, np.full(SETTINGS.M, size))
+
+
+# ---- one searcher per agent, without a cluster ---------------------------------------------------------
+
+
+@local
+def test_optuna_and_ray_visit_the_same_points_with_the_same_noise(fast_path: Path, monkeypatch: Any) -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    distributions = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}
+    folders = [fast_path / "optuna", fast_path / "ray"]
+    for folder in folders:
+        folder.mkdir()
+    transport = InProcess(FTSServer(open_plan(folders[0]), SETTINGS, insecure_seed=5), timeout=LONG)
+    studies = [
+        optuna.create_study(sampler=DPFTSSampler(distributions, transport, SETTINGS, agent=n, seed=1))
+        for n in range(SETTINGS.agents)
+    ]
+    points = range(SETTINGS.initial + ROUNDS + 2)
+    for _ in points:
+        for n, study in enumerate(studies):
+            study.optimize(lambda t, n=n: value(n, {k: t._suggest(k, d) for k, d in distributions.items()}), 1)
+    monkeypatch.setattr("dptune_ray.transport.FTSServer", lambda *about: FTSServer(*about, insecure_seed=5))
+    searches = open_searches(folders[1], serve(folders[1]))
+    configs = step(searches, points)
+    for study, visited, search in zip(studies, configs, searches, strict=True):
+        assert [t.params for t in study.trials] == visited
+        assert search.recommend() == study.best_params
+
+
+@local
+@pytest.mark.parametrize("call", ["twice", "none", "error", "nan"])
+def test_completion_may_come_twice_or_without_a_result(fast_path: Path, call: str) -> None:
+    transport = serve(fast_path)
+    searches = open_searches(fast_path, transport)
+    for k in range(SETTINGS.initial + 2):
+        for n, search in enumerate(searches):
+            trial, config = f"a{n}t{k}", search.suggest(f"a{n}t{k}")
+            result = {"value": value(n, config), "config": config}
+            if n == 1 and call == "twice":
+                search.on_trial_complete(trial, result)
+                search.on_trial_complete(trial_id=trial, result={**result, "value": -7.0}, error=False)
+            elif n == 1 and call == "nan":
+                search.on_trial_complete(trial, {**result, "value": float("nan")})
+            elif n == 1 and call != "twice":
+                search.on_trial_complete(trial, None, call == "error")
+            else:
+                search.on_trial_complete(trial, result)
+    assert transport.open_round() == 2
+    assert len(open_plan(fast_path).charges()) == 2
+    assert len(searches[1]._log.since(0)) == (SETTINGS.initial + 2 if call == "twice" else 0)
+    assert all(one.value >= 0 for one in searches[1]._log.since(0))
+
+
+@local
+def test_agents_whose_drivers_died_go_on_from_their_files(fast_path: Path, local_actors: dict[str, Any]) -> None:
+    step(open_searches(fast_path, serve(fast_path)), range(SETTINGS.initial + 1))
+    local_actors.clear()  # the server's driver died, too
+    transport = serve(fast_path)
+    assert transport.open_round() == 1
+    before = open_plan(fast_path).charges()
+    searches = open_searches(fast_path, transport)
+    stale = pickle.loads(cloudpickle.dumps(searches[2]))
+    assert len(stale._alive[1].agent) == SETTINGS.initial + 1
+    for search in searches:
+        search.join()
+    step(searches, range(10, 12))
+    assert transport.open_round() == 3
+    assert open_plan(fast_path).charges()[:1] == before
+
+
+@local
+def test_an_exception_in_completion_does_not_fail_a_good_trial(fast_path: Path, monkeypatch: Any) -> None:
+    search = open_searches(fast_path, serve(fast_path))[0]
+    config = search.suggest("a")
+    monkeypatch.setattr(search._alive[1], "tell", lambda *about: 1 / 0)
+    search.on_trial_complete("a", {"value": 0.5, "config": config})
+    assert [one.value for one in search._log.since(0)] == [0.5]
+
+
+@local
+def test_what_does_not_fit_is_refused_early(fast_path: Path) -> None:
+    transport = serve(fast_path)
+    trials = fast_path / "a.db"
+    for space in ({"x": tune.uniform(0, 1)}, {**SPACE, "z": tune.choice([1, 2])}, {"x": tune.randn()}):
+        with pytest.raises(dptune.InputError):
+            DPFTSSearch(space, transport, SETTINGS, agent=0, trials=trials)
+    with pytest.raises(dptune.InputError, match="agents are numbered"):
+        DPFTSSearch(SPACE, transport, SETTINGS, agent=4, trials=trials)
+    with pytest.raises(dptune.InputError, match="transport="):
+        DPFTSSearch(SPACE, agent=0, trials=trials)
+    with pytest.raises(dptune.InputError, match="nothing to recommend"):
+        open_searches(fast_path, transport)[0].recommend()
+    with pytest.raises(dptune.BudgetMismatch, match="of this name"):
+        serve(fast_path, timeout=5.0)
+    with pytest.raises(dptune.InputError, match="M must be at most"):
+        RayTransport.serve(open_plan(fast_path), FTSSettings(agents=4, d=2, M=10_000))
+    for wrong in ({"hosts": 0}, {"hosts": 5}, {"mode": "sideways"}):
+        with pytest.raises(dptune.InputError):
+            Federation(value, SPACE, transport, SETTINGS, **{"hosts": 2, "mode": "min", **wrong})
+    other = FTSSettings(agents=4, d=2, M=40)
+    with pytest.raises(dptune.InputError, match="other settings"):
+        Federation(value, SPACE, transport, other, hosts=2, mode="min")
+
+
+# ---- the transport: nothing is lost with a server --------------------------------------------------------
+
+
+@local
+def test_a_server_that_was_restarted_in_mid_round_gets_the_messages_again(
+    fast_path: Path, local_actors: dict[str, Any]
+) -> None:
+    transport, other = serve(fast_path), RayTransport()
+    for n in range(3):
+        transport.submit(a_message(n))
+    other.submit(a_message(3))
+    (name,) = local_actors
+    local_actors[name] = Server(open_plan(fast_path), SETTINGS, LONG)
+    assert local_actors[name]._inner.server.sent == frozenset()
+    life, released = transport._client.call("poll", 0)
+    assert released is None
+    other._send_again(0, life)
+    assert local_actors[name]._inner.server.sent == {3}
+    began = time.monotonic()
+    first = transport.fetch(0)
+    assert time.monotonic() - began < 30
+    assert np.array_equal(other.fetch(0), first)
+    assert len(open_plan(fast_path).charges()) == 1
+    local_actors[name] = Server(open_plan(fast_path), SETTINGS, LONG)
+    assert np.array_equal(RayTransport().fetch(0), first)
+
+
+@local
+def test_a_server_that_died_after_the_charge_draws_under_the_same_charge(
+    fast_path: Path, local_actors: dict[str, Any], monkeypatch: Any
+) -> None:
+    transport = serve(fast_path)
+    (name,) = local_actors
+    monkeypatch.setattr(local_actors[name]._inner.server, "_sums", lambda t: 1 / 0)
+    for n in range(4):
+        transport.submit(a_message(n))
+    with pytest.raises(dptune.DptuneError, match="the server failed with ZeroDivisionError"):
+        transport.fetch(0)
+    (charged,) = open_plan(fast_path).charges()
+    assert charged.value is None
+    local_actors[name] = Server(open_plan(fast_path), SETTINGS, LONG)
+    broadcast = transport.fetch(0)
+    (charge,) = open_plan(fast_path).charges()
+    assert (charge.seq, charge.key) == (charged.seq, charged.key)
+    assert np.array_equal(np.ravel(charge.value), broadcast.ravel())
+
+
+@local
+def test_a_message_that_was_sent_twice_counts_once_and_refused_ones_are_not_kept(
+    fast_path: Path, local_actors: dict[str, Any]
+) -> None:
+    transport = serve(fast_path)
+    transport.submit(a_message(0))
+    with pytest.raises(dptune.AlreadySent):
+        transport.submit(a_message(0, size=2.0))
+    (server,) = local_actors.values()
+    assert np.array_equal(server._inner.server._messages[0], np.ones(SETTINGS.M))
+    with pytest.raises(dptune.MessageRefused):
+        transport.submit(Message(1, 0, np.full(SETTINGS.M, np.nan)))
+    assert list(transport._waiting) == [0]
+    for n in (1, 2, 3):
+        transport.submit(a_message(n))
+    transport.fetch(0)
+    with pytest.raises(dptune.RoundClosed):
+        transport.submit(a_message(0))
+
+
+@local
+def test_a_transport_is_pickled_without_messages(fast_path: Path) -> None:
+    transport = serve(fast_path)
+    transport.submit(a_message(0, size=0.123456789))
+    written = cloudpickle.dumps(transport)
+    assert found([0.123456789], [("pickle", written)]) == []
+    again = pickle.loads(written)
+    assert (again.name, again._waiting) == ("federation", {})
+    assert again.settings() == SETTINGS.describe()
+
+
+# ---- agents on hosts -----------------------------------------------------------------------------------
+
+
+def a_host(transport: Any, agents: tuple[int, ...] = (0, 1, 2, 3), objective: Any = value) -> Host:
+    space = AgentSpace.of(SPACE, SETTINGS)
+    return Host(objective, space, transport, SETTINGS, agents, seed=1, mode="min", silent=False)
+
+
+@local
+@pytest.mark.parametrize("at", [1, SETTINGS.initial, SETTINGS.initial + 2, SETTINGS.initial + ROUNDS + 1])
+def test_a_host_that_was_lost_repeats_its_agents_and_goes_on(
+    fast_path: Path, local_actors: dict[str, Any], monkeypatch: Any, at: int
+) -> None:
+    monkeypatch.setattr("dptune_ray.transport.FTSServer", lambda *about: FTSServer(*about, insecure_seed=5))
+    points, histories = SETTINGS.initial + ROUNDS + 2, []
+    for lost in (False, True):
+        local_actors.clear()
+        folder = fast_path / f"{lost}"
+        folder.mkdir()
+        transport = serve(folder)
+        host = a_host(transport)
+        assert host.advance(at).get() == at
+        if lost:
+            host = a_host(RayTransport())
+        assert host.advance(points).get() == points
+        histories.append([(one.agent.X, one.agent.y) for one in host._agents])
+        assert len(open_plan(folder).charges()) == ROUNDS
+        assert host.best().get().keys() == {0, 1, 2, 3}
+    for before, after in zip(*histories, strict=True):
+        np.testing.assert_array_equal(before[0], after[0])
+        np.testing.assert_array_equal(before[1], after[1])
+
+
+@local
+def test_evaluations_that_fail_send_messages_all_the_same(fast_path: Path) -> None:
+    def sometimes(agent: int, config: dict[str, Any]) -> Any:
+        if agent == 1:
+            raise SystemExit("private")
+        return {0: 0.5, 2: float("inf"), 3: "text"}[agent]
+
+    transport = serve(fast_path)
+    host = a_host(transport, objective=sometimes)
+    host.advance(SETTINGS.initial + 2).get()
+    assert transport.open_round() == 2
+    assert [len(one.agent) for one in host._agents] == [SETTINGS.initial + 2, 0, 0, 0]
+    assert host.best().get() == {0: (host.best().get()[0][0], 0.5)}
+
+
+# ---- on a cluster --------------------------------------------------------------------------------------
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_a_federation_whose_server_and_host_are_killed_in_mid_round_loses_no_round(fast_path: Path) -> None:
+    marks = fast_path / "marks"
+    marks.mkdir()
+
+    def slow(agent: int, config: dict[str, Any]) -> float:
+        (marks / f"{agent}-{time.time_ns()}").touch()
+        time.sleep(0.05)
+        return value(agent, config)
+
+    transport = serve(fast_path)
+    federation = Federation(slow, SPACE, transport, SETTINGS, hosts=2, mode="min", seed=1)
+    federation.advance(SETTINGS.initial + 1)
+    running = [host.advance.remote(SETTINGS.initial + 3) for host in federation._hosts]
+    ray.kill(federation._hosts[1], no_restart=False)
+    ray.kill(transport._client._actor(), no_restart=False)
+    assert [ray.get(one, timeout=120).get() for one in running] == [SETTINGS.initial + 3] * 2
+    assert transport.open_round() == 3
+    charges = open_plan(fast_path).charges()
+    assert [c.key for c in charges] == ["round/0", "round/1", "round/2"]
+    assert all(c.value is not None for c in charges)
+    ray.kill(federation._hosts[0], no_restart=False)
+    best = federation.best()
+    assert list(best) == [0, 1, 2, 3]
+    assert all(result == pytest.approx(value(n, config)) for n, (config, result) in best.items())
+    assert len(list(marks.iterdir())) > SETTINGS.agents * (SETTINGS.initial + 3)  # the lost hosts' agents repeated
+    federation.stop()
+    transport.stop()
+
+
+AGENT = """
+    import sys, ray
+    from pathlib import Path
+    from ray import tune
+    from dptune_ray import DPFTSSearch, RayTransport
+    sys.path.insert(0, {here!r})
+    from test_federation import ROUNDS, SETTINGS, SPACE, value
+
+    n, folder = int(sys.argv[1]), Path({folder!r})
+    ray.init(address={address!r}, namespace={namespace!r}, log_to_driver=False)
+    search = DPFTSSearch(SPACE, RayTransport("tuners"), SETTINGS, agent=n, trials=folder / f"agent{{n}}.db", seed=1)
+    config = dict(search_alg=search, metric="value", mode="min", num_samples=SETTINGS.initial + 2)
+    tuning = tune.TuneConfig(max_concurrent_trials=1, reuse_actors=True, **config)
+    storage = tune.RunConfig(name=f"agent{{n}}", storage_path=str(folder), verbose=0)
+    trainable = tune.with_resources(lambda config: {{"value": value(n, config)}}, {{"cpu": 0.1}})
+    tune.Tuner(trainable, param_space=SPACE, tune_config=tuning, run_config=storage).fit()
+    print(search.recommend())
+"""
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_every_agent_has_a_tuner_of_its_own(fast_path: Path) -> None:
+    transport = RayTransport.serve(open_plan(fast_path), SETTINGS, timeout=LONG, name="tuners")
+    context = ray.get_runtime_context()
+    code = textwrap.dedent(AGENT).format(
+        here=str(Path(__file__).parent),
+        folder=str(fast_path),
+        address=context.gcs_address,
+        namespace=context.namespace,
+    )
+    command = [sys.executable, "-c", code]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    agents = [subprocess.Popen([*command, str(n)], **pipes) for n in range(SETTINGS.agents)]
+    ended = [(*agent.communicate(timeout=200), agent.returncode) for agent in agents]
+    assert [code for *_, code in ended] == [0] * SETTINGS.agents, ended[0][1][-2000:]
+    assert all("'x'" in output for output, *_ in ended)
+    assert transport.open_round() == 2
+    assert len(open_plan(fast_path).charges()) == 2
