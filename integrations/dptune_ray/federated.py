@@ -17,6 +17,7 @@ from dptune_ray.log import TrialLog
 from dptune_ray.spaces import flat, nested
 
 METRIC = "value"
+CONFIG = "config/"
 _logger = logging.getLogger(__name__)
 
 
@@ -119,11 +120,12 @@ class DPFTSSearch(RunSearch):
             return
         self._told.add(trial)
         space, participant = self._alive
-        x, y = space.point(result.get("config", {})), larger_is_better(self.mode, result.get(self.metric))
+        config = _config_of(result)
+        x, y = space.point(config), larger_is_better(self.mode, result.get(self.metric))
         if x is None or y is None:
             participant.tell((), None)
             return
-        self._log.record(trial, flat(result["config"]), float(result[self.metric]))
+        self._log.record(trial, flat(config), float(result[self.metric]))
         participant.tell(x, y)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -143,3 +145,9 @@ class DPFTSSearch(RunSearch):
             raise dptune.InputError("the agent has no trial with a value yet; there is nothing to recommend.")
         best = max(known, key=lambda pair: pair[0])[1]
         return nested({path: value for path, value in best.items() if path in self._domains})
+
+
+def _config_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The trial's configuration: Tune flattens what it tells a searcher."""
+    paths = {key.removeprefix(CONFIG): value for key, value in result.items() if key.startswith(CONFIG)}
+    return nested(paths)

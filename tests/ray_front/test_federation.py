@@ -20,6 +20,7 @@ import pytest
 import ray
 from optuna.distributions import FloatDistribution
 from ray import cloudpickle, tune
+from ray.tune.utils import flatten_dict
 
 import dptune
 from dptune.accounting.plan_ledger import PlanLedger
@@ -50,6 +51,11 @@ def value(agent: int, config: dict[str, Any]) -> float:
     return float((config["x"] - 0.1 * agent) ** 2 + (np.log10(config["y"]) / 2 + 0.2) ** 2)
 
 
+def result_of(loss: float, config: dict[str, Any]) -> dict[str, Any]:
+    """What Tune tells a searcher: it flattens a trial's result."""
+    return flatten_dict({"value": loss, "config": config, "training_iteration": 1})
+
+
 def open_searches(folder: Path, transport: Any, seed: int = 1) -> list[DPFTSSearch]:
     searches = []
     for n in range(SETTINGS.agents):
@@ -66,7 +72,7 @@ def step(searches: list[DPFTSSearch], trials: range) -> list[list[dict[str, Any]
             config = search.suggest(f"a{n}t{k}")
             assert isinstance(config, dict)
             configs[n].append(config)
-            search.on_trial_complete(f"a{n}t{k}", {"value": value(n, config), "config": config})
+            search.on_trial_complete(f"a{n}t{k}", result_of(value(n, config), config))
     return configs
 
 
@@ -109,7 +115,7 @@ def test_completion_may_come_twice_or_without_a_result(fast_path: Path, call: st
     for k in range(SETTINGS.initial + 2):
         for n, search in enumerate(searches):
             trial, config = f"a{n}t{k}", search.suggest(f"a{n}t{k}")
-            result = {"value": value(n, config), "config": config}
+            result = result_of(value(n, config), config)
             if n == 1 and call == "twice":
                 search.on_trial_complete(trial, result)
                 search.on_trial_complete(trial_id=trial, result={**result, "value": -7.0}, error=False)
@@ -147,7 +153,7 @@ def test_an_exception_in_completion_does_not_fail_a_good_trial(fast_path: Path, 
     search = open_searches(fast_path, serve(fast_path))[0]
     config = search.suggest("a")
     monkeypatch.setattr(search._alive[1], "tell", lambda *about: 1 / 0)
-    search.on_trial_complete("a", {"value": 0.5, "config": config})
+    search.on_trial_complete("a", result_of(0.5, config))
     assert [one.value for one in search._log.since(0)] == [0.5]
 
 
