@@ -8,12 +8,18 @@ export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
 .PHONY: demo test check audit bench-gibo bench-private bench-defaults bench-fts bench-fts-accounting bench-ldp bench-ray clean
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+
+$(VENV)/.installed-demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[optuna,sklearn,cli,figures]"
 	touch $@
 
-demo: $(VENV)/.installed  ## tune a support vector machine on a private validation set; writes out/demo.png
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python  ## with Ray, which alone is half of it
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $(VENV)/.installed-demo $@
+
+demo: $(VENV)/.installed-demo  ## tune a support vector machine on a private validation set; writes out/demo.png
 	rm -rf out/demo && mkdir -p out/demo
 	$(BIN)/python examples/svm_optuna.py out/demo
 	$(BIN)/dptune plot out/demo/ledger.db out/demo.png

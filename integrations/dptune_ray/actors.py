@@ -25,6 +25,7 @@ class ActorClient:
 
     name: str
     _what: ClassVar[str]
+    _who_starts_it: ClassVar[str] = "the searcher whose trainable this is: give it to the Tuner as its search_alg"
 
     @classmethod
     def of(cls, *about: object) -> Self:
@@ -68,7 +69,7 @@ class ActorClient:
             return ray.get_actor(self.name)
         except ValueError:
             raise dptune.DptuneError(
-                f"the {self._what} does not run: give the Tuner the searcher whose trainable this is as its search_alg."
+                f"the {self._what} does not run. It is started by {self._who_starts_it}, and ends with it."
             ) from None
 
 

@@ -59,9 +59,8 @@ class Host:
         if silent:
             silence_this_process()
         self._objective, self._space, self._settings, self._mode = objective, space, settings, mode
-        model = space.model(settings)
-        self._agents = [Participant(FTSAgent(model, n, seed=seed), transport) for n in agents]
-        self._transport = transport
+        self._transport, self._numbers, self._seed = transport, agents, seed
+        self._agents: list[Participant] = []
         self._done = 0
         self._best: dict[int, Best] = {}
         self._largest: dict[int, float] = {}  # y of the best
@@ -72,7 +71,10 @@ class Host:
 
         May be called again after the host was lost.
         """
-        if self._done == 0:
+        if not self._agents:
+            model = self._space.model(self._settings)
+            agents = [FTSAgent(model, n, seed=self._seed) for n in self._numbers]
+            self._agents = [Participant(agent, self._transport) for agent in agents]
             self._repeat(points)
         for _ in range(self._done, points):
             for one in self._agents:
@@ -165,7 +167,7 @@ class Federation:
         start = ray.remote(Host).options(**usual).remote
         seed = secrets.randbits(63) if seed is None else seed
         Participant(FTSAgent(space.model(settings), 0, seed=seed), transport)  # refuses a server with other settings
-        self._points = 0
+        self._transport, self._points = transport, 0  # a server lives as long as its first transport is held
         self._kept = ray.put(objective)
         groups = [tuple(range(first, settings.agents, hosts)) for first in range(hosts)]
         self._hosts = [start(self._kept, space, transport, settings, group, seed=seed, mode=mode) for group in groups]

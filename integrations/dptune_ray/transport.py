@@ -95,6 +95,7 @@ class _ServerClient(ActorClient):
     """Reaches the server."""
 
     _what: ClassVar[str] = "server"
+    _who_starts_it: ClassVar[str] = "RayTransport.serve(...)"
 
 
 class RayTransport:

@@ -1,15 +1,19 @@
-"""The example on a cluster of two nodes on this machine, with token authentication."""
+"""Clusters of two nodes on this machine, with token authentication: the example, and a node lost in mid-round."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,7 @@ import dptune
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 ROOT = Path(__file__).parent.parent.parent
+MEMORY = f"--object-store-memory={80 * 2**20}"
 NODES = "import ray; ray.init(log_to_driver=False); print(sum(node['Alive'] for node in ray.nodes()))"
 
 
@@ -37,29 +42,67 @@ def start(environment: dict[str, str], *options: str) -> subprocess.Popen[bytes]
     return subprocess.Popen([*ray, *own, *options], env=environment, stdout=subprocess.DEVNULL)
 
 
+@dataclass
+class Cluster:
+    """A head without CPUs, and nodes that can be lost.
+
+    Attributes:
+        environment: of the drivers.
+        nodes: the ``ray start`` processes, head first.
+    """
+
+    environment: dict[str, str]
+    nodes: list[subprocess.Popen[bytes]]
+
+    def add(self) -> None:
+        environment = {name: value for name, value in self.environment.items() if name != "RAY_ADDRESS"}
+        self.nodes.append(start(environment, f"--address={self.environment['RAY_ADDRESS']}", "--num-cpus=2", MEMORY))
+
+    def lose(self) -> None:
+        """kill -9 of the youngest node and everything that it started."""
+        lost = self.nodes.pop()
+        for pid in [*descendants(lost.pid), lost.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        lost.wait(30)
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes that ``pid`` and its children started."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(status.parent.name)] = int(status.read_text().rsplit(")", 1)[1].split()[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
 @pytest.fixture
-def two_nodes() -> Iterator[dict[str, str]]:
-    """Start a head without CPUs and a node with two; yield the environment of their drivers."""
+def two_nodes() -> Iterator[Cluster]:
+    """Start a head without CPUs and a node with two."""
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="dptune-ray-"))  # short: the paths of sockets are limited
     token = folder / "token"
     token.write_text("0123456789abcdef" * 4)
     port = free_ports(1)[0]
-    address = f"127.0.0.1:{port}"
     own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
-    environment = {**os.environ, **own, "RAY_ADDRESS": address, "OMP_NUM_THREADS": "1"}
-    bare = {name: value for name, value in environment.items() if name != "RAY_ADDRESS"}
-    memory = f"--object-store-memory={80 * 2**20}"
-    head = f"--port={port}", "--head", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={folder}", memory
-    nodes = [start(bare, *head)]
+    modules = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    bare = {**os.environ, **own, "OMP_NUM_THREADS": "1", "PYTHONPATH": modules}
+    bare.pop("RAY_ADDRESS", None)
+    head = f"--port={port}", "--head", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={folder}", MEMORY
+    cluster = Cluster({**bare, "RAY_ADDRESS": f"127.0.0.1:{port}"}, [start(bare, *head)])
     try:
         wait_for(port)
-        nodes.append(start(bare, f"--address={address}", "--num-cpus=2", memory))
-        yield environment
+        cluster.add()
+        wait_until(lambda: python(cluster.environment, "-c", NODES).stdout.strip().endswith("2"))
+        yield cluster
     finally:
-        for node in reversed(nodes):
+        for node in reversed(cluster.nodes):
             node.terminate()
-        for node in nodes:
+        for node in cluster.nodes:
             node.wait(30)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def wait_for(port: int) -> None:
@@ -76,21 +119,68 @@ def python(environment: dict[str, str], *command: str) -> subprocess.CompletedPr
 
 
 def test_the_example_runs_on_two_nodes(two_nodes, tmp_path):
-    for _ in range(30):
-        if python(two_nodes, "-c", NODES).stdout.strip().endswith("2"):
-            break
-        time.sleep(1)
-    else:
-        pytest.fail("the second node did not join")
-    run = python(two_nodes, str(ROOT / "examples" / "ray_tune_svm.py"), str(tmp_path))
+    run = python(two_nodes.environment, str(ROOT / "examples" / "ray_tune_svm.py"), str(tmp_path))
     assert run.returncode == 0, run.stderr[-3000:]
     assert "epsilon" in run.stdout
     ledger = dptune.PrivacyLedger(tmp_path / "ledger.db")
     assert len(ledger.charges(prefix="value/")) >= 20
     assert ledger.private
 
-    stranger = {**two_nodes, "RAY_AUTH_TOKEN_PATH": str(tmp_path / "other"), "RAY_AUTH_TOKEN": "f" * 64}
+    stranger = {**two_nodes.environment, "RAY_AUTH_TOKEN_PATH": str(tmp_path / "other"), "RAY_AUTH_TOKEN": "f" * 64}
     del stranger["RAY_AUTH_TOKEN_PATH"]
     refused = python(stranger, "-c", NODES)
     assert refused.returncode != 0
     assert "uthenticat" in refused.stderr
+
+
+FEDERATION = """
+    import time, ray
+    from pathlib import Path
+    from dptune_ray import Federation
+    from test_federation import SETTINGS, SPACE, open_plan, serve, value
+
+    folder = Path({folder!r})
+    ray.init(log_to_driver=False)
+
+    def slow(agent, config):
+        (folder / f"seen-{{agent}}-{{time.time_ns()}}").touch()
+        time.sleep(0.2)
+        return value(agent, config)
+
+    federation = Federation(slow, SPACE, serve(folder), SETTINGS, hosts=2, mode="min", seed=1)
+    federation.advance(SETTINGS.initial + 4)
+    print(sorted(federation.best()))
+"""
+
+
+def test_a_federation_whose_node_is_lost_in_mid_round_loses_no_round(two_nodes, tmp_path):
+    code = textwrap.dedent(FEDERATION).format(folder=str(tmp_path))
+    driver = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=two_nodes.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    ledger = tmp_path / "agents.db"
+    wait_until(lambda: driver.poll() is not None or (ledger.exists() and len(dptune.PlanLedger(ledger).charges()) == 2))
+    if driver.poll() is not None:
+        pytest.fail(driver.communicate()[1][-2000:])
+    seen = len(list(tmp_path.glob("seen-*")))
+    two_nodes.lose()
+    two_nodes.add()
+    output, errors = driver.communicate(timeout=200)  # the server's time-out is ten minutes
+    assert driver.returncode == 0, errors[-3000:]
+    assert output.strip().endswith("[0, 1, 2, 3]")
+    charges = dptune.PlanLedger(ledger).charges()
+    assert [charge.key for charge in charges] == [f"round/{t}" for t in range(4)]
+    assert all(charge.value is not None for charge in charges)
+    assert len(list(tmp_path.glob("seen-*"))) >= seen + 4 * (3 + 2)  # the agents began again on the new node
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if happened():
+            return
+        time.sleep(0.1)
+    raise TimeoutError("the run did not come that far")
