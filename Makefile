@@ -15,7 +15,7 @@ $(VENV)/.installed-demo: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[optuna,sklearn,cli,figures]"
 	touch $@
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python  ## with Ray, which alone is half of it
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python  ## everything: Ray, and the tools of tests and checks
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $(VENV)/.installed-demo $@
 
