@@ -169,7 +169,7 @@ def test_a_run_ended_by_time_budget_and_stop_is_restored_and_completed(fast_path
 
     search = PrivateSearch(OptunaSearch(seed=1), open_privatizer(fast_path), n_trials=4)
     trainable = search.trainable(gated)
-    limits = {"time_budget_s": 15, "max_concurrent_trials": 1, "num_samples": 4}
+    limits = {"time_budget_s": 10, "max_concurrent_trials": 1, "num_samples": 4}
     tuner(trainable, search, fast_path, run={"stop": {"training_iteration": 1}}, **limits).fit()
     before = [c for c in open_ledger(fast_path).charges() if c.value]
     assert len(before) == 1
