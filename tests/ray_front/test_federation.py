@@ -32,10 +32,11 @@ from dptune_ray import DPFTSSearch, Federation, RayTransport
 from dptune_ray.agents import AgentSpace
 from dptune_ray.hosts import Host
 from dptune_ray.transport import Server
-from ray_harness import SPACE, found
+from ray_harness import SPACE, folder_bytes, found
 
 SETTINGS = FTSSettings(agents=4, d=2, M=20, own_features=40, candidates=64, regions=(2, 1), initial=3, refit=5)
 ROUNDS, LONG = 4, 600.0
+SECRET = 8765.4321098
 local = pytest.mark.usefixtures("local_actors")
 
 
@@ -127,7 +128,8 @@ def test_completion_may_come_twice_or_without_a_result(fast_path: Path, call: st
                 search.on_trial_complete(trial, result)
     assert transport.open_round() == 2
     assert len(open_plan(fast_path).charges()) == 2
-    assert len(searches[1]._log.since(0)) == (SETTINGS.initial + 2 if call == "twice" else 0)
+    known = SETTINGS.initial + 2 if call == "twice" else 0
+    assert len(searches[1]._alive[1].agent) == len(searches[1]._log.since(0)) == known
     assert all(one.value >= 0 for one in searches[1]._log.since(0))
 
 
@@ -312,13 +314,15 @@ def test_evaluations_that_fail_send_messages_all_the_same(fast_path: Path) -> No
 
 
 @pytest.mark.ray
-@pytest.mark.usefixtures("cluster")
-def test_a_federation_whose_server_and_host_are_killed_in_mid_round_loses_no_round(fast_path: Path) -> None:
+def test_a_federation_whose_server_and_host_are_killed_in_mid_round_loses_no_round(
+    cluster: Path, fast_path: Path
+) -> None:
     marks = fast_path / "marks"
     marks.mkdir()
 
     def slow(agent: int, config: dict[str, Any]) -> float:
         (marks / f"{agent}-{time.time_ns()}").touch()
+        print("an agent's", SECRET, flush=True)
         time.sleep(0.05)
         return value(agent, config)
 
@@ -340,6 +344,7 @@ def test_a_federation_whose_server_and_host_are_killed_in_mid_round_loses_no_rou
     assert len(list(marks.iterdir())) > SETTINGS.agents * (SETTINGS.initial + 3)  # the lost hosts' agents repeated
     federation.stop()
     transport.stop()
+    assert found([SECRET], folder_bytes(cluster)) == []
 
 
 AGENT = """
