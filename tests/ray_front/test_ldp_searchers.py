@@ -238,7 +238,8 @@ def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path: Path
     logs = [TrialLog(str(tmp_path / "replies.db"), run) for run in ("one", "two")]
     ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
     for log in logs:
-        Desk(log, None).record(ask(user=None), 0.5).get()
+        assert Desk(log, None).record(ask(user=None), 0.5).get() == 0.5
+        assert Desk(log, None).record(ask(user=None), 0.75).get() == 0.5
     assert [len(log.since(0)) for log in logs] == [1, 1]
     Desk(logs[0], ledger).begin(logs[0], repr(ledger)).get()
     with pytest.raises(dptune.BudgetMismatch, match="another ledger"):

@@ -43,6 +43,10 @@ def losses(config: dict[str, Any]) -> np.ndarray:
     return losses_at(people(7), config["x"], config["y"])
 
 
+def big_losses(config: dict[str, Any]) -> np.ndarray:
+    return np.array([SECRET, *(np.resize(losses(config), BIG) + np.linspace(0, 0.1, BIG))[1:]])
+
+
 def talk(secret: float) -> None:
     """Say it in every way a user's code may."""
     print("stdout", secret, flush=True)
@@ -59,8 +63,7 @@ def talk(secret: float) -> None:
 
 
 def printing(config: dict[str, Any]) -> np.ndarray:
-    values = np.resize(losses(config), BIG) + np.linspace(0, 0.1, BIG)
-    values[0] = SECRET
+    values = big_losses(config)
     config["raw"] = SECRET
     for value in (SECRET, values[1], values.mean()):
         talk(float(value))
@@ -81,15 +84,16 @@ def refused(config: dict[str, Any]) -> np.ndarray:
 
 def markers(configs: list[dict[str, Any]], function: Any) -> list[float]:
     if function is printing:
-        rows = [np.resize(losses(c), BIG) + np.linspace(0, 0.1, BIG) for c in configs]
-        return [SECRET, *(float(v) for row in rows for v in [*row[1:10], row.mean()])]
+        rows = [big_losses(c) for c in configs]
+        means = [mean for row in rows for mean in (row.mean(), np.clip(row, 0, 4).mean())]
+        return [SECRET, *(float(v) for row in rows for v in row[1:10]), *map(float, means)]
     return [SECRET, *(float(v) for c in configs for v in [*losses(c), losses(c).mean()])]
 
 
 @pytest.mark.parametrize("function", [printing, failing, refused])
 def test_no_private_value_leaves_the_vault(cluster: Path, fast_path: Path, capfd: Any, function: Any) -> None:
     n = BIG if function is printing else N
-    search = open_search(open_privatizer(fast_path, n=n), n_trials=6)
+    search = open_search(open_privatizer(fast_path, n=n, dtype=np.float64), n_trials=6)
     at_end = {"checkpoint_config": tune.CheckpointConfig(checkpoint_at_end=True), "verbose": 2}
     results = tuner(search.trainable(function), search, fast_path, num_samples=4, run=at_end).fit()
     assert results.num_errors == (4 if function is refused else 0)

@@ -13,7 +13,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from dptune_ray import DPGIBOSearch, PrivateSearch
+from dptune_ray import DPGIBOSearch, PrivateSearch, RandomSearch
 from dptune_ray.spaces import flat
 from dptune_ray.trainable import losses_at as evaluated
 from ray_harness import SPACE, N, losses, open_ledger, open_privatizer, open_search
@@ -155,6 +155,20 @@ def test_what_the_inner_searcher_leaves_out_is_drawn(tmp_path):
     assert config["x"] == 0.5
     assert 1e-3 <= config["y"] <= 1e1
     search.on_trial_complete("a", {"loss": 1.0})  # its exception would fail a good trial
+
+
+def test_the_inner_searcher_is_told_once(tmp_path):
+    told = []
+
+    class Counting(RandomSearch):
+        def on_trial_complete(self, trial_id, result=None, error=False):
+            told.append(trial_id)
+
+    search = begin(private_search(tmp_path, Counting()))
+    run(search, 2)
+    for trial in ("t0", "t1", "unknown"):
+        search.on_trial_complete(trial, {"loss": 1.0})
+    assert told == ["t0", "t1"]
 
 
 def test_a_trial_without_a_value_is_a_failed_one(tmp_path):
