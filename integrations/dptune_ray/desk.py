@@ -18,6 +18,8 @@ from dptune_ray.actors import ActorClient
 from dptune_ray.answers import answered
 from dptune_ray.log import TrialLog
 
+PROMISE = "promise"  # the fact of a run that says what its randomiser is
+
 
 @dataclass(frozen=True)
 class Promise:
@@ -81,13 +83,21 @@ class Desk:
         Raises:
             CapReached: it does not fit; nothing was written, and nothing may be measured.
             KeyConflict: the trial measured somewhere else before, or with other settings.
+            InputError: the run has another randomiser.
         """
+        self._agree(ask.promise)
         known = self._log.find(ask.trial)
         if known is None:
             return self._charged(ask)
         if dict(known.parameters) != dict(ask.parameters):
             raise dptune.KeyConflict(f"the trial {ask.trial!r} has a reply at other parameters; use a new trial.")
         return known.value
+
+    def _agree(self, promise: Promise) -> None:
+        if self._log.fix(PROMISE, dict(promise.settings)) != dict(promise.settings):
+            raise dptune.InputError(
+                f"the run {self._log.run!r} was begun with another randomiser; give the same, or a new name."
+            )
 
     def _charged(self, ask: Ask) -> float | None:
         if self._ledger is None or ask.user is None:

@@ -75,7 +75,11 @@ class DPFTSSearch(RunSearch):
 
     # ---- the agent -----------------------------------------------------------------------------------
 
+    def _stored_mode(self) -> str | None:
+        return self._log.mode()
+
     def _begin(self) -> None:
+        self._log.agree_on_mode(self.mode)
         self._forget()
         _ = self._alive
 
@@ -86,7 +90,7 @@ class DPFTSSearch(RunSearch):
             space = AgentSpace.of({**self._param_space, **nested(self._domains)}, self._settings)
             agent = FTSAgent(space.model(self._settings), self._agent, seed=self._seed)
             participant = Participant(agent, self._transport)
-            logged = self._log.since(0)
+            logged = self._log.since(-1)
             pairs = [(space.point(nested(one.parameters)), larger_is_better(self.mode, one.value)) for one in logged]
             participant.restore([(x, y) for x, y in pairs if x is not None and y is not None], asked=len(logged))
             self._told |= {one.trial for one in logged}
@@ -99,7 +103,7 @@ class DPFTSSearch(RunSearch):
         Only needed where one thread drives several agents: let all of them join, then go on with their trials.
         """
         _, participant = self._alive
-        if len(self._log.since(0)) >= self._settings.initial:
+        if len(self._log.since(-1)) >= self._settings.initial:
             participant.send()
 
     # ---- Tune's interface --------------------------------------------------------------------------
@@ -139,7 +143,8 @@ class DPFTSSearch(RunSearch):
         Raises:
             InputError: it has no trial with a value yet.
         """
-        values = [(larger_is_better(self.mode, one.value), one.parameters) for one in self._log.since(0)]
+        self._mode = self._stored_mode() or self.mode
+        values = [(larger_is_better(self.mode, one.value), one.parameters) for one in self._log.since(-1)]
         known = [(y, parameters) for y, parameters in values if y is not None]
         if not known:
             raise dptune.InputError("the agent has no trial with a value yet; there is nothing to recommend.")

@@ -99,7 +99,7 @@ class Host:
 
     def _evaluate(self, one: Participant, x: Vector, *, send: bool = True) -> None:
         agent, config = one.agent.agent, self._space.config(x)
-        value = call_guarded(lambda given: self._objective(agent, given), copy.deepcopy(config), _number)
+        value = call_guarded(lambda given: float(self._objective(agent, given)), copy.deepcopy(config), float)
         if isinstance(value, BaseException):
             raise value
         y, where = larger_is_better(self._mode, value), self._space.point(config)
@@ -115,14 +115,6 @@ class Host:
     def best(self) -> dict[int, Best]:
         """Return each agent's best configuration and its value. They are the agents' own: not protected."""
         return dict(self._best)
-
-
-def _number(value: Any) -> float | None:
-    """What the objective returned, or None if it is no number."""
-    try:
-        return float(value)
-    except Exception:  # noqa: BLE001 - what is wrong with a value is the agent's
-        return None
 
 
 class Federation:

@@ -7,6 +7,7 @@ needed. A trial that failed is a reply that was lost.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,8 +19,8 @@ from dptune.local.randomizer import Randomizer
 from dptune.objective import Function
 from dptune.space import Value
 from dptune_ray.base import RunSearch
-from dptune_ray.desk import DeskClient
-from dptune_ray.local_trainable import LocalTrainable, User, check_device
+from dptune_ray.desk import PROMISE, DeskClient
+from dptune_ray.local_trainable import LocalTrainable, User, check_device, check_failure, middle_of
 from dptune_ray.log import TrialLog
 from dptune_ray.spaces import nested, rounded, to_space
 from dptune_ray.trainable import made_trainable
@@ -42,7 +43,7 @@ class LDPSearch(RunSearch):
         candidates: parameters by path users may be asked to try; default a design on the space.
         count: number of points of that design.
         refinements: when to add candidates around the best one.
-        centre: middle of the randomiser's interval.
+        centre: middle of the randomiser's interval; default that of the run's own, else 0.
         patience: a trial without a reply counts as a user who is trying its point until so many later ones have begun.
         seed: of what is drawn independently.
         metric: the name under which trials report.
@@ -71,7 +72,7 @@ class LDPSearch(RunSearch):
         candidates: Sequence[Mapping[str, Value]] | None = None,
         count: int = 128,
         refinements: Sequence[Refinement] = (),
-        centre: float = 0.0,
+        centre: float | None = None,
         patience: int = 1000,
         seed: int | None = None,
         metric: str = METRIC,
@@ -85,10 +86,11 @@ class LDPSearch(RunSearch):
             raise dptune.InputError(f"patience must be at least 0; got {patience!r}.")
         if candidates is not None and not self._domains:
             raise dptune.InputError("candidates are points of a search space: give param_space= with them.")
-        self._settings, self._patience = settings, patience
-        self._options = {"candidates": candidates, "count": count, "refinements": refinements, "centre": centre}
+        self._settings, self._patience, self._centre = settings, patience, centre
+        self._options = {"candidates": candidates, "count": count, "refinements": refinements}
         self._log = TrialLog(str(Path(replies).resolve()), name)
         self._ledger: dptune.UserLedger | None = None
+        self._device: Mapping[str, Any] | None = None  # public settings of the randomiser
         self._client = DeskClient.of(self._log)
         self._handle: Any = None  # the desk lives as long as this is held
         self._trying: dict[str, Mapping[str, Value]] = {}  # trials without a reply, the youngest last
@@ -98,12 +100,22 @@ class LDPSearch(RunSearch):
     # ---- the run -----------------------------------------------------------------------------------
 
     def _new_session(self, space: dptune.Space) -> dptune.LDPSession:
-        options: dict[str, Any] = self._options
+        options: dict[str, Any] = {**self._options, "centre": self._known_centre()}
         return dptune.LDPSession(self._algorithm, space, self._settings, maximize=self.mode == "max", **options)
+
+    def _known_centre(self) -> float:
+        stated = middle_of(self._device or self._log.fact(PROMISE) or {})
+        if stated is None or self._centre is None:
+            return stated or self._centre or 0.0
+        if not math.isclose(stated, self._centre, rel_tol=1e-9, abs_tol=1e-9 * self._settings.replies.B):
+            raise dptune.InputError(
+                f"centre={self._centre!r}, but the randomiser's interval has the middle {stated!r}. Leave centre= out."
+            )
+        return stated
 
     def _forget_replies(self) -> None:
         self._current: dptune.LDPSession | None = None
-        self._last = 0  # number of the newest reply the session knows
+        self._last = -1  # number of the newest reply the session knows
 
     def session(self) -> dptune.LDPSession:
         """Return the run with all recorded replies.
@@ -122,7 +134,12 @@ class LDPSearch(RunSearch):
             self._last = reply.number
         return self._current
 
+    def _stored_mode(self) -> str | None:
+        return self._log.mode()
+
     def _begin(self) -> None:
+        check_failure(self._device or {}, self.mode)
+        self._log.agree_on_mode(self.mode)
         self._forget_replies()
         self.session()
         if self._handle is None:
@@ -139,7 +156,7 @@ class LDPSearch(RunSearch):
         self._trying.pop(trial_id, None)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_handle": None, "_current": None, "_last": 0, "_trying": {}}
+        return {**self.__dict__, "_handle": None, "_current": None, "_last": -1, "_trying": {}}
 
     # ---- the user's interface --------------------------------------------------------------------------
 
@@ -164,14 +181,15 @@ class LDPSearch(RunSearch):
             user: whose device this is, or a function of the configuration that says whom it asks. Needed with a ledger.
 
         Raises:
-            InputError: the function is none, or only one of ledger and user is given.
+            InputError: the function is none, or only one of ledger and user is given. Later, when mode and run are
+                known: a failure would be the best value, or the run was begun with another randomiser.
         """
         if not callable(function):
             raise dptune.InputError(f"the objective must be a function; got {type(function).__name__}.")
         check_device(randomizer, ledger, user)
         if not randomizer.private:
             _logger.warning(f"The run {self._name!r} is NOT PRIVATE: {randomizer!r}.")
-        self._ledger = ledger
+        self._ledger, self._device = ledger, randomizer.describe()
         members = {"desk": self._client, "metric": self.metric, "randomizer": randomizer}
         whose = staticmethod(user) if callable(user) else user
         return made_trainable(LocalTrainable, function, function=function, user=whose, **members)
@@ -182,8 +200,9 @@ class LDPSearch(RunSearch):
         Raises:
             InputError: there is no reply yet.
         """
+        self._mode = self._stored_mode() or self.mode
         session = self.session()
-        if not self._last:
+        if self._last < 0:
             raise dptune.InputError("the run has no reply yet; there is nothing to recommend.")
         return nested({path: rounded(self._domains[path], v) for path, v in session.recommend().items()})
 

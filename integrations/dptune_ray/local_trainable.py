@@ -32,7 +32,8 @@ class LocalTrainable(SilentTrainable):
         ask = self._ask()
         reply = self.desk.charge(ask)
         if reply is None:
-            outcome = call_guarded(type(self).function, copy.deepcopy(dict(self.config)), _number)
+            function = type(self).function
+            outcome = call_guarded(lambda config: float(function(config)), copy.deepcopy(dict(self.config)), float)
             if isinstance(outcome, BaseException):
                 raise outcome.with_traceback(None) from None
             reply = self.desk.record(ask, type(self).randomizer.randomize(outcome))
@@ -56,14 +57,6 @@ class LocalTrainable(SilentTrainable):
         float(cls.function(copy.deepcopy(dict(config))))
 
 
-def _number(value: Any) -> float | None:
-    """The user's value, or None if it is no number: what is wrong with it is private."""
-    try:
-        return float(value)
-    except Exception:  # noqa: BLE001
-        return None
-
-
 def check_device(randomizer: object, ledger: object, user: object) -> None:
     """Refuse what cannot be a user's device.
 
@@ -74,3 +67,24 @@ def check_device(randomizer: object, ledger: object, user: object) -> None:
         raise dptune.InputError("give randomizer=LocalRandomizer(...), which makes the value private on the device.")
     if (ledger is None) != (user is None):
         raise dptune.InputError("give ledger= and user= together: a ledger charges a user.")
+
+
+def check_failure(settings: Mapping[str, object], mode: str) -> None:
+    """Refuse a randomiser by which a setting that fails would win.
+
+    Raises:
+        InputError: its stand-in for a failure is the best value there is.
+    """
+    best, worst = ("high", "low") if mode == "max" else ("low", "high")
+    if settings.get("invalid") is not None and settings.get("invalid") == settings.get(best):
+        raise dptune.InputError(
+            f'with mode="{mode}" a setting that fails would win: its value counts as invalid={settings["invalid"]!r}, the '
+            f"best in the interval. Give the randomiser invalid={settings.get(worst)!r}, the worst."
+        )
+
+
+def middle_of(settings: Mapping[str, Any]) -> float | None:
+    """Return the middle of a randomiser's interval, or None if its settings do not say."""
+    if not {"low", "high"} <= settings.keys():
+        return None
+    return float(settings["low"] + (settings["high"] - settings["low"]) / 2)

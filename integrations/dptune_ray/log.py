@@ -12,13 +12,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dptune
 from dptune.space import Value
 
-_TABLE = """CREATE TABLE IF NOT EXISTS dptune_ray_trials (
-    number INTEGER PRIMARY KEY, run TEXT NOT NULL, trial TEXT NOT NULL, parameters TEXT NOT NULL, value REAL NOT NULL,
-    UNIQUE (run, trial))"""
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS dptune_ray_trials (
+    run TEXT NOT NULL, number INTEGER NOT NULL, trial TEXT NOT NULL, parameters TEXT NOT NULL, value REAL NOT NULL,
+    PRIMARY KEY (run, number), UNIQUE (run, trial))""",
+    """CREATE TABLE IF NOT EXISTS dptune_ray_facts (
+    run TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (run, name))""",
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Logged:
     """One trial's value.
 
     Attributes:
-        number: grows in the order of recording.
+        number: 0, 1, ... in the order of recording.
         trial: Tune's identifier.
         parameters: by path, where it was measured.
         value: the first one that was recorded.
@@ -69,9 +74,40 @@ class TrialLog:
         """Store the trial's value, and return the one that is stored: the first."""
         row = (self.run, trial, json.dumps(dict(parameters)), value)
         with self._transaction("BEGIN IMMEDIATE") as connection:
-            query = "INSERT INTO dptune_ray_trials (run, trial, parameters, value) VALUES (?, ?, ?, ?)"
-            connection.execute(query + " ON CONFLICT DO NOTHING", row)
+            number = "(SELECT COUNT(*) FROM dptune_ray_trials WHERE run = ?1)"
+            query = f"INSERT INTO dptune_ray_trials VALUES (?1, {number}, ?2, ?3, ?4)"
+            connection.execute(query + " ON CONFLICT (run, trial) DO NOTHING", row)
         return self._select("trial = ?", trial)[0]
+
+    def fix(self, name: str, value: object) -> Any:
+        """Store a public fact of the run, unless it is stored; return the one that is stored: the first."""
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            query = "INSERT INTO dptune_ray_facts VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+            connection.execute(query, (self.run, name, json.dumps(value)))
+        return self.fact(name)
+
+    def fact(self, name: str) -> Any:
+        """Return a fact of the run, or None."""
+        with self._transaction("BEGIN") as connection:
+            query = "SELECT value FROM dptune_ray_facts WHERE run = ? AND name = ?"
+            row = connection.execute(query, (self.run, name)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def agree_on_mode(self, mode: str) -> None:
+        """Fix whether small or large values are good, or refuse another answer than the run was begun with.
+
+        Raises:
+            InputError: it was begun with the other mode.
+        """
+        if self.fix("mode", mode) != mode:
+            raise dptune.InputError(
+                f"the run {self.run!r} was begun with the other mode; give a new search a new name."
+            )
+
+    def mode(self) -> str | None:
+        """Return the mode the run was begun with, or None."""
+        mode = self.fact("mode")
+        return None if mode is None else str(mode)
 
     def _select(self, where: str, value: str | int) -> list[Logged]:
         query = f"SELECT number, trial, parameters, value FROM dptune_ray_trials WHERE run = ? AND {where}"
@@ -84,7 +120,8 @@ class TrialLog:
         try:
             with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous=EXTRA")
-                connection.execute(_TABLE)
+                for table in _TABLES:
+                    connection.execute(table)
                 connection.execute(begin)
                 yield connection
                 connection.execute("COMMIT")

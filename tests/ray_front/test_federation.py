@@ -129,8 +129,8 @@ def test_completion_may_come_twice_or_without_a_result(fast_path: Path, call: st
     assert transport.open_round() == 2
     assert len(open_plan(fast_path).charges()) == 2
     known = SETTINGS.initial + 2 if call == "twice" else 0
-    assert len(searches[1]._alive[1].agent) == len(searches[1]._log.since(0)) == known
-    assert all(one.value >= 0 for one in searches[1]._log.since(0))
+    assert len(searches[1]._alive[1].agent) == len(searches[1]._log.since(-1)) == known
+    assert all(one.value >= 0 for one in searches[1]._log.since(-1))
 
 
 @local
@@ -156,7 +156,7 @@ def test_an_exception_in_completion_does_not_fail_a_good_trial(fast_path: Path, 
     config = search.suggest("a")
     monkeypatch.setattr(search._alive[1], "tell", lambda *about: 1 / 0)
     search.on_trial_complete("a", result_of(0.5, config))
-    assert [one.value for one in search._log.since(0)] == [0.5]
+    assert [one.value for one in search._log.since(-1)] == [0.5]
 
 
 @local
@@ -170,8 +170,11 @@ def test_what_does_not_fit_is_refused_early(fast_path: Path) -> None:
         DPFTSSearch(SPACE, transport, SETTINGS, agent=4, trials=trials)
     with pytest.raises(dptune.InputError, match="transport="):
         DPFTSSearch(SPACE, agent=0, trials=trials)
+    first = open_searches(fast_path, transport)[0]
     with pytest.raises(dptune.InputError, match="nothing to recommend"):
-        open_searches(fast_path, transport)[0].recommend()
+        first.recommend()
+    with pytest.raises(dptune.InputError, match="the other mode"):
+        first.set_search_properties("value", "max", SPACE)
     with pytest.raises(dptune.BudgetMismatch, match="of this name"):
         serve(fast_path, timeout=5.0)
     with pytest.raises(dptune.InputError, match="M must be at most"):

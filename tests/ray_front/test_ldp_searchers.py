@@ -79,7 +79,7 @@ local = pytest.mark.usefixtures("local_actors")
 @pytest.mark.parametrize("mode", ["min", "max"])
 def test_optuna_and_ray_ask_for_the_same_points_with_the_noise_off(tmp_path: Path, kind: Any, mode: str) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    randomizer = NoNoise(8.0, 1.2)
+    randomizer = NoNoise(8.0, 1.2, invalid=1.2 if mode == "min" else None)
     distributions = {"x": FloatDistribution(-1.0, 1.0), "n": IntDistribution(1, 100, log=True)}
     sampler = KINDS[kind](distributions, SETTINGS, count=24, seed=1)
     study = optuna.create_study(sampler=sampler, direction=f"{mode}imize")
@@ -115,7 +115,7 @@ def test_a_trial_that_runs_again_pays_once_and_has_one_reply(tmp_path: Path) -> 
     with pytest.raises(dptune.CapReached):
         reply_of(trainable, "c", search.suggest("c"))
     assert (ledger.spent("me"), len(calls)) == (2.0, 2)
-    assert len(search._log.since(0)) == 2
+    assert len(search._log.since(-1)) == 2
 
 
 @local
@@ -133,7 +133,7 @@ def test_what_tune_says_of_completion_is_not_needed(tmp_path: Path, call: str) -
             elif search is said and call != "never":
                 search.on_trial_complete(trial, None, call == "error")
     assert said.suggest("e") == unsaid.suggest("e")
-    assert len(said._log.since(0)) == 4
+    assert len(said._log.since(-1)) == 4
 
 
 @local
@@ -220,7 +220,7 @@ def test_a_desk_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(tmp
     assert Desk(log, ledger).record(ask(), 0.25).get() == 0.25
     assert Desk(log, ledger).record(ask(), 0.75).get() == 0.25
     assert Desk(log, ledger).charge(ask()).get() == 0.25
-    assert [reply.value for reply in log.since(0)] == [0.25]
+    assert [reply.value for reply in log.since(-1)] == [0.25]
 
 
 def test_a_desk_that_dies_between_ledger_and_log_finds_the_reply_again(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_desk_that_dies_between_ledger_and_log_finds_the_reply_again(tmp_path:
     assert ledger.spent("me") == 1.0
     assert isinstance(Desk(log, ledger).charge(ask("b")).error, dptune.CapReached)
     assert isinstance(Desk(log, ledger).record(ask("b"), 0.5).error, dptune.CapReached)
-    assert len(log.since(0)) == 1
+    assert len(log.since(-1)) == 1
 
 
 def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path: Path) -> None:
@@ -240,12 +240,49 @@ def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path: Path
     for log in logs:
         assert Desk(log, None).record(ask(user=None), 0.5).get() == 0.5
         assert Desk(log, None).record(ask(user=None), 0.75).get() == 0.5
-    assert [len(log.since(0)) for log in logs] == [1, 1]
+    assert [len(log.since(-1)) for log in logs] == [1, 1]
     Desk(logs[0], ledger).begin(logs[0], repr(ledger)).get()
     with pytest.raises(dptune.BudgetMismatch, match="another ledger"):
         Desk(logs[0], ledger).begin(logs[0], repr(None)).get()
     with pytest.raises(dptune.InputError, match="does not exist"):
         TrialLog(str(tmp_path / "no" / "replies.db"), "run")
+
+
+@local
+def test_a_run_keeps_its_mode_and_its_randomiser_and_failures_never_win(tmp_path: Path) -> None:
+    search, other = open_search(tmp_path), open_search(tmp_path)
+    trainable = search.trainable(satisfaction, randomizer=NoNoise(8.0, 1.2))
+    with pytest.raises(dptune.InputError, match=r"would win.*invalid=1\.2"):
+        search.set_search_properties("reply", "min", SPACE)
+    begin(search)
+    run(search, trainable, range(2))
+    with pytest.raises(dptune.InputError, match="the other mode"):
+        other.set_search_properties("reply", "min", SPACE)
+    calls: list[Any] = []
+    other = open_search(tmp_path)
+    elsewhere = other.trainable(calls.append, randomizer=NoNoise(8.0, 1.3))
+    begin(other)
+    with pytest.raises(dptune.InputError, match="another randomiser"):
+        reply_of(elsewhere, "new", search.suggest("new"))
+    assert calls == []
+
+
+@local
+def test_the_middle_of_the_interval_is_the_randomisers(tmp_path: Path) -> None:
+    given, found_out = (
+        open_search(tmp_path, name=name, centre=centre) for name, centre in (("one", 0.5), ("two", None))
+    )
+    asked = []
+    for search in (given, found_out):
+        trainable = search.trainable(satisfaction, randomizer=NoNoise(8.0, (-1.0, 2.0)))
+        run(begin(search), trainable, range(6))
+        asked.append(search.suggest("next"))
+    assert asked[0] == asked[1]
+    assert open_search(tmp_path, name="two", mode="max").recommend() == found_out.recommend()
+    wrong = open_search(tmp_path, name="three", centre=0.4)
+    wrong.trainable(satisfaction, randomizer=NoNoise(8.0, (-1.0, 2.0)))
+    with pytest.raises(dptune.InputError, match="Leave centre= out"):
+        begin(wrong)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +337,7 @@ def test_on_a_cluster_users_are_capped_and_no_value_is_anywhere(cluster: Path, f
     run = {"failure_config": tune.FailureConfig(max_failures=1)}
     limits = {"metric": "reply", "mode": "max", "num_samples": 8, "param_space": space, "run": run}
     results = tuner(search.trainable(talking, **device), search, fast_path, **limits).fit()
-    replies = search._log.since(0)
+    replies = search._log.since(-1)
     reported = sorted(r.metrics["reply"] for r in results if not r.error)
     assert reported == sorted(reply.value for reply in replies)
     assert len(reported) == ledger.spent("ann") + ledger.spent("bob") < 8
