@@ -78,7 +78,7 @@ def check_failure(settings: Mapping[str, object], mode: str) -> None:
     best, worst = ("high", "low") if mode == "max" else ("low", "high")
     if settings.get("invalid") is not None and settings.get("invalid") == settings.get(best):
         raise dptune.InputError(
-            f'with mode="{mode}" a setting that fails would win: its value counts as invalid={settings["invalid"]!r}, the '
+            f'with mode="{mode}" a setting that fails would win: it counts as invalid={settings["invalid"]!r}, the '
             f"best in the interval. Give the randomiser invalid={settings.get(worst)!r}, the worst."
         )
 
