@@ -71,6 +71,9 @@ class Host:
 
         May be called again after the host was lost.
         """
+        return self._advance(points)
+
+    def _advance(self, points: int) -> int:
         if not self._agents:
             model = self._space.model(self._settings)
             agents = [FTSAgent(model, n, seed=self._seed) for n in self._numbers]
@@ -112,8 +115,9 @@ class Host:
             one.agent.tell(where, usable)
 
     @answered
-    def best(self) -> dict[int, Best]:
-        """Return each agent's best configuration and its value. They are the agents' own: not protected."""
+    def best(self, points: int) -> dict[int, Best]:
+        """Return each agent's best configuration of ``points`` and its value. They are the agents': not protected."""
+        self._advance(points)  # a host that was lost meanwhile knows nothing
         return dict(self._best)
 
 
@@ -172,10 +176,9 @@ class Federation:
 
     def best(self) -> dict[int, Best]:
         """Return each agent's best configuration and its value. **They are the agents' own: not protected.**"""
-        self.advance(self._points)  # a host that was lost meanwhile knows nothing
         found: dict[int, Best] = {}
-        for host in self._hosts:
-            found |= answer_of(host.best.remote())
+        for reference in [host.best.remote(self._points) for host in self._hosts]:
+            found |= answer_of(reference)
         return dict(sorted(found.items()))
 
     def stop(self) -> None:

@@ -292,7 +292,7 @@ def test_a_host_that_was_lost_repeats_its_agents_and_goes_on(
         assert host.advance(points).get() == points
         histories.append([(one.agent.X, one.agent.y) for one in host._agents])
         assert len(open_plan(folder).charges()) == ROUNDS
-        assert host.best().get().keys() == {0, 1, 2, 3}
+        assert host.best(points).get().keys() == {0, 1, 2, 3}
     for before, after in zip(*histories, strict=True):
         np.testing.assert_array_equal(before[0], after[0])
         np.testing.assert_array_equal(before[1], after[1])
@@ -310,7 +310,8 @@ def test_evaluations_that_fail_send_messages_all_the_same(fast_path: Path) -> No
     host.advance(SETTINGS.initial + 2).get()
     assert transport.open_round() == 2
     assert [len(one.agent) for one in host._agents] == [SETTINGS.initial + 2, 0, 0, 0]
-    assert host.best().get() == {0: (host.best().get()[0][0], 0.5)}
+    best = host.best(SETTINGS.initial + 2).get()
+    assert best == {0: (best[0][0], 0.5)}
 
 
 # ---- on a cluster --------------------------------------------------------------------------------------
@@ -331,22 +332,25 @@ def test_a_federation_whose_server_and_host_are_killed_in_mid_round_loses_no_rou
 
     transport = serve(fast_path)
     federation = Federation(slow, SPACE, transport, SETTINGS, hosts=2, mode="min", seed=1)
-    federation.advance(SETTINGS.initial + 1)
-    running = [host.advance.remote(SETTINGS.initial + 3) for host in federation._hosts]
-    ray.kill(federation._hosts[1], no_restart=False)
-    ray.kill(transport._client._actor(), no_restart=False)
-    assert [ray.get(one, timeout=120).get() for one in running] == [SETTINGS.initial + 3] * 2
-    assert transport.open_round() == 3
-    charges = open_plan(fast_path).charges()
-    assert [c.key for c in charges] == ["round/0", "round/1", "round/2"]
-    assert all(c.value is not None for c in charges)
-    ray.kill(federation._hosts[0], no_restart=False)
-    best = federation.best()
+    try:
+        federation.advance(SETTINGS.initial + 1)
+        running = [host.advance.remote(SETTINGS.initial + 3) for host in federation._hosts]
+        ray.kill(federation._hosts[1], no_restart=False)
+        ray.kill(transport._client._actor(), no_restart=False)
+        assert [ray.get(one, timeout=120).get() for one in running] == [SETTINGS.initial + 3] * 2
+        assert transport.open_round() == 3
+        charges = open_plan(fast_path).charges()
+        assert [c.key for c in charges] == ["round/0", "round/1", "round/2"]
+        assert all(c.value is not None for c in charges)
+        federation.advance(SETTINGS.initial + 3)
+        ray.kill(federation._hosts[0], no_restart=False)
+        best = federation.best()
+    finally:  # they hold all of the cluster's CPUs
+        federation.stop()
+        transport.stop()
     assert list(best) == [0, 1, 2, 3]
     assert all(result == pytest.approx(value(n, config)) for n, (config, result) in best.items())
     assert len(list(marks.iterdir())) > SETTINGS.agents * (SETTINGS.initial + 3)  # the lost hosts' agents repeated
-    federation.stop()
-    transport.stop()
     assert found([SECRET], folder_bytes(cluster)) == []
 
 
