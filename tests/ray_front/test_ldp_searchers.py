@@ -330,18 +330,18 @@ def test_on_a_cluster_users_are_capped_and_no_value_is_anywhere(cluster: Path, f
         tune.report({"reply": SECRET})
         return SECRET
 
-    ledger = dptune.UserLedger(fast_path / "users.db", cap=2.0)
+    ledger = dptune.UserLedger(fast_path / "users.db", cap=1.0)
     space = {**SPACE, "user": tune.choice(["ann", "bob"])}
     search = open_search(fast_path, LDPMoMASearch, param_space=space)
     device = {"randomizer": LocalRandomizer(1.0, 1.0), "ledger": ledger, "user": lambda config: config["user"]}
     run = {"failure_config": tune.FailureConfig(max_failures=1)}
-    limits = {"metric": "reply", "mode": "max", "num_samples": 8, "param_space": space, "run": run}
+    limits = {"metric": "reply", "mode": "max", "num_samples": 4, "param_space": space, "run": run}
     results = tuner(search.trainable(talking, **device), search, fast_path, **limits).fit()
     replies = search._log.since(-1)
     reported = sorted(r.metrics["reply"] for r in results if not r.error)
     assert reported == sorted(reply.value for reply in replies)
-    assert len(reported) == ledger.spent("ann") + ledger.spent("bob") < 8
-    assert max(ledger.spent("ann"), ledger.spent("bob")) == 2.0
+    assert len(reported) == ledger.spent("ann") + ledger.spent("bob") < 4
+    assert max(ledger.spent("ann"), ledger.spent("bob")) == 1.0
     assert all("CapReached" in str(r.error) for r in results if r.error)
     assert search.recommend().keys() == {"x", "n"}
     files = [
