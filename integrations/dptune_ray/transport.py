@@ -121,7 +121,7 @@ class RayTransport:
 
     @classmethod
     def serve(
-        cls, ledger: PlanLedger, settings: FTSSettings, *, timeout: float = 60.0, name: str = "federation"
+        cls, ledger: PlanLedger, settings: FTSSettings, *, timeout: float, name: str = "federation"
     ) -> RayTransport:
         """Start the server on this node, or continue it from its ledger.
 

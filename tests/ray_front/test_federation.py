@@ -178,7 +178,7 @@ def test_what_does_not_fit_is_refused_early(fast_path: Path) -> None:
     with pytest.raises(dptune.BudgetMismatch, match="of this name"):
         serve(fast_path, timeout=5.0)
     with pytest.raises(dptune.InputError, match="M must be at most"):
-        RayTransport.serve(open_plan(fast_path), FTSSettings(agents=4, d=2, M=10_000))
+        RayTransport.serve(open_plan(fast_path), FTSSettings(agents=4, d=2, M=10_000), timeout=LONG)
     for wrong in ({"hosts": 0}, {"hosts": 5}, {"mode": "sideways"}):
         with pytest.raises(dptune.InputError):
             Federation(value, SPACE, transport, SETTINGS, **{"hosts": 2, "mode": "min", **wrong})
