@@ -171,7 +171,7 @@ def test_a_federation_whose_node_is_lost_in_mid_round_loses_no_round(two_nodes, 
     two_nodes.add()
     output, errors = driver.communicate(timeout=200)  # the server's time-out is ten minutes
     assert driver.returncode == 0, errors[-3000:]
-    assert output.strip().endswith("[0, 1, 2, 3]")
+    assert "[0, 1, 2, 3]" in output.splitlines()  # Ray writes there, too
     charges = dptune.PlanLedger(ledger).charges()
     assert [charge.key for charge in charges] == [f"round/{t}" for t in range(4)]
     assert all(charge.value is not None for charge in charges)
