@@ -137,12 +137,13 @@ class SearchRun(Run, Generic[A, P]):
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, for a dashboard."""
+        with self._lock:  # another thread may be learning from a release
+            done = {**self._done(), "recommended": self.space.decode(self.algorithm.recommend())}
         return {
             "private": self.ledger.private,
-            **self._done(),
+            **done,
             "mu_budget": self.ledger.budget.mu,
             "mu_spent": self.ledger.spent(),
-            "recommended": self.space.decode(self.algorithm.recommend()),
         }
 
     @abstractmethod

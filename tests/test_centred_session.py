@@ -7,6 +7,7 @@ import math
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from dptune import (
     Space,
 )
 from dptune.centred_plan import cell_widths, plan_centred_cma
+from dptune.gp.grouped import GroupedRegression
 
 N, POPULATION, GENERATIONS = 50, 5, 4
 TRIALS = POPULATION * GENERATIONS
@@ -270,6 +272,33 @@ def test_threads_share_a_session(ledger: PrivacyLedger) -> None:
     assert ledger.spent() <= 4.0
 
 
+def test_progress_waits_for_a_generation_that_another_thread_is_learning_from(
+    ledger: PrivacyLedger, monkeypatch: Any
+) -> None:
+    """Between the surrogate's new points and its new weights nobody may ask it anything."""
+    run, true, threads = session(ledger), GroupedRegression._take, []
+    seen: list[object] = []
+
+    def show() -> None:
+        try:
+            seen.append(run.progress()["generations_done"])
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
+            seen.append(error)
+
+    def take(self: GroupedRegression, groups: Any) -> None:
+        true(self, groups)
+        threads.append(Thread(target=show))
+        threads[-1].start()
+        threads[-1].join(0.2)
+
+    monkeypatch.setattr(GroupedRegression, "_take", take)
+    for i in range(TRIALS):
+        trial(run, str(i))
+    for thread in threads:
+        thread.join()
+    assert seen == [1, 2, 3, 4]
+
+
 def test_a_check_that_meets_the_last_generation_says_that_the_run_is_complete(
     ledger: PrivacyLedger, monkeypatch: Any
 ) -> None:
@@ -314,12 +343,15 @@ def test_failed_trials_and_losses_that_are_not_finite_count(ledger: PrivacyLedge
 
 
 def test_failed_trials_leave_what_the_others_say(fast_path: Path) -> None:
-    """A fifth of the trials fails, and the upper clip is far away: the run still finds where the loss is small."""
+    """A fifth of the trials fails, and the upper clip is far away: the run still finds where the loss is small.
+
+    The noise is tiny and seeded: at mu=2 a run in eight ends elsewhere.
+    """
     n = 30_000
-    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(2.0))
+    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(200.0))
     centres = np.linspace(0.6, 1.0, n)
     run = CentredCMASession(
-        LossPrivatizer(ledger, n=n, clip=(0.0, 40.0)),
+        LossPrivatizer(ledger, n=n, clip=(0.0, 40.0), insecure_seed=0),
         scope="s",
         space=SPACE,
         make_plan=lambda m, s: plan_centred_cma(d=2, loss_range=40.0, mu=m, seed=s, trials=120),
