@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import FreeLedger, answers, audit_pair, audit_reaches, lower_bound
+from audit_tools import FreeLedger, answers, audit_pair, audit_reaches, audit_uncorrelated, lower_bound
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -28,6 +28,7 @@ from dptune import (
 )
 from dptune.centred_plan import plan_centred_cma
 from dptune.privacy import privatizer as implementation
+from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.rows import LossRows
 
 ANY_LOSS = st.one_of(
@@ -161,6 +162,73 @@ def test_the_noise_of_a_share_is_normal_with_the_promised_variance() -> None:
     z = (values - 1.0) * n * mu  # everybody is in the ball
     assert min(chi2.cdf(z @ z, T), chi2.sf(z @ z, T)) > 1e-7
     assert kstest(z, norm.cdf).pvalue > 1e-7
+
+
+def null_generations(generations: int, m: int, *, n: int = 100, mu: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
+    """Answers to both questions, generation after generation, in units of sigma: (T,) and (T, m), pure noise."""
+    privatizer = LossPrivatizer(FreeLedger(), n=n, clip=(0.0, 1.0))
+    for name in NAMES[:m]:
+        privatizer.observe(name, np.zeros(n))
+    questions = NormQuery(NAMES[:m], centring(m), 0.1, mu), MeanQuery(NAMES[:m], centring(m), Ball(0.1), mu)
+    asked = [[privatizer.release(q, scope=type(q).__name__, key=str(g)) for q in questions] for g in range(generations)]
+    shares = np.array([(share.scalar - 1.0) / share.sigma for share, _ in asked])  # everybody is in the ball
+    return shares, np.array([mean.value / mean.sigma for _, mean in asked])
+
+
+def audit_the_two_releases_noises(generations: int = 400, m: int = 6) -> None:
+    """The share's noise says nothing about any coordinate of the means before, beside and after it."""
+    shares, means = null_generations(generations, m)
+    for lag in (-1, 0, 1):
+        theirs = np.roll(means, -lag, axis=0)
+        for j in range(m):
+            audit_uncorrelated(shares, theirs[:, j], f"share and coordinate {j} at lag {lag}")
+
+
+def test_the_noises_of_a_share_and_of_the_means_around_it_are_independent() -> None:
+    audit_the_two_releases_noises()
+
+
+def reuse_of_a_shares_noise(where: int) -> Callable[[pytest.MonkeyPatch], None]:
+    """The next mean has the share's z in coordinate ``where``."""
+
+    def bug(patch: pytest.MonkeyPatch) -> None:
+        true, kept = OpenDPNoise.add_gaussian, []
+
+        def add(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
+            z = true(self, np.zeros(len(statistic)), 1.0)
+            if len(z) == 1:
+                kept[:] = [z[0]]
+            elif kept:
+                z[where] = kept.pop()
+            return statistic + sigma * z
+
+        patch.setattr(OpenDPNoise, "add_gaussian", add)
+
+    return bug
+
+
+def reuse_of_a_means_noise(patch: pytest.MonkeyPatch) -> None:
+    """The next share has the z of the mean's second coordinate, with the other sign."""
+    true, kept = OpenDPNoise.add_gaussian, []
+
+    def add(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
+        z = true(self, np.zeros(len(statistic)), 1.0)
+        if len(z) > 1:
+            kept[:] = [-z[1:2]]
+        elif kept:
+            z = kept.pop()
+        return statistic + sigma * z
+
+    patch.setattr(OpenDPNoise, "add_gaussian", add)
+
+
+@pytest.mark.parametrize("bug", [reuse_of_a_shares_noise(0), reuse_of_a_shares_noise(5), reuse_of_a_means_noise])
+def test_the_audit_of_independence_finds_reused_noise(
+    bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+    with pytest.raises(AssertionError, match="share and coordinate"):
+        audit_the_two_releases_noises()
 
 
 def test_an_adversary_proves_nearly_the_claimed_mu_of_a_share_and_no_more() -> None:
