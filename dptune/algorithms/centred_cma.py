@@ -41,7 +41,7 @@ import numpy.typing as npt
 
 from dptune.errors import InputError, MissingExtra
 from dptune.gp.grouped import Group, GroupedRegression
-from dptune.privacy.query import Ball, MeanQuery, NormQuery
+from dptune.privacy.query import LARGEST, SMALLEST, Ball, MeanQuery, NormQuery
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -49,6 +49,7 @@ Matrix = npt.NDArray[np.float64]
 RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many optima lie on the boundary
 PROPOSALS = 4  # proposals made at once, in generations
 _SMALLEST_RADIUS = 1e-12  # of the first radius: C times it still divides the noise, less would be rounding
+_LARGEST_EXPONENT = 700.0  # exp of more overflows
 
 
 @dataclass(frozen=True)
@@ -95,23 +96,30 @@ class CentredCMASettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        least = {"d": 1, "generations": 1, "population": 4, "references": 0, "candidates": 1, "average": 1}
+        least = {"d": 1, "generations": 1, "population": 4, "references": 0, "candidates": 1, "average": 1, "seed": 0}
         for name, smallest in least.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
                 raise InputError(f"{name} must be a whole number >= {smallest}; got {value!r}.")
         for name in ("mu", "radius", "rate", "sigma", "reach"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-                raise InputError(f"{name} must be positive and finite; got {value!r}.")
-        if not 0 < self.quantile < 1:
+            if not (_is_finite(getattr(self, name)) and getattr(self, name) > 0):
+                raise InputError(f"{name} must be positive and finite; got {getattr(self, name)!r}.")
+        if not SMALLEST <= self.radius <= LARGEST:
+            raise InputError(
+                f"radius must lie in [{SMALLEST:g}, {LARGEST:g}]; got {self.radius!r}. It is 0.4 of the clip's width "
+                "unless given: scale the loss."
+            )
+        if not (_is_finite(self.quantile) and 0 < self.quantile < 1):
             raise InputError(f"quantile must lie between 0 and 1; got {self.quantile!r}.")
-        if not 0 <= self.spread < math.inf:
+        if not (_is_finite(self.spread) and self.spread >= 0):
             raise InputError(f"spread must be finite and not negative; got {self.spread!r}.")
-        if not 0 <= self.share < 1:
+        if not (_is_finite(self.share) and 0 <= self.share < 1):
             raise InputError(f"share must lie in [0, 1); got {self.share!r}.")
-        if self.steps and (len(self.steps) != self.d or not all(0 <= step <= 1 for step in self.steps)):
-            raise InputError(f"steps must be {self.d} widths in [0, 1], or empty.")
+        widths = self.steps if isinstance(self.steps, tuple | list) else (None,)
+        if len(widths) not in (0, self.d) or not all(_is_finite(width) and 0 <= width <= 1 for width in widths):
+            raise InputError(
+                f"steps must be {self.d} cell widths in [0, 1], or (); got {self.steps!r}. To plan trials use n_trials."
+            )
 
     @property
     def mean_mu(self) -> float:
@@ -193,7 +201,6 @@ class CentredCMA:
         drawn = np.array([_point(self._cma.ask()) for _ in range(max(s.candidates * s.population, count))])
         if s.candidates == 1 or not self.generations:
             return drawn[:count]
-        drawn = drawn[: s.candidates * s.population]
         return drawn[_best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))]
 
     # ---- what was looked at ------------------------------------------------------------------------
@@ -252,8 +259,8 @@ class CentredCMA:
     def follow(self, radius: float, share: float) -> None:
         """Set C from the released share of people who were unclipped at ``radius``."""
         s = self.settings
-        moved = radius * math.exp(-s.rate * (min(max(share, 0.0), 1.0) - s.quantile))
-        self.radius = max(moved, _SMALLEST_RADIUS * s.radius)
+        moved = radius * math.exp(min(-s.rate * (min(max(share, 0.0), 1.0) - s.quantile), _LARGEST_EXPONENT))
+        self.radius = min(max(moved, _SMALLEST_RADIUS * s.radius, SMALLEST), LARGEST)
 
     def tell(self, generation: Generation) -> None:
         """Learn from a released generation, of this process or of another."""
@@ -309,6 +316,10 @@ class CentredCMA:
         """
         average = np.clip(np.mean(self.means[-self.settings.average :], axis=0), 0.0, 1.0)
         return self.surrogate.minimiser(average, reach=self.settings.reach)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _best_of_each(samples: Matrix) -> list[int]:

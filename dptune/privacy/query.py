@@ -28,7 +28,7 @@ from dptune.errors import InputError
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
-_SMALLEST, _LARGEST = 1e-30, 1e30  # of clipping bounds: squares and float32 rows neither overflow nor vanish
+SMALLEST, LARGEST = 1e-30, 1e30  # of clipping bounds: squares and float32 rows neither overflow nor vanish
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Interval:
                 f"clip must be two finite numbers low < high; got ({self.low!r}, {self.high!r}). "
                 "Choose them from the meaning of the loss, not from the data."
             )
-        if max(-self.low, self.high) > _LARGEST or self.high - self.low < _SMALLEST:
-            raise InputError(f"clip must lie within +-{_LARGEST:g} and be at least {_SMALLEST:g} wide; scale the loss.")
+        if max(-self.low, self.high) > LARGEST or self.high - self.low < SMALLEST:
+            raise InputError(f"clip must lie within +-{LARGEST:g} and be at least {SMALLEST:g} wide; scale the loss.")
 
     @property
     def diameter(self) -> float:
@@ -60,9 +60,9 @@ class Ball:
     radius: float
 
     def __post_init__(self) -> None:
-        if not _SMALLEST <= self.radius <= _LARGEST:
+        if not SMALLEST <= self.radius <= LARGEST:
             raise InputError(
-                f"the clipping radius must be positive and finite, {_SMALLEST:g} to {_LARGEST:g}; got {self.radius!r}."
+                f"the clipping radius must be positive and finite, {SMALLEST:g} to {LARGEST:g}; got {self.radius!r}."
             )
 
     @property

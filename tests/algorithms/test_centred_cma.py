@@ -115,6 +115,19 @@ def test_the_radius_follows_released_shares_only() -> None:
     assert algorithm.radius == 0.123
 
 
+def test_the_radius_stays_where_it_can_clip_and_divide_the_noise() -> None:
+    algorithm = filled()
+    for _ in range(100):
+        algorithm.follow(algorithm.radius, 1.0)
+    assert algorithm.radius == pytest.approx(0.5e-12)
+    for first, share in ((1e-29, 1.0), (9e29, 0.0)):
+        extreme = filled(radius=first, rate=1e300)
+        extreme.follow(first, share)
+        assert extreme.radius == pytest.approx(1e-30 if share else 1e30)
+        assert extreme.query().clip == Ball(extreme.radius)
+        assert extreme.share_query().radius == extreme.radius
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     values=st.lists(st.floats(-1e6, 1e6), min_size=8, max_size=8),
@@ -167,6 +180,13 @@ def test_it_finds_the_optimum_without_noise_and_comes_near_it_with() -> None:
     for noise, left in ((0.0, 0.02), (0.01, 0.3)):
         found = sphere(run(make(), noise=noise).recommend()).mean()
         assert found - best < left * (start - best), noise
+
+
+@pytest.mark.parametrize("candidates", [1, 2, 3, 4])
+def test_few_candidates_are_enough(candidates: int) -> None:
+    algorithm = run(make(generations=3, candidates=candidates))
+    algorithm.t -= 1
+    assert len(np.unique([algorithm.ask(slot) for slot in range(32)], axis=0)) == 32
 
 
 def test_the_trajectory_is_the_same_every_time() -> None:
@@ -225,6 +245,9 @@ def test_there_is_nothing_to_ask_before_the_generation_is_full() -> None:
         {"d": 0}, {"generations": 0}, {"population": 3}, {"mu": 0.0}, {"mu": np.inf}, {"radius": -1.0},
         {"quantile": 1.0}, {"rate": 0.0}, {"share": 1.0}, {"references": -1}, {"sigma": np.nan},
         {"candidates": 0}, {"average": 0}, {"spread": -1.0}, {"steps": (0.1,)}, {"steps": (2.0, 0, 0, 0)}, {"d": True},
+        {"steps": 20}, {"steps": "0000"}, {"steps": ("a", 0, 0, 0)}, {"quantile": "a"}, {"spread": None},
+        {"share": "b"}, {"mu": True}, {"seed": -1}, {"seed": 1.5}, {"population": "8"}, {"radius": 1e-31},
+        {"radius": 1e31},
     ],
 )  # fmt: skip
 def test_settings_are_checked_by_name(change: dict[str, Any]) -> None:
@@ -243,9 +266,27 @@ def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
     assert plan.monitor_mu == 0
 
 
-@pytest.mark.parametrize("change", [{"trials": 3}, {"trials": 5.0}, {"mu": -1.0}, {"final_share": 1.0}])
-def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(InputError):
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"trials": 3}, "n_trials"),
+        ({"trials": 5.0}, "n_trials"),
+        ({"trials": "20"}, "n_trials"),
+        ({"trials": 20, "population": 50}, "n_trials.*population=50"),
+        ({"population": "8"}, "population"),
+        ({"population": 0}, "population"),
+        ({"mu": -1.0}, "mu"),
+        ({"mu": "1"}, "mu"),
+        ({"final_share": 1.0}, "final_share"),
+        ({"final_share": "1"}, "final_share"),
+        ({"loss_range": 1e-30}, "radius.*scale the loss"),
+        ({"mu": 1e-9}, "mu.*Plan fewer trials"),
+        ({"share": 1e-18}, "share.*0"),
+        ({"final_share": 1e-19}, "final_share.*0"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
         plan_centred_cma(**{"d": 2, "loss_range": 1.0, "mu": 1.0, "seed": 0, **change})
 
 

@@ -186,10 +186,50 @@ def test_a_study_with_another_sampler_and_an_unprotected_objective_are_noticed(t
         study.optimize(lambda trial: trial.suggest_float("x", -1, 1), n_trials=1)
 
 
-@pytest.mark.parametrize("wrong", [{"n_trials": 3}, {"radius": -1.0}, {"final_share": 1.0}, {"population": 3}])
-def test_settings_are_refused_early(tmp_path, wrong):
-    with pytest.raises(dptune.InputError):
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"n_trials": 3}, "n_trials"),
+        ({"n_trials": 20, "population": 50}, "n_trials.*population"),
+        ({"radius": -1.0}, "radius"),
+        ({"final_share": 1.0}, "final_share"),
+        ({"population": 3}, "population"),
+        ({"population": "8"}, "population"),
+        ({"steps": 20}, "steps.*n_trials"),
+        ({"mu": 1e-9}, "mu"),
+        ({"sigmaa": 3}, "CentredCMASampler has no option 'sigmaa'.*sigma"),
+        ({"trials": 3}, "CentredCMASampler has no option 'trials'.*n_trials"),
+        ({"loss_range": 3}, "CentredCMASampler has no option 'loss_range'"),
+    ],
+)
+def test_settings_are_refused_early_by_name(tmp_path, wrong, named):
+    with pytest.raises(dptune.InputError, match=named):
         open_centred(open_privatizer(tmp_path), **wrong)
+
+
+def test_every_setting_of_the_plan_is_an_option(tmp_path):
+    chosen = {"population": 5, "radius": 1.0, "rate": 0.5, "steps": (0.0, 0.0), "average": 2, "candidates": 2}
+    sampler = open_centred(open_privatizer(tmp_path), **chosen)
+    sampler.begin(create(None, sampler), SPACE)
+    settings = next(iter(sampler._sessions.values())).plan.settings
+    assert {name: getattr(settings, name) for name in chosen} == chosen
+
+
+@pytest.mark.parametrize(("clip", "values"), [((-1e30, 1e30), (-1e30, 1e30)), ((0.0, 3e-30), (0.0,))])
+def test_losses_of_any_allowed_range_are_searched(tmp_path, clip, values):
+    """The radius stays where a release is possible, whether everybody differs or all agree."""
+    privatizer = dptune.LossPrivatizer(open_ledger(tmp_path), n=60, clip=clip)
+    sampler = open_centred(privatizer, n_trials=80, rate=3.0, share=0.9, mu=0.9)
+    study = create(None, sampler)
+    data = np.random.default_rng(0).choice(values, (1000, 60))
+
+    @sampler.objective
+    def losses(trial):
+        trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
+        return data[trial.number]
+
+    study.optimize(losses, n_trials=sampler.n_trials)
+    assert sampler.session(study).complete
 
 
 def test_it_needs_a_privatizer():
