@@ -1,7 +1,7 @@
 """CMA-ES on centred releases as a run: the algorithm, the privatizer and the ledger, without any framework.
 
 A run is a scope in the ledger: generation g is two charges, ``share/<g>`` (by which the clipping radius follows)
-and ``generation/<g>`` (the centred mean), each with its public points and radius as a note. The state is a fold over
+with its radius as a note, and ``generation/<g>`` (the centred mean) with its points and radius. The state is a fold over
 these in the order of g, so a restart, a second process or a copy continues with the same search distribution and
 the remaining budget.
 
@@ -13,6 +13,7 @@ the process that observed them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -41,6 +42,7 @@ class CentredCMASession(SearchRun[CentredCMA, CentredCMAPlan]):
     def _start(self) -> None:
         self._folded: dict[int, bool] = {}  # generation -> whether its answer was known when it was folded
         self._values: dict[str, float] = {}
+        self._warned = False
         super()._start()
 
     # ---- a trial -----------------------------------------------------------------------------------
@@ -90,6 +92,37 @@ class CentredCMASession(SearchRun[CentredCMA, CentredCMAPlan]):
     def released(self, trial: str, value: float) -> bool:
         """Tell whether ``value`` is what this process returned for the trial."""
         return self._values.get(trial) == value
+
+    # ---- workers that are too many -------------------------------------------------------------------
+
+    def recommend(self) -> dict[str, Value]:
+        """Return the parameters to use; see :meth:`SearchRun.recommend`. Warn if nothing was learned."""
+        found = super().recommend()
+        if not self.algorithm.generations:
+            centre = "no answer is released yet, so this recommendation is the centre of the search space."
+            warnings.warn(f"{centre} {self._generations_missing()}", stacklevel=2)
+        return found
+
+    def warn_if_behind(self, trials: int) -> None:
+        """Warn, once, if generations are missing although ``trials``, of all processes, are more than planned.
+
+        A generation's worth of trials may still be on its way.
+        """
+        with self._lock:
+            if self._warned or trials < self.plan.trials + self.plan.settings.population:
+                return
+            self._sync()
+            self._warned = not self.complete
+        if self._warned:
+            planned = f"{trials} trials were begun and {self.plan.trials} trials were planned."
+            warnings.warn(f"{planned} {self._generations_missing()}", stacklevel=2)
+
+    def _generations_missing(self) -> str:
+        settings = self.plan.settings
+        return (
+            f"Only {self.algorithm.t} of {settings.generations} generations were made: a process makes one from "
+            f"{settings.population} trials of its own. Use threads (n_jobs) or fewer processes."
+        )
 
     # ---- generations -------------------------------------------------------------------------------
 

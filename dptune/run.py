@@ -102,7 +102,9 @@ class Run:
         Raises:
             PlanComplete: the run has made all its releases.
             BudgetExhausted: the ledger is spent, by this run or by others.
+            InputError: the trial has the name of the final estimate.
         """
+        _refuse_name(trial)
         plan = self._plan
         if self.ledger.find(self.scope, VALUE + trial) is not None:
             return
@@ -127,7 +129,15 @@ class Run:
         return charge is not None and charge.value == (value,)
 
     def take(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
-        """Hand the losses to the privatizer; return a name that no other run or other parameters share."""
+        """Hand a trial's losses to the privatizer; return a name that no other run or other parameters share.
+
+        Raises:
+            InputError: the trial has the name of the final estimate, or the losses have the wrong shape or dtype.
+        """
+        _refuse_name(trial)
+        return self._observe(trial, parameters, losses)
+
+    def _observe(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
         where = hashlib.sha256(json.dumps(dict(parameters), sort_keys=True, default=str).encode()).hexdigest()[:12]
         point = json.dumps([self.scope, trial, where])
         if losses is None:
@@ -164,11 +174,16 @@ class Run:
             KeyConflict: the run's final estimate was made at other parameters.
         """
         self.check_estimate()
-        point = self.take(FINAL, parameters, losses)
+        point = self._observe(FINAL, parameters, losses)
         try:
             return self.release_value(FINAL, point, parameters, self._plan.final_mu)
         finally:
             self.privatizer.forget(point)
+
+
+def _refuse_name(trial: str) -> None:
+    if trial == FINAL:
+        raise InputError(f"{FINAL!r} is the name of a run's final estimate; give the trial another name.")
 
 
 def agree_on_plan(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
@@ -113,6 +114,18 @@ def test_each_charge_says_what_it_is(ledger: PrivacyLedger) -> None:
     assert sum(generation.value) != 0.0  # type: ignore[arg-type]
 
 
+def test_the_surrogate_is_told_the_noise_that_was_drawn(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(2 * POPULATION):
+        trial(run, str(i))
+    charges = ledger.charges("run", prefix="generation/")
+    assert len(charges) == 2
+    told = zip(charges, run.algorithm.generations, session(ledger).algorithm.generations, strict=True)
+    for charge, own, folded in told:
+        sigma = 2 * charge.note["radius"] / (N * run.plan.settings.mean_mu)
+        assert own.sigma == folded.sigma == charge.description["sigma"] == pytest.approx(sigma, rel=1e-5)
+
+
 def test_references_are_asked_again_and_other_losses_are_forgotten(ledger: PrivacyLedger) -> None:
     run = session(ledger)
     for i in range(TRIALS):
@@ -157,7 +170,8 @@ def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(ledger
     again = session(ledger)
     assert again.plan == first.plan
     assert np.array_equal(again.algorithm.means, first.algorithm.means)
-    assert again.recommend() == first.recommend()
+    if stop >= POPULATION:
+        assert again.recommend() == first.recommend()
     assert again.complete == first.complete == (stop == TRIALS)
     assert again.algorithm.ask(1).tolist() == first.algorithm.ask(1).tolist()
     assert ledger.spent() == spent
@@ -216,6 +230,30 @@ def test_a_run_whose_last_share_is_paid_and_generation_is_not_can_be_finished(
     assert keys(ledger) == EVERY
 
 
+def test_workers_with_too_few_trials_each_are_told(ledger: PrivacyLedger) -> None:
+    workers, told = [session(ledger) for _ in range(8)], []
+    for i in range(TRIALS + 2 * POPULATION):
+        trial(workers[i % 8], str(i))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            workers[0].warn_if_behind(i)
+        told += [(i, str(warning.message)) for warning in caught]
+    ((when, message),) = told  # once
+    assert when == TRIALS + POPULATION
+    assert "0 of 4 generations" in message
+    assert "n_jobs" in message
+    with pytest.warns(UserWarning, match=r"centre of the search space.*0 of 4 generations.*n_jobs"):
+        assert workers[1].recommend() == SPACE.decode(np.full(2, 0.5))
+    assert ledger.spent() == 0.0
+    for i in range(TRIALS):
+        if not workers[1].complete:
+            trial(workers[1], f"enough {i}")
+    assert not workers[2].complete
+    workers[2].warn_if_behind(10**6)  # it looks at the ledger first, and says nothing
+    assert workers[2].complete
+    workers[2].recommend()
+
+
 def test_two_sessions_interleaved_agree_and_share_one_budget(ledger: PrivacyLedger) -> None:
     a, b = session(ledger), session(ledger)
     for i in range(4 * TRIALS):
@@ -253,6 +291,57 @@ def test_an_answer_that_arrives_late_is_folded_in_its_place(ledger: PrivacyLedge
         c.note["radius"] for c in ledger.charges("run", prefix="generation/")
     ]
     assert np.array_equal(session(ledger).algorithm.means, b.algorithm.means)
+
+
+@pytest.mark.parametrize("key", ["share/1", "generation/1"])
+def test_who_comes_second_with_a_release_keeps_its_points(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """The first makes its own between the second's look at the ledger and its charge."""
+    first, second = session(ledger), session(ledger)
+    for run in (first, second):
+        for i in range(POPULATION - 1):
+            trial(run, f"{run is first} {i}")
+    true, met = LossPrivatizer.release, []
+
+    def release(self: LossPrivatizer, query: Any, **options: Any) -> Any:
+        if self is second.privatizer and options["key"] == key and not met:
+            met.append(trial(first, "first"))
+        return true(self, query, **options)
+
+    monkeypatch.setattr(LossPrivatizer, "release", release)
+    trial(second, "second")
+    assert met
+    assert keys(ledger) == EVERY[:2]
+    assert np.array_equal(second.algorithm.means, first.algorithm.means)
+    assert second.algorithm.missing() == 0  # its points wait for the next generation
+    trial(second, "next")
+    assert keys(ledger) == EVERY[:4]
+
+
+def test_a_radius_follows_the_share_of_who_came_first_with_it_alone(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first dies between its two releases; the second meets the share as a conflict and makes the generation."""
+    first, second = session(ledger), session(ledger)
+    for i in range(POPULATION - 1):
+        trial(first, f"a{i}"), trial(second, f"b{i}")
+    true = LossPrivatizer.release
+
+    def release(self: LossPrivatizer, query: Any, **options: Any) -> Any:
+        if self is first.privatizer and options["key"] == "generation/1":
+            raise KeyboardInterrupt
+        if self is second.privatizer and options["key"] == "share/1":
+            with pytest.raises(KeyboardInterrupt):
+                trial(first, "first")
+        return true(self, query, **options)
+
+    monkeypatch.setattr(LossPrivatizer, "release", release)
+    trial(second, "second")
+    share, generation = ledger.charges("run")
+    assert (share.key, generation.key) == ("share/1", "generation/1")
+    assert generation.note["radius"] != share.note["radius"]
+    assert second.algorithm.generations[0].radius == generation.note["radius"]
 
 
 def test_threads_share_a_session(ledger: PrivacyLedger) -> None:
@@ -446,6 +535,20 @@ def test_the_estimate_is_made_once(ledger: PrivacyLedger) -> None:
     estimate = run.estimate(best, losses(best))
     assert run.estimate(best, losses(best)) == estimate
     assert ledger.spent() == pytest.approx(4.0)
+
+
+def test_the_name_of_the_final_estimate_is_refused_before_a_model_is_trained(ledger: PrivacyLedger) -> None:
+    """Its point would be forgotten with the estimate's."""
+    run = session(ledger)
+    with pytest.raises(InputError, match="'final'"):
+        run.check("final")
+    x = run.ask()
+    with pytest.raises(InputError, match="'final'"):
+        run.finish("final", x, losses(x))
+    assert run.privatizer.points() == ()
+    trial(run, "final 1")
+    best = SPACE.decode(np.full(2, 0.5))
+    run.estimate(best, losses(best))
 
 
 # ---- non-interference ----------------------------------------------------------------------------------

@@ -88,4 +88,6 @@ class CentredCMASampler(PrivateSampler[dptune.CentredCMASession]):
     def _propose(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
     ) -> Mapping[str, Value]:
-        return self.begin(study, search_space).ask(trial.number)
+        session = self.begin(study, search_space)
+        session.warn_if_behind(trial.number)
+        return session.ask(trial.number)

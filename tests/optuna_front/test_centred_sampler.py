@@ -128,6 +128,19 @@ def test_the_trials_end_by_themselves_when_the_plan_is_done_and_more_are_refused
     assert not calls
 
 
+def test_workers_with_too_few_trials_each_are_told(tmp_path):
+    workers, storage = [open_centred(open_privatizer(tmp_path)) for _ in range(6)], f"sqlite:///{tmp_path}/s.db"
+    studies = [create(storage, worker) for worker in workers]
+    population = 6
+    for i in range(24 + population):
+        studies[i % 6].optimize(objective_of(workers[i % 6]), n_trials=1)
+    assert open_ledger(tmp_path).spent() == 0.0
+    with pytest.warns(UserWarning, match=r"24 trials were planned.*0 of 4 generations.*n_jobs"):
+        studies[0].ask(SPACE)
+    with pytest.warns(UserWarning, match="centre of the search space"):
+        workers[1].recommend(studies[1])
+
+
 def test_a_spent_ledger_refuses_before_training(tmp_path):
     sampler = open_centred(open_privatizer(tmp_path))
     study = create(None, sampler)
