@@ -1,7 +1,7 @@
 """CMA-ES on centred releases as a run: the algorithm, the privatizer and the ledger, without any framework.
 
-A run is a scope in the ledger: generation g is two charges, ``share/<g>`` (by which the clipping radius follows)
-with its radius as a note, and ``generation/<g>`` (the centred mean) with its points and radius. The state is a fold over
+A run is a scope in the ledger: generation g is two charges, ``share/<g>`` (by which the clipping radius follows) with
+its radius as a note, and ``generation/<g>`` (the centred mean) with its points and radius. The state is a fold over
 these in the order of g, so a restart, a second process or a copy continues with the same search distribution and
 the remaining budget.
 
