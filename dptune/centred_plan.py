@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 
 from dptune.algorithms.centred_cma import CentredCMASettings
 from dptune.errors import InputError
-from dptune.privacy.noise import noise_scale
 from dptune.space import Space
 
 RADIUS = 0.4  # the first C, in units of the loss's range
@@ -69,26 +68,7 @@ class CentredCMAPlan:
             raise InputError(f"mu must be positive and finite; got {mu!r}.")
         if not (isinstance(final_share, int | float) and 0 <= final_share < 1):
             raise InputError(f"final_share must lie in [0, 1); got {final_share!r}.")
-        plan = cls(mu, replace(settings, mu=mu * math.sqrt(1 - final_share)), final_share)
-        plan._check_prices()
-        return plan
-
-    def _check_prices(self) -> None:
-        """Refuse now what a release would refuse after models were trained."""
-        s = self.settings
-        prices = {
-            f"mu={self.mu!r}": (s.mean_mu, s.population + s.references),
-            f"share={s.share!r}": (s.share_mu, 1),
-            f"final_share={self.final_share!r}": (self.final_mu, 1),
-        }
-        for name, (mu, dimension) in prices.items():
-            try:
-                noise_scale(sensitivity=1.0, mu=mu or 1.0, dimension=dimension)
-            except InputError as error:
-                raise InputError(
-                    f"{name} is too small for {s.generations} generations: {error} Plan fewer trials or a larger mu; "
-                    "share and final_share may be 0."
-                ) from None
+        return cls(mu, replace(settings, mu=mu * math.sqrt(1 - final_share)), final_share)
 
     @property
     def trials(self) -> int:

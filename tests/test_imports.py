@@ -161,7 +161,11 @@ def test_nothing_is_pickled_and_no_assert_guards() -> None:
         assert not [node for node in ast.walk(tree) if isinstance(node, ast.Assert)], f"{name} has an assert"
 
 
-SPEAKING = {"privacy/losses.py", "accounting/durable.py"}  # the first silences warnings, the second is public
+SPEAKING = {
+    "privacy/losses.py",
+    "accounting/durable.py",
+    "centred.py",
+}  # the first silences warnings, others are public
 
 
 def test_the_privacy_code_neither_logs_nor_prints() -> None:
@@ -170,6 +174,7 @@ def test_the_privacy_code_neither_logs_nor_prints() -> None:
             assert not {"logging", "warnings"} & set(imports(tree)) or name in SPEAKING, name
             assert not calls(tree, "print"), name
     assert calls(FILES["accounting/durable.py"], "warning") == 1  # a new ledger is announced
+    assert calls(FILES["centred.py"], "warn") == 2  # generations that the plan has and the ledger has not
     assert not any(calls(FILES["accounting/durable.py"], level) for level in ("debug", "info", "error", "exception"))
 
 

@@ -41,7 +41,7 @@ import numpy.typing as npt
 
 from dptune.errors import InputError, MissingExtra
 from dptune.gp.grouped import Group, GroupedRegression
-from dptune.privacy.query import LARGEST, SMALLEST, Ball, MeanQuery, NormQuery
+from dptune.privacy.query import LARGEST, SMALLEST, Ball, MeanQuery, NormQuery, smallest_price
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -120,6 +120,11 @@ class CentredCMASettings:
             raise InputError(
                 f"steps must be {self.d} cell widths in [0, 1], or (); got {self.steps!r}. To plan trials use n_trials."
             )
+        remedy = f"too small for {self.generations} generations; plan fewer trials or a larger mu"
+        if self.mean_mu < smallest_price(self.population + self.references):
+            raise InputError(f"mu={self.mu!r} is {remedy}.")
+        if self.share and self.share_mu < smallest_price(1):
+            raise InputError(f"share={self.share!r} of mu={self.mu!r} is {remedy}, or share=0.")
 
     @property
     def mean_mu(self) -> float:

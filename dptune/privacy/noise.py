@@ -22,11 +22,11 @@ import numpy.typing as npt
 import opendp.prelude as dp
 
 from dptune.errors import InputError
+from dptune.privacy.query import GRID_EXPONENT, smallest_price
 
 Vector = npt.NDArray[np.float64]
 
 SLACK = 1e-6
-_GRID_EXPONENT = -40
 dp.enable_features("contrib")
 
 
@@ -49,8 +49,8 @@ def noise_scale(*, sensitivity: float, mu: float, dimension: int) -> float:
     Raises:
         InputError: mu is so small that rounding would dominate (below about 1e-9 sqrt(p)).
     """
-    rounding = math.sqrt(dimension) * 2.0**_GRID_EXPONENT
-    if mu < 1000 * rounding:
+    rounding = math.sqrt(dimension) * 2.0**GRID_EXPONENT
+    if mu < smallest_price(dimension):
         raise InputError(f"mu={mu!r} per release is too small for {dimension} coordinates; plan fewer releases.")
     return sensitivity * (1 + SLACK) / (mu - rounding)
 
@@ -65,7 +65,7 @@ class OpenDPNoise:
         if not np.isfinite(statistic).all():  # OpenDP would map NaN to 0 silently
             raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
         domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=len(statistic))
-        mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=1.0, k=_GRID_EXPONENT)
+        mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=1.0, k=GRID_EXPONENT)
         return np.asarray(mechanism((statistic / sigma).tolist()), dtype=np.float64) * sigma
 
 

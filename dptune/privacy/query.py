@@ -29,6 +29,12 @@ Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
 SMALLEST, LARGEST = 1e-30, 1e30  # of clipping bounds: squares and float32 rows neither overflow nor vanish
+GRID_EXPONENT = -40  # the noise's grid, in standard deviations
+
+
+def smallest_price(dimension: int) -> float:
+    """Return the least mu of a release of ``dimension`` coordinates; below it rounding to the grid would dominate."""
+    return 1000 * math.sqrt(dimension) * 2.0**GRID_EXPONENT
 
 
 @dataclass(frozen=True)
