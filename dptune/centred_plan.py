@@ -16,6 +16,7 @@ from dptune.space import Space
 RADIUS = 0.4  # the first C, in units of the loss's range
 QUANTILE = 0.5  # share of people that C aims to leave unclipped
 RATE = 1.0  # of C's logarithm, per unit of the share
+FLOOR = 0.01  # the smallest C, in units of the first
 SHARE = 0.05  # of mu^2, for the releases that C follows
 REFERENCES = 2
 SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
@@ -112,6 +113,7 @@ def plan_centred_cma(
     radius: float | None = None,
     quantile: float = QUANTILE,
     rate: float = RATE,
+    floor: float = FLOOR,
     share: float = SHARE,
     references: int = REFERENCES,
     sigma: float = SIGMA,
@@ -152,6 +154,7 @@ def plan_centred_cma(
         radius=radius if radius is not None else RADIUS * loss_range,
         quantile=quantile,
         rate=rate,
+        floor=floor,
         share=share,
         references=references,
         sigma=sigma,

@@ -48,7 +48,6 @@ Matrix = npt.NDArray[np.float64]
 
 RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many optima lie on the boundary
 PROPOSALS = 4  # proposals made at once, in generations
-_SMALLEST_RADIUS = 1e-12  # of the first radius: C times it still divides the noise, less would be rounding
 _LARGEST_EXPONENT = 700.0  # exp of more overflows
 
 
@@ -64,6 +63,8 @@ class CentredCMASettings:
         radius: the first C, in units of the loss times sqrt(lambda).
         quantile: the share of people that C aims to leave unclipped.
         rate: how fast C follows.
+        floor: the smallest C, in units of the first, 1e-12 to 1. Where most people's losses are the same at all points,
+            their norms are 0 and C would follow: the released mean would become a vote, with another minimiser.
         share: share of mu^2 for the releases that C follows; 0 keeps C as it is.
         references: r.
         sigma: initial step size of CMA-ES, in sides of the cube.
@@ -85,6 +86,7 @@ class CentredCMASettings:
     radius: float
     quantile: float = 0.5
     rate: float = 1.0
+    floor: float = 0.01
     share: float = 0.05
     references: int = 2
     sigma: float = 0.2
@@ -109,6 +111,8 @@ class CentredCMASettings:
                 f"radius must lie in [{SMALLEST:g}, {LARGEST:g}]; got {self.radius!r}. It is 0.4 of the clip's width "
                 "unless given: scale the loss."
             )
+        if not (_is_finite(self.floor) and 1e-12 <= self.floor <= 1):
+            raise InputError(f"floor must lie between 1e-12 and 1; got {self.floor!r}.")
         if not (_is_finite(self.quantile) and 0 < self.quantile < 1):
             raise InputError(f"quantile must lie between 0 and 1; got {self.quantile!r}.")
         if not (_is_finite(self.spread) and self.spread >= 0):
@@ -265,7 +269,7 @@ class CentredCMA:
         """Set C from the released share of people who were unclipped at ``radius``."""
         s = self.settings
         moved = radius * math.exp(min(-s.rate * (min(max(share, 0.0), 1.0) - s.quantile), _LARGEST_EXPONENT))
-        self.radius = min(max(moved, _SMALLEST_RADIUS * s.radius, SMALLEST), LARGEST)
+        self.radius = min(max(moved, s.floor * s.radius, SMALLEST), LARGEST)
 
     def tell(self, generation: Generation) -> None:
         """Learn from a released generation, of this process or of another."""

@@ -119,9 +119,9 @@ def test_the_radius_stays_where_it_can_clip_and_divide_the_noise() -> None:
     algorithm = filled()
     for _ in range(100):
         algorithm.follow(algorithm.radius, 1.0)
-    assert algorithm.radius == 0.5 * 1e-12
+    assert algorithm.radius == 0.5 * 0.01
     for first, share in ((1e-29, 1.0), (9e29, 0.0)):
-        extreme = filled(radius=first, rate=1e300)
+        extreme = filled(radius=first, rate=1e300, floor=1e-12)
         extreme.follow(first, share)
         assert extreme.radius == (1e-30 if share else 1e30)
         assert extreme.query().clip == Ball(extreme.radius)
@@ -247,7 +247,7 @@ def test_there_is_nothing_to_ask_before_the_generation_is_full() -> None:
         {"candidates": 0}, {"average": 0}, {"spread": -1.0}, {"steps": (0.1,)}, {"steps": (2.0, 0, 0, 0)}, {"d": True},
         {"steps": 20}, {"steps": "0000"}, {"steps": ("a", 0, 0, 0)}, {"quantile": "a"}, {"spread": None},
         {"share": "b"}, {"mu": True}, {"seed": -1}, {"seed": 1.5}, {"population": "8"}, {"radius": 1e-31},
-        {"radius": 1e31},
+        {"radius": 1e31}, {"floor": 0.0}, {"floor": 1.1}, {"floor": "c"},
     ],
 )  # fmt: skip
 def test_settings_are_checked_by_name(change: dict[str, Any]) -> None:
