@@ -207,27 +207,49 @@ def _shown(losses: np.ndarray, *, bold: bool) -> str:
 
 
 def figure(results: list[dict[str, object]], out: Path) -> Path:
-    """The share of the gap closed in every cell, by n, mu and task."""
+    """Mean test loss of every private method in every cell, divided by that of CMA-ES without privacy."""
     from matplotlib.figure import Figure
 
-    losses, canvas = Losses(results), Figure(figsize=(9, 3.4), layout="constrained")
-    panels = canvas.subplots(1, len(TRIALS), sharey=True)
+    losses, canvas = Losses(results), Figure(figsize=(11, 6), layout="constrained")
+    panels = canvas.subplots(len(TRIALS), 1, sharex=True)
+    cells_of = [(task, n, mu) for task, people in PEOPLE.items() for n in people for mu in BUDGETS]
+    firsts = [next(i for i, cell in enumerate(cells_of) if cell[0] == task) for task in PEOPLE]
     for trials, axes in zip(TRIALS, panels, strict=True):
-        for j, (task, people) in enumerate(PEOPLE.items()):
-            cellwise = [
-                (n, mu, losses.of(task, n, trials, mu, (VALUES, OURS, "none"))) for n in people for mu in BUDGETS
-            ]
-            kept = [(n * mu, share_closed(gap)[0]) for n, mu, gap in cellwise if gap.size]
-            if kept:
-                axes.plot(*zip(*sorted(kept), strict=True), "o-", color=f"C{j}", ms=3, lw=0.8, label=task)
+        for j, method in enumerate(METHODS):
+            pairs = [losses.of(task, n, trials, mu, (method, "none")) for task, n, mu in cells_of]
+            shown = [(i, pair[0].mean() / pair[1].mean()) for i, pair in enumerate(pairs) if pair.size]
+            style = (
+                {"color": "black", "ms": 5, "zorder": 3}
+                if method == OURS
+                else {"color": f"C{j}", "ms": 3, "alpha": 0.7}
+            )
+            if shown:
+                axes.plot(
+                    *zip(*shown, strict=True),
+                    "o",
+                    label=method if method in (OURS, "DP-GIBO") else f"values, {method}",
+                    **style,
+                )
+        for first in firsts[1:]:
+            axes.axvline(first - 0.5, color="0.8", lw=0.8)
         axes.axhline(1.0, color="0.6", lw=0.8)
-        axes.axhline(0.0, color="0.6", lw=0.8, ls=":")
-        axes.set(xscale="log", xlabel="n mu", title=f"{trials} trials", ylim=(-0.6, 1.6))
-    panels[0].set_ylabel("share of the gap closed")
-    canvas.legend(*panels[0].get_legend_handles_labels(), fontsize="x-small", loc="outside right upper")
+        axes.set_yscale("log", subs=(2, 5))
+        for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            which("{x:g}")
+        axes.set(ylabel="test loss / that without privacy", title=f"{trials} trials")
+    ends = [*firsts[1:], len(cells_of)]
+    panels[-1].set_xticks(
+        [(a + b - 1) / 2 for a, b in zip(firsts, ends, strict=True)],
+        [task.replace("-", "\n", 1) for task in PEOPLE],
+        fontsize="small",
+    )
+    panels[-1].set_xlabel("in each task: n = 300, 1000, 4000 where available, and mu = 0.5, 1, 2 within n")
+    canvas.legend(
+        *panels[0].get_legend_handles_labels(), fontsize="small", loc="outside upper center", ncols=len(METHODS)
+    )
     path = out / "figures" / "private.png"
     path.parent.mkdir(parents=True, exist_ok=True)
-    canvas.savefig(path, dpi=130)
+    canvas.savefig(path, dpi=110)
     return path
 
 
