@@ -1,5 +1,6 @@
 """dptune in Ray Tune: private searchers, and one that makes any searcher private; losses go to a vault."""
 
+from dptune_ray.centred import CentredCMASearch
 from dptune_ray.federated import DPFTSSearch
 from dptune_ray.gibo import DPGIBOSearch
 from dptune_ray.hosts import Federation
@@ -9,6 +10,7 @@ from dptune_ray.transport import RayTransport
 from dptune_ray.wrapper import PrivateSearch
 
 __all__ = [
+    "CentredCMASearch",
     "DPFTSSearch",
     "DPGIBOSearch",
     "Federation",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import abc
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import dptune
+from dptune.centred_plan import cell_widths, plan_centred_cma
 from dptune.defaults import plan_for
+from dptune.space import Value
 
-TrialRun = dptune.GIBOSession | dptune.ValueRun
+TrialRun = dptune.GIBOSession | dptune.CentredCMASession | dptune.ValueRun
 MODE = "mode"
 
 
@@ -30,10 +33,19 @@ class RunSettings(Protocol):
         """Begin the run, or continue it from the ledger."""
         ...
 
+    def propose(self, run: Any, number: int) -> Mapping[str, Value]:
+        """Return what a trial should try, {} if that is another searcher's choice.
+
+        Args:
+            run: what :meth:`begin` returned.
+            number: of the trial, 0, 1, ... in the order in which the vault was asked.
+        """
+        ...
+
 
 @dataclass(frozen=True)
-class GIBORun:
-    """DP-GIBO on ``space``; the other attributes are as in :class:`dptune_ray.DPGIBOSearch`."""
+class SpaceRun(abc.ABC):
+    """A run that searches ``space``; the other attributes are as in :class:`dptune_ray.space_search.SpaceSearch`."""
 
     scope: str
     space: dptune.Space
@@ -42,14 +54,24 @@ class GIBORun:
     seed: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def plan(self, privatizer: dptune.LossPrivatizer, mu: float, seed: int) -> dptune.GIBOPlan:
-        """Return the plan for a budget and a seed."""
-        return plan_for(privatizer, self.space, mu=mu, seed=seed, **self.settings)
+    _session: ClassVar[Callable[..., Any]]  # the run's class
 
-    def begin(self, privatizer: dptune.LossPrivatizer) -> dptune.GIBOSession:
+    @abc.abstractmethod
+    def plan(self, privatizer: dptune.LossPrivatizer, mu: float, seed: int) -> Any:
+        """Return the plan for a budget and a seed.
+
+        Raises:
+            InputError: a setting is out of range.
+        """
+
+    @abc.abstractmethod
+    def propose(self, run: Any, number: int) -> Mapping[str, Value]:
+        """Return what a trial should try."""
+
+    def begin(self, privatizer: dptune.LossPrivatizer) -> Any:
         """Begin the run, or continue it from the ledger."""
         agree_on_mode(privatizer.ledger, self.scope, self.mode)
-        return dptune.GIBOSession(
+        return self._session(
             privatizer,
             scope=self.scope,
             space=self.space,
@@ -57,6 +79,36 @@ class GIBORun:
             mu=self.mu,
             seed=self.seed,
         )
+
+
+class GIBORun(SpaceRun):
+    """DP-GIBO."""
+
+    _session = dptune.GIBOSession
+
+    def plan(self, privatizer: dptune.LossPrivatizer, mu: float, seed: int) -> dptune.GIBOPlan:
+        """Return the plan for a budget and a seed."""
+        return plan_for(privatizer, self.space, mu=mu, seed=seed, **self.settings)
+
+    def propose(self, run: dptune.GIBOSession, number: int) -> Mapping[str, Value]:
+        """Return the next point around the newest iterate."""
+        return run.ask()
+
+
+class CentredCMARun(SpaceRun):
+    """CMA-ES on centred releases."""
+
+    _session = dptune.CentredCMASession
+
+    def plan(self, privatizer: dptune.LossPrivatizer, mu: float, seed: int) -> dptune.CentredCMAPlan:
+        """Return the plan for a budget and a seed."""
+        options = {"steps": cell_widths(self.space), **self.settings}
+        loss_range = privatizer.interval.diameter
+        return plan_centred_cma(d=len(self.space), loss_range=loss_range, mu=mu, seed=seed, **options)
+
+    def propose(self, run: dptune.CentredCMASession, number: int) -> Mapping[str, Value]:
+        """Return the present generation's proposal of that number, as in Optuna."""
+        return run.ask(number)
 
 
 @dataclass(frozen=True)
@@ -75,6 +127,10 @@ class ValuesRun:
         return dptune.ValueRun(
             privatizer, scope=self.scope, trials=self.trials, mu=self.mu, final_share=self.final_share
         )
+
+    def propose(self, run: dptune.ValueRun, number: int) -> Mapping[str, Value]:
+        """Leave it to the other searcher."""
+        return {}
 
 
 def agree_on_mode(ledger: dptune.PrivacyLedger, scope: str, mode: str) -> None:

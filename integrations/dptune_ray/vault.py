@@ -4,7 +4,8 @@ The class knows nothing of Ray; :mod:`dptune_ray.client` makes it a named actor.
 :class:`~dptune_ray.answers.Answer`.
 
 Every method may be called again, by a retry or after the actor was restarted: a release is idempotent by its key in
-the ledger, and losses that died with the actor are asked for once more.
+the ledger, a value that is no release of its own is fixed there when it is told, and losses that died with the actor
+are asked for once more.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 import dptune
 from dptune_ray.answers import answered
+from dptune_ray.reports import Reports
 from dptune_ray.runs import RunSettings, TrialRun, reflected
 
 
@@ -40,6 +42,9 @@ class Vault:
         self._privatizer, self._settings = privatizer, settings
         self._begun: TrialRun | None = None
         self._asked: dict[str, dict[str, Any]] = {}  # trial -> what it was told to try
+        self._proposals = 0
+        self._taken: set[str] = set()  # trials without a release of their own, whose losses the run has had
+        self._reports = Reports(privatizer.ledger, settings.scope)
         self._uploads: dict[str, _Upload] = {}
 
     @property
@@ -74,15 +79,15 @@ class Vault:
         if len(self._asked) >= self._run.plan.trials + self._run.plan.spare:
             return None  # as many trials as a run has were lost: with num_samples=-1 it would never end
         try:
-            self._run.check(trial)
+            self._check(trial)
         except dptune.PlanComplete:
             return None
         except dptune.BudgetExhausted:
             if not self._run.ledger.charges(self._run.scope):
                 raise
             return None
-        parameters = self._run.ask() if isinstance(self._run, dptune.GIBOSession) else {}
-        self._asked[trial] = dict(parameters)
+        self._asked[trial] = dict(self._settings.propose(self._run, self._proposals))
+        self._proposals += 1
         return self._asked[trial]
 
     @answered
@@ -93,7 +98,11 @@ class Vault:
             PlanComplete: the run has made all its releases.
             BudgetExhausted: the ledger is spent, by this run or by others.
         """
-        self._run.check(trial)
+        self._check(trial)
+
+    def _check(self, trial: str) -> None:
+        if trial not in self._reports:  # else its value is known and costs nothing
+            self._run.check(trial)
 
     @answered
     def put(self, trial: str, upload: str, first: int, part: bytes) -> None:
@@ -104,7 +113,7 @@ class Vault:
 
     @answered
     def finish(self, trial: str, parameters: Mapping[str, Any], upload: str, rows: int | None) -> float | None:
-        """Release the trial's value.
+        """Take a trial's losses and tell its value: its own release, or what the run's releases say by now.
 
         Args:
             trial: the trial's identifier.
@@ -113,14 +122,35 @@ class Vault:
             rows: how many there are; None if the evaluation failed.
 
         Returns:
-            The released value, or None if losses are missing: put them again.
+            The value, which is the same if the trial runs again, or None if losses are missing: put them again.
+
+        Raises:
+            KeyConflict: the trial has a value at other parameters.
         """
         losses = self._losses(trial, upload, rows)
         if losses is None and rows is not None:
             return None
-        value = self._run.finish(trial, parameters, losses)
+        own = self._run.plan.monitor_mu > 0
+        value = self._released(trial, parameters, losses) if own else self._reported(trial, parameters, losses)
         self._asked.pop(trial, None)
-        return self._outward(value) if self._run.plan.monitor_mu > 0 else value
+        return value
+
+    def _released(self, trial: str, parameters: Mapping[str, Any], losses: Any) -> float:
+        """The trial's own release, a level of loss."""
+        return self._outward(self._run.finish(trial, parameters, losses))
+
+    def _reported(self, trial: str, parameters: Mapping[str, Any], losses: Any) -> float:
+        """A difference of losses, a function of released values; 0 if the run withholds values.
+
+        A trial that runs again is told the same. This vault's run counts it once; one that was restarted, and has
+        lost the losses, takes them as another point. Neither costs anything: the run pays by steps and generations.
+        """
+        told = self._reports.find(trial, parameters)
+        if told is not None and trial in self._taken:
+            return told
+        difference = self._run.finish(trial, parameters, losses)
+        self._taken.add(trial)
+        return self._reports.fix(trial, parameters, difference if self._settings.mode == "min" else 0.0 - difference)
 
     @answered
     def check_estimate(self) -> None:

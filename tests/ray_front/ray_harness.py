@@ -16,7 +16,7 @@ from ray import tune
 
 import dptune
 from dptune.privacy.noise import SeededNoise
-from dptune_ray import DPGIBOSearch
+from dptune_ray import CentredCMASearch, DPGIBOSearch
 
 N = 60
 SPACE = {"x": tune.uniform(-1.0, 1.0), "y": tune.loguniform(1e-3, 1e1)}
@@ -68,6 +68,10 @@ def open_privatizer(
 
 def open_search(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSearch:
     return DPGIBOSearch(SPACE, privatizer, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
+
+
+def open_centred(privatizer: dptune.LossPrivatizer, **settings: Any) -> CentredCMASearch:
+    return CentredCMASearch(SPACE, privatizer, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
 
 
 def tuner(trainable: Any, search: Any, folder: Path, **settings: Any) -> tune.Tuner:

@@ -27,6 +27,7 @@ from ray_harness import (
     found,
     losses_at,
     object_store_bytes,
+    open_centred,
     open_privatizer,
     open_search,
     people,
@@ -90,10 +91,15 @@ def markers(configs: list[dict[str, Any]], function: Any) -> list[float]:
     return [SECRET, *(float(v) for c in configs for v in [*losses(c), losses(c).mean()])]
 
 
-@pytest.mark.parametrize("function", [printing, failing, refused])
-def test_no_private_value_leaves_the_vault(cluster: Path, fast_path: Path, capfd: Any, function: Any) -> None:
+@pytest.mark.parametrize(
+    ("function", "opened"),
+    [(printing, open_search), (printing, open_centred), (failing, open_search), (refused, open_search)],
+)
+def test_no_private_value_leaves_the_vault(
+    cluster: Path, fast_path: Path, capfd: Any, function: Any, opened: Any
+) -> None:
     n = BIG if function is printing else N
-    search = open_search(open_privatizer(fast_path, n=n, dtype=np.float64), n_trials=6)
+    search = opened(open_privatizer(fast_path, n=n, dtype=np.float64), n_trials=6)
     at_end = {"checkpoint_config": tune.CheckpointConfig(checkpoint_at_end=True), "verbose": 2}
     results = tuner(search.trainable(function), search, fast_path, num_samples=4, run=at_end).fit()
     assert results.num_errors == (4 if function is refused else 0)

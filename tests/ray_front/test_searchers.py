@@ -16,9 +16,10 @@ import dptune
 from dptune_ray import DPGIBOSearch, PrivateSearch, RandomSearch
 from dptune_ray.spaces import flat
 from dptune_ray.trainable import losses_at as evaluated
-from ray_harness import SPACE, N, losses, open_ledger, open_privatizer, open_search
+from ray_harness import SPACE, N, losses, open_centred, open_ledger, open_privatizer, open_search
 
 pytestmark = pytest.mark.usefixtures("local_actors")
+on_both = pytest.mark.parametrize("opened", [open_search, open_centred])  # the searchers that propose points
 
 
 def private_search(folder, searcher=None, **settings):
@@ -43,16 +44,18 @@ def run(search, trials, function=losses, first=0):
     return values
 
 
-def test_a_run_ends_by_itself_and_recommends_without_a_vault(tmp_path):
-    search = begin(open_search(open_privatizer(tmp_path)))
+@on_both
+def test_a_run_ends_by_itself_and_recommends_without_a_vault(tmp_path, opened):
+    search = begin(opened(open_privatizer(tmp_path)))
     assert len(run(search, 40)) == search.n_trials == 12
-    fresh = open_search(open_privatizer(tmp_path))
+    fresh = opened(open_privatizer(tmp_path))
     assert fresh.recommend() == search.recommend()
     assert set(fresh.recommend()) == {"x", "y"}
-    assert fresh.progress()["steps_done"] == fresh.progress()["steps"]
-    assert (
-        DPGIBOSearch(None, open_privatizer(tmp_path), name="run", seed=1, n_trials=12).recommend() == fresh.recommend()
-    )
+    assert fresh._read().complete
+    assert fresh.progress()["recommended"] == fresh.recommend()
+    without_space = type(fresh)(None, open_privatizer(tmp_path), name="run", seed=1, n_trials=12)
+    assert without_space.n_trials == 12
+    assert without_space.recommend() == fresh.recommend()
 
 
 @pytest.mark.parametrize("call", ["never", "twice", "keyword", "none", "error"])
@@ -79,9 +82,10 @@ def test_completion_may_come_never_twice_by_keyword_or_without_a_result(tmp_path
         assert isinstance(search.suggest(f"{kind}9"), dict)
 
 
-def test_nothing_of_a_run_is_pickled(tmp_path):
+@on_both
+def test_nothing_of_a_run_is_pickled(tmp_path, opened):
     private = losses({"x": 0.5, "y": 1.0})
-    search = begin(open_search(open_privatizer(tmp_path)))
+    search = begin(opened(open_privatizer(tmp_path)))
     config = search.suggest("a")
     search.vault.finish("a", flat(config), private)
     search._privatizer.observe("held", private)
@@ -95,12 +99,13 @@ def test_nothing_of_a_run_is_pickled(tmp_path):
     assert copy.deepcopy(search).recommend() == search.recommend()
 
 
-def test_saving_and_restoring_keeps_to_the_run(tmp_path):
-    search = begin(open_search(open_privatizer(tmp_path)))
+@on_both
+def test_saving_and_restoring_keeps_to_the_run(tmp_path, opened):
+    search = begin(opened(open_privatizer(tmp_path)))
     search.save(str(tmp_path / "state"))
     search.restore(str(tmp_path / "state"))
     with pytest.raises(dptune.InputError, match="of the run 'run'"):
-        open_search(open_privatizer(tmp_path), name="another").restore(str(tmp_path / "state"))
+        opened(open_privatizer(tmp_path), name="another").restore(str(tmp_path / "state"))
 
 
 def test_a_searcher_that_lost_its_state_is_told_the_released_values(tmp_path):
@@ -179,8 +184,9 @@ def test_a_trial_without_a_value_is_a_failed_one(tmp_path):
     assert [t.state.name for t in inner._ot_study.trials] == ["FAIL"]
 
 
-def test_a_concurrency_limiter_never_stalls_and_pickles(tmp_path):
-    search = ConcurrencyLimiter(open_search(open_privatizer(tmp_path)), max_concurrent=2)
+@on_both
+def test_a_concurrency_limiter_never_stalls_and_pickles(tmp_path, opened):
+    search = ConcurrencyLimiter(opened(open_privatizer(tmp_path)), max_concurrent=2)
     search.set_search_properties("loss", "min", SPACE)
     assert [type(search.suggest(t)) for t in "abc"] == [dict, dict, type(None)]
     search.on_trial_complete("a", None, True)
@@ -213,22 +219,22 @@ def test_what_the_tuner_asks_for_and_cannot_have_is_refused(tmp_path, settings, 
         search.set_search_properties(wanted["metric"], wanted["mode"], wanted["space"])
 
 
-def test_two_search_spaces_must_agree(tmp_path):
-    search = open_search(open_privatizer(tmp_path))
+@on_both
+def test_two_search_spaces_must_agree(tmp_path, opened):
+    search = opened(open_privatizer(tmp_path))
     assert not search.set_search_properties("loss", "min", {"x": tune.uniform(-1.0, 1.0)})
     assert search.set_search_properties("loss", "min", {"constant": 3})
     assert search.set_search_properties("loss", "min", SPACE)
 
 
-def test_a_named_loss_is_minimised(tmp_path):
-    search = open_search(open_privatizer(tmp_path))
+@on_both
+def test_a_named_loss_is_minimised(tmp_path, opened):
+    search = opened(open_privatizer(tmp_path))
     search.trainable(loss="hinge", data=(np.zeros((N, 1)), np.zeros(N)))(lambda config: None)
     with pytest.raises(dptune.InputError, match="is minimised"):
         search.set_search_properties("loss", "max", SPACE)
     with pytest.raises(dptune.InputError, match="is minimised"):
-        open_search(open_privatizer(tmp_path), mode="max").trainable(loss="hinge", data=lambda: None)(
-            lambda config: None
-        )
+        opened(open_privatizer(tmp_path), mode="max").trainable(loss="hinge", data=lambda: None)(lambda config: None)
 
 
 def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):

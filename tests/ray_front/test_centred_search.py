@@ -1,0 +1,221 @@
+"""CentredCMASearch: what its trials report, in both directions and when they run again, and the points of Optuna's."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+from ray import tune
+from ray.tune.search import Searcher
+
+import dptune
+from dptune_optuna import CentredCMASampler
+from dptune_ray import CentredCMASearch, DPGIBOSearch
+from dptune_ray.spaces import flat
+from dptune_ray.trainable import losses_at as evaluated
+from ray_harness import (
+    SPACE,
+    NoiselessPrivatizer,
+    losses,
+    losses_at,
+    open_centred,
+    open_ledger,
+    open_privatizer,
+    people,
+    tuner,
+)
+
+local = pytest.mark.usefixtures("local_actors")
+
+
+def scores(config):
+    return 4 - losses(config)
+
+
+def noiseless(folder, name="run"):
+    (folder / name).mkdir()
+    return open_privatizer(folder / name, kind=NoiselessPrivatizer, dtype=np.float64)
+
+
+def finish(search, trial, config, function=losses):
+    return search.vault.finish(trial, flat(config), evaluated(function, config))
+
+
+def run(search, mode="min", function=losses, trials=40, first=0, space=SPACE):
+    """Suggest and evaluate like Tune; return configurations and reported values."""
+    assert search.set_search_properties("loss", mode, space)
+    configs, values = [], []
+    for trial in (f"t{first + i}" for i in range(trials)):
+        config = search.suggest(trial)
+        if config == Searcher.FINISHED:
+            break
+        configs.append(config)
+        values.append(finish(search, trial, config, function))
+    return configs, values
+
+
+def restarted(search, local_actors):
+    """The vault's process ends, with all losses; the searcher is made again."""
+    local_actors.clear()
+    fresh = open_centred(search._privatizer)
+    assert fresh.set_search_properties("loss", "min", SPACE)
+    return fresh
+
+
+@local
+def test_a_run_is_two_releases_a_generation_within_its_budget(tmp_path):
+    search = open_centred(open_privatizer(tmp_path))
+    configs, values = run(search)
+    keys = [charge.key for charge in open_ledger(tmp_path).charges()]
+    assert len(configs) == search.n_trials == 12
+    assert keys == [f"{kind}/{g}" for g in (1, 2, 3) for kind in ("share", "generation")]
+    assert open_ledger(tmp_path).spent() == pytest.approx(np.sqrt(0.95))
+    radius = search._read().plan.settings.radius
+    assert values[:3] == [radius] * 3  # nothing is released yet
+    assert len(set(values[3:])) == 9
+
+
+@local
+def test_optuna_and_ray_visit_the_same_points_with_the_noise_off(tmp_path):
+    distributions = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}
+    sampler = CentredCMASampler(distributions, noiseless(tmp_path, "optuna"), n_trials=16, seed=1)
+    study = optuna.create_study(sampler=sampler, study_name="run")
+
+    @sampler.objective
+    def objective(trial):
+        return losses_at(people(), trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True))
+
+    study.optimize(objective, n_trials=sampler.n_trials)
+    search = open_centred(noiseless(tmp_path), n_trials=16)
+    configs, values = run(search)
+    assert len(configs) == 16
+    for trial, config in zip(study.trials, configs, strict=True):
+        assert config == pytest.approx(trial.params, rel=1e-9)
+    assert values == pytest.approx([trial.value for trial in study.trials], rel=1e-9)
+    assert search.recommend() == pytest.approx(sampler.recommend(study), rel=1e-9)
+
+
+@local
+def test_scores_are_maximised_and_better_ones_report_larger_values(tmp_path):
+    down, up = (open_centred(noiseless(tmp_path, mode), n_trials=24) for mode in ("min", "max"))
+    (at, values), (points, gains) = run(down), run(up, "max", scores)
+    for one, other in zip(at, points, strict=True):  # the vault turns scores into the same losses
+        assert one == pytest.approx(other, rel=1e-6)
+    assert gains == pytest.approx([-value for value in values], rel=1e-6)
+    late = slice(len(gains) // 2, None)
+    true = [scores(config).mean() for config in points]
+    assert np.corrcoef(gains[late], true[late])[0, 1] > 0.9
+    centre = scores({"x": 0.0, "y": 10**-1.0}).mean()
+    assert scores(up.recommend()).mean() > max(centre, np.median(true))
+    assert np.isclose(scores(up.recommend()).mean(), scores(down.recommend()).mean(), rtol=1e-6)
+    level = up.vault.estimate("final", up.recommend(), scores(up.recommend()))
+    assert level.value == pytest.approx(scores(up.recommend()).mean(), abs=1e-6)
+
+
+@local
+def test_a_trial_that_runs_again_reports_the_same_and_counts_once(tmp_path):
+    search = open_centred(open_privatizer(tmp_path))
+    configs, values = run(search, trials=3)
+    for _ in range(4):
+        assert finish(search, "t1", configs[1]) == values[1]
+    assert open_ledger(tmp_path).charges() == []  # three points are no generation
+    run(search, trials=1, first=3)
+    assert finish(search, "t1", configs[1]) == values[1]
+    assert len(open_ledger(tmp_path).charges()) == 2
+    with pytest.raises(dptune.KeyConflict, match="other parameters"):
+        finish(search, "t1", configs[0])
+
+
+@local
+def test_after_a_restart_a_trial_reports_the_same_and_its_losses_count(tmp_path, local_actors):
+    search = open_centred(open_privatizer(tmp_path))
+    configs, values = run(search, trials=7)
+    fresh = restarted(search, local_actors)
+    for i in (4, 5, 6):  # their losses are gone, and are wanted for the second generation
+        fresh.vault.check(f"t{i}")
+        assert finish(fresh, f"t{i}", configs[i]) == values[i]
+    assert len(open_ledger(tmp_path).charges()) == 2
+    run(fresh, trials=1, first=7)
+    assert len(open_ledger(tmp_path).charges()) == 4
+    run(fresh, first=8)
+    spent = open_ledger(tmp_path).spent()
+    late = restarted(search, local_actors)
+    late.vault.check("t0")  # the run is complete, but this trial's value is known
+    assert finish(late, "t0", configs[0]) == values[0]
+    with pytest.raises(dptune.PlanComplete):
+        late.vault.check("new")
+    assert late.suggest("new") == Searcher.FINISHED
+    assert open_ledger(tmp_path).spent() == spent
+
+
+@local
+def test_a_run_whose_vault_is_lost_again_and_again_is_completed_within_its_budget(tmp_path, local_actors):
+    search = open_centred(open_privatizer(tmp_path))
+    for first in range(0, 100, 5):  # of each five trials the fifth is lost
+        if not run(restarted(search, local_actors), trials=5, first=first)[0]:
+            break
+    assert search._read().complete
+    assert len(open_ledger(tmp_path).charges()) == 6
+    assert open_ledger(tmp_path).spent() <= 1.0
+
+
+@local
+def test_withheld_values_of_dp_gibo_stay_zero_in_both_modes(tmp_path):
+    for mode, function in (("min", losses), ("max", scores)):
+        settings = {"n_trials": 12, "seed": 1, "name": mode, "monitor_share": 0.0, "mu": 0.5}
+        search = DPGIBOSearch(SPACE, open_privatizer(tmp_path), **settings)
+        assert {repr(value) for value in run(search, mode, function, trials=4)[1]} == {"0.0"}
+
+
+@local
+def test_whole_numbers_and_steps_are_searched_by_cells(tmp_path):
+    space = {"k": tune.randint(1, 5), "q": tune.quniform(0.0, 1.0, 0.25), "c": tune.choice(["a", "b"])}
+    search = CentredCMASearch(space, open_privatizer(tmp_path), n_trials=12, seed=1)
+    configs, _ = run(search, function=lambda c: losses({"x": c["k"] / 4, "y": 10 ** c["q"]}), space=space)
+    assert {c["k"] for c in configs} <= {1, 2, 3, 4}
+    assert {c["q"] for c in configs} <= {0.0, 0.25, 0.5, 0.75, 1.0}
+    assert search.recommend().keys() == {"k", "q"}
+    assert any(search._read().plan.settings.steps)
+
+
+@local
+def test_settings_are_refused_at_once(tmp_path):
+    for wrong in ({"population": 2}, {"n_trials": 3}, {"final_share": 1.0}):
+        with pytest.raises(dptune.InputError):
+            open_centred(open_privatizer(tmp_path), **wrong)
+
+
+@local
+def test_another_algorithm_does_not_continue_the_run(tmp_path, local_actors):
+    run(open_centred(open_privatizer(tmp_path)), trials=1)
+    local_actors.clear()
+    other = DPGIBOSearch(SPACE, open_privatizer(tmp_path), name="run", n_trials=12, seed=1)
+    with pytest.raises(dptune.BudgetMismatch):
+        other.set_search_properties("loss", "min", SPACE)
+
+
+@local
+def test_without_cmaes_the_run_does_not_begin(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cmaes", None)
+    with pytest.raises(dptune.MissingExtra, match="cmaes"):
+        open_centred(open_privatizer(tmp_path)).set_search_properties("loss", "min", SPACE)
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_a_run_from_end_to_end_on_a_cluster(fast_path):
+    search = open_centred(open_privatizer(fast_path), n_trials=8)
+    trainable = search.trainable(scores)
+    results = tuner(trainable, search, fast_path, num_samples=search.n_trials, mode="max").fit()
+    assert results.num_errors == 0
+    assert search._read().complete
+    radius = search._read().plan.settings.radius
+    reported = sorted(r.metrics["loss"] for r in results)
+    assert reported.count(-radius) in (3, 4)  # one or two trials at a time: known only after the first generation
+    estimate = search.estimate(trainable, search.recommend())
+    assert search.estimate(trainable, search.recommend()) == estimate
+    assert 0 < estimate.value < 5
+    assert open_ledger(fast_path).spent() <= 1.0
