@@ -105,9 +105,10 @@ def test_scores_are_maximised_and_better_ones_report_larger_values(tmp_path):
     for one, other in zip(at, points, strict=True):  # the vault turns scores into the same losses
         assert one == pytest.approx(other, rel=1e-6)
     assert gains == pytest.approx([-value for value in values], rel=1e-6)
-    late = slice(len(gains) // 2, None)
+    good, bad = {"x": 0.3, "y": 10**-0.8}, {"x": -1.0, "y": 10.0}
+    assert finish(up, "good", good, scores) > 0 > finish(up, "bad", bad, scores)  # against the centre's score
+    assert finish(down, "good", good) < 0 < finish(down, "bad", bad)
     true = [scores(config).mean() for config in points]
-    assert np.corrcoef(gains[late], true[late])[0, 1] > 0.9
     centre = scores({"x": 0.0, "y": 10**-1.0}).mean()
     assert scores(up.recommend()).mean() > max(centre, np.median(true))
     assert np.isclose(scores(up.recommend()).mean(), scores(down.recommend()).mean(), rtol=1e-6)
@@ -122,9 +123,14 @@ def test_a_trial_that_runs_again_reports_the_same_and_counts_once(tmp_path):
     for _ in range(4):
         assert finish(search, "t1", configs[1]) == values[1]
     assert open_ledger(tmp_path).charges() == []  # three points are no generation
-    run(search, trials=1, first=3)
+    configs += run(search, trials=1, first=3)[0]
     assert finish(search, "t1", configs[1]) == values[1]
+    for i, config in enumerate(configs):  # their generation is released: they are no points of the next
+        finish(search, f"t{i}", config)
+    run(search, trials=3, first=4)
     assert len(open_ledger(tmp_path).charges()) == 2
+    run(search, trials=1, first=7)
+    assert len(open_ledger(tmp_path).charges()) == 4
     with pytest.raises(dptune.KeyConflict, match="other parameters"):
         finish(search, "t1", configs[0])
 
@@ -208,14 +214,10 @@ def test_without_cmaes_the_run_does_not_begin(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("cluster")
 def test_a_run_from_end_to_end_on_a_cluster(fast_path):
     search = open_centred(open_privatizer(fast_path), n_trials=8)
-    trainable = search.trainable(scores)
-    results = tuner(trainable, search, fast_path, num_samples=search.n_trials, mode="max").fit()
+    results = tuner(search.trainable(scores), search, fast_path, num_samples=search.n_trials, mode="max").fit()
     assert results.num_errors == 0
     assert search._read().complete
     radius = search._read().plan.settings.radius
     reported = sorted(r.metrics["loss"] for r in results)
     assert reported.count(-radius) in (3, 4)  # one or two trials at a time: known only after the first generation
-    estimate = search.estimate(trainable, search.recommend())
-    assert search.estimate(trainable, search.recommend()) == estimate
-    assert 0 < estimate.value < 5
     assert open_ledger(fast_path).spent() <= 1.0
