@@ -25,10 +25,9 @@ from ray_harness import (
     open_ledger,
     open_privatizer,
     people,
-    tuner,
 )
 
-local = pytest.mark.usefixtures("local_actors")
+pytestmark = pytest.mark.usefixtures("local_actors")
 
 
 def scores(config):
@@ -65,7 +64,6 @@ def restarted(search, local_actors):
     return fresh
 
 
-@local
 def test_a_run_is_two_releases_a_generation_within_its_budget(tmp_path):
     search = open_centred(open_privatizer(tmp_path))
     configs, values = run(search)
@@ -78,7 +76,6 @@ def test_a_run_is_two_releases_a_generation_within_its_budget(tmp_path):
     assert len(set(values[3:])) == 9
 
 
-@local
 def test_optuna_and_ray_visit_the_same_points_with_the_noise_off(tmp_path):
     distributions = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}
     sampler = CentredCMASampler(distributions, noiseless(tmp_path, "optuna"), n_trials=16, seed=1)
@@ -98,7 +95,6 @@ def test_optuna_and_ray_visit_the_same_points_with_the_noise_off(tmp_path):
     assert search.recommend() == pytest.approx(sampler.recommend(study), rel=1e-9)
 
 
-@local
 def test_scores_are_maximised_and_better_ones_report_larger_values(tmp_path):
     down, up = (open_centred(noiseless(tmp_path, mode), n_trials=24) for mode in ("min", "max"))
     (at, values), (points, gains) = run(down), run(up, "max", scores)
@@ -116,7 +112,6 @@ def test_scores_are_maximised_and_better_ones_report_larger_values(tmp_path):
     assert level.value == pytest.approx(scores(up.recommend()).mean(), abs=1e-6)
 
 
-@local
 def test_a_trial_that_runs_again_reports_the_same_and_counts_once(tmp_path):
     search = open_centred(open_privatizer(tmp_path))
     configs, values = run(search, trials=3)
@@ -135,7 +130,6 @@ def test_a_trial_that_runs_again_reports_the_same_and_counts_once(tmp_path):
         finish(search, "t1", configs[0])
 
 
-@local
 def test_after_a_restart_a_trial_reports_the_same_and_its_losses_count(tmp_path, local_actors):
     search = open_centred(open_privatizer(tmp_path))
     configs, values = run(search, trials=7)
@@ -157,7 +151,6 @@ def test_after_a_restart_a_trial_reports_the_same_and_its_losses_count(tmp_path,
     assert open_ledger(tmp_path).spent() == spent
 
 
-@local
 def test_a_run_whose_vault_is_lost_again_and_again_is_completed_within_its_budget(tmp_path, local_actors):
     search = open_centred(open_privatizer(tmp_path))
     for first in range(0, 100, 5):  # of each five trials the fifth is lost
@@ -168,7 +161,6 @@ def test_a_run_whose_vault_is_lost_again_and_again_is_completed_within_its_budge
     assert open_ledger(tmp_path).spent() <= 1.0
 
 
-@local
 def test_withheld_values_of_dp_gibo_stay_zero_in_both_modes(tmp_path):
     for mode, function in (("min", losses), ("max", scores)):
         settings = {"n_trials": 12, "seed": 1, "name": mode, "monitor_share": 0.0, "mu": 0.5}
@@ -176,7 +168,6 @@ def test_withheld_values_of_dp_gibo_stay_zero_in_both_modes(tmp_path):
         assert {repr(value) for value in run(search, mode, function, trials=4)[1]} == {"0.0"}
 
 
-@local
 def test_whole_numbers_and_steps_are_searched_by_cells(tmp_path):
     space = {"k": tune.randint(1, 5), "q": tune.quniform(0.0, 1.0, 0.25), "c": tune.choice(["a", "b"])}
     search = CentredCMASearch(space, open_privatizer(tmp_path), n_trials=12, seed=1)
@@ -187,14 +178,12 @@ def test_whole_numbers_and_steps_are_searched_by_cells(tmp_path):
     assert any(search._read().plan.settings.steps)
 
 
-@local
 def test_settings_are_refused_at_once(tmp_path):
     for wrong in ({"population": 2}, {"n_trials": 3}, {"final_share": 1.0}):
         with pytest.raises(dptune.InputError):
             open_centred(open_privatizer(tmp_path), **wrong)
 
 
-@local
 def test_another_algorithm_does_not_continue_the_run(tmp_path, local_actors):
     run(open_centred(open_privatizer(tmp_path)), trials=1)
     local_actors.clear()
@@ -203,21 +192,7 @@ def test_another_algorithm_does_not_continue_the_run(tmp_path, local_actors):
         other.set_search_properties("loss", "min", SPACE)
 
 
-@local
 def test_without_cmaes_the_run_does_not_begin(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cmaes", None)
     with pytest.raises(dptune.MissingExtra, match="cmaes"):
         open_centred(open_privatizer(tmp_path)).set_search_properties("loss", "min", SPACE)
-
-
-@pytest.mark.ray
-@pytest.mark.usefixtures("cluster")
-def test_a_run_from_end_to_end_on_a_cluster(fast_path):
-    search = open_centred(open_privatizer(fast_path), n_trials=8)
-    results = tuner(search.trainable(scores), search, fast_path, num_samples=search.n_trials, mode="max").fit()
-    assert results.num_errors == 0
-    assert search._read().complete
-    radius = search._read().plan.settings.radius
-    reported = sorted(r.metrics["loss"] for r in results)
-    assert reported.count(-radius) in (3, 4)  # one or two trials at a time: known only after the first generation
-    assert open_ledger(fast_path).spent() <= 1.0

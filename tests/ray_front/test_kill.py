@@ -13,7 +13,8 @@ import pytest
 import ray
 from ray import tune
 
-from ray_harness import losses, open_ledger, open_privatizer, open_search, tuner
+from dptune_ray.reports import Reports
+from ray_harness import losses, open_centred, open_ledger, open_privatizer, open_search, tuner
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 HERE = Path(__file__).parent
@@ -21,8 +22,8 @@ DRIVER = """
     import os, signal, sys
     from pathlib import Path
     import ray
-    from dptune_ray import DPGIBOSearch
-    from ray_harness import KillingPrivatizer, losses, open_privatizer, open_search, tuner
+    from dptune_ray.space_search import SpaceSearch
+    from ray_harness import KillingPrivatizer, losses, open_privatizer, {opened} as opened, tuner
 
     folder, where, at = Path({folder!r}), {where!r}, {at}
     ray.init(address={address!r}, log_to_driver=False)
@@ -39,32 +40,36 @@ DRIVER = """
 
     privatizer = open_privatizer(folder)
     if where == "suggest":
-        DPGIBOSearch.suggest = dying(DPGIBOSearch.suggest)
+        SpaceSearch.suggest = dying(SpaceSearch.suggest)
     elif where == "on_trial_complete":
-        DPGIBOSearch.on_trial_complete = dying(DPGIBOSearch.on_trial_complete)
+        SpaceSearch.on_trial_complete = dying(SpaceSearch.on_trial_complete)
     else:
         privatizer = open_privatizer(folder, kind=KillingPrivatizer)
         privatizer.where, privatizer.at, privatizer.pid = where, at, os.getpid()
         privatizer.armed = str(folder / "armed")
         Path(privatizer.armed).touch()
-    search = open_search(privatizer)
+    search = opened(privatizer)
     tuner(search.trainable(losses), search, folder, max_concurrent_trials={limit}).fit()
 """
 
 
 @pytest.mark.parametrize(
-    ("where", "at", "limit"),
+    ("opened", "where", "at", "limit"),
     [
-        ("suggest", 6, 2),
-        ("between charge and draw", 2, None),
-        ("between read and record", 6, 2),
-        ("after record", 5, None),
-        ("on_trial_complete", 7, 2),
+        (open_search, "suggest", 6, 2),
+        (open_search, "between charge and draw", 2, None),
+        (open_search, "between read and record", 6, 2),
+        (open_search, "after record", 5, None),
+        (open_search, "on_trial_complete", 7, 2),
+        pytest.param(open_centred, "between charge and draw", 2, 2, marks=pytest.mark.slow),
+        pytest.param(open_centred, "between read and record", 1, None, marks=pytest.mark.slow),
+        pytest.param(open_centred, "on_trial_complete", 7, 2, marks=pytest.mark.slow),
     ],
 )
-def test_after_kill_9_of_the_driver_the_restored_run_finishes_within_its_budget(fast_path, where, at, limit):
+def test_after_kill_9_of_the_driver_the_restored_run_finishes_within_its_budget(fast_path, opened, where, at, limit):
+    address = ray.get_runtime_context().gcs_address
     code = textwrap.dedent(DRIVER).format(
-        folder=str(fast_path), where=where, at=at, limit=limit, address=ray.get_runtime_context().gcs_address
+        folder=str(fast_path), opened=opened.__name__, where=where, at=at, limit=limit, address=address
     )
     killed = subprocess.run([sys.executable, "-c", code], capture_output=True, env=os.environ, timeout=120)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
@@ -72,7 +77,7 @@ def test_after_kill_9_of_the_driver_the_restored_run_finishes_within_its_budget(
     assert before
     assert [c.value for c in before].count(None) == where.startswith("between")
 
-    search = open_search(open_privatizer(fast_path))
+    search = opened(open_privatizer(fast_path))
     trainable, experiment = search.trainable(losses), str(fast_path / "experiment")
     if tune.Tuner.can_restore(experiment):
         results = tune.Tuner.restore(experiment, trainable, resume_unfinished=True, restart_errored=True).fit()
@@ -86,7 +91,12 @@ def test_after_kill_9_of_the_driver_the_restored_run_finishes_within_its_budget(
         assert old.value is None or new.value == old.value
     released = [c for c in after if c.value is not None]
     assert ledger.spent() <= 1.0
-    assert search.progress()["steps_done"] == search.progress()["steps"]
-    reported = {r.metrics["loss"] for r in results if r.metrics and r.metrics["loss"] == r.metrics["loss"]}
-    assert reported <= {c.value[0] for c in released if c.key.startswith("value/")}
+    assert search._read().complete
+    reported = {r.metrics["trial_id"]: r for r in results if r.metrics and r.metrics["loss"] == r.metrics["loss"]}
+    assert reported
+    if opened is open_search:
+        assert {r.metrics["loss"] for r in reported.values()} <= {c.value[0] for c in released if c.key[:6] == "value/"}
+    else:
+        told = Reports(ledger, "run")
+        assert all(r.metrics["loss"] == told.find(trial, r.config) for trial, r in reported.items())
     assert search.recommend()

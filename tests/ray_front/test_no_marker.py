@@ -28,6 +28,7 @@ from ray_harness import (
     losses_at,
     object_store_bytes,
     open_centred,
+    open_ledger,
     open_privatizer,
     open_search,
     people,
@@ -92,17 +93,21 @@ def markers(configs: list[dict[str, Any]], function: Any) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("function", "opened"),
-    [(printing, open_search), (printing, open_centred), (failing, open_search), (refused, open_search)],
+    ("function", "opened", "samples"),
+    [(printing, open_search, 4), (printing, open_centred, 8), (failing, open_search, 4), (refused, open_search, 4)],
 )
 def test_no_private_value_leaves_the_vault(
-    cluster: Path, fast_path: Path, capfd: Any, function: Any, opened: Any
+    cluster: Path, fast_path: Path, capfd: Any, function: Any, opened: Any, samples: int
 ) -> None:
     n = BIG if function is printing else N
-    search = opened(open_privatizer(fast_path, n=n, dtype=np.float64), n_trials=6)
+    search = opened(open_privatizer(fast_path, n=n, dtype=np.float64), n_trials=max(samples, 6))
     at_end = {"checkpoint_config": tune.CheckpointConfig(checkpoint_at_end=True), "verbose": 2}
-    results = tuner(search.trainable(function), search, fast_path, num_samples=4, run=at_end).fit()
-    assert results.num_errors == (4 if function is refused else 0)
+    results = tuner(search.trainable(function), search, fast_path, num_samples=samples, run=at_end).fit()
+    assert results.num_errors == (samples if function is refused else 0)
+    assert bool(open_ledger(fast_path).charges()) == (function is not refused)
+    if opened is open_centred:
+        assert search._read().complete
+        assert len({r.metrics["loss"] for r in results}) > 4  # the second generation's know of the first
     time.sleep(2)  # late threads, log rotation
     configs = [{k: r.config[k] for k in ("x", "y")} for r in results] if function is not refused else []
     values = markers(configs, function)
