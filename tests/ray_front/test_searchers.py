@@ -86,6 +86,7 @@ def test_completion_may_come_never_twice_by_keyword_or_without_a_result(tmp_path
 def test_nothing_of_a_run_is_pickled(tmp_path, opened):
     private = losses({"x": 0.5, "y": 1.0})
     search = begin(opened(open_privatizer(tmp_path)))
+    run(search, 5)
     config = search.suggest("a")
     search.vault.finish("a", flat(config), private)
     search._privatizer.observe("held", private)
