@@ -7,7 +7,9 @@ classifier (breast cancer); docs/centred.md says what was kept aside.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from inspect import signature
 
 from dptune.algorithms.centred_cma import CentredCMASettings
 from dptune.errors import InputError
@@ -166,3 +168,18 @@ def plan_centred_cma(
         seed=seed,
     )
     return CentredCMAPlan.split(mu=mu, settings=settings, final_share=final_share)
+
+
+_OF_THE_FRONT_END = {"d", "loss_range", "mu", "seed", "trials"}  # it says these itself
+OPTIONS = tuple(name for name in signature(plan_centred_cma).parameters if name not in _OF_THE_FRONT_END)
+
+
+def refuse_unknown(options: Iterable[str], *, front_end: str) -> None:
+    """Refuse a misspelt option under the name of what the user called.
+
+    Raises:
+        InputError: :func:`plan_centred_cma` has no such option; names those it has.
+    """
+    for name in options:
+        if name not in OPTIONS:
+            raise InputError(f"{front_end} has no option {name!r}; it has n_trials, mu, seed, {', '.join(OPTIONS)}.")

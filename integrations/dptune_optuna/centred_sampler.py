@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from inspect import signature
 from typing import Any
 
 import optuna
@@ -12,12 +11,9 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
 import dptune
-from dptune.centred_plan import cell_widths, plan_centred_cma
+from dptune.centred_plan import cell_widths, plan_centred_cma, refuse_unknown
 from dptune.space import Value
 from dptune_optuna.base import PrivateSampler
-
-_OWN = {"d", "loss_range", "mu", "seed", "trials"}  # the sampler says these itself
-OPTIONS = tuple(name for name in signature(plan_centred_cma).parameters if name not in _OWN)
 
 
 class CentredCMASampler(PrivateSampler[dptune.CentredCMASession]):
@@ -44,8 +40,8 @@ class CentredCMASampler(PrivateSampler[dptune.CentredCMASession]):
         seed: of the sampler's own randomness (not of the noise, which has none).
         independent_sampler: for parameters outside ``space``; default random.
         warn_independent_sampling: say so when one is used.
-        settings: of :func:`dptune.centred_plan.plan_centred_cma`: population, radius, quantile, rate, share,
-            references, sigma, spread, candidates, reach, average, steps, final_share.
+        settings: of :func:`dptune.centred_plan.plan_centred_cma`: population, radius, quantile, rate, floor,
+            share, references, sigma, spread, candidates, reach, average, steps, final_share.
 
     Raises:
         InputError: a setting is out of range.
@@ -65,11 +61,7 @@ class CentredCMASampler(PrivateSampler[dptune.CentredCMASession]):
         warn_independent_sampling: bool = True,
         **settings: Any,
     ) -> None:
-        for name in settings:
-            if name not in OPTIONS:
-                raise dptune.InputError(
-                    f"CentredCMASampler has no option {name!r}; it has n_trials, mu, seed, {', '.join(OPTIONS)}."
-                )
+        refuse_unknown(settings, front_end=type(self).__name__)
         self._settings = {"trials": n_trials, **settings}
         super().__init__(
             space,

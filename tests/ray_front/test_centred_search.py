@@ -179,7 +179,7 @@ def test_whole_numbers_and_steps_are_searched_by_cells(tmp_path):
 
 
 def test_settings_are_refused_at_once(tmp_path):
-    for wrong in ({"population": 2}, {"n_trials": 3}, {"final_share": 1.0}):
+    for wrong in ({"population": 2}, {"n_trials": 3}, {"final_share": 1.0}, {"sigmaa": 1.0}):
         with pytest.raises(dptune.InputError):
             open_centred(open_privatizer(tmp_path), **wrong)
 
