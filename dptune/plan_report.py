@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 
 from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld
 from dptune.errors import InputError
-from dptune.report import as_markdown, as_text
+from dptune.report import Printable
 
 NOT_COVERED = (
     "the agent's own queries and trials: where it evaluates depends on its data, and whoever sees them or its "
@@ -27,7 +26,7 @@ ACCOUNTANT = (
 
 
 @dataclass(frozen=True)
-class PlanStatement:
+class PlanStatement(Printable):
     """Everything a sceptical reader needs; print it, or use one of the three renderings.
 
     The guarantee is that of the whole plan, also for a run that stopped early.
@@ -98,10 +97,6 @@ class PlanStatement:
             "versions": self.versions,
         }
 
-    def to_json(self) -> str:
-        """Return the statement as JSON text."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
-
     def _rows(self) -> list[tuple[str, str]]:
         plan = f"q = {self.plan.q:g}, z = {self.plan.z:g}, {self.plan.steps} releases, fixed in advance"
         mechanisms = "; ".join(f"{name} ({count})" for name, count in self.mechanisms) or "none so far"
@@ -122,14 +117,3 @@ class PlanStatement:
         if not self.private:
             return "NONE (epsilon = infinity)"
         return f"epsilon = {self.epsilon:.4g} at delta = {self.delta:g}, for all rounds of the plan together"
-
-    def to_text(self) -> str:
-        """Return the statement for a terminal."""
-        return as_text(self.warnings, self._rows())
-
-    def to_markdown(self) -> str:
-        """Return the statement as Markdown."""
-        return as_markdown(self.warnings, self._rows())
-
-    def __str__(self) -> str:
-        return self.to_text()

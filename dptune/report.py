@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -37,8 +38,43 @@ def library_versions() -> dict[str, str]:
     return found
 
 
+class Printable(ABC):
+    """A statement's three renderings."""
+
+    @property
+    @abstractmethod
+    def warnings(self) -> Sequence[str]:
+        """What a reader must not miss."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, object]:
+        """Return the statement as plain JSON data."""
+
+    @abstractmethod
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return (name, text) of each row."""
+
+    def to_json(self) -> str:
+        """Return the statement as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def to_text(self) -> str:
+        """Return the statement for a terminal."""
+        lines = ["Privacy statement", *(f"  !! {warning}" for warning in self.warnings)]
+        return "\n".join([*lines, *(f"  {name:<13}{text}" for name, text in self._rows())])
+
+    def to_markdown(self) -> str:
+        """Return the statement as Markdown."""
+        lines = ["## Privacy statement", "", *(f"> **{warning}**\n" for warning in self.warnings)]
+        cells = [f"| {name} | {text.replace('|', chr(92) + '|')} |" for name, text in self._rows()]
+        return "\n".join([*lines, "| | |", "|---|---|", *cells])
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
 @dataclass(frozen=True)
-class Statement:
+class Statement(Printable):
     """Everything a sceptical reader needs; print it, or use one of the three renderings.
 
     Attributes:
@@ -107,10 +143,6 @@ class Statement:
             "versions": self.versions,
         }
 
-    def to_json(self) -> str:
-        """Return the statement as JSON text."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
-
     @property
     def releases(self) -> int:
         """Number of charged releases."""
@@ -134,30 +166,6 @@ class Statement:
         if not self.private:
             return "NONE (epsilon = infinity)"
         return f"mu = {mu:.4g} GDP, that is epsilon = {epsilon:.4g} at delta = {self.delta:g}"
-
-    def to_text(self) -> str:
-        """Return the statement for a terminal."""
-        return as_text(self.warnings, self._rows())
-
-    def to_markdown(self) -> str:
-        """Return the statement as Markdown."""
-        return as_markdown(self.warnings, self._rows())
-
-    def __str__(self) -> str:
-        return self.to_text()
-
-
-def as_text(warnings: Sequence[str], rows: Sequence[tuple[str, str]]) -> str:
-    """Return a statement's warnings and rows for a terminal."""
-    lines = ["Privacy statement", *(f"  !! {warning}" for warning in warnings)]
-    return "\n".join([*lines, *(f"  {name:<13}{text}" for name, text in rows)])
-
-
-def as_markdown(warnings: Sequence[str], rows: Sequence[tuple[str, str]]) -> str:
-    """Return a statement's warnings and rows as a Markdown table."""
-    lines = ["## Privacy statement", "", *(f"> **{warning}**\n" for warning in warnings)]
-    cells = [f"| {name} | {text.replace('|', chr(92) + '|')} |" for name, text in rows]
-    return "\n".join([*lines, "| | |", "|---|---|", *cells])
 
 
 def _finite(value: float) -> float | str:
