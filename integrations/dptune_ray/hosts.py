@@ -20,10 +20,10 @@ import dptune
 from dptune.algorithms.fts import FTSAgent
 from dptune.algorithms.fts_settings import FTSSettings
 from dptune.federated import Participant, Transport
-from dptune.objective import call_guarded
 from dptune_ray.actors import answer_of
 from dptune_ray.agents import AgentSpace, Vector, larger_is_better
 from dptune_ray.answers import answered
+from dptune_ray.guard import called_in_worker
 from dptune_ray.silence import silence_this_process
 
 Objective = Callable[[int, dict[str, Any]], float]
@@ -102,9 +102,7 @@ class Host:
 
     def _evaluate(self, one: Participant, x: Vector, *, send: bool = True) -> None:
         agent, config = one.agent.agent, self._space.config(x)
-        value = call_guarded(lambda given: float(self._objective(agent, given)), copy.deepcopy(config), float)
-        if isinstance(value, BaseException):
-            raise value
+        value = called_in_worker(lambda given: float(self._objective(agent, given)), copy.deepcopy(config), float)
         y, where = larger_is_better(self._mode, value), self._space.point(config)
         if value is not None and y is not None and y > self._largest.get(agent, -math.inf):
             self._largest[agent], self._best[agent] = y, (config, value)

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import dptune
 from dptune.local.randomizer import Randomizer
-from dptune.objective import call_guarded
 from dptune_ray.desk import Ask, DeskClient, Promise
+from dptune_ray.guard import called_in_worker
 from dptune_ray.spaces import flat
 from dptune_ray.trainable import SilentTrainable
 
@@ -33,10 +33,8 @@ class LocalTrainable(SilentTrainable):
         reply = self.desk.charge(ask)
         if reply is None:
             function = type(self).function
-            outcome = call_guarded(lambda config: float(function(config)), copy.deepcopy(dict(self.config)), float)
-            if isinstance(outcome, BaseException):
-                raise outcome.with_traceback(None) from None
-            reply = self.desk.record(ask, type(self).randomizer.randomize(outcome))
+            value = called_in_worker(lambda config: float(function(config)), copy.deepcopy(dict(self.config)), float)
+            reply = self.desk.record(ask, type(self).randomizer.randomize(value))
         return {self.metric: reply, "done": True}
 
     def _ask(self) -> Ask:

@@ -15,11 +15,12 @@ import ray
 from ray import tune
 
 import dptune
-from dptune.objective import Function, call_guarded
+from dptune.objective import Function
 from dptune.privacy.private import loss_vector
 from dptune.run import FINAL
 from dptune_ray.answers import Answer, answered
 from dptune_ray.client import VaultClient
+from dptune_ray.guard import called_in_worker
 from dptune_ray.silence import silence_this_process
 from dptune_ray.spaces import flat
 
@@ -36,8 +37,15 @@ class SilentTrainable(tune.Trainable):  # type: ignore[misc]
             silence_this_process()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Nothing is kept from one trial to the next."""
+        """Silence the worker again, whatever the last trial did; nothing is kept from one trial to the next."""
+        self.setup(new_config)
         return True
+
+    def _open_logfiles(self, stdout_file: str | None, stderr_file: str | None) -> None:
+        """Open none: ``RunConfig(log_to_file=True)`` would have Tune write to files what the silence swallows."""
+
+    def _close_logfiles(self) -> None:
+        """There are none."""
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
         """There is nothing to keep: a trial that starts again gets its recorded value."""
@@ -107,10 +115,7 @@ def losses_at(function: Function, config: Mapping[str, Any]) -> Any:
     Raises:
         InputError: what came back is not a vector of real numbers.
     """
-    outcome = call_guarded(function, copy.deepcopy(dict(config)), loss_vector)
-    if isinstance(outcome, BaseException):
-        raise outcome.with_traceback(None) from None  # no frame that ever held a loss
-    return outcome
+    return called_in_worker(function, copy.deepcopy(dict(config)), loss_vector)
 
 
 def final_estimate(trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:

@@ -171,7 +171,7 @@ def test_users_who_are_asked_at_the_same_time_try_different_points_until_they_ar
 
 
 @local
-@pytest.mark.parametrize("wrong", ["value", "nothing", "text", "exception object", "raises", "exits"])
+@pytest.mark.parametrize("wrong", ["value", "nothing", "text", "exception object", "raises", "exits", "interrupts"])
 def test_the_desk_is_sent_replies_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     sent: list[bytes] = []
     plain = ActorClient.call
@@ -186,6 +186,8 @@ def test_the_desk_is_sent_replies_only(tmp_path: Path, monkeypatch: pytest.Monke
             raise ValueError(f"my value is {SECRET}")
         if wrong == "exits":
             raise SystemExit(str(SECRET))
+        if wrong == "interrupts":
+            raise KeyboardInterrupt(SECRET)
         known = {"value": SECRET, "nothing": None, "text": f"{SECRET}!", "exception object": ValueError(SECRET)}
         return known[wrong]
 

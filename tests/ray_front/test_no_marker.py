@@ -56,6 +56,7 @@ def talk(secret: float) -> None:
     print("unflushed", secret, end="")
     os.write(1, f"descriptor {secret}\n".encode())
     os.write(2, np.float64(secret).tobytes())
+    logging.getLogger("ray").error("the logger of which Tune keeps a file: %s", secret)
     logging.getLogger("ray.tune").error("a logger of Ray: %s", secret)
     logging.getLogger("mine").error("a logger: %s", secret)
     warnings.warn(f"a warning: {secret}", stacklevel=1)
@@ -102,6 +103,7 @@ def test_no_private_value_leaves_the_vault(
     n = BIG if function is printing else N
     search = opened(open_privatizer(fast_path, n=n, dtype=np.float64), n_trials=max(samples, 6))
     at_end = {"checkpoint_config": tune.CheckpointConfig(checkpoint_at_end=True), "verbose": 2}
+    at_end["log_to_file"] = function is not refused  # trials of an actor that is used again reopen the files
     results = tuner(search.trainable(function), search, fast_path, num_samples=samples, run=at_end).fit()
     assert results.num_errors == (samples if function is refused else 0)
     assert bool(open_ledger(fast_path).charges()) == (function is not refused)

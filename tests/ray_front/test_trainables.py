@@ -1,0 +1,152 @@
+"""Trials in this process: what the user's function raises, what Tune would keep of it, and what reaches the vault."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import traceback
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from ray.tune.trainable import trainable as tune_trainable
+
+import dptune
+from dptune_ray import PrivateSearch
+from dptune_ray import trainable as trainables
+from dptune_ray.trainable import SilentTrainable, losses_at
+from ray_harness import SPACE, N, losses, open_ledger, open_privatizer
+
+CONFIG = {"x": 0.1, "y": 1.0}
+
+
+class Unreadable:
+    """What a function returns in order to interrupt whoever reads it."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise self.error("person 7")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
+def test_whatever_the_function_raises_is_a_failure(error: type[BaseException]) -> None:
+    def raising(config: dict[str, Any]) -> None:
+        raise error("person 7")
+
+    assert losses_at(raising, CONFIG) is None
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_what_the_function_returned_cannot_interrupt_either(error: type[BaseException]) -> None:
+    assert losses_at(lambda config: Unreadable(error), CONFIG) is None
+
+
+def test_a_public_mistake_has_no_frame_of_the_function_and_the_configuration_stays() -> None:
+    config = {"nested": {"x": 1}}
+
+    def wrong(given: dict[str, Any]) -> Any:
+        given["nested"]["x"] = 1234.5
+        return np.full((2, 2), 1234.5)
+
+    with pytest.raises(dptune.InputError) as caught:
+        losses_at(wrong, config)
+    assert "1234" not in "".join(traceback.format_exception(caught.value))
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert not {"call_guarded", "loss_vector"} & set(names)  # their frames hold what was returned
+    assert caught.value.__context__ is None
+    assert config == {"nested": {"x": 1}}
+
+
+def test_tune_keeps_no_log_files_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune_trainable, "DEFAULT_STORAGE_PATH", str(tmp_path))
+    handlers = copy.copy(logging.getLogger("ray").handlers)
+    files = {tune_trainable.STDOUT_FILE: "out", tune_trainable.STDERR_FILE: "err"}
+    one = SilentTrainable({**CONFIG, **files})
+    assert one.reset({**CONFIG, **files})
+    print("private", flush=True)
+    logging.getLogger("ray").error("private")
+    assert logging.getLogger("ray").handlers == handlers
+    one.stop()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_worker_is_silenced_before_every_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    silenced: list[int] = []
+    monkeypatch.setattr(trainables, "silence_this_process", lambda: silenced.append(1))
+    one = SilentTrainable.__new__(SilentTrainable)
+    one.is_actor = lambda: True
+    one.setup(CONFIG)
+    assert one.reset_config(CONFIG)
+    assert len(silenced) == 2
+    one.is_actor = lambda: False  # in the driver, where the console is the user's
+    one.setup(CONFIG)
+    assert len(silenced) == 2
+
+
+def made(folder: Path, function: Any, **settings: Any) -> Any:
+    search = PrivateSearch(None, open_privatizer(folder), **{"n_trials": 2, "name": "run", "seed": 3, **settings})
+    trainable = search.trainable(function)
+    assert search.set_search_properties("loss", "min", SPACE)
+    return search, trainable
+
+
+def value_of(trainable: Any, trial: str) -> float:
+    """Run a trial like Tune, in this process."""
+    one = trainable.__new__(trainable)
+    one.config, one._trial_info = CONFIG, SimpleNamespace(trial_id=trial)
+    return float(one.step()["loss"])
+
+
+@pytest.mark.usefixtures("local_actors")
+def test_a_trial_of_a_complete_run_is_not_trained(tmp_path: Path) -> None:
+    calls: list[Any] = []
+
+    def counted(config: dict[str, Any]) -> np.ndarray:
+        calls.append(config)
+        return losses(config)
+
+    _, trainable = made(tmp_path, counted)
+    values = [value_of(trainable, trial) for trial in ("a", "b", "c")]
+    assert [np.isfinite(value) for value in values] == [True, True, False]
+    assert len(calls) == 2
+    assert len(open_ledger(tmp_path).charges()) == 2
+
+
+@pytest.mark.usefixtures("local_actors")
+def test_an_estimate_that_nothing_was_kept_for_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+    search, trainable = made(tmp_path, losses, final_share=0.0)
+    with pytest.raises(dptune.InputError, match="final_share=0"):
+        search.estimate(trainable, CONFIG)
+
+
+@pytest.mark.usefixtures("local_actors")
+def test_the_final_trial_is_silenced_before_the_function_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    def noted(config: dict[str, Any]) -> np.ndarray:
+        order.append("function")
+        return losses(config)
+
+    monkeypatch.setattr(trainables, "silence_this_process", lambda: order.append("silence"))
+    _, trainable = made(tmp_path, noted)
+    assert trainables.FinalTrial().run(trainable, CONFIG).get().private
+    assert order == ["silence", "function"]
+
+
+@pytest.mark.usefixtures("local_actors")
+def test_every_upload_has_a_name_of_its_own(tmp_path: Path, local_actors: dict[str, Any]) -> None:
+    search, _ = made(tmp_path, losses)
+    (vault,) = local_actors.values()
+    names: list[str] = []
+    put = vault.put
+    vault.put = lambda trial, name, first, part: names.append(name) or put(trial, name, first, part)
+    for trial in ("a", "b"):
+        search.vault.finish(trial, CONFIG, np.zeros(N))
+    assert len(set(names)) == 2
+    assert vault._uploads == {}
