@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
@@ -81,6 +82,20 @@ class LossPrivatizer:
     def private(self) -> bool:
         """False if the noise is seeded: then nothing is protected."""
         return self._noise.private
+
+    def describe(self) -> dict[str, object]:
+        """Return the public settings as plain JSON data, without seed and groups, by which a run is recognised."""
+        clip = [self.interval.low, self.interval.high]
+        return {"n": self.n, "rows": self.rows, "clip": clip, "dtype": self.dtype.__name__, "private": self.private}
+
+    def fingerprint(self) -> str:
+        """Return a digest of all settings, with seed, groups and weights; to compare in memory, never to store.
+
+        Who belongs to whom could be guessed from a digest of few groups.
+        """
+        parts = [repr((self.describe(), self._insecure_seed)).encode(), self._weights.tobytes()]
+        parts += [b"" if self._person is None else np.asarray(self._person, dtype=np.int64).tobytes()]
+        return hashlib.sha256(b"|".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
     # ---- private data in -----------------------------------------------------------------------
 

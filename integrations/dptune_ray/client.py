@@ -33,11 +33,11 @@ class VaultClient(ActorClient):
         """Start the vault on this node, unless it runs; return what keeps it alive as long as it is held.
 
         Raises:
-            BudgetMismatch: a run of this name has other settings.
+            BudgetMismatch: a run of this name has other settings or another privatizer.
             BudgetExhausted: the ledger has not that much left for a new run.
         """
         held = self.launch(Vault, privatizer, settings)
-        self.call("begin", settings)
+        self.call("begin", settings, privatizer.fingerprint())
         return held
 
     def ask(self, trial: str) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ import numpy as np
 import dptune
 from dptune_ray.answers import answered
 from dptune_ray.reports import Reports
-from dptune_ray.runs import RunSettings, TrialRun, reflected
+from dptune_ray.runs import RunSettings, TrialRun, agree_on_privatizer, reflected
 
 
 @dataclass
@@ -50,20 +50,31 @@ class Vault:
     @property
     def _run(self) -> TrialRun:
         if self._begun is None:
-            self._begun = self._settings.begin(self._privatizer)
+            begun = self._settings.begin(self._privatizer)
+            agree_on_privatizer(self._privatizer, self._settings.scope)
+            self._begun = begun
         return self._begun
 
     @answered
-    def begin(self, settings: RunSettings) -> int:
+    def begin(self, settings: RunSettings, fingerprint: str) -> int:
         """Begin the run, or find that it goes on; return its number of trials.
 
+        Args:
+            settings: of the search.
+            fingerprint: of its privatizer.
+
         Raises:
-            BudgetMismatch: this vault, or the ledger, has a run of this name with other settings.
+            BudgetMismatch: this vault, or the ledger, has a run of this name with other settings or privatizer.
             BudgetExhausted: the ledger has not that much left for a new run.
         """
         if settings != self._settings:
             raise dptune.BudgetMismatch(
                 f"a search named {settings.scope!r} with other settings is running; give this one another name."
+            )
+        if fingerprint != self._privatizer.fingerprint():
+            raise dptune.BudgetMismatch(
+                f"a search named {settings.scope!r} with another privatizer (clip, groups, weights, precision or seed) "
+                "is running; give this one another name."
             )
         return self._run.plan.trials
 

@@ -21,6 +21,10 @@ def values_vault(folder, **settings) -> Vault:
     return Vault(open_privatizer(folder, kind=kind), ValuesRun("run", **{"trials": 3, **settings}))
 
 
+def fingerprint(folder) -> str:
+    return open_privatizer(folder).fingerprint()
+
+
 def gibo_vault(folder) -> Vault:
     settings = GIBORun("run", to_space(domains_of(SPACE)), seed=1, settings={"trials": 12})
     return Vault(open_privatizer(folder), settings)
@@ -61,6 +65,32 @@ def test_losses_that_are_missing_are_asked_for_again_and_nothing_is_charged(tmp_
     assert open_ledger(tmp_path).charges() == []
 
 
+def test_parts_come_in_any_order_and_are_taken_once(tmp_path, monkeypatch):
+    vault, taken, values = values_vault(tmp_path), [], losses_at(people(), **POINT)
+    plain = dptune.LossPrivatizer.observe
+    monkeypatch.setattr(
+        dptune.LossPrivatizer,
+        "observe",
+        lambda self, point, row: taken.append(np.array(row)) or plain(self, point, row),
+    )
+    finish(vault, "a", values=values)  # its second half first
+    np.testing.assert_array_equal(taken, [values])
+    assert vault.finish("a", POINT, "u", N).get() is None  # nothing is held any more: put them again
+    assert len(taken) == 1
+
+
+def test_a_final_estimate_of_scores_is_a_score(tmp_path):
+    vault, scores = values_vault(tmp_path, kind=NoiselessPrivatizer, mode="max"), np.linspace(0.0, 1.0, N)
+    vault.check_estimate().get()
+    vault.put("final", "u", 0, scores.tobytes()).get()
+    assert vault.estimate("final", POINT, "u", N).get().value == pytest.approx(0.5, abs=1e-6)
+
+
+def test_an_estimate_that_nothing_was_kept_for_is_refused(tmp_path):
+    with pytest.raises(dptune.InputError, match="final_share=0"):
+        values_vault(tmp_path, final_share=0.0).check_estimate().get()
+
+
 def test_a_failed_evaluation_is_the_upper_clip_and_ends_well(tmp_path):
     assert values_vault(tmp_path, kind=NoiselessPrivatizer).finish("a", POINT, "", None).get() == pytest.approx(4.0)
 
@@ -76,7 +106,7 @@ def test_scores_come_back_as_scores_and_a_failure_is_the_worst_score(tmp_path):
 def test_a_run_keeps_its_mode(tmp_path):
     finish(values_vault(tmp_path), "a")
     with pytest.raises(dptune.BudgetMismatch, match="other mode"):
-        values_vault(tmp_path, mode="max").begin(ValuesRun("run", 3, "max")).get()
+        values_vault(tmp_path, mode="max").begin(ValuesRun("run", 3, "max"), fingerprint(tmp_path)).get()
 
 
 def test_a_complete_run_suggests_no_more(tmp_path):
@@ -116,7 +146,61 @@ def test_asking_again_for_a_trial_gives_the_same_point(tmp_path):
 def test_a_second_search_with_other_settings_is_refused(tmp_path):
     vault = gibo_vault(tmp_path)
     with pytest.raises(dptune.BudgetMismatch, match="other settings"):
-        vault.begin(ValuesRun("run", 3)).get()
+        vault.begin(ValuesRun("run", 3), fingerprint(tmp_path)).get()
+
+
+OTHERS = {
+    "clip": {"n": N, "clip": (0.0, 1.0)},
+    "dtype": {"n": N, "dtype": np.float64},
+    "private": {"n": N, "insecure_seed": 0},
+    "rows": {"groups": np.arange(2 * N) // 2},
+    "groups": {"groups": np.arange(N)},
+    "person_weights": {"n": N, "person_weights": np.arange(1, N + 1)},
+}
+
+
+def other_privatizer(folder, kind: str) -> dptune.LossPrivatizer:
+    return dptune.LossPrivatizer(open_ledger(folder), **{"clip": (0.0, 4.0), **OTHERS[kind]})
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_second_search_with_another_privatizer_is_refused(tmp_path, kind):
+    vault, settings = values_vault(tmp_path), ValuesRun("run", 3)
+    assert vault.begin(settings, fingerprint(tmp_path)).get() == 3
+    with pytest.raises(dptune.BudgetMismatch, match="another privatizer"):
+        vault.begin(settings, other_privatizer(tmp_path, kind).fingerprint()).get()
+    assert vault.begin(settings, fingerprint(tmp_path)).get() == 3
+
+
+def test_other_groups_and_other_seeds_are_other_privatizers(tmp_path):
+    ledger = open_ledger(tmp_path)
+    pairs = [[{"groups": [0, 0, 1, 1]}, {"groups": [0, 1, 0, 1]}], [{"n": 2, "insecure_seed": s} for s in (0, 1)]]
+    for one, other in pairs:
+        first, again, second = (dptune.LossPrivatizer(ledger, clip=(0, 4), **given) for given in (one, one, other))
+        assert first.fingerprint() == again.fingerprint() == pickle.loads(pickle.dumps(first)).fingerprint()
+        assert first.fingerprint() != second.fingerprint()
+        assert first.describe() == second.describe()  # what the ledger may hold says nothing of the groups
+
+
+@pytest.mark.parametrize("kind", ["clip", "dtype", "private", "rows"])
+def test_a_run_keeps_its_privatizer_after_a_restart(tmp_path, kind):
+    finish(values_vault(tmp_path), "a")
+    other = other_privatizer(tmp_path, kind)
+    late = Vault(other, ValuesRun("run", 3))
+    for answer in (
+        late.begin(ValuesRun("run", 3), other.fingerprint()),
+        late.ask("b"),
+        late.finish("b", POINT, "", None),
+    ):
+        with pytest.raises(dptune.BudgetMismatch, match=f"other {kind}"):
+            answer.get()
+    assert len(open_ledger(tmp_path).charges()) == 1
+
+
+def test_a_run_that_could_not_begin_has_no_privatizer_yet(tmp_path):
+    assert isinstance(values_vault(tmp_path, mu=2.0).ask("a").error, dptune.BudgetExhausted)
+    other = other_privatizer(tmp_path, "clip")
+    assert Vault(other, ValuesRun("run", 3)).begin(ValuesRun("run", 3), other.fingerprint()).get() == 3
 
 
 def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, monkeypatch):
