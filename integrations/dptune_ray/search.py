@@ -115,8 +115,8 @@ class VaultSearch(RunSearch):
     def _trainable(
         self, function: Function, loss: str | NamedLoss | None, data: Data | Callable[[], Data] | None
     ) -> type[PrivateTrainable]:
-        self._named_loss = loss is not None
-        if self._named_loss and self.mode == "max":
+        self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
+        if loss is not None and self.mode == "max":
             raise dptune.InputError('loss= is minimised: use mode="min", or return scores yourself.')
         taken = losses_function(function, loss, data)
         return made_trainable(PrivateTrainable, function, function=taken, vault=self._client, metric=self.metric)

@@ -18,6 +18,7 @@ from dptune.space import Value
 
 Domains = dict[str, Any]  # path -> ray.tune Domain
 SEPARATOR = "/"
+_NOT_PLAIN = object()
 
 
 def domains_of(param_space: Mapping[str, Any]) -> Domains:
@@ -86,9 +87,12 @@ def from_description(described: Mapping[str, Any]) -> Domains:
 
 
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers, strings and truth values of a configuration by path; other objects are left out."""
-    plain = {path: v.item() if isinstance(v, np.generic) else v for path, v in _leaves(config)}
-    return {path: v for path, v in plain.items() if v is None or isinstance(v, bool | int | float | str)}
+    """Return the numbers, strings, truth values and lists of such of a configuration, by path, as JSON would.
+
+    Other objects are left out, and lists that hold any. A tuple becomes a list.
+    """
+    plain = {path: _plain(value) for path, value in _leaves(config)}
+    return {path: value for path, value in plain.items() if value is not _NOT_PLAIN}
 
 
 def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,14 +107,28 @@ def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):  # inside a list
+        inner = {key: _plain(one) for key, one in value.items()}
+        return _NOT_PLAIN if any(one is _NOT_PLAIN for one in inner.values()) else inner
+    if isinstance(value, list | tuple):
+        listed = [_plain(one) for one in value]
+        return _NOT_PLAIN if any(one is _NOT_PLAIN for one in listed) else listed
+    return value if value is None or isinstance(value, bool | int | float | str) else _NOT_PLAIN
+
+
 def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in config.items():
         path = f"{prefix}{key}"
         if SEPARATOR in str(key) and isinstance(value, Mapping | sample.Domain):
             raise dptune.InputError(f'the parameter {path!r}: "/" in a name stands for a nested dict.')
+        if not isinstance(key, str) and _holds_domain(value):
+            raise dptune.InputError(f"the parameter {path!r}: its name is no text but {key!r}.")
         if isinstance(value, Mapping) and "grid_search" not in value:
             yield from _leaves(value, path + SEPARATOR)
-        elif isinstance(value, list | tuple) and any(isinstance(v, sample.Domain) for v in value):
+        elif isinstance(value, list | tuple | set | frozenset) and _holds_domain(value):
             raise dptune.InputError(f"the parameter {path!r}: a search space inside a list; use a dict.")
         elif isinstance(value, Mapping):
             raise dptune.InputError(
@@ -120,7 +138,17 @@ def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield path, value
 
 
+def _holds_domain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return "grid_search" in value or any(_holds_domain(one) for one in value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(_holds_domain(one) for one in value)
+    return isinstance(value, sample.Domain)
+
+
 def _check(path: str, domain: Any) -> None:
+    if isinstance(domain, sample.Categorical) and _holds_domain(domain.categories):
+        raise dptune.InputError(f"the parameter {path!r}: a search space inside tune.choice; draw it by sample_from.")
     sampler = domain.get_sampler()
     inner = sampler.sampler if isinstance(sampler, sample.Quantized) else sampler
     known = (sample.Float, sample.Integer, sample.Categorical, sample.Function)

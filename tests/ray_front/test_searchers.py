@@ -195,6 +195,16 @@ def test_a_concurrency_limiter_never_stalls_and_pickles(tmp_path, opened):
     assert pickle.loads(cloudpickle.dumps(search)).searcher.n_trials == 12
 
 
+def test_choices_of_lists_are_in_the_ledger_and_told_apart(tmp_path):
+    space = {**SPACE, "layers": tune.choice([[64, 64], (32,)])}
+    search = begin(private_search(tmp_path), space=space)
+    config = search.suggest("a")
+    search.vault.finish("a", flat({**config, "layers": [64, 64]}), losses(config))
+    with pytest.raises(dptune.KeyConflict):
+        search.vault.finish("a", flat({**config, "layers": (32,)}), losses(config))
+    assert search.recommend()["layers"] == [64, 64]
+
+
 def test_drawn_parameters_do_not_repeat_after_a_restart(tmp_path):
     space = {**SPACE, "k": tune.choice(list(range(1000)))}
     first, second = (
@@ -232,6 +242,7 @@ def test_two_search_spaces_must_agree(tmp_path, opened):
 def test_a_named_loss_is_minimised(tmp_path, opened):
     search = opened(open_privatizer(tmp_path))
     search.trainable(loss="hinge", data=(np.zeros((N, 1)), np.zeros(N)))(lambda config: None)
+    search.trainable(losses)  # the first one may be given to the Tuner all the same
     with pytest.raises(dptune.InputError, match="is minimised"):
         search.set_search_properties("loss", "max", SPACE)
     with pytest.raises(dptune.InputError, match="is minimised"):

@@ -57,6 +57,11 @@ def test_nested_dicts_are_named_by_their_path_and_come_back_nested() -> None:
     assert spaces.flat({**config, "n": np.int64(3), "data": object()}) == {"model/depth": 4, "rate": 0.5, "n": 3}
 
 
+def test_lists_of_plain_values_are_flat_and_others_left_out() -> None:
+    config = {"layers": (np.int64(3), [2.5]), "steps": [{"k": 1}], "data": [object()], "codes": {1: [2]}, "s": [{3}]}
+    assert spaces.flat(config) == {"layers": [3, [2.5]], "steps": [{"k": 1}], "codes/1": [2]}
+
+
 def test_choices_and_functions_are_drawn_and_functions_see_the_rest() -> None:
     space = {
         "twice": tune.sample_from(lambda config: config["inner"]["x"] * 2 + config["constant"]),
@@ -86,6 +91,13 @@ def test_a_space_without_numbers_has_nothing_to_search() -> None:
         ({"m": {"x": tune.qrandn(0, 1, 0.1)}}, "'m/x'.*randn"),
         ({"x": tune.grid_search([1, 2])}, "'x'.*grid_search"),
         ({"x": [tune.uniform(0, 1)]}, "'x'.*list"),
+        ({"x": [[tune.uniform(0, 1)]]}, "'x'.*list"),
+        ({"x": ({"y": tune.uniform(0, 1)},)}, "'x'.*list"),
+        ({"m": {"x": [tune.grid_search([1, 2])]}}, "'m/x'.*list"),
+        ({"x": tune.choice([tune.uniform(0, 1), 3])}, "'x'.*tune.choice"),
+        ({"x": tune.choice([{"y": [tune.uniform(0, 1)]}, 3])}, "'x'.*tune.choice"),
+        ({1: tune.uniform(0, 1)}, "'1'.*no text"),
+        ({"m": {2: {"x": tune.uniform(0, 1)}}}, "'m/2'.*no text"),
         ({"a/b": tune.uniform(0, 1)}, "'a/b'.*nested"),
         ({"a/b": {"c": tune.uniform(0, 1)}}, "'a/b'.*nested"),
     ],
