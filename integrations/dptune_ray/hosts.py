@@ -23,9 +23,11 @@ from dptune.federated import Participant, Transport
 from dptune_ray.actors import answer_of
 from dptune_ray.agents import AgentSpace, Vector, larger_is_better
 from dptune_ray.answers import answered
+from dptune_ray.carried import Carried
 from dptune_ray.guard import called_in_worker
 from dptune_ray.silence import silence_this_process
 
+RESTARTS = 10  # of one host: an objective that kills its process would do so for ever
 Objective = Callable[[int, dict[str, Any]], float]
 Best = tuple[dict[str, Any], float]
 
@@ -34,7 +36,7 @@ class Host:
     """A group of agents; knows nothing of Ray.
 
     Args:
-        objective: (agent, configuration) -> value.
+        objective: (agent, configuration) -> value, as bytes until the process is silent.
         space: the agents' common search space.
         transport: the way to the server.
         settings: the same for all agents and the server.
@@ -46,7 +48,7 @@ class Host:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: Carried,
         space: AgentSpace,
         transport: Transport,
         settings: FTSSettings,
@@ -74,18 +76,19 @@ class Host:
         return self._advance(points)
 
     def _advance(self, points: int) -> int:
+        objective = self._objective.load()
         if not self._agents:
             model = self._space.model(self._settings)
             agents = [FTSAgent(model, n, seed=self._seed) for n in self._numbers]
             self._agents = [Participant(agent, self._transport) for agent in agents]
-            self._repeat(points)
+            self._repeat(objective, points)
         for _ in range(self._done, points):
             for one in self._agents:
-                self._evaluate(one, one.ask())
+                self._evaluate(objective, one, one.ask())
             self._done += 1
         return self._done
 
-    def _repeat(self, points: int) -> None:
+    def _repeat(self, objective: Objective, points: int) -> None:
         """What is settled: the initial points, and the points of the rounds that are released."""
         initial, released = self._settings.initial, self._transport.open_round()
         self._done = min(points, initial + released)
@@ -94,15 +97,15 @@ class Host:
             for one in self._agents:
                 agent = one.agent
                 x = agent.initial_point(k) if k < initial else agent.ask(k - initial, broadcast)
-                self._evaluate(one, x, send=False)
+                self._evaluate(objective, one, x, send=False)
         for one in self._agents:
             one.restore((), asked=self._done)
             if self._done >= initial:
                 one.send()
 
-    def _evaluate(self, one: Participant, x: Vector, *, send: bool = True) -> None:
+    def _evaluate(self, objective: Objective, one: Participant, x: Vector, *, send: bool = True) -> None:
         agent, config = one.agent.agent, self._space.config(x)
-        value = called_in_worker(lambda given: float(self._objective(agent, given)), copy.deepcopy(config), float)
+        value = called_in_worker(lambda given: float(objective(agent, given)), copy.deepcopy(config), float)
         y, where = larger_is_better(self._mode, value), self._space.point(config)
         if value is not None and y is not None and y > self._largest.get(agent, -math.inf):
             self._largest[agent], self._best[agent] = y, (config, value)
@@ -123,7 +126,8 @@ class Federation:
     """The agents of a federation, grouped on a few actors.
 
     A host that is lost, or whose node is, is started elsewhere and repeats its agents' points; if that takes less than
-    the transport's time-out, its agents' messages are in every round. It costs no privacy in any case.
+    the transport's time-out, its agents' messages are in every round. It costs no privacy in any case. A host that dies
+    more than ten times is given up, unless ``options`` say otherwise.
 
     Args:
         objective: (agent, configuration) -> the agent's value; loads the agent's data where it runs. Deterministic, if
@@ -157,29 +161,43 @@ class Federation:
         if mode not in ("min", "max"):
             raise dptune.InputError(f'mode must be "min" or "max"; got {mode!r}.')
         space = AgentSpace.of(param_space, settings)
-        usual = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": -1, **(options or {})}
+        usual = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": -1, **(options or {})}
         start = ray.remote(Host).options(**usual).remote
         seed = secrets.randbits(63) if seed is None else seed
         Participant(FTSAgent(space.model(settings), 0, seed=seed), transport)  # refuses a server with other settings
         self._transport, self._points = transport, 0  # a server lives as long as its first transport is held
-        self._kept = ray.put(objective)
+        self._kept = ray.put(Carried(objective))
         groups = [tuple(range(first, settings.agents, hosts)) for first in range(hosts)]
         self._hosts = [start(self._kept, space, transport, settings, group, seed=seed, mode=mode) for group in groups]
 
     def advance(self, points: int) -> None:
-        """Let every agent evaluate until it has ``points`` points: the initial ones, then one a round, then its own."""
+        """Let every agent evaluate until it has ``points`` points: the initial ones, then one a round, then its own.
+
+        Raises:
+            DptuneError: a host died too often.
+        """
         self._points = max(points, self._points)
         for reference in [host.advance.remote(self._points) for host in self._hosts]:
-            answer_of(reference)
+            _answer_of_host(reference)
 
     def best(self) -> dict[int, Best]:
         """Return each agent's best configuration and its value. **They are the agents' own: not protected.**"""
         found: dict[int, Best] = {}
         for reference in [host.best.remote(self._points) for host in self._hosts]:
-            found |= answer_of(reference)
+            found |= _answer_of_host(reference)
         return dict(sorted(found.items()))
 
     def stop(self) -> None:
         """End the hosts."""
         for host in self._hosts:
             ray.kill(host)
+
+
+def _answer_of_host(reference: Any) -> Any:
+    try:
+        return answer_of(reference)
+    except ray.exceptions.RayActorError:
+        raise dptune.DptuneError(
+            f"a host died more often than it may be started again ({RESTARTS} times, or max_restarts= of options=). "
+            "Does the objective kill its process, or need more memory than there is?"
+        ) from None

@@ -19,6 +19,7 @@ from dptune.local.randomizer import Randomizer
 from dptune.objective import Function
 from dptune.space import Value
 from dptune_ray.base import RunSearch
+from dptune_ray.carried import Carried
 from dptune_ray.desk import PROMISE, DeskClient
 from dptune_ray.local_trainable import LocalTrainable, User, check_device, check_failure, middle_of
 from dptune_ray.log import TrialLog
@@ -191,7 +192,7 @@ class LDPSearch(RunSearch):
             _logger.warning(f"The run {self._name!r} is NOT PRIVATE: {randomizer!r}.")
         self._ledger, self._device = ledger, randomizer.describe()
         members = {"desk": self._client, "metric": self.metric, "randomizer": randomizer}
-        whose = staticmethod(user) if callable(user) else user
+        whose = Carried(user) if callable(user) else user
         return made_trainable(LocalTrainable, function, function=function, user=whose, **members)
 
     def recommend(self) -> dict[str, Any]:

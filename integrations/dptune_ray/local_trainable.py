@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import dptune
 from dptune.local.randomizer import Randomizer
+from dptune_ray.carried import Carried
 from dptune_ray.desk import Ask, DeskClient, Promise
 from dptune_ray.guard import called_in_worker
 from dptune_ray.spaces import flat
@@ -21,7 +22,7 @@ class LocalTrainable(SilentTrainable):
 
     desk: ClassVar[DeskClient]
     randomizer: ClassVar[Randomizer]
-    user: ClassVar[User | None]
+    user: ClassVar[str | Carried | None]
 
     def step(self) -> dict[str, Any]:
         """Charge the user, measure, randomise here, and report the reply. A repetition gets the recorded reply.

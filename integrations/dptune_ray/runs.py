@@ -153,7 +153,8 @@ def agree_on_privatizer(privatizer: dptune.LossPrivatizer, scope: str) -> None:
         BudgetMismatch: the run was begun with others: its values would not be values of one function.
     """
     wanted = privatizer.describe()
-    begun = privatizer.ledger.fix(scope, PRIVATIZER, wanted)
+    fixed = privatizer.ledger.fix(scope, PRIVATIZER, wanted)
+    begun = fixed if isinstance(fixed, dict) else {}
     other = sorted(name for name in wanted if begun.get(name) != wanted[name])
     if other:
         raise dptune.BudgetMismatch(

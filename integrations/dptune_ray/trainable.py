@@ -19,6 +19,7 @@ from dptune.objective import Function
 from dptune.privacy.private import loss_vector
 from dptune.run import FINAL
 from dptune_ray.answers import Answer, answered
+from dptune_ray.carried import Carried
 from dptune_ray.client import VaultClient
 from dptune_ray.guard import called_in_worker
 from dptune_ray.silence import silence_this_process
@@ -28,13 +29,18 @@ from dptune_ray.spaces import flat
 class SilentTrainable(tune.Trainable):  # type: ignore[misc]
     """A trial of one step in a process that says nothing, and that keeps nothing."""
 
-    function: ClassVar[Function]
+    function: ClassVar[Carried]
     metric: ClassVar[str]
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Silence the worker."""
+        """Silence the worker, then read the user's function there.
+
+        Raises:
+            InputError: that is not possible.
+        """
         if self.is_actor():
             silence_this_process()
+        type(self).function.load()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Silence the worker again, whatever the last trial did; nothing is kept from one trial to the next."""
@@ -59,10 +65,13 @@ T = TypeVar("T", bound=SilentTrainable)
 
 
 def made_trainable(kind: type[T], original: Function, *, function: Function, **members: Any) -> type[T]:
-    """Return a subclass for one user's function, under its name."""
-    about = {"__doc__": original.__doc__, "__module__": getattr(original, "__module__", __name__)}
+    """Return a subclass for one user's function, under its name.
+
+    It is no class of the user's module, where Ray would import it from: it travels by value, the function as bytes.
+    """
+    about = {"__doc__": original.__doc__, "__module__": __name__}
     name = getattr(original, "__name__", type(original).__name__)
-    return type(name, (kind,), {"function": staticmethod(function), **members, **about})
+    return type(name, (kind,), {"function": Carried(function), **members, **about})
 
 
 class PrivateTrainable(SilentTrainable):
@@ -104,6 +113,7 @@ class FinalTrial:
     def run(self, trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
         """Evaluate and hand over, like a trial."""
         silence_this_process()
+        trainable.function.load()
         return trainable.vault.estimate(FINAL, flat(config), losses_at(trainable.function, config))
 
 
@@ -118,9 +128,20 @@ def losses_at(function: Function, config: Mapping[str, Any]) -> Any:
     return called_in_worker(function, copy.deepcopy(dict(config)), loss_vector)
 
 
+def resources(request: tune.PlacementGroupFactory | None) -> dict[str, Any]:
+    """Return the options of an actor that gets what Tune gives the process of a trial; one CPU without a request."""
+    if request is None:
+        return {"num_cpus": 1}
+    wanted = {} if request.head_bundle_is_empty else request.bundles[0]  # the others are for what the trial starts
+    options = {"num_cpus": wanted.pop("CPU", 0.0), "num_gpus": wanted.pop("GPU", 0.0)}
+    memory = {"memory": wanted.pop("memory")} if "memory" in wanted else {}
+    return {**options, **memory, "resources": wanted}
+
+
 def final_estimate(trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
-    """Run :class:`FinalTrial` on the cluster."""
-    actor = ray.remote(FinalTrial).options(num_cpus=1).remote()
+    """Run :class:`FinalTrial` on the cluster, on what a trial of this configuration gets."""
+    wanted = resources(trainable.default_resource_request(dict(config)))
+    actor = ray.remote(FinalTrial).options(**wanted).remote()
     try:
         answer: Answer = ray.get(actor.run.remote(trainable, dict(config)))
     finally:

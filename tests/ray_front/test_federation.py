@@ -12,6 +12,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,9 @@ from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.algorithms.fts_settings import FTSSettings
 from dptune.federated import FTSServer, InProcess, Message
 from dptune_optuna import DPFTSSampler
-from dptune_ray import DPFTSSearch, Federation, RayTransport
+from dptune_ray import DPFTSSearch, Federation, RayTransport, hosts
 from dptune_ray.agents import AgentSpace
+from dptune_ray.carried import Carried
 from dptune_ray.hosts import Host
 from dptune_ray.transport import Server
 from ray_harness import SPACE, folder_bytes, found
@@ -270,7 +272,7 @@ def test_a_transport_is_pickled_without_messages(fast_path: Path) -> None:
 
 def a_host(transport: Any, agents: tuple[int, ...] = (0, 1, 2, 3), objective: Any = value) -> Host:
     space = AgentSpace.of(SPACE, SETTINGS)
-    return Host(objective, space, transport, SETTINGS, agents, seed=1, mode="min", silent=False)
+    return Host(Carried(objective), space, transport, SETTINGS, agents, seed=1, mode="min", silent=False)
 
 
 @local
@@ -312,6 +314,34 @@ def test_evaluations_that_fail_send_messages_all_the_same(fast_path: Path) -> No
     assert [len(one.agent) for one in host._agents] == [SETTINGS.initial + 2, 0, 0, 0]
     best = host.best(SETTINGS.initial + 2).get()
     assert best == {0: (best[0][0], 0.5)}
+
+
+@local
+def test_a_host_that_always_dies_is_given_up(fast_path: Path, monkeypatch: Any) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Dead:
+        def options(self, **options: Any) -> Any:
+            asked.append(options)
+            return SimpleNamespace(remote=lambda *args, **kwargs: self)
+
+        @property
+        def advance(self) -> Any:
+            return SimpleNamespace(remote=lambda points: None)
+
+        best = advance
+
+    def died(reference: Any) -> Any:
+        raise ray.exceptions.ActorDiedError
+
+    transport = serve(fast_path)
+    monkeypatch.setattr(hosts, "ray", SimpleNamespace(remote=lambda kind: Dead(), put=id, exceptions=ray.exceptions))
+    federation = Federation(value, SPACE, transport, SETTINGS, hosts=1, mode="min", seed=1)
+    assert 0 < asked[0]["max_restarts"] < 100
+    monkeypatch.setattr(hosts, "answer_of", died)
+    for method in (lambda: federation.advance(3), federation.best):
+        with pytest.raises(dptune.DptuneError, match="died more often"):
+            method()
 
 
 # ---- on a cluster --------------------------------------------------------------------------------------

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import logging
+import pickle
+import sys
 import traceback
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,15 +14,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ray import cloudpickle, tune
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
 from dptune_ray import PrivateSearch
 from dptune_ray import trainable as trainables
-from dptune_ray.trainable import SilentTrainable, losses_at
+from dptune_ray.carried import Carried
+from dptune_ray.trainable import SilentTrainable, losses_at, made_trainable, resources
 from ray_harness import SPACE, N, losses, open_ledger, open_privatizer
 
 CONFIG = {"x": 0.1, "y": 1.0}
+MODULE = """
+import numpy as np
+print("the top level of a module may say anything")
+
+def function(config):
+    return np.zeros({rows})
+
+def agent(agent, config):
+    return 0.5
+"""
 
 
 class Unreadable:
@@ -65,7 +80,7 @@ def test_tune_keeps_no_log_files_of_a_trial(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(tune_trainable, "DEFAULT_STORAGE_PATH", str(tmp_path))
     handlers = copy.copy(logging.getLogger("ray").handlers)
     files = {tune_trainable.STDOUT_FILE: "out", tune_trainable.STDERR_FILE: "err"}
-    one = SilentTrainable({**CONFIG, **files})
+    one = made_trainable(SilentTrainable, losses, function=losses)({**CONFIG, **files})
     assert one.reset({**CONFIG, **files})
     print("private", flush=True)
     logging.getLogger("ray").error("private")
@@ -77,7 +92,8 @@ def test_tune_keeps_no_log_files_of_a_trial(tmp_path: Path, monkeypatch: pytest.
 def test_a_worker_is_silenced_before_every_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     silenced: list[int] = []
     monkeypatch.setattr(trainables, "silence_this_process", lambda: silenced.append(1))
-    one = SilentTrainable.__new__(SilentTrainable)
+    kind = made_trainable(SilentTrainable, losses, function=losses)
+    one = kind.__new__(kind)
     one.is_actor = lambda: True
     one.setup(CONFIG)
     assert one.reset_config(CONFIG)
@@ -85,6 +101,68 @@ def test_a_worker_is_silenced_before_every_trial(monkeypatch: pytest.MonkeyPatch
     one.is_actor = lambda: False  # in the driver, where the console is the user's
     one.setup(CONFIG)
     assert len(silenced) == 2
+
+
+@pytest.fixture
+def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A user's module that talks when it is imported; forgotten again by ``del sys.modules[...]``."""
+    (tmp_path / "a_users_module.py").write_text(MODULE.format(rows=N))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield importlib.import_module("a_users_module")
+    sys.modules.pop("a_users_module", None)
+
+
+@pytest.mark.parametrize("decorated", [False, True])
+def test_a_users_module_is_imported_after_the_silence(
+    tmp_path: Path, user_module: Any, monkeypatch: pytest.MonkeyPatch, decorated: bool
+) -> None:
+    search = PrivateSearch(None, open_privatizer(tmp_path), n_trials=2, name="run")
+    trainable = search.trainable(loss="hinge", data=user_module.function)(user_module.function)
+    if decorated:
+        trainable = user_module.function = search.trainable(user_module.function)
+    sent = cloudpickle.dumps(trainable)
+    del sys.modules["a_users_module"]
+    received = pickle.loads(sent)
+    assert "a_users_module" not in sys.modules
+    order: list[bool] = []
+    monkeypatch.setattr(trainables, "silence_this_process", lambda: order.append("a_users_module" in sys.modules))
+    one = received.__new__(received)
+    one.is_actor = lambda: True
+    one.setup(CONFIG)
+    assert order == [False]
+    assert ("a_users_module" in sys.modules) is not decorated  # then its function travels without its module
+    assert pickle.loads(cloudpickle.dumps(received)).function.load().__class__ is received.function.load().__class__
+
+
+def test_a_hosts_objective_is_read_after_the_silence(user_module: Any) -> None:
+    sent = cloudpickle.dumps(Carried(user_module.agent))
+    del sys.modules["a_users_module"]
+    received = pickle.loads(sent)
+    assert "a_users_module" not in sys.modules
+    assert received(0, {}) == 0.5
+
+
+def test_a_function_that_cannot_be_read_fails_the_trial_before_anything_is_asked(user_module: Any) -> None:
+    sent = cloudpickle.dumps(made_trainable(SilentTrainable, losses, function=user_module.function))
+    del sys.modules["a_users_module"]
+    Path(user_module.__file__).write_text("raise KeyboardInterrupt('person 7')")
+    importlib.invalidate_caches()
+    received = pickle.loads(sent)
+    one = received.__new__(received)
+    one.is_actor = lambda: False
+    with pytest.raises(dptune.InputError, match=r"could not be read .*\(KeyboardInterrupt\)") as caught:
+        one.setup(CONFIG)
+    assert caught.value.__context__ is None
+
+
+def test_the_final_trial_gets_what_trials_get() -> None:
+    assert resources(None) == {"num_cpus": 1}
+    kind = made_trainable(SilentTrainable, losses, function=losses)
+    asked = tune.with_resources(kind, {"cpu": 2, "gpu": 0.5, "memory": 1000, "fast": 1})
+    wanted = {"num_cpus": 2.0, "num_gpus": 0.5, "memory": 1000.0, "resources": {"fast": 1.0}}
+    assert resources(asked.default_resource_request(CONFIG)) == wanted
+    children = tune.PlacementGroupFactory([{}, {"CPU": 3}])
+    assert resources(children) == {"num_cpus": 0.0, "num_gpus": 0.0, "resources": {}}
 
 
 def made(folder: Path, function: Any, **settings: Any) -> Any:
