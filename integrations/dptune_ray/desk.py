@@ -1,13 +1,15 @@
 """The desk of a local-privacy run: charges users, keeps replies, and never sees a value.
 
 A trial's process is the user's device. It asks the desk to charge the user, measures, makes its own value noisy, and
-hands in the reply. The desk runs on the driver's node, so that one ledger counts wherever a user's trials run. Every
-method may be called again: a charge is idempotent by its key, and a trial has one reply for good.
+announces and hands in the reply. The desk runs on the driver's node, so that one ledger counts wherever a user's trials
+run. Every method may be called again: a charge is idempotent by its key, and a trial has one reply for good. A reply
+that was announced may have been seen, even if no file has it: a trial that draws again after that pays again.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, SupportsFloat
@@ -78,20 +80,52 @@ class Desk:
 
     @answered
     def charge(self, ask: Ask) -> float | None:
-        """Charge the user; return the reply if the trial has one already, else None: measure.
+        """Charge the user for one draw; return the reply if the trial has one already, else None: measure.
+
+        A draw of which no reply was announced is paid already, if its device began again. One that was announced may
+        have been seen: then the trial pays for another.
 
         Raises:
             CapReached: it does not fit; nothing was written, and nothing may be measured.
             KeyConflict: the trial measured somewhere else before, or with other settings.
             InputError: the run has another randomiser.
         """
+        reply = self._known(ask)
+        return self._paid(ask, len(self._log.draws(ask.trial))) if reply is None else reply
+
+    @answered
+    def announce(self, ask: Ask, draw: str) -> float | None:
+        """Remember that a reply is about to leave the device; return the reply if the trial has one: then send none.
+
+        Args:
+            ask: the trial.
+            draw: a name of the draw behind the reply, never used before.
+
+        Raises:
+            CapReached: another device of the same trial has used up the charge, and a second one does not fit.
+            KeyConflict, InputError: as for :meth:`charge`.
+        """
+        reply = self._known(ask)
+        if reply is None and self._ledger is not None:
+            while draw not in (draws := self._log.draws(ask.trial)):
+                self._paid(ask, len(draws))
+                self._log.add_draw(ask.trial, len(draws), draw)
+        return reply
+
+    @answered
+    def record(self, ask: Ask, draw: str, reply: float) -> float:
+        """Take the device's reply; return the one that counts: the first.
+
+        Raises:
+            InputError: the run has another randomiser, or the draw was not announced.
+        """
         self._agree(ask.promise)
-        known = self._log.find(ask.trial)
-        if known is None:
-            return self._charged(ask)
-        if dict(known.parameters) != dict(ask.parameters):
-            raise dptune.KeyConflict(f"the trial {ask.trial!r} has a reply at other parameters; use a new trial.")
-        return known.value
+        if self._ledger is not None:
+            draws = self._log.draws(ask.trial)
+            if draw not in draws:
+                raise dptune.InputError(f"a reply of the trial {ask.trial!r} was not announced before it was sent.")
+            reply = self._of_ledger(ask, draws.index(draw), reply)
+        return self._log.record(ask.trial, ask.parameters, reply).value
 
     def _agree(self, promise: Promise) -> None:
         if self._log.fix(PROMISE, dict(promise.settings)) != dict(promise.settings):
@@ -99,30 +133,33 @@ class Desk:
                 f"the run {self._log.run!r} was begun with another randomiser; give the same, or a new name."
             )
 
-    def _charged(self, ask: Ask) -> float | None:
-        if self._ledger is None or ask.user is None:
+    def _known(self, ask: Ask) -> float | None:
+        """The trial's reply: as logged, or from the ledger, if the desk died between the two."""
+        self._agree(ask.promise)
+        known = self._log.find(ask.trial)
+        if known is not None:
+            if dict(known.parameters) != dict(ask.parameters):
+                raise dptune.KeyConflict(f"the trial {ask.trial!r} has a reply at other parameters; use a new trial.")
+            return known.value
+        paid = (self._paid(ask, number) for number in range(len(self._log.draws(ask.trial))))
+        return next((reply for reply in paid if reply is not None), None)
+
+    def _paid(self, ask: Ask, number: int) -> float | None:
+        """Make sure that a draw is paid; return its reply if the ledger has it, which is logged then."""
+        if self._ledger is None:
             return None
         try:
-            return self._reply(ask, _Elsewhere(ask.promise, None))
+            reply = self._of_ledger(ask, number, None)
         except _NotYet:
             return None
-
-    @answered
-    def record(self, ask: Ask, reply: float) -> float:
-        """Take the device's reply; return the one that counts: the first.
-
-        Raises:
-            CapReached: the user was not charged for it, and it does not fit.
-        """
-        if self._ledger is not None and ask.user is not None:
-            reply = self._reply(ask, _Elsewhere(ask.promise, reply))
         return self._log.record(ask.trial, ask.parameters, reply).value
 
-    def _reply(self, ask: Ask, device: _Elsewhere) -> float:
+    def _of_ledger(self, ask: Ask, number: int, reply: float | None) -> float:
         if self._ledger is None or ask.user is None:
-            raise dptune.InputError("there is no ledger to charge.")
-        key = json.dumps([self._log.run, ask.trial, dict(ask.parameters)], sort_keys=True)
-        return self._ledger.reply(device, None, user=ask.user, key=key)
+            raise dptune.InputError("a ledger charges a user, and none is named.")
+        which = [] if number == 0 else [number]
+        key = json.dumps([self._log.run, ask.trial, dict(ask.parameters), *which], sort_keys=True)
+        return self._ledger.reply(_Elsewhere(ask.promise, reply), None, user=ask.user, key=key)
 
 
 class _NotYet(Exception):
@@ -170,5 +207,11 @@ class DeskClient(ActorClient):
         return known
 
     def record(self, ask: Ask, reply: float) -> float:
-        """Hand in a reply; see :meth:`Desk.record`."""
-        return float(self.call("record", ask, reply))
+        """Announce a reply and hand it in, once; return the one that counts; see :meth:`Desk.record`.
+
+        Raises:
+            CapReached: the reply was not sent.
+        """
+        draw = secrets.token_hex(16)
+        known = self.call("announce", ask, draw)
+        return float(self.call("record", ask, draw, reply) if known is None else known)

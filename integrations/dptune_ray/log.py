@@ -23,6 +23,9 @@ _TABLES = (
     PRIMARY KEY (run, number), UNIQUE (run, trial))""",
     """CREATE TABLE IF NOT EXISTS dptune_ray_facts (
     run TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (run, name))""",
+    """CREATE TABLE IF NOT EXISTS dptune_ray_draws (
+    run TEXT NOT NULL, trial TEXT NOT NULL, number INTEGER NOT NULL, draw TEXT NOT NULL,
+    PRIMARY KEY (run, trial, number), UNIQUE (run, trial, draw))""",
 )
 
 
@@ -78,6 +81,18 @@ class TrialLog:
             query = f"INSERT INTO dptune_ray_trials VALUES (?1, {number}, ?2, ?3, ?4)"
             connection.execute(query + " ON CONFLICT (run, trial) DO NOTHING", row)
         return self._select("trial = ?", trial)[0]
+
+    def draws(self, trial: str) -> list[str]:
+        """Return the names of the draws that may have left the trial's device, in their order."""
+        query = "SELECT draw FROM dptune_ray_draws WHERE run = ? AND trial = ? ORDER BY number"
+        with self._transaction("BEGIN") as connection:
+            return [str(row[0]) for row in connection.execute(query, (self.run, trial))]
+
+    def add_draw(self, trial: str, number: int, draw: str) -> None:
+        """Store that a draw may leave the device, as the trial's ``number``-th, unless there is such a one."""
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            query = "INSERT INTO dptune_ray_draws VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            connection.execute(query, (self.run, trial, number, draw))
 
     def fix(self, name: str, value: object) -> Any:
         """Store a public fact of the run, unless it is stored; return the one that is stored: the first."""

@@ -199,7 +199,7 @@ def test_the_desk_is_sent_replies_only(tmp_path: Path, monkeypatch: pytest.Monke
     config = search.suggest("a")
     assert np.isfinite(reply_of(trainable, "a", config))
     assert set(config) == {"x", "n"}
-    assert len(sent) == 3
+    assert len(sent) == 4
     assert found([SECRET], [("sent", b"".join(sent)), *folder_bytes(tmp_path)]) == []
     clamped = open_search(tmp_path, name="clamped")
     trainable = clamped.trainable(private, randomizer=NoNoise(1.0, 1.0))
@@ -213,35 +213,106 @@ def ask(trial: str = "a", **more: Any) -> Ask:
     return Ask(**{"trial": trial, "parameters": {"x": 0.5}, "user": "me", "promise": promise, **more})
 
 
-def test_a_desk_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(tmp_path: Path) -> None:
-    log = TrialLog(str(tmp_path / "replies.db"), "run")
+def hand_in(desk: Desk, reply: float, asked: Ask | None = None, draw: str = "d") -> float:
+    asked = asked or ask()
+    known = desk.announce(asked, draw).get()
+    return float(desk.record(asked, draw, reply).get() if known is None else known)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> TrialLog:
+    return TrialLog(str(tmp_path / "replies.db"), "run")
+
+
+def test_a_desk_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(tmp_path: Path, log: TrialLog) -> None:
     ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
     assert Desk(log, ledger).charge(ask()).get() is None
     assert Desk(log, ledger).charge(ask()).get() is None  # the device died, and begins again
     assert ledger.spent("me") == 1.0
-    assert Desk(log, ledger).record(ask(), 0.25).get() == 0.25
-    assert Desk(log, ledger).record(ask(), 0.75).get() == 0.25
+    assert hand_in(Desk(log, ledger), 0.25) == 0.25
+    assert hand_in(Desk(log, ledger), 0.75, draw="e") == 0.25
+    assert Desk(log, ledger).record(ask(), "d", 0.75).get() == 0.25  # Ray may repeat a call
     assert Desk(log, ledger).charge(ask()).get() == 0.25
     assert [reply.value for reply in log.since(-1)] == [0.25]
-
-
-def test_a_desk_that_dies_between_ledger_and_log_finds_the_reply_again(tmp_path: Path) -> None:
-    ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
-    Desk(TrialLog(str(tmp_path / "lost.db"), "run"), ledger).record(ask(), 0.25).get()
-    log = TrialLog(str(tmp_path / "replies.db"), "run")
-    assert Desk(log, ledger).record(ask(), 0.75).get() == 0.25
     assert ledger.spent("me") == 1.0
-    assert isinstance(Desk(log, ledger).charge(ask("b")).error, dptune.CapReached)
-    assert isinstance(Desk(log, ledger).record(ask("b"), 0.5).error, dptune.CapReached)
+
+
+def test_a_trial_that_draws_again_after_its_reply_may_have_been_seen_pays_again(
+    tmp_path: Path, log: TrialLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Any, row: Any, value: float) -> float:
+        seen.append(value)
+        raise dptune.LedgerError("disk full")
+
+    ledger, seen = dptune.UserLedger(tmp_path / "users.db", cap=2.0), []
+    for attempt in range(2):
+        assert Desk(log, ledger).charge(ask()).get() is None
+        with monkeypatch.context() as patch:
+            patch.setattr(dptune.UserLedger, "_record", full)
+            assert Desk(log, ledger).announce(ask(), f"d{attempt}").get() is None
+            assert Desk(log, ledger).announce(ask(), f"d{attempt}").get() is None  # Ray may repeat a call
+            assert isinstance(Desk(log, ledger).record(ask(), f"d{attempt}", 0.5 + attempt).error, dptune.LedgerError)
+        assert ledger.spent("me") == len(set(seen)) == attempt + 1.0
+    assert isinstance(Desk(log, ledger).charge(ask()).error, dptune.CapReached)  # a third draw does not fit
+    assert seen == [0.5, 1.5]
+
+
+def test_two_devices_of_one_trial_pay_for_two_draws(tmp_path: Path, log: TrialLog) -> None:
+    ledger = dptune.UserLedger(tmp_path / "users.db", cap=2.0)
+    desk = Desk(log, ledger)
+    for _ in ("one", "that Tune thought lost"):
+        assert desk.charge(ask()).get() is None
+    assert ledger.spent("me") == 1.0
+    assert [desk.announce(ask(), draw).get() for draw in ("d", "e")] == [None, None]
+    assert ledger.spent("me") == 2.0
+    assert isinstance(desk.announce(ask(), "f").error, dptune.CapReached)
+    assert [desk.record(ask(), draw, reply).get() for draw, reply in (("e", 0.5), ("d", 0.25))] == [0.5, 0.5]
+    assert desk.charge(ask()).get() == 0.5
+
+
+def test_a_desk_that_dies_between_ledger_and_log_finds_the_reply_again(
+    tmp_path: Path, log: TrialLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
+    desk = Desk(log, ledger)
+    desk.announce(ask(), "d").get()
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialLog, "record", lambda *about: 1 / 0)
+        assert desk.record(ask(), "d", 0.25).error is not None
+    assert log.since(-1) == []
+    assert Desk(log, ledger).charge(ask()).get() == 0.25
+    assert [reply.value for reply in log.since(-1)] == [0.25]  # the searcher knows it, too
+    assert ledger.spent("me") == 1.0
+    assert isinstance(desk.charge(ask("b")).error, dptune.CapReached)
+    assert isinstance(desk.announce(ask("b"), "x").error, dptune.CapReached)
+    assert isinstance(desk.record(ask("b"), "x", 0.5).error, dptune.InputError)  # not announced
     assert len(log.since(-1)) == 1
+
+
+def test_a_lost_file_of_replies_does_not_make_the_ledger_pay_for_what_it_has(tmp_path: Path, log: TrialLog) -> None:
+    ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
+    hand_in(Desk(TrialLog(str(tmp_path / "lost.db"), "run"), ledger), 0.25)
+    assert Desk(log, ledger).charge(ask()).get() == 0.25
+    assert [reply.value for reply in log.since(-1)] == [0.25]
+    assert ledger.spent("me") == 1.0
+
+
+def test_every_method_of_the_desk_refuses_another_randomiser(tmp_path: Path, log: TrialLog) -> None:
+    desk, other = Desk(log, dptune.UserLedger(tmp_path / "users.db", cap=9.0)), LocalRandomizer(0.5, 1.0)
+    hand_in(desk, 0.25)
+    cheap = ask("b", promise=Promise(other.epsilon, other.private, other.describe()))
+    for answer in (desk.charge(cheap), desk.announce(cheap, "x"), desk.record(cheap, "d", 0.5)):
+        with pytest.raises(dptune.InputError, match="another randomiser"):
+            answer.get()
+    assert [reply.trial for reply in log.since(-1)] == ["a"]
 
 
 def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path: Path) -> None:
     logs = [TrialLog(str(tmp_path / "replies.db"), run) for run in ("one", "two")]
     ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
     for log in logs:
-        assert Desk(log, None).record(ask(user=None), 0.5).get() == 0.5
-        assert Desk(log, None).record(ask(user=None), 0.75).get() == 0.5
+        assert hand_in(Desk(log, None), 0.5, ask(user=None)) == 0.5
+        assert hand_in(Desk(log, None), 0.75, ask(user=None), "e") == 0.5
     assert [len(log.since(-1)) for log in logs] == [1, 1]
     Desk(logs[0], ledger).begin(logs[0], repr(ledger)).get()
     with pytest.raises(dptune.BudgetMismatch, match="another ledger"):
