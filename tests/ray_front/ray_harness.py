@@ -132,9 +132,22 @@ def folder_bytes(*folders: Path) -> Iterator[tuple[str, bytes]]:
                     yield str(path), str(path).encode() + b"\n" + path.read_bytes()
 
 
+def descendants(pid: int) -> list[int]:
+    """Return the processes that ``pid`` and its children started."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(status.parent.name)] = int(status.read_text().rsplit(")", 1)[1].split()[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
 def object_store_bytes() -> Iterator[tuple[str, bytes]]:
-    """Yield the shared memory that the nodes of this machine use as object stores."""
-    for maps in Path("/proc").glob("[0-9]*/maps"):
+    """Yield the shared memory that this process's own cluster, whose processes it started, uses as object store."""
+    for pid in [os.getpid(), *descendants(os.getpid())]:
+        maps = Path(f"/proc/{pid}/maps")
         with contextlib.suppress(OSError):
             for line in maps.read_text().splitlines():
                 if "/dev/shm/plasma" in line and " r" in line:

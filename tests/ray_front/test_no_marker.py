@@ -126,7 +126,7 @@ def test_no_private_value_leaves_the_vault(
     assert events
     assert not [value for value in (SECRET, *values[-1:]) for e in events if np.float32(value).tobytes() in e]
     stores = [*object_store_bytes()]
-    assert stores
+    assert len({name.split(":")[0] for name, _ in stores}) > 1  # the driver's and others' view of it
     assert found(values, stores) == []
 
 

@@ -166,7 +166,8 @@ def test_the_final_trial_gets_what_trials_get() -> None:
 
 
 def made(folder: Path, function: Any, **settings: Any) -> Any:
-    search = PrivateSearch(None, open_privatizer(folder), **{"n_trials": 2, "name": "run", "seed": 3, **settings})
+    privatizer = open_privatizer(folder, n=settings.pop("n", N))
+    search = PrivateSearch(None, privatizer, **{"n_trials": 2, "name": "run", "seed": 3, **settings})
     trainable = search.trainable(function)
     assert search.set_search_properties("loss", "min", SPACE)
     return search, trainable
@@ -218,13 +219,20 @@ def test_the_final_trial_is_silenced_before_the_function_is_called(
 
 
 @pytest.mark.usefixtures("local_actors")
-def test_every_upload_has_a_name_of_its_own(tmp_path: Path, local_actors: dict[str, Any]) -> None:
-    search, _ = made(tmp_path, losses)
+def test_every_upload_has_a_name_of_its_own_and_small_parts(tmp_path: Path, local_actors: dict[str, Any]) -> None:
+    n = 20_000
+    search, _ = made(tmp_path, losses, n=n)
     (vault,) = local_actors.values()
-    names: list[str] = []
-    put = vault.put
-    vault.put = lambda trial, name, first, part: names.append(name) or put(trial, name, first, part)
+    names, sizes = [], []
+
+    def spied(trial: str, name: str, first: int, part: bytes) -> Any:
+        names.append(name)
+        sizes.append(len(part))
+        return put(trial, name, first, part)
+
+    put, vault.put = vault.put, spied
     for trial in ("a", "b"):
-        search.vault.finish(trial, CONFIG, np.zeros(N))
+        search.vault.finish(trial, CONFIG, np.zeros(n))
     assert len(set(names)) == 2
+    assert (max(sizes), sum(sizes)) == (64 * 1024, 2 * 8 * n)  # a larger one would lie in the object store
     assert vault._uploads == {}

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import dptune
+from ray_harness import descendants
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 ROOT = Path(__file__).parent.parent.parent
@@ -65,18 +66,6 @@ class Cluster:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         lost.wait(30)
-
-
-def descendants(pid: int) -> list[int]:
-    """Return the processes that ``pid`` and its children started."""
-    parents = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parents[int(status.parent.name)] = int(status.read_text().rsplit(")", 1)[1].split()[1])
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
 
 
 @pytest.fixture
