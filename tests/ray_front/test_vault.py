@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dptune
+from dptune_ray.answers import answered
 from dptune_ray.runs import GIBORun, ValuesRun
 from dptune_ray.spaces import domains_of, to_space
 from dptune_ray.vault import Vault
@@ -215,6 +216,19 @@ def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, mo
     assert answer.error.__traceback__ is None
     assert answer.error.__context__ is None
     assert str(pickle.loads(pickle.dumps(answer)).error) == "the vault failed with ValueError."
+
+
+def test_a_public_error_travels_without_what_it_was_raised_from():
+    class Actor:
+        @answered
+        def fail(self):
+            try:
+                raise ValueError("loss 1234.5")
+            except ValueError as error:
+                raise dptune.InputError("public") from error
+
+    error = Actor().fail().error
+    assert (error.__traceback__, error.__context__, error.__cause__) == (None, None, None)
 
 
 def test_a_wrong_shape_is_told(tmp_path):
