@@ -534,3 +534,23 @@ def test_a_real_database_error_is_bare(fast_ledger: PrivacyLedger) -> None:
     with pytest.raises(LedgerError) as caught:
         privatizer.release(privatizer.mean_query("x", 1.0), scope="s", key="1")
     assert caught.value.__context__ is None
+
+
+def test_settings_are_told_apart_and_the_public_ones_say_nothing_of_groups() -> None:
+    ledger = FreeLedger()
+    made = {
+        "plain": {"n": 4},
+        "clip": {"n": 4, "clip": (0, 2)},
+        "precision": {"n": 4, "dtype": np.float64},
+        "seed": {"n": 4, "insecure_seed": 1},
+        "another seed": {"n": 4, "insecure_seed": 2},
+        "weights": {"n": 4, "person_weights": [1, 2, 3, 4]},
+        "pairs": {"groups": [0, 0, 1, 1, 2, 2, 3, 3]},
+        "other pairs": {"groups": [0, 1, 2, 3, 0, 1, 2, 3]},
+    }
+    all_of_them = {name: LossPrivatizer(ledger, **{"clip": (0, 1), **given}) for name, given in made.items()}
+    assert len({one.fingerprint() for one in all_of_them.values()}) == len(made)
+    assert LossPrivatizer(ledger, n=4, clip=(0, 1)).fingerprint() == all_of_them["plain"].fingerprint()
+    assert all_of_them["pairs"].describe() == all_of_them["other pairs"].describe()
+    public = {"n": 4, "rows": 8, "clip": [0.0, 1.0], "dtype": "float32", "private": True}
+    assert all_of_them["pairs"].describe() == public
