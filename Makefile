@@ -42,7 +42,7 @@ bench-gibo: $(VENV)/.installed  ## figures and tables of docs/benchmarks.md (hou
 	$(BIN)/python -m benchmarks.bench_gibo equal-mu
 	$(BIN)/python -m benchmarks.bench_gibo speed
 
-bench-private: $(VENV)/.installed  ## all tuners at equal privacy, docs/benchmarks.md (hours; goes on where it was stopped)
+bench-private: $(VENV)/.installed  ## all tuners at equal privacy, docs/private.md (hours; goes on where it was stopped)
 	$(BIN)/python -m benchmarks.bench_private
 
 bench-defaults: $(VENV)/.installed  ## the search behind dptune/defaults.py
