@@ -12,7 +12,6 @@ from ray.tune.search import Searcher
 
 import dptune
 from dptune.run import VALUE
-from dptune_ray.random_search import RandomSearch
 from dptune_ray.runs import ValuesRun, mode_of, reflected
 from dptune_ray.search import METRIC, VaultSearch
 from dptune_ray.spaces import nested, resolve
@@ -24,7 +23,7 @@ class PrivateSearch(VaultSearch):
     """Makes any Tune searcher private: it sees noisy clipped means, one a trial.
 
     Args:
-        searcher: e.g. ``OptunaSearch()``; default :class:`RandomSearch`.
+        searcher: e.g. ``OptunaSearch()`` or :class:`RandomSearch`. With none in mind use ``CentredCMASearch`` instead.
         privatizer: holds the losses and pays, in the vault; here it holds settings only.
         n_trials: number of trials the budget is divided among; the Tuner's ``num_samples``.
         name: the run's name in the ledger. The same name continues the run.
@@ -32,7 +31,10 @@ class PrivateSearch(VaultSearch):
         final_share: share of mu^2 kept for :meth:`estimate`.
         metric: the name under which trials report.
         mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
-        seed: of what the searcher leaves open and is drawn here, and of the default searcher.
+        seed: of what the searcher leaves open and is drawn here.
+
+    Raises:
+        InputError: no searcher, or a setting is out of range.
 
     Example::
 
@@ -52,7 +54,12 @@ class PrivateSearch(VaultSearch):
         mode: str | None = None,
         seed: int | None = None,
     ) -> None:
-        if searcher is not None and not isinstance(searcher, Searcher):
+        if searcher is None:
+            raise dptune.InputError(
+                "PrivateSearch makes a searcher of yours private; give it one, e.g. OptunaSearch() or RandomSearch(). "
+                "With none in mind start with CentredCMASearch(privatizer=..., n_trials=...)."
+            )
+        if not isinstance(searcher, Searcher):
             raise dptune.InputError(f"searcher must be a ray.tune Searcher; got {type(searcher).__name__}.")
         super().__init__(
             privatizer,  # type: ignore[arg-type]  # the base says what is missing
@@ -63,7 +70,7 @@ class PrivateSearch(VaultSearch):
             seed=seed,
         )
         dptune.ValuePlan(mu=1.0 if mu is None else mu, trials=n_trials, final_share=final_share)  # refuse early
-        self.searcher = searcher if searcher is not None else RandomSearch(seed)
+        self.searcher = searcher
         if self.searcher.metric not in (None, metric):
             raise dptune.InputError(f"the inner searcher looks at {self.searcher.metric!r}; trials report {metric!r}.")
         self._trials, self._mu, self._final_share = n_trials, mu, final_share

@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 import dptune
 from dptune_optuna import DPGIBOSampler
-from dptune_ray import PrivateSearch
+from dptune_ray import PrivateSearch, RandomSearch
 from ray_harness import (
     SPACE,
     N,
@@ -89,7 +89,7 @@ def test_optuna_search_runs_on_released_values_and_a_limit(fast_path):
 
 
 def test_scores_are_maximised(fast_path):
-    search = PrivateSearch(None, open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=4, mode="max", seed=1)
+    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=4, mode="max", seed=1)
     trainable = search.trainable(lambda config: 4 - losses(config))
     results = tuner(trainable, search, fast_path, num_samples=4, mode="max").fit()
     best = results.get_best_result()
@@ -102,7 +102,7 @@ def test_a_fitted_model_and_data_that_are_loaded_where_the_trial_runs(fast_path)
         X = np.random.default_rng(0).normal(size=(N, 3))
         return X, X[:, 0] > 0
 
-    search = PrivateSearch(None, open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=2, seed=1)
+    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=2, seed=1)
 
     @search.trainable(loss="log_loss", data=load)
     def model(config):
@@ -195,7 +195,7 @@ def test_many_losses_go_in_parts(fast_path):
     def many(config):
         return np.linspace(0, 4, n) * config["x"] ** 2
 
-    search = PrivateSearch(None, open_privatizer(fast_path, n=n, kind=NoiselessPrivatizer), n_trials=2, seed=1)
+    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path, n=n, kind=NoiselessPrivatizer), n_trials=2, seed=1)
     results = tuner(search.trainable(many), search, fast_path, num_samples=2).fit()
     for result in results:
         assert result.metrics["loss"] == pytest.approx(2 * result.config["x"] ** 2, abs=1e-4)
@@ -203,7 +203,7 @@ def test_many_losses_go_in_parts(fast_path):
 
 def test_a_spent_ledger_refuses_before_a_trial_begins(fast_path):
     privatizer = open_privatizer(fast_path)
-    search = PrivateSearch(None, privatizer, n_trials=1, name="first", final_share=0.0)
+    search = PrivateSearch(RandomSearch(), privatizer, n_trials=1, name="first", final_share=0.0)
     tuner(search.trainable(losses), search, fast_path, num_samples=1).fit()
     late = open_search(privatizer, name="late")
     with pytest.raises(dptune.BudgetExhausted):

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from ray import tune
 
-from dptune_ray import PrivateSearch
+from dptune_ray import PrivateSearch, RandomSearch
 from ray_harness import (
     N,
     folder_bytes,
@@ -135,7 +135,7 @@ def test_the_scan_finds_what_an_ordinary_trainable_leaks(cluster: Path, fast_pat
         print("raw", SECRET, flush=True)
         tune.report({"loss": float(losses(config).mean())})
 
-    search = PrivateSearch(None, open_privatizer(fast_path), n_trials=2, seed=1)
+    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path), n_trials=2, seed=1)
     results = tuner(ordinary, search, fast_path, num_samples=1).fit()
     time.sleep(2)
     assert found([SECRET], folder_bytes(cluster / "logs"))

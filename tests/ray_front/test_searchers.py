@@ -23,6 +23,7 @@ on_both = pytest.mark.parametrize("opened", [open_search, open_centred])  # the 
 
 
 def private_search(folder, searcher=None, **settings):
+    searcher = searcher or RandomSearch(seed=3)
     return PrivateSearch(searcher, open_privatizer(folder), **{"n_trials": 8, "name": "run", "seed": 3, **settings})
 
 
@@ -251,7 +252,7 @@ def test_a_named_loss_is_minimised(tmp_path, opened):
 
 def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):
     run(begin(open_search(open_privatizer(tmp_path))), 40)
-    PrivateSearch(None, open_privatizer(tmp_path), n_trials=1, name="rest", final_share=0.0).set_search_properties(
+    PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=1, name="rest", final_share=0.0).set_search_properties(
         "loss", "min", SPACE
     )
     ledger = open_ledger(tmp_path)
@@ -259,9 +260,15 @@ def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):
     event.observe_failure("p")
     event.release(event.mean_query("p", ledger.remaining()), scope="else", key="k")
     with pytest.raises(dptune.BudgetExhausted):
-        PrivateSearch(None, open_privatizer(tmp_path), n_trials=5, name="new").set_search_properties(
+        PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=5, name="new").set_search_properties(
             "loss", "min", SPACE
         )
+
+
+@pytest.mark.parametrize(("searcher", "says"), [(None, "start with CentredCMASearch"), ("random", "must be a ray.tune")])
+def test_the_wrapper_wants_a_searcher(tmp_path, searcher, says):
+    with pytest.raises(dptune.InputError, match=says):
+        PrivateSearch(searcher, open_privatizer(tmp_path), n_trials=8)
 
 
 @pytest.mark.parametrize("wrong", [{"privatizer": None}, {"steps": 0}, {"batch": -1}])

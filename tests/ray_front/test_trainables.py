@@ -18,7 +18,7 @@ from ray import cloudpickle, tune
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
-from dptune_ray import PrivateSearch
+from dptune_ray import PrivateSearch, RandomSearch
 from dptune_ray import trainable as trainables
 from dptune_ray.carried import Carried
 from dptune_ray.trainable import SilentTrainable, losses_at, made_trainable, resources
@@ -116,7 +116,7 @@ def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_users_module_is_imported_after_the_silence(
     tmp_path: Path, user_module: Any, monkeypatch: pytest.MonkeyPatch, decorated: bool
 ) -> None:
-    search = PrivateSearch(None, open_privatizer(tmp_path), n_trials=2, name="run")
+    search = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=2, name="run")
     trainable = search.trainable(loss="hinge", data=user_module.function)(user_module.function)
     if decorated:
         trainable = user_module.function = search.trainable(user_module.function)
@@ -167,7 +167,7 @@ def test_the_final_trial_gets_what_trials_get() -> None:
 
 def made(folder: Path, function: Any, **settings: Any) -> Any:
     privatizer = open_privatizer(folder, n=settings.pop("n", N))
-    search = PrivateSearch(None, privatizer, **{"n_trials": 2, "name": "run", "seed": 3, **settings})
+    search = PrivateSearch(RandomSearch(), privatizer, **{"n_trials": 2, "name": "run", "seed": 3, **settings})
     trainable = search.trainable(function)
     assert search.set_search_properties("loss", "min", SPACE)
     return search, trainable
