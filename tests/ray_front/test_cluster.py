@@ -89,7 +89,9 @@ def test_optuna_search_runs_on_released_values_and_a_limit(fast_path):
 
 
 def test_scores_are_maximised(fast_path):
-    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=4, mode="max", seed=1)
+    search = PrivateSearch(
+        RandomSearch(), open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=4, mode="max", seed=1
+    )
     trainable = search.trainable(lambda config: 4 - losses(config))
     results = tuner(trainable, search, fast_path, num_samples=4, mode="max").fit()
     best = results.get_best_result()
@@ -195,7 +197,9 @@ def test_many_losses_go_in_parts(fast_path):
     def many(config):
         return np.linspace(0, 4, n) * config["x"] ** 2
 
-    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path, n=n, kind=NoiselessPrivatizer), n_trials=2, seed=1)
+    search = PrivateSearch(
+        RandomSearch(), open_privatizer(fast_path, n=n, kind=NoiselessPrivatizer), n_trials=2, seed=1
+    )
     results = tuner(search.trainable(many), search, fast_path, num_samples=2).fit()
     for result in results:
         assert result.metrics["loss"] == pytest.approx(2 * result.config["x"] ** 2, abs=1e-4)

@@ -252,9 +252,9 @@ def test_a_named_loss_is_minimised(tmp_path, opened):
 
 def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):
     run(begin(open_search(open_privatizer(tmp_path))), 40)
-    PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=1, name="rest", final_share=0.0).set_search_properties(
-        "loss", "min", SPACE
-    )
+    PrivateSearch(
+        RandomSearch(), open_privatizer(tmp_path), n_trials=1, name="rest", final_share=0.0
+    ).set_search_properties("loss", "min", SPACE)
     ledger = open_ledger(tmp_path)
     event = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 4.0))
     event.observe_failure("p")
@@ -265,7 +265,9 @@ def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):
         )
 
 
-@pytest.mark.parametrize(("searcher", "says"), [(None, "start with CentredCMASearch"), ("random", "must be a ray.tune")])
+@pytest.mark.parametrize(
+    ("searcher", "says"), [(None, "start with CentredCMASearch"), ("random", "must be a ray.tune")]
+)
 def test_the_wrapper_wants_a_searcher(tmp_path, searcher, says):
     with pytest.raises(dptune.InputError, match=says):
         PrivateSearch(searcher, open_privatizer(tmp_path), n_trials=8)
