@@ -1,0 +1,236 @@
+"""What else centred releases are good for: `python -m benchmarks.centred_variants [--seeds 10]`, docs/centred.md.
+
+The package's algorithm beside variants of it, all at the same n, mu and trials, on the tasks its constants were chosen
+on (none of those kept aside). Seeded simulation, see `benchmarks.loops`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.bench_private import make_task
+from benchmarks.data import Array
+from benchmarks.loops import Curator, fold_centred, run_gibo
+from benchmarks.report import DOCS, in_parallel, machine, markdown
+from benchmarks.tasks import Task
+from dptune.algorithms.centred_cma import PROPOSALS, CentredCMA, CentredCMASettings, Generation, _best_of_each
+from dptune.centred_plan import default_population, plan_centred_cma
+from dptune.privacy.query import MeanQuery, NormQuery
+
+N = 300
+TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")
+BUDGETS, TRIALS = (0.5, 1.0, 2.0), (100, 400)
+FIRST_SEED = 100  # other splits than those of `make bench-private`
+
+
+class NoSurrogate(CentredCMA):
+    """CMA-ES told the released values as they are: the prototype of the idea."""
+
+    def tell(self, generation: Generation) -> None:
+        """Learn the raw values; the surrogate is fitted all the same and not asked."""
+        engine, new = self._cma, generation.points[: generation.new]
+        self._cma = _Deaf(engine)
+        super().tell(generation)
+        self._cma = engine
+        engine.tell([(x, float(v)) for x, v in zip(new, generation.values[: generation.new], strict=True)])
+        self.means[-1] = np.array(engine.mean)
+
+    def recommend(self) -> Array:
+        """The mean of CMA-ES's last means."""
+        return np.asarray(np.clip(np.mean(self.means[-self.settings.average :], axis=0), 0.0, 1.0))
+
+
+class _Deaf:
+    """CMA-ES that learns nothing."""
+
+    def __init__(self, engine: object) -> None:
+        self.mean = engine.mean  # type: ignore[attr-defined]
+
+    def tell(self, solutions: object) -> None:
+        """Nothing."""
+
+
+class Schedule(CentredCMA):
+    """The first generation's squared price is ``ratio`` times the last one's, geometrically."""
+
+    ratio = 3.0
+
+    def share_query(self) -> NormQuery:
+        """At this generation's price."""
+        query = super().share_query()
+        return replace(query, mu=query.mu * self._factor())
+
+    def query(self) -> MeanQuery:
+        """At this generation's price."""
+        query = super().query()
+        return replace(query, mu=query.mu * self._factor())
+
+    def _factor(self) -> float:
+        G = self.settings.generations
+        weights = self.ratio ** (-np.arange(G) / max(G - 1, 1))
+        return math.sqrt(weights[self.t] / weights.mean())
+
+
+class TrustRegion(CentredCMA):
+    """Trust-region BO (TuRBO, Eriksson et al., arXiv 1910.01739) in the place of CMA-ES."""
+
+    SHORTEST, LONGEST, FIRST = 2.0**-7, 1.6, 0.8
+
+    def __init__(self, settings: CentredCMASettings) -> None:
+        super().__init__(settings)
+        self._side, self._good, self._bad = self.FIRST, 0, 0
+
+    def _propose(self) -> Array:
+        s, rng = self.settings, np.random.default_rng([self.settings.seed, self.t])
+        count = PROPOSALS * s.population
+        total = s.candidates * s.population
+        if not self.generations:
+            return np.asarray(np.clip(0.5 + s.sigma * rng.standard_normal((count, s.d)), 0, 1))
+        lengths = self.surrogate.lengthscales
+        sides = self._side * np.clip(lengths / np.exp(np.log(lengths).mean()), 0.1, 10)
+        centre = self.means[-1]
+        low, high = np.maximum(centre - sides / 2, 0), np.minimum(centre + sides / 2, 1)
+        moved = rng.random((total, s.d)) < min(1.0, 20 / s.d)
+        moved[np.arange(total), rng.integers(s.d, size=total)] = True
+        drawn = np.where(moved, rng.uniform(low, high, (total, s.d)), centre)
+        return np.asarray(drawn[_best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))])
+
+    def tell(self, generation: Generation) -> None:
+        """Learn, and move, widen or narrow the region."""
+        super().tell(generation)
+        seen = np.vstack([g.points[: g.new] for g in self.generations])
+        means = self.surrogate.mean(seen)
+        best, newest = int(np.argmin(means)), len(seen) - generation.new
+        better = best >= newest
+        self._good, self._bad = (self._good + 1, 0) if better else (0, self._bad + 1)
+        if self._good >= 3:
+            self._side, self._good = min(2 * self._side, self.LONGEST), 0
+        elif self._bad >= math.ceil(max(4, self.settings.d) / generation.new):
+            self._side, self._bad = self._side / 2, 0
+        if self._side < self.SHORTEST:
+            self._side = self.FIRST
+        self.means[-1] = seen[best]
+
+
+class TPE(CentredCMA):
+    """Optuna's TPE, told the surrogate's means of all points, in the place of CMA-ES."""
+
+    def _propose(self) -> Array:
+        import optuna
+        from optuna.distributions import FloatDistribution
+
+        s = self.settings
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sampler = optuna.samplers.TPESampler(
+                seed=1000 * s.seed + self.t, multivariate=True, constant_liar=True, n_startup_trials=s.population
+            )
+            study = optuna.create_study(sampler=sampler)
+            space = {f"u{j}": FloatDistribution(0.0, 1.0) for j in range(s.d)}
+            if self.generations:
+                seen = np.vstack([g.points[: g.new] for g in self.generations])
+                for x, value in zip(seen, self.surrogate.mean(seen), strict=True):
+                    parameters = dict(zip(space, x.tolist(), strict=True))
+                    study.add_trial(
+                        optuna.trial.create_trial(params=parameters, distributions=space, value=float(value))
+                    )
+            asked = [study.ask(space).params for _ in range(s.population)]
+        return np.array([[parameters[name] for name in space] for parameters in asked])
+
+    def tell(self, generation: Generation) -> None:
+        """Learn; the incumbent takes the place of CMA-ES's mean."""
+        super().tell(generation)
+        seen = np.vstack([g.points[: g.new] for g in self.generations])
+        self.means[-1] = seen[int(np.argmin(self.surrogate.mean(seen)))]
+
+
+def centred(kind: type[CentredCMA], task: Task, mu: float, trials: int, seed: int, **settings: object) -> Array:
+    """A run's recommendation, (d,)."""
+    low, high = task.clip
+    plan = plan_centred_cma(
+        d=task.d, loss_range=high - low, mu=mu, trials=trials, seed=seed, final_share=0.0, **settings
+    )
+    algorithm = kind(plan.settings)
+    fold_centred(algorithm, Curator(task.n, task.clip, seed=seed, private=True), task.losses)
+    return algorithm.recommend()
+
+
+def twice_the_population(task: Task, mu: float, trials: int, seed: int) -> Array:
+    """Half as many generations."""
+    return centred(CentredCMA, task, mu, trials, seed, population=2 * default_population(task.d, trials))
+
+
+def then_gibo(task: Task, mu: float, trials: int, seed: int) -> Array:
+    """Half of trials and budget for centred CMA-ES, the other half for DP-GIBO from there: a global start."""
+    start = centred(CentredCMA, task, mu / math.sqrt(2), trials // 2, seed)
+    return run_gibo(task, mu / math.sqrt(2), trials // 2, seed, theta0=tuple(start.tolist()), starts=0).u
+
+
+VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
+    "package's": partial(centred, CentredCMA),
+    "no surrogate": partial(centred, NoSurrogate),
+    "trust-region BO": partial(centred, TrustRegion),
+    "TPE": partial(centred, TPE),
+    "then DP-GIBO": then_gibo,
+    "early budget": partial(centred, Schedule),
+    "2 lambda": twice_the_population,
+}
+
+
+def outcome(job: tuple[str, float, int, str, int]) -> dict[str, object]:
+    """One run: task, mu, trials, variant, seed."""
+    name, mu, trials, variant, seed = job
+    task = make_task(name, N, seed)
+    loss = task.test_loss(VARIANTS[variant](task, mu, trials, seed))
+    return {"task": name, "mu": mu, "trials": trials, "variant": variant, "seed": seed, "test_loss": loss}
+
+
+def table(results: list[dict[str, object]], variants: tuple[str, ...]) -> str:
+    """Mean test loss by cell; below, each variant's loss over the package's, geometric mean, and standard error."""
+    losses = {
+        (r["task"], r["mu"], r["trials"], r["variant"], r["seed"]): float(r["test_loss"])  # type: ignore[arg-type]
+        for r in results
+    }
+    seeds = sorted({key[-1] for key in losses})  # type: ignore[type-var]
+    found = np.array(
+        [[[[losses[t, m, k, v, s] for s in seeds] for v in variants] for m in BUDGETS] for t in TASKS for k in TRIALS]
+    )  # (tasks x trials, budgets, variants, seeds)
+    rows = []
+    for i, (t, k) in enumerate((t, k) for t in TASKS for k in TRIALS):
+        for j, m in enumerate(BUDGETS):
+            rows.append([t, str(k), f"{m:g}", *(f"{x:.3f}" for x in found[i, j].mean(axis=-1))])
+    ratios = np.log(found / found[:, :, :1])
+    cells = found.shape[0] * found.shape[1]
+    each = ratios.reshape(cells, len(variants), len(seeds)).transpose(1, 0, 2).reshape(len(variants), -1)
+    errors = each.std(axis=1, ddof=1) / math.sqrt(each.shape[1])
+    rows.append(["loss / package's", "", "", *(f"{math.exp(x):.2f}" for x in each.mean(axis=1))])
+    rows.append(["± (of its logarithm)", "", "", *(f"{x:.2f}" for x in errors)])
+    return markdown(["task", "trials", "mu", *variants], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--out", type=Path, default=DOCS)
+    asked = parser.parse_args()
+    variants = tuple(v for v in VARIANTS if v in {*asked.variants, "package's"})
+    seeds = range(FIRST_SEED, FIRST_SEED + asked.seeds)
+    jobs = [(t, m, k, v, s) for s in seeds for t in TASKS for m in BUDGETS for k in TRIALS for v in variants]
+    print(json.dumps(machine()))
+    print(table(in_parallel(outcome, jobs, jobs=asked.jobs, name="centred_variants", out=asked.out), variants))
+
+
+if __name__ == "__main__":
+    main()
