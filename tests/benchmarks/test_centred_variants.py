@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import centred_variants
-from benchmarks.centred_variants import VARIANTS, NoSurrogate, Schedule, TrustRegion, table
+from benchmarks.centred_variants import VARIANTS, RawValues, Schedule, TrustRegion, table
 from benchmarks.data import split_table
 from benchmarks.loops import Curator, fold_centred, run_centred
 from benchmarks.tasks import Task, kernel_ridge_task
@@ -48,15 +48,15 @@ def test_every_variant_recommends_a_point_of_the_cube(task: Task, variant: str) 
     assert same == (variant == "package's")
 
 
-@pytest.mark.parametrize("kind", [CentredCMA, NoSurrogate, Schedule, TrustRegion])
+@pytest.mark.parametrize("kind", [CentredCMA, RawValues, Schedule, TrustRegion])
 def test_every_variant_costs_the_same(task: Task, kind: type[CentredCMA]) -> None:
     assert ran(kind, task)[1] == pytest.approx(1.0)
 
 
-def test_without_the_surrogate_cma_learns_released_values(task: Task) -> None:
+def test_with_raw_values_cma_learns_released_values(task: Task) -> None:
     told = []
 
-    class Watched(NoSurrogate):
+    class Watched(RawValues):
         def tell(self, generation):  # type: ignore[no-untyped-def]
             learn, self._cma.tell = (
                 self._cma.tell,
