@@ -39,6 +39,10 @@ def call_guarded(function: Function, argument: Any, take: Callable[[Any], T]) ->
         return take(result)
     except InputError as error:
         return bare(error)
+    except KeyboardInterrupt:
+        return KeyboardInterrupt()
+    except BaseException:  # noqa: BLE001 - raised by what the function returned, while it was read
+        return None
 
 
 def losses_function(
