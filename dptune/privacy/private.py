@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,10 @@ def reveal(losses: PerExampleLosses) -> npt.NDArray[np.float64]:
     return losses._PerExampleLosses__values  # type: ignore[attr-defined,no-any-return]
 
 
-def bare(error: BaseException) -> BaseException:
+E = TypeVar("E", bound=BaseException)
+
+
+def bare(error: E) -> E:
     """Return the error without its frames and without what it was raised from: both may hold private values.
 
     Raise what this returns outside the ``except`` block: inside, Python would attach the error being handled.

@@ -20,6 +20,7 @@ from optuna.trial import FixedTrial, FrozenTrial, Trial
 import dptune
 from dptune.local.randomizer import Randomizer
 from dptune.objective import Function
+from dptune.privacy.private import bare
 from dptune_optuna.promise import promise
 from dptune_optuna.shield import shielded
 
@@ -82,7 +83,7 @@ class LocalObjective:
         held: list[Exception] = []
         reply = self._ledger.reply(self._randomizer, lambda: _held(measure, held), user=user, key=_key(trial))
         if held:
-            raise held[0].with_traceback(None) from None
+            raise bare(held[0])
         return reply
 
     def try_out(self, parameters: Mapping[str, Any]) -> None:
