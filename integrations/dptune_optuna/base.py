@@ -236,7 +236,7 @@ class SamplerObjective(PrivateFunction, Generic[S]):
     """A function decorated with :meth:`PrivateSampler.objective`."""
 
     def __init__(self, sampler: PrivateSampler[S], function: Function, **options: Any) -> None:
-        super().__init__(function, **options)
+        super().__init__(function, sampler._privatizer, **options)
         self._sampler = sampler
 
     def run_of(self, study: optuna.Study) -> S | None:

@@ -27,22 +27,26 @@ class PrivateFunction:
 
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
+        privatizer: holds the losses and pays.
         loss: the per-example loss of a fitted estimator: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
-        data: (X, y) of the private examples, or a function that loads them; with ``loss``.
+        data: (X, y) of the private examples, or a function that loads them, once in a process; with ``loss``.
 
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
-        InputError: only one of ``loss`` and ``data`` is given.
+        InputError: only one of ``loss`` and ``data`` is given, or ``data`` has other rows than the privatizer.
     """
 
     def __init__(
         self,
         function: Function,
+        privatizer: dptune.LossPrivatizer,
         *,
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
     ) -> None:
-        self._function = losses_function(function, loss, data)
+        if not isinstance(privatizer, dptune.LossPrivatizer):
+            raise dptune.InputError(f"a LossPrivatizer must come after the function; got {type(privatizer).__name__}.")
+        self._function = losses_function(function, loss, data, rows=privatizer.rows)
         functools.update_wrapper(self, function, updated=())
 
     def run_of(self, study: optuna.Study) -> TrialRun | None:
@@ -63,7 +67,7 @@ class PrivateFunction:
         Raises:
             BudgetExhausted: before the function is called; nothing is lost.
             PlanComplete: likewise, outside ``study.optimize``; inside, the trial is pruned and the study stops.
-            InputError: the function returned something that is not per-example losses.
+            InputError: the function returned something that is not per-example losses, or ``data`` cannot be loaded.
         """
         if not isinstance(trial, Trial):
             raise dptune.InputError(
@@ -149,7 +153,7 @@ class PrivateObjective(PrivateFunction):
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
     ) -> None:
-        super().__init__(function, loss=loss, data=data)
+        super().__init__(function, privatizer, loss=loss, data=data)
         dptune.ValuePlan(mu=1.0 if mu is None else mu, trials=n_trials, final_share=final_share)  # refuse early
         self._privatizer, self._n_trials = privatizer, n_trials
         self._mu, self._final_share = mu, final_share

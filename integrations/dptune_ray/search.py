@@ -105,7 +105,8 @@ class VaultSearch(RunSearch):
         """Decorate a function of a configuration that returns per-example losses (rows,); give it to the Tuner.
 
         With ``loss`` and ``data`` the function returns a fitted scikit-learn estimator instead. ``data`` is (X, y),
-        which travels through Ray with the function, or a function that loads them where the trial runs.
+        which travels through Ray with the function, or a function that loads them where the trial runs; if that
+        fails, the trial fails before anything is trained or paid, and tells the error's type.
         Exceptions of the function become the upper clip for everybody; use ``try_out`` to find bugs.
         """
         if function is None:
@@ -118,7 +119,7 @@ class VaultSearch(RunSearch):
         self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
         if loss is not None and self.mode == "max":
             raise dptune.InputError('loss= is minimised: use mode="min", or return scores yourself.')
-        taken = losses_function(function, loss, data)
+        taken = losses_function(function, loss, data, rows=self._privatizer.rows)
         return made_trainable(PrivateTrainable, function, function=taken, vault=self._client, metric=self.metric)
 
     @abc.abstractmethod

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
+import time
 
 import numpy as np
 import optuna
@@ -10,7 +12,7 @@ import pytest
 
 import dptune
 from dptune_optuna import LocalObjective, PrivateObjective
-from harness import N, create, open_centred, open_ledger, open_privatizer, open_sampler
+from harness import N, create, open_centred, open_ledger, open_privatizer
 
 SECRET = 4711.25
 MARK = str(SECRET)
@@ -106,3 +108,99 @@ def test_what_is_returned_cannot_raise_past_the_shield(tmp_path, error):
         study.optimize(objective, n_trials=1)
     if caught is not None:
         assert MARK not in seen_in(caught.value)
+
+
+# ---- the loader of data= --------------------------------------------------------------------------------
+
+
+class Zero:
+    """A fitted model."""
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def loading(folder, load, **settings):
+    """An objective with a loader, and the trials in which its function was called."""
+    called = []
+
+    def model(trial):
+        called.append(trial.number)
+        trial.suggest_float("x", -1, 1)
+        return Zero()
+
+    objective = PrivateObjective(
+        model, open_privatizer(folder), n_trials=6, loss="squared_error", data=load, **settings
+    )
+    return objective, called
+
+
+DATA = np.zeros((N, 1)), np.ones(N)
+UNUSABLE = {
+    "fails": (lambda: np.load(f"/nowhere/{SECRET}.npy"), "FileNotFoundError"),
+    "exits": (lambda: exit(f"row 17 has income {SECRET}"), "SystemExit"),
+    "no pair": (lambda: np.full((N, 3), SECRET), r"\(X, y\)"),
+    "other rows": (lambda: (DATA[0][1:], DATA[1][1:]), f"{N} rows"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_a_loader_that_fails_is_a_public_error_before_anything_is_trained_or_paid(tmp_path, caplog, capfd, case):
+    load, message = UNUSABLE[case]
+    objective, called = loading(tmp_path, load)
+    study = create(None, optuna.samplers.RandomSampler(seed=0))
+    with pytest.raises(dptune.InputError, match=message) as caught:
+        study.optimize(objective, n_trials=6)
+    assert called == []
+    assert open_ledger(tmp_path).spent() == 0.0
+    assert MARK not in seen_in(caught.value)
+    assert MARK not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_a_loader_is_called_once_by_all_threads_and_again_after_a_failure(tmp_path):
+    loads = []
+
+    def load():
+        loads.append(1)
+        if len(loads) == 1:
+            raise ConnectionError
+        time.sleep(0.05)
+        return DATA
+
+    objective, called = loading(tmp_path, load)
+    study = create(None, optuna.samplers.RandomSampler(seed=0))
+    with pytest.raises(dptune.InputError, match="ConnectionError"):
+        study.optimize(objective, n_trials=1)
+    study.optimize(objective, n_trials=4, n_jobs=4)
+    assert (len(loads), len(called)) == (2, 4)
+
+
+def test_an_interrupted_loader_passes_the_interrupt_bare(tmp_path):
+    def load():
+        raise KeyboardInterrupt(SECRET)
+
+    objective, _ = loading(tmp_path, load)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        create(None, optuna.samplers.RandomSampler(seed=0)).optimize(objective, n_trials=1)
+    assert MARK not in seen_in(caught.value)
+
+
+def test_a_copy_of_an_objective_does_not_carry_what_its_loader_loaded(tmp_path):
+    objective, _ = loading(tmp_path, load_marked)
+    objective._function._function = module_model  # a local function cannot be pickled
+    create(None, optuna.samplers.RandomSampler(seed=0)).optimize(objective, n_trials=1)
+    assert np.float64(SECRET).tobytes() not in pickle.dumps(objective.__dict__["_function"])
+
+
+def load_marked():
+    return DATA[0], np.full(N, SECRET)
+
+
+def module_model(trial):
+    return Zero()
+
+
+@pytest.mark.parametrize("data", [np.zeros((N, 3)), (DATA[0], DATA[1], DATA[1]), DATA[:1], (DATA[0], DATA[1][1:])])
+def test_data_that_is_no_pair_of_as_many_rows_is_refused_at_once(tmp_path, data):
+    with pytest.raises(dptune.InputError, match="data="):
+        loading(tmp_path, data)
