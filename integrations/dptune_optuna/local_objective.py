@@ -23,6 +23,7 @@ from dptune.objective import Function
 from dptune.privacy.private import bare
 from dptune_optuna.promise import promise
 from dptune_optuna.shield import shielded
+from dptune_optuna.withheld import withhold_values
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 
@@ -65,6 +66,7 @@ class LocalObjective:
         self._function, self._randomizer, self._ledger, self._user = function, randomizer, ledger, user
         self._warned: set[str] = set()
         functools.update_wrapper(self, function, updated=())
+        withhold_values()  # should the function itself be given to study.optimize
 
     def __call__(self, trial: Trial) -> float:
         """Charge the user, measure, and return the reply. A retry of the same trial gets the same reply, unpaid.

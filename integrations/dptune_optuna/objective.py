@@ -14,6 +14,7 @@ import dptune
 from dptune.objective import Data, Function, losses_function
 from dptune.privacy.losses import NamedLoss
 from dptune_optuna.shield import evaluate
+from dptune_optuna.withheld import withhold_values
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 PROGRESS = "dptune"  # study user attribute: released facts only
@@ -48,6 +49,7 @@ class PrivateFunction:
             raise dptune.InputError(f"a LossPrivatizer must come after the function; got {type(privatizer).__name__}.")
         self._function = losses_function(function, loss, data, rows=privatizer.rows)
         functools.update_wrapper(self, function, updated=())
+        withhold_values()  # should the function itself be given to study.optimize
 
     def run_of(self, study: optuna.Study) -> TrialRun | None:
         """Return the run that pays for the study's trials, or None if its first trial must come first.
@@ -74,6 +76,7 @@ class PrivateFunction:
                 f"a private objective is called by study.optimize with a Trial; got {type(trial).__name__}. For one "
                 "more look at chosen parameters use estimate(study, parameters)."
             )
+        _mark_shielded(trial)
         run = self.run_of(trial.study)
         try:
             if run is not None:
@@ -175,6 +178,14 @@ class PrivateObjective(PrivateFunction):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_runs": {}}
+
+
+def _mark_shielded(trial: Trial) -> None:
+    """Tell the study's sampler, also one that is wrapped, that a private objective runs the trial."""
+    sampler: Any = trial.study.sampler
+    while sampler is not None:
+        getattr(sampler, "_shielded", set()).add((trial.study.study_name, trial.number))
+        sampler = getattr(sampler, "_base_sampler", None)
 
 
 def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:

@@ -9,10 +9,11 @@ import time
 import numpy as np
 import optuna
 import pytest
+from optuna.trial import TrialState
 
 import dptune
-from dptune_optuna import LocalObjective, PrivateObjective
-from harness import N, create, open_centred, open_ledger, open_privatizer
+from dptune_optuna import LocalObjective, PrivateObjective, UnprotectedValueWarning
+from harness import N, create, open_centred, open_ledger, open_privatizer, open_sampler
 
 SECRET = 4711.25
 MARK = str(SECRET)
@@ -204,3 +205,94 @@ def module_model(trial):
 def test_data_that_is_no_pair_of_as_many_rows_is_refused_at_once(tmp_path, data):
     with pytest.raises(dptune.InputError, match="data="):
         loading(tmp_path, data)
+
+
+# ---- an objective that was not decorated ------------------------------------------------------------------
+
+VECTORS = {
+    "array": lambda: np.full(N, SECRET),
+    "list": lambda: [SECRET] * N,
+    "arrays": lambda: (np.full(N, SECRET), np.full(N, SECRET)),
+    "one object": lambda: {"income": SECRET},
+    "quoting": lambda: Quoting(),
+}
+
+
+class Quoting:
+    def __repr__(self):
+        return f"{SECRET} could not be cast to float; failed with value {SECRET}.\n{SECRET}"
+
+
+def undecorated(trial, vector):
+    trial.suggest_float("x", -1, 1)
+    trial.suggest_float("y", 1e-3, 1e1, log=True)
+    return vector()
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("open_any", [open_centred, open_sampler])
+def test_a_vector_of_an_undecorated_objective_is_warned_of_and_not_logged(tmp_path, caplog, capfd, open_any, vector):
+    study = create(None, open_any(open_privatizer(tmp_path)))
+    with pytest.warns(UnprotectedValueWarning, match="decorated") as caught:
+        study.optimize(lambda trial: undecorated(trial, VECTORS[vector]), n_trials=1)
+    assert study.trials[0].state == TrialState.FAIL
+    assert MARK not in caplog.text + "".join(capfd.readouterr()) + "".join(str(w.message) for w in caught)
+    assert caplog.text.count("withheld by dptune") == (1 if vector == "list" else 2)
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+def test_a_vector_that_is_told_is_not_shown(tmp_path, caplog, capfd, vector):
+    study = create(None, open_centred(open_privatizer(tmp_path)))
+    with pytest.warns(UserWarning, match=r"withheld|did not match") as caught:
+        study.tell(study.ask(), VECTORS[vector]())
+    with pytest.raises(ValueError, match=r"withheld|did not match") as refused:
+        study.tell(study.ask(), VECTORS[vector](), state=TrialState.COMPLETE)
+    assert MARK not in str(refused.value) + "".join(str(w.message) for w in caught)
+    ended = study.ask()
+    study.tell(ended, state=TrialState.FAIL)
+    study.tell(ended, VECTORS[vector](), skip_if_finished=True)
+    assert MARK not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_a_function_that_was_decorated_and_not_used_is_not_logged_either(tmp_path, caplog):
+    losses = VECTORS["array"]
+    PrivateObjective(lambda trial: losses(), open_privatizer(tmp_path), n_trials=2)
+    create(None, optuna.samplers.RandomSampler(seed=0)).optimize(lambda trial: losses(), n_trials=1)
+    assert MARK not in caplog.text
+
+
+def test_what_is_no_vector_is_logged_as_ever(tmp_path, caplog):
+    open_sampler(open_privatizer(tmp_path))
+    study = create(None, optuna.samplers.RandomSampler(seed=0))
+    study.optimize(lambda trial: None, n_trials=1)
+    study.optimize(lambda trial: float("nan"), n_trials=1)
+    study.optimize(lambda trial: 1 / 0, n_trials=1, catch=ZeroDivisionError)
+    study.optimize(lambda trial: 0.25, n_trials=1)
+    for line in (
+        "because of the following error: The value None could not be cast to float..",
+        "Trial 0 failed with value None.",
+        "because of the following error: The value nan is not acceptable.",
+        "Trial 1 failed with value nan.",
+        "because of the following error: ZeroDivisionError('division by zero').",
+        "Trial 3 finished with value: 0.25 ",
+    ):
+        assert line in caplog.text
+
+
+def test_public_failures_of_a_decorated_objective_and_pruned_trials_are_not_warned_of(tmp_path):
+    sampler = open_centred(open_privatizer(tmp_path))
+    study = create(None, sampler)
+    with pytest.raises(dptune.InputError):
+        study.optimize(sampler.objective(lambda trial: undecorated(trial, lambda: np.zeros(3))), n_trials=1)
+
+    def pruned(trial):
+        raise optuna.TrialPruned
+
+    study.optimize(pruned, n_trials=1)
+    assert [t.state for t in study.trials] == [TrialState.FAIL, TrialState.PRUNED]
+
+
+def test_an_undecorated_objective_that_raises_is_warned_of(tmp_path):
+    study = create(None, open_sampler(open_privatizer(tmp_path)))
+    with pytest.warns(UnprotectedValueWarning, match="logged"):
+        study.optimize(lambda trial: 1 / 0, n_trials=1, catch=ZeroDivisionError)
