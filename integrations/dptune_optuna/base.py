@@ -175,9 +175,11 @@ class PrivateSampler(NumericalSampler, Generic[S]):
             seed=self._seed,
         )
         budget, plan = self._privatizer.ledger.budget.mu, session.plan
-        _logger.info(
-            f"The study {name!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials."
-        )
+        spends = f"The study {name!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials"
+        if self._privatizer.private:
+            _logger.info(f"{spends}.")
+        else:
+            _logger.warning(f"{spends}, and is NOT PRIVATE: {self._privatizer!r}.")
         return self._sessions.setdefault(name, session)  # of two threads, the first
 
     # ---- Optuna's interface --------------------------------------------------------------------------

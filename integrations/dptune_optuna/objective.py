@@ -167,6 +167,8 @@ class PrivateObjective(PrivateFunction):
         refuse_maximize(study)
         name = study.study_name
         if name not in self._runs:
+            if not self._privatizer.private:
+                _logger.warning(f"The study {name!r} is NOT PRIVATE: {self._privatizer!r}.")
             self._runs[name] = dptune.ValueRun(
                 self._privatizer, scope=name, trials=self._n_trials, mu=self._mu, final_share=self._final_share
             )
@@ -184,7 +186,8 @@ def _mark_shielded(trial: Trial) -> None:
     """Tell the study's sampler, also one that is wrapped, that a private objective runs the trial."""
     sampler: Any = trial.study.sampler
     while sampler is not None:
-        getattr(sampler, "_shielded", set()).add((trial.study.study_name, trial.number))
+        shielded: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
+        shielded.add((trial.study.study_name, trial.number))
         sampler = getattr(sampler, "_base_sampler", None)
 
 

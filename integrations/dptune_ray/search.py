@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
@@ -15,6 +16,7 @@ from dptune_ray.runs import RunSettings, TrialRun, mode_of
 from dptune_ray.trainable import PrivateTrainable, final_estimate, made_trainable
 
 METRIC = "loss"
+_logger = logging.getLogger(__name__)
 
 
 class VaultSearch(RunSearch):
@@ -65,6 +67,8 @@ class VaultSearch(RunSearch):
     def vault(self) -> VaultClient:
         """The vault, which is started on this node if it does not run."""
         if self._handle is None:
+            if not self._privatizer.private:
+                _logger.warning(f"The run {self._name!r} is NOT PRIVATE: {self._privatizer!r}.")
             self._handle = self._client.start(self._privatizer, self.run_settings())
         return self._client
 
