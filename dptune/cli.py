@@ -48,7 +48,8 @@ def statement(ledger: Ledger, delta: Delta = 1e-5, format: Format = Format.text)
 def show(ledger: Ledger) -> None:
     """List the studies of a ledger and what each has spent."""
     opened = PrivacyLedger(ledger)
-    title = f"{opened.dataset}: mu {opened.spent():.4g} of {opened.budget.mu:.4g} spent"
+    seeded = "" if opened.private else "NOT PRIVATE (seeded noise): "
+    title = f"{seeded}{opened.dataset}: mu {opened.spent():.4g} of {opened.budget.mu:.4g} spent"
     table = Table("study", "releases", "mu", "private", title=escape(title))
     for scope in sorted({charge.scope for charge in opened.charges()}):
         charges = opened.charges(scope)

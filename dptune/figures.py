@@ -135,7 +135,7 @@ def _draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta
     trials = np.cumsum([_trials_of(c) for c in charges])  # (releases,) trials that were released by then
     axes.step(trials, spent, where="post", color="C0", label="spent (odometer)")
     limit = ledger.budget.mu
-    epsilon = epsilon_from_mu(limit, delta)
-    axes.axhline(limit, color="C3", ls="--", label=f"budget: eps = {epsilon:.2f} at delta = {delta:g}")
+    promise = f"eps = {epsilon_from_mu(limit, delta):.2f} at delta = {delta:g}" if ledger.private else "NOT PRIVATE"
+    axes.axhline(limit, color="C3", ls="--", label=f"budget: {promise}")
     axes.set(xlabel="trial", ylabel="mu (GDP)", title="Privacy budget", ylim=(0, 1.15 * limit))
     axes.legend(fontsize="x-small", loc="lower right")

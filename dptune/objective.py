@@ -7,6 +7,9 @@ refuses by shapes, dtypes and settings, in ``take`` or, with ``loss=`` and ``dat
 What no guard can do: if *one person's record* decides whether the function raises, it moves everybody's loss, and no
 noise scaled to one person covers that. The promise needs functions whose i-th loss depends on person i alone. With
 ``loss=`` and ``data=`` dptune calls the model itself and a failing row fails alone.
+
+``data=`` may be a function that loads the examples. If it fails there is nothing to train for: that is a public
+mistake of which the type is told, and nothing is paid.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from typing import Any, TypeVar
 import numpy.typing as npt
 
 from dptune.errors import InputError
+from dptune.locks import ForkSafeLock
+from dptune.privacy.attempt import attempt
 from dptune.privacy.losses import NamedLoss, estimator_losses, per_example_loss
 from dptune.privacy.private import bare
 
@@ -39,10 +44,18 @@ def call_guarded(function: Function, argument: Any, take: Callable[[Any], T]) ->
         return take(result)
     except InputError as error:
         return bare(error)
+    except KeyboardInterrupt:
+        return KeyboardInterrupt()
+    except BaseException:  # noqa: BLE001 - raised by what the function returned, while it was read
+        return None
 
 
 def losses_function(
-    function: Function, loss: str | NamedLoss | None, data: Data | Callable[[], Data] | None
+    function: Function,
+    loss: str | NamedLoss | None,
+    data: Data | Callable[[], Data] | None,
+    *,
+    rows: int,
 ) -> Function:
     """Return the user's function as one that returns per-example losses (rows,).
 
@@ -50,16 +63,17 @@ def losses_function(
         function: argument -> per-example losses, or a fitted estimator if ``loss`` is given.
         loss: the per-example loss of a fitted estimator: a name, or a ``NamedLoss`` of your own.
         data: (X, y) of the private examples, or a function without arguments that loads them; with ``loss``.
+        rows: number of private examples.
 
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
-        InputError: ``function`` is none, or only one of ``loss`` and ``data`` is given.
+        InputError: ``function`` is none, only one of ``loss`` and ``data`` is given, or ``data`` has other rows.
     """
     if not callable(function):
         raise InputError(f"the objective must be a function; got {type(function).__name__}.")
     if (loss is None) != (data is None):
         raise InputError("give loss= and data=(X, y) together, or return the losses yourself.")
-    return function if loss is None or data is None else _EstimatorLosses(function, loss, data)
+    return function if loss is None or data is None else _EstimatorLosses(function, loss, data, rows)
 
 
 class _PublicMistake(InputError):
@@ -67,18 +81,59 @@ class _PublicMistake(InputError):
 
 
 class _EstimatorLosses:
-    """Fit, then let dptune compute the losses of the private examples."""
+    """Load, fit, then let dptune compute the losses of the private examples."""
 
-    def __init__(self, function: Function, loss: str | NamedLoss, data: Data | Callable[[], Data]) -> None:
-        self._function, self._data = function, data
+    def __init__(self, function: Function, loss: str | NamedLoss, data: Data | Callable[[], Data], rows: int) -> None:
         self._loss = per_example_loss(loss) if isinstance(loss, str) else loss  # refuses a metric that is no mean
+        self._function, self._rows = function, rows
+        self._data = data if callable(data) else _checked(data, rows)
+        self._loaded: Data | None = None
+        self._loading = ForkSafeLock()
 
     def __call__(self, argument: Any) -> npt.NDArray[Any]:
-        if callable(self._data):
-            self._data = self._data()
-        X, y = self._data
+        X, y = self._examples()  # first: without them there is nothing to train for
         model = self._function(argument)
         try:
             return estimator_losses(self._loss, model, X, y)
         except InputError as error:
             raise _PublicMistake(str(error)) from None
+
+    def _examples(self) -> Data:
+        if not callable(self._data):
+            return self._data
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = _checked(_load(self._data), self._rows)
+            return self._loaded
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loaded": None}  # a copy in another process loads there
+
+
+def _load(loader: Callable[[], Data]) -> Data:
+    try:
+        return loader()
+    except KeyboardInterrupt:
+        failure = None
+    except BaseException as error:  # noqa: BLE001 - its message and its frames may hold private values
+        failure = type(error).__name__
+    if failure is None:
+        raise KeyboardInterrupt
+    raise _PublicMistake(
+        f"the function given as data= failed ({failure}); nothing was trained or paid. Call it yourself to see why."
+    )
+
+
+def _checked(data: Any, rows: int) -> Data:
+    """Return (X, y), if they are that and of so many rows; all of this is public."""
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise _PublicMistake(f"data= must be (X, y), or a function that returns them; got {type(data).__name__}.")
+    X, y = data
+    if {_length(X), _length(y)} != {rows}:
+        raise _PublicMistake(f"the X and y of data= must have {rows} rows each, as many as the privatizer's examples.")
+    return X, y
+
+
+def _length(values: Any) -> int | None:
+    shape = getattr(values, "shape", None)
+    return attempt(len, values, failed=None) if shape is None else (tuple(shape) or (None,))[0]

@@ -140,7 +140,7 @@ class SearchRun(Run, Generic[A, P]):
         with self._lock:  # another thread may be learning from a release
             done = {**self._done(), "recommended": self.space.decode(self.algorithm.recommend())}
         return {
-            "private": self.ledger.private,
+            "private": self.ledger.private and self.privatizer.private,
             **done,
             "mu_budget": self.ledger.budget.mu,
             "mu_spent": self.ledger.spent(),

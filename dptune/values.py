@@ -64,7 +64,7 @@ class ValueRun(Run):
     def progress(self) -> dict[str, object]:
         """Return released facts only, for a dashboard."""
         return {
-            "private": self.ledger.private,
+            "private": self.ledger.private and self.privatizer.private,
             "mu_budget": self.ledger.budget.mu,
             "mu_spent": self.ledger.spent(),
             "trials_planned": self.plan.trials,

@@ -49,6 +49,15 @@ def test_show_lists_what_each_study_spent(path):
     assert "5" in invoke("show", path)
 
 
+def test_show_says_first_that_a_ledger_is_not_private(path, tmp_path):
+    assert "NOT PRIVATE" not in invoke("show", path)
+    ledger = dptune.PrivacyLedger(tmp_path / "seeded.db", dptune.Budget.gdp(mu=1.0))
+    privatizer = dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0), insecure_seed=1)
+    dptune.ValueRun(privatizer, scope="s", trials=1).finish("0", {}, np.zeros(5))
+    shown = invoke("show", str(tmp_path / "seeded.db"))
+    assert shown.index("NOT PRIVATE") < shown.index("study")
+
+
 def test_plot_writes_a_figure(path, tmp_path):
     for name in ("figure.png", "figure.pdf"):
         invoke("plot", path, str(tmp_path / name))
@@ -81,7 +90,9 @@ def test_a_seeded_figure_says_so(tmp_path):
 
     rcParams["svg.fonttype"] = "none"
     save_figure(ledger, tmp_path / "f.svg")
-    assert "NOT PRIVATE" in (tmp_path / "f.svg").read_text()
+    text = (tmp_path / "f.svg").read_text()
+    assert "NOT PRIVATE" in text
+    assert "eps =" not in text
 
 
 def test_a_study_s_name_is_no_markup(tmp_path):

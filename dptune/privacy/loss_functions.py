@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune.errors import InputError
+from dptune.privacy.attempt import attempt
 
 Vector: TypeAlias = npt.NDArray[np.float64]
 Codes: TypeAlias = npt.NDArray[np.intp]
@@ -191,17 +192,15 @@ def _codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Codes:
 
 
 def _look_up(index: dict[Any, int], label: Any) -> int:
-    try:
-        return index.get(label, -1)
-    except TypeError:  # not hashable, so not a label
-        return -1
+    return attempt(index.get, label, -1, failed=-1)  # what is not hashable is no label
 
 
 def _differs(a: Any, b: Any) -> float:
-    try:
-        return np.nan if a != a or b != b else float(a != b)  # NaN is unequal to itself
-    except (TypeError, ValueError):  # a missing value that refuses to be compared
-        return np.nan
+    return attempt(_unequal, a, b, failed=np.nan)  # a missing value may refuse to be compared
+
+
+def _unequal(a: Any, b: Any) -> float:
+    return np.nan if a != a or b != b else float(a != b)  # NaN is unequal to itself
 
 
 def _numbers(values: npt.ArrayLike, name: str, ndim: int | None = None) -> Vector:
@@ -220,10 +219,7 @@ def _numbers(values: npt.ArrayLike, name: str, ndim: int | None = None) -> Vecto
 def _number(value: Any) -> float:
     if isinstance(value, np.ndarray | np.complexfloating):  # float() of these warns, which would be seen
         return np.nan
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return np.nan
+    return attempt(float, value, failed=np.nan)
 
 
 def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:

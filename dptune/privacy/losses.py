@@ -159,7 +159,7 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
     answers = np.asarray(y) if hasattr(y, "dtype") else np.array(y, dtype=object)  # a value must not set the dtype
     _check_rows(estimator, X, answers)
     output = _quietly(method, X)
-    if not isinstance(output, Exception):
+    if not isinstance(output, BaseException):
         return loss(answers, output, labels=labels)
     if any(c.__name__ == "NotFittedError" for c in type(output).__mro__):
         raise _unfitted(estimator)
@@ -247,13 +247,16 @@ _SILENCE = ForkSafeLock()  # the filters of warnings belong to the process: two 
 
 
 def _quietly(method: Callable[[Any], Any], X: Any) -> Any:
-    """The method's result, or the exception it raised; without a warning, which one person could cause."""
+    """The method's result, or what it raised, panics included; without a warning, which one person could cause."""
     with _SILENCE, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
             return method(X)
-        except Exception as error:  # noqa: BLE001 - its message may quote a private value
+        except KeyboardInterrupt:
+            pass
+        except BaseException as error:  # noqa: BLE001 - one person's record may have caused it
             return error
+    raise KeyboardInterrupt  # a new one: the other's frames hold private values
 
 
 def _losses_without_bad_rows(
@@ -264,13 +267,17 @@ def _losses_without_bad_rows(
     Whether a row fails alone depends on that row only. Asking the others one by one instead would change the
     rounding of everybody's result (matrix-vector for matrix-matrix products), and with it n losses at once.
     """
+
+    def ask(rows: npt.NDArray[np.intp]) -> Any:
+        return _quietly(lambda X: method(_rows(X, rows)), X)
+
     everyone = np.arange(len(y))
-    failing = np.array([isinstance(_quietly(method, _rows(X, everyone[i : i + 1])), Exception) for i in everyone])
+    failing = np.array([isinstance(ask(everyone[i : i + 1]), BaseException) for i in everyone])
     nothing = np.full(len(y), np.nan)
     if failing.all():
         return nothing
-    output = _quietly(method, _rows(X, np.where(failing, np.argmin(failing), everyone)))
-    return nothing if isinstance(output, Exception) else np.where(failing, np.nan, loss(y, output, labels=labels))
+    output = ask(np.where(failing, np.argmin(failing), everyone))
+    return nothing if isinstance(output, BaseException) else np.where(failing, np.nan, loss(y, output, labels=labels))
 
 
 def _rows(X: Any, rows: npt.NDArray[np.intp]) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune.errors import InputError, PrivacyError
+from dptune.privacy.attempt import attempt
 
 _REFUSED = (
     "PerExampleLosses hold private values and can only be given to LossPrivatizer.observe(); "
@@ -53,7 +54,10 @@ def reveal(losses: PerExampleLosses) -> npt.NDArray[np.float64]:
     return losses._PerExampleLosses__values  # type: ignore[attr-defined,no-any-return]
 
 
-def bare(error: BaseException) -> BaseException:
+E = TypeVar("E", bound=BaseException)
+
+
+def bare(error: E) -> E:
     """Return the error without its frames and without what it was raised from: both may hold private values.
 
     Raise what this returns outside the ``except`` block: inside, Python would attach the error being handled.
@@ -73,7 +77,9 @@ def loss_vector(values: Any) -> npt.NDArray[np.float64]:
     try:
         array = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
     except Exception:  # noqa: BLE001 - an array library's message may quote private values
-        raise InputError(f"per-example losses must be an array of real numbers; got {type(values).__name__}.") from None
+        array = None
+    if array is None:
+        raise InputError(f"per-example losses must be an array of real numbers; got {type(values).__name__}.")
     listed = array.dtype == object
     if not listed and array.dtype.kind not in "fiub":
         raise InputError(
@@ -93,7 +99,4 @@ def loss_vector(values: Any) -> npt.NDArray[np.float64]:
 def _number(entry: Any) -> float:
     if isinstance(entry, str | bytes | np.ndarray | np.complexfloating):
         return float("nan")
-    try:
-        return float(entry)
-    except Exception:  # noqa: BLE001 - whatever it is, it is not a number
-        return float("nan")
+    return attempt(float, entry, failed=float("nan"))

@@ -29,7 +29,17 @@ _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its 
 
 
 class UnprotectedValueWarning(UserWarning):
-    """A trial's value did not come from a private objective."""
+    """A trial's value did not come from a private objective, or a trial failed outside one."""
+
+
+_STORED = (
+    "a trial's value did not come from an objective decorated with @sampler.objective: it was stored as it is, without "
+    "noise. If it depends on private data, delete the study."
+)
+_FAILED = (
+    "a trial failed that no objective decorated with @sampler.objective has run: what its function raised was logged "
+    "as it is (a vector that it returned was withheld). Give study.optimize the decorated objective."
+)
 
 
 S = TypeVar("S", bound=dptune.GIBOSession | dptune.CentredCMASession)
@@ -76,6 +86,7 @@ class PrivateSampler(NumericalSampler, Generic[S]):
         )
         self._sessions: dict[str, S] = {}
         self._search_spaces: dict[str, IntersectionSearchSpace] = {}  # of each study
+        self._shielded: set[tuple[str, int]] = set()  # study and number of the trials that a private objective runs
         self._beginning = ForkSafeLock()
 
     # ---- what subclasses say -------------------------------------------------------------------------
@@ -164,9 +175,11 @@ class PrivateSampler(NumericalSampler, Generic[S]):
             seed=self._seed,
         )
         budget, plan = self._privatizer.ledger.budget.mu, session.plan
-        _logger.info(
-            f"The study {name!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials."
-        )
+        spends = f"The study {name!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials"
+        if self._privatizer.private:
+            _logger.info(f"{spends}.")
+        else:
+            _logger.warning(f"{spends}, and is NOT PRIVATE: {self._privatizer!r}.")
         return self._sessions.setdefault(name, session)  # of two threads, the first
 
     # ---- Optuna's interface --------------------------------------------------------------------------
@@ -180,16 +193,14 @@ class PrivateSampler(NumericalSampler, Generic[S]):
         return study.study_name in self._sessions
 
     def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
-        """Warn about a value that no release paid for; it cannot be held back here."""
+        """Warn about a value that no release paid for, which cannot be held back here, and an unshielded failure."""
         session = self._sessions.get(study.study_name)
-        if state != TrialState.COMPLETE or (session is not None and session.released(str(trial.number), values[0])):
-            return
-        warnings.warn(
-            "a trial's value did not come from an objective decorated with @sampler.objective: it was stored as it is, "
-            "without noise. If it depends on private data, delete the study.",
-            UnprotectedValueWarning,
-            stacklevel=2,
-        )
+        released = session is not None and values is not None and session.released(str(trial.number), values[0])
+        if state == TrialState.COMPLETE and not released:
+            warnings.warn(_STORED, UnprotectedValueWarning, stacklevel=2)
+        shielded = (study.study_name, trial.number) in self._shielded
+        if state == TrialState.FAIL and _in_optimize(study) and not shielded:
+            warnings.warn(_FAILED, UnprotectedValueWarning, stacklevel=2)
 
     # ---- the user's interface --------------------------------------------------------------------------
 
@@ -229,14 +240,14 @@ class PrivateSampler(NumericalSampler, Generic[S]):
         return dict(session.recommend())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sessions": {}, "_search_spaces": {}}
+        return {**self.__dict__, "_sessions": {}, "_search_spaces": {}, "_shielded": set()}
 
 
 class SamplerObjective(PrivateFunction, Generic[S]):
     """A function decorated with :meth:`PrivateSampler.objective`."""
 
     def __init__(self, sampler: PrivateSampler[S], function: Function, **options: Any) -> None:
-        super().__init__(function, **options)
+        super().__init__(function, sampler._privatizer, **options)
         self._sampler = sampler
 
     def run_of(self, study: optuna.Study) -> S | None:
@@ -259,6 +270,11 @@ class SamplerObjective(PrivateFunction, Generic[S]):
     def first_run(self, trial: Trial) -> S:
         """Begin the run with the search space of its first trial."""
         return self._sampler.begin(trial.study, trial.distributions)
+
+
+def _in_optimize(study: optuna.Study) -> bool:
+    """Tell whether a function was run: elsewhere a trial fails by ``study.tell``, which logs nothing."""
+    return bool(getattr(getattr(study, "_thread_local", None), "in_optimize_loop", True))
 
 
 def _uses(sampler: BaseSampler, wanted: BaseSampler) -> bool:

@@ -20,8 +20,10 @@ from optuna.trial import FixedTrial, FrozenTrial, Trial
 import dptune
 from dptune.local.randomizer import Randomizer
 from dptune.objective import Function
+from dptune.privacy.private import bare
 from dptune_optuna.promise import promise
 from dptune_optuna.shield import shielded
+from dptune_optuna.withheld import withhold_values
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 
@@ -64,6 +66,7 @@ class LocalObjective:
         self._function, self._randomizer, self._ledger, self._user = function, randomizer, ledger, user
         self._warned: set[str] = set()
         functools.update_wrapper(self, function, updated=())
+        withhold_values()  # should the function itself be given to study.optimize
 
     def __call__(self, trial: Trial) -> float:
         """Charge the user, measure, and return the reply. A retry of the same trial gets the same reply, unpaid.
@@ -82,7 +85,7 @@ class LocalObjective:
         held: list[Exception] = []
         reply = self._ledger.reply(self._randomizer, lambda: _held(measure, held), user=user, key=_key(trial))
         if held:
-            raise held[0].with_traceback(None) from None
+            raise bare(held[0])
         return reply
 
     def try_out(self, parameters: Mapping[str, Any]) -> None:

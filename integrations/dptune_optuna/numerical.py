@@ -13,6 +13,7 @@ from optuna.trial import FrozenTrial
 
 from dptune.space import Value
 from dptune_optuna.distributions import to_space
+from dptune_optuna.withheld import withhold_values
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 
@@ -31,6 +32,7 @@ class NumericalSampler(BaseSampler):
     ) -> None:
         self._independent = independent_sampler or RandomSampler(seed=seed)
         self._warn_independent = warn_independent_sampling
+        withhold_values()
 
     @abstractmethod
     def _propose(
@@ -41,6 +43,10 @@ class NumericalSampler(BaseSampler):
     @abstractmethod
     def _has_space(self, study: optuna.Study) -> bool:
         """Tell whether the study's search space is known."""
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        """Withhold values also in a process that got a copy of this sampler."""
+        withhold_values()
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

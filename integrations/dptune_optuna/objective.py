@@ -14,6 +14,7 @@ import dptune
 from dptune.objective import Data, Function, losses_function
 from dptune.privacy.losses import NamedLoss
 from dptune_optuna.shield import evaluate
+from dptune_optuna.withheld import withhold_values
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 PROGRESS = "dptune"  # study user attribute: released facts only
@@ -27,23 +28,28 @@ class PrivateFunction:
 
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
+        privatizer: holds the losses and pays.
         loss: the per-example loss of a fitted estimator: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
-        data: (X, y) of the private examples, or a function that loads them; with ``loss``.
+        data: (X, y) of the private examples, or a function that loads them, once in a process; with ``loss``.
 
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
-        InputError: only one of ``loss`` and ``data`` is given.
+        InputError: only one of ``loss`` and ``data`` is given, or ``data`` has other rows than the privatizer.
     """
 
     def __init__(
         self,
         function: Function,
+        privatizer: dptune.LossPrivatizer,
         *,
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
     ) -> None:
-        self._function = losses_function(function, loss, data)
+        if not isinstance(privatizer, dptune.LossPrivatizer):
+            raise dptune.InputError(f"a LossPrivatizer must come after the function; got {type(privatizer).__name__}.")
+        self._function = losses_function(function, loss, data, rows=privatizer.rows)
         functools.update_wrapper(self, function, updated=())
+        withhold_values()  # should the function itself be given to study.optimize
 
     def run_of(self, study: optuna.Study) -> TrialRun | None:
         """Return the run that pays for the study's trials, or None if its first trial must come first.
@@ -63,13 +69,14 @@ class PrivateFunction:
         Raises:
             BudgetExhausted: before the function is called; nothing is lost.
             PlanComplete: likewise, outside ``study.optimize``; inside, the trial is pruned and the study stops.
-            InputError: the function returned something that is not per-example losses.
+            InputError: the function returned something that is not per-example losses, or ``data`` cannot be loaded.
         """
         if not isinstance(trial, Trial):
             raise dptune.InputError(
                 f"a private objective is called by study.optimize with a Trial; got {type(trial).__name__}. For one "
                 "more look at chosen parameters use estimate(study, parameters)."
             )
+        _mark_shielded(trial)
         run = self.run_of(trial.study)
         try:
             if run is not None:
@@ -149,7 +156,7 @@ class PrivateObjective(PrivateFunction):
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
     ) -> None:
-        super().__init__(function, loss=loss, data=data)
+        super().__init__(function, privatizer, loss=loss, data=data)
         dptune.ValuePlan(mu=1.0 if mu is None else mu, trials=n_trials, final_share=final_share)  # refuse early
         self._privatizer, self._n_trials = privatizer, n_trials
         self._mu, self._final_share = mu, final_share
@@ -160,6 +167,8 @@ class PrivateObjective(PrivateFunction):
         refuse_maximize(study)
         name = study.study_name
         if name not in self._runs:
+            if not self._privatizer.private:
+                _logger.warning(f"The study {name!r} is NOT PRIVATE: {self._privatizer!r}.")
             self._runs[name] = dptune.ValueRun(
                 self._privatizer, scope=name, trials=self._n_trials, mu=self._mu, final_share=self._final_share
             )
@@ -171,6 +180,15 @@ class PrivateObjective(PrivateFunction):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_runs": {}}
+
+
+def _mark_shielded(trial: Trial) -> None:
+    """Tell the study's sampler, also one that is wrapped, that a private objective runs the trial."""
+    sampler: Any = trial.study.sampler
+    while sampler is not None:
+        shielded: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
+        shielded.add((trial.study.study_name, trial.number))
+        sampler = getattr(sampler, "_base_sampler", None)
 
 
 def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:

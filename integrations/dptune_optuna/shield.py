@@ -15,6 +15,7 @@ from optuna.trial import FixedTrial, Trial
 
 import dptune
 from dptune.objective import Function, call_guarded
+from dptune.privacy.private import bare
 from dptune.run import Losses
 
 T = TypeVar("T")
@@ -98,7 +99,7 @@ def shielded(function: Function, trial: Trial | FixedTrial, take: Callable[[Any]
     if shield._public_error is not None:
         outcome = shield._public_error
     if isinstance(outcome, BaseException):
-        raise outcome.with_traceback(None) from None  # no frame that ever held a private value
+        raise bare(outcome)  # no frame that ever held a private value, nor what was being handled
     return outcome
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dptune
+from dptune.privacy.private import bare
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Answer:
             DptuneError: what the vault refused.
         """
         if self.error is not None:
-            raise self.error.with_traceback(None) from None
+            raise bare(self.error)
         return self.value
 
 
@@ -44,17 +45,11 @@ def answered(method: Callable[..., Any]) -> Callable[..., Answer]:
         try:
             return Answer(method(*args, **kwargs))
         except dptune.DptuneError as error:
-            return Answer(error=_bare(error))
+            return Answer(error=bare(error))
         except Exception as error:  # noqa: BLE001 - its text could quote a private value
             return Answer(error=dptune.DptuneError(f"the {_name(args)} failed with {type(error).__name__}."))
 
     return call
-
-
-def _bare(error: dptune.DptuneError) -> dptune.DptuneError:
-    """The error without the frames and the causes it was raised with."""
-    error.__cause__ = error.__context__ = None
-    return error.with_traceback(None)
 
 
 def _name(args: tuple[Any, ...]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dptune.objective import Function, call_guarded
+from dptune.privacy.private import bare
 
 T = TypeVar("T")
 
@@ -19,12 +20,9 @@ def called_in_worker(function: Function, argument: Any, take: Callable[[Any], T]
     Raises:
         InputError: what came back is refused by its public shape or type; without frames that ever held a value.
     """
-    try:
-        outcome = call_guarded(function, argument, take)
-    except BaseException:  # noqa: BLE001 - raised by what the function returned, while it was read
-        return None
+    outcome = call_guarded(function, argument, take)
     if isinstance(outcome, KeyboardInterrupt):
         return None
     if isinstance(outcome, BaseException):
-        raise outcome.with_traceback(None) from None
+        raise bare(outcome)
     return outcome

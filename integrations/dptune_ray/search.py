@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
@@ -15,6 +16,7 @@ from dptune_ray.runs import RunSettings, TrialRun, mode_of
 from dptune_ray.trainable import PrivateTrainable, final_estimate, made_trainable
 
 METRIC = "loss"
+_logger = logging.getLogger(__name__)
 
 
 class VaultSearch(RunSearch):
@@ -65,6 +67,8 @@ class VaultSearch(RunSearch):
     def vault(self) -> VaultClient:
         """The vault, which is started on this node if it does not run."""
         if self._handle is None:
+            if not self._privatizer.private:
+                _logger.warning(f"The run {self._name!r} is NOT PRIVATE: {self._privatizer!r}.")
             self._handle = self._client.start(self._privatizer, self.run_settings())
         return self._client
 
@@ -105,7 +109,8 @@ class VaultSearch(RunSearch):
         """Decorate a function of a configuration that returns per-example losses (rows,); give it to the Tuner.
 
         With ``loss`` and ``data`` the function returns a fitted scikit-learn estimator instead. ``data`` is (X, y),
-        which travels through Ray with the function, or a function that loads them where the trial runs.
+        which travels through Ray with the function, or a function that loads them where the trial runs; if that
+        fails, the trial fails before anything is trained or paid, and tells the error's type.
         Exceptions of the function become the upper clip for everybody; use ``try_out`` to find bugs.
         """
         if function is None:
@@ -118,7 +123,7 @@ class VaultSearch(RunSearch):
         self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
         if loss is not None and self.mode == "max":
             raise dptune.InputError('loss= is minimised: use mode="min", or return scores yourself.')
-        taken = losses_function(function, loss, data)
+        taken = losses_function(function, loss, data, rows=self._privatizer.rows)
         return made_trainable(PrivateTrainable, function, function=taken, vault=self._client, metric=self.metric)
 
     @abc.abstractmethod

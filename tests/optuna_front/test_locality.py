@@ -77,6 +77,35 @@ def test_a_person_the_model_fails_on_moves_the_value_by_one_share(tmp_path, fitt
     assert abs(moved) <= RANGE / N * (1 + 1e-6)
 
 
+class Panic(BaseException):
+    """No Exception, as what Rust extensions raise."""
+
+
+class Panicking:
+    """Fails on a batch with a row beyond 100, and on that row alone."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def predict_proba(self, X):
+        if (X > 100).any():
+            raise self.error(f"row with {X.max()}")
+        return np.full((len(X), 2), [0.9, 0.1])
+
+
+@pytest.mark.parametrize("error", [ValueError, Panic, SystemExit, GeneratorExit])
+def test_whatever_the_model_raises_about_a_person_moves_the_value_by_one_share(tmp_path, error):
+    X, y = np.ones((N, 1)), np.zeros(N, dtype=int)
+    neighbour = X.copy()
+    neighbour[17] = 1000.0
+    a = value_on(tmp_path / "a", X, y, Panicking(error), opaque=False)
+    b = value_on(tmp_path / "b", neighbour, y, Panicking(error), opaque=False)
+    assert a < 0.5  # not everybody failed
+    assert 0 < b - a <= RANGE / N * (1 + 1e-6)
+
+
 def test_an_opaque_function_that_one_person_can_make_raise_breaks_the_promise(tmp_path, fitted):
     """The documented limit (docs/privacy.md): this is why loss= and data= are the first choice."""
     X, y, model = fitted

@@ -171,6 +171,33 @@ def test_objects_of_any_type_give_one_number_each(y: np.ndarray, f: np.ndarray) 
         assert loss(y, f).shape == (4,)
 
 
+class Panic(BaseException):
+    """No Exception, as what Rust extensions raise."""
+
+
+class Refusing:
+    """An entry that raises whatever is asked of it."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def refuse(self, *args: Any) -> Any:
+        raise self.error("secret")
+
+    __float__ = __eq__ = __ne__ = __hash__ = refuse  # type: ignore[assignment]
+
+
+UNUSUAL = [RuntimeError, Panic, SystemExit, GeneratorExit]
+
+
+@pytest.mark.parametrize("error", UNUSUAL)
+def test_an_entry_that_raises_becomes_nan_and_leaves_the_others(error: type[BaseException]) -> None:
+    bad = objects([1, Refusing(error), 0])
+    np.testing.assert_array_equal(squared_error(bad, [0.0, 0.0, 0.0]), [1.0, np.nan, 0.0])
+    np.testing.assert_array_equal(zero_one_loss(bad, objects([1, 1, 1])), [0.0, np.nan, 1.0])
+    np.testing.assert_array_equal(zero_one_loss(bad, [1, 1, 1], labels=[0, 1]), [0.0, np.nan, 1.0])
+
+
 @pytest.mark.parametrize("bad", [None, "text", object(), [1, 2], 10**400, 1j, np.complex128(1j), np.array([1.0])])
 def test_one_odd_entry_becomes_nan_and_leaves_the_others(bad: Any) -> None:
     y = np.array([1.0, 0.0, 2.0], dtype=object)
@@ -356,6 +383,32 @@ def test_a_row_that_breaks_the_model_costs_its_own_entry_only() -> None:
         losses = estimator_losses("accuracy", Fragile(), X, np.array([1, 1, 1]))
     np.testing.assert_array_equal(losses, [0.0, np.nan, 1.0])
     assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("error", UNUSUAL)
+def test_a_row_fails_alone_whatever_the_model_raises(error: type[BaseException]) -> None:
+    class Panicking(Fragile):
+        decision_function = predict_proba = None
+
+        def predict(self, X: np.ndarray) -> np.ndarray:
+            if (X == 7).any():
+                raise error(f"secret row {X}")
+            return np.ones(len(X))
+
+    rows = np.array([[1.0], [7.0], [-1.0]])
+    np.testing.assert_array_equal(estimator_losses("accuracy", Panicking(), rows, [1, 1, 0]), [0.0, np.nan, 1.0])
+
+
+def test_an_interrupt_passes_without_the_frames_of_the_model() -> None:
+    class Interrupted(Fragile):
+        def predict(self, X: np.ndarray) -> np.ndarray:
+            raise KeyboardInterrupt(f"secret row {X}")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        estimator_losses("accuracy", Interrupted(), np.array([[1.0]]), [1])
+    assert not caught.value.args
+    assert caught.value.__context__ is None
+    assert "predict" not in [frame.name for frame in caught.traceback]
 
 
 def test_a_missing_cell_in_a_real_model_does_not_fail_the_trial() -> None:

@@ -158,7 +158,16 @@ def test_a_library_whose_error_quotes_values_is_not_quoted() -> None:
     with pytest.raises(InputError) as refused:
         PerExampleLosses(Tensor())
     assert str(SECRET) not in str(refused.value)
-    assert refused.value.__suppress_context__
+    assert refused.value.__context__ is None
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, GeneratorExit])
+def test_an_entry_that_raises_costs_itself_only(error: type[BaseException]) -> None:
+    class Entry:
+        def __float__(self) -> float:
+            raise error("secret")
+
+    np.testing.assert_array_equal(reveal(PerExampleLosses([0.5, Entry()])), [0.5, np.nan])
 
 
 def test_wrapping_twice_is_refused(losses: PerExampleLosses) -> None:

@@ -62,8 +62,9 @@ def open_privatizer(
     kind: type[dptune.LossPrivatizer] = dptune.LossPrivatizer,
     n: int = N,
     dtype: Any = np.float32,
+    insecure_seed: int | None = None,
 ) -> dptune.LossPrivatizer:
-    return kind(open_ledger(folder, mu), n=n, clip=(0.0, 4.0), dtype=dtype)
+    return kind(open_ledger(folder, mu), n=n, clip=(0.0, 4.0), dtype=dtype, insecure_seed=insecure_seed)
 
 
 def open_search(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSearch:

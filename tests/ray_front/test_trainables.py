@@ -196,6 +196,37 @@ def test_a_trial_of_a_complete_run_is_not_trained(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("local_actors")
+def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything_is_paid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainables, "silence_this_process", lambda: None)
+    calls: list[Any] = []
+
+    def load() -> Any:
+        raise FileNotFoundError("/data/of/person 7")
+
+    search = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=2, name="run")
+    search.set_search_properties("loss", "min", SPACE)
+    trainable = search.trainable(loss="mse", data=load)(calls.append)
+    with pytest.raises(dptune.InputError, match="FileNotFoundError") as caught:
+        value_of(trainable, "a")
+    assert "person 7" not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.__context__ is None
+    assert "FileNotFoundError" in str(trainables.FinalTrial().run(trainable, CONFIG).error)
+    assert (calls, open_ledger(tmp_path).spent()) == ([], 0.0)
+
+
+@pytest.mark.usefixtures("local_actors")
+def test_a_seeded_run_says_so_when_it_begins_and_in_its_progress(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    search = PrivateSearch(RandomSearch(), open_privatizer(tmp_path, insecure_seed=1), n_trials=2, name="run")
+    search.set_search_properties("loss", "min", SPACE)
+    assert search.vault.progress()["private"] is search.progress()["private"] is False
+    assert caplog.text.count("is NOT PRIVATE") == 1
+
+
+@pytest.mark.usefixtures("local_actors")
 def test_an_estimate_that_nothing_was_kept_for_is_refused_before_anything_is_run(tmp_path: Path) -> None:
     search, trainable = made(tmp_path, losses, final_share=0.0)
     with pytest.raises(dptune.InputError, match="final_share=0"):

@@ -1,0 +1,331 @@
+"""What leaves ``study.optimize``, by whatever way, holds no private value: errors, warnings, log lines."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import time
+
+import numpy as np
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+import dptune
+from dptune_optuna import LocalObjective, PrivateObjective, UnprotectedValueWarning
+from harness import N, create, objective_of, open_centred, open_ledger, open_privatizer, open_sampler
+
+SECRET = 4711.25
+MARK = str(SECRET)
+
+
+# ---- errors ---------------------------------------------------------------------------------------------
+
+
+def seen_in(error: BaseException | None) -> str:
+    """Return all that hangs on an exception: texts and the local variables of frames, of its causes, too."""
+    found = []
+    while error is not None:
+        found.append(repr(error))
+        traceback = error.__traceback__
+        while traceback is not None:
+            found.append(repr(traceback.tb_frame.f_locals))
+            traceback = traceback.tb_next
+        assert error.__cause__ is None or error.__cause__ is error.__context__
+        error = error.__context__
+    return "\n".join(found)
+
+
+def failing_inside(mistake):
+    """An objective that fails on a private value, and makes a public mistake while it handles that."""
+
+    def objective(trial):
+        trial.suggest_float("x", -1, 1)
+        trial.suggest_float("y", 1e-3, 1e1, log=True)
+        secret = SECRET
+        try:
+            raise ValueError(f"row 17 has income {secret}")
+        except ValueError:
+            return mistake(trial)
+
+    return objective
+
+
+FRONTS = {
+    "PrivateObjective": lambda folder, f: (None, PrivateObjective(f, open_privatizer(folder), n_trials=2)),
+    "sampler": lambda folder, f: ((s := open_centred(open_privatizer(folder))), s.objective(f)),
+    "LocalObjective": lambda folder, f: (None, LocalObjective(f, dptune.LocalRandomizer(1.0, (0.0, 1.0), invalid=1.0))),
+    "ledger": lambda folder, f: (
+        None,
+        LocalObjective(
+            f,
+            dptune.LocalRandomizer(1.0, (0.0, 1.0), invalid=1.0),
+            ledger=dptune.UserLedger(folder / "u.db", cap=5.0),
+            user="me",
+        ),
+    ),
+}
+MISTAKES = {
+    "refused": lambda trial: trial.set_user_attr("failed", True),
+    "bad range": lambda trial: trial.suggest_float("z", 1.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_public_error_does_not_carry_the_private_one_it_was_raised_in(tmp_path, caplog, capfd, front, mistake):
+    sampler, objective = FRONTS[front](tmp_path, failing_inside(MISTAKES[mistake]))
+    study = create(None, sampler)
+    with pytest.raises((dptune.PrivacyError, ValueError)) as caught:
+        study.optimize(objective, n_trials=1)
+    assert MARK not in seen_in(caught.value)
+    assert MARK not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_an_estimate_raises_without_the_private_error(tmp_path):
+    fail = []
+    inside = failing_inside(MISTAKES["refused"])
+    objective = PrivateObjective(
+        lambda trial: inside(trial) if fail else np.zeros(N), open_privatizer(tmp_path), n_trials=2
+    )
+    study = create(None, None)
+    study.optimize(objective, n_trials=1)
+    fail.append(True)
+    with pytest.raises(dptune.PrivacyError) as caught:
+        objective.estimate(study, {"x": 0.0, "y": 1.0})
+    assert MARK not in seen_in(caught.value)
+
+
+@pytest.mark.parametrize("error", [SystemExit, GeneratorExit, KeyboardInterrupt])
+def test_what_is_returned_cannot_raise_past_the_shield(tmp_path, error):
+    class Unreadable:
+        def __array__(self, *args, **kwargs):
+            raise error(f"row 17 has income {SECRET}")
+
+    objective = PrivateObjective(lambda trial: Unreadable(), open_privatizer(tmp_path), n_trials=2)
+    study = create(None, optuna.samplers.RandomSampler(seed=0))
+    interrupted = pytest.raises(KeyboardInterrupt) if error is KeyboardInterrupt else contextlib.nullcontext()
+    with interrupted as caught:
+        study.optimize(objective, n_trials=1)
+    if caught is not None:
+        assert MARK not in seen_in(caught.value)
+
+
+# ---- the loader of data= --------------------------------------------------------------------------------
+
+
+class Zero:
+    """A fitted model."""
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def loading(folder, load, **settings):
+    """An objective with a loader, and the trials in which its function was called."""
+    called = []
+
+    def model(trial):
+        called.append(trial.number)
+        trial.suggest_float("x", -1, 1)
+        return Zero()
+
+    objective = PrivateObjective(
+        model, open_privatizer(folder), n_trials=6, loss="squared_error", data=load, **settings
+    )
+    return objective, called
+
+
+DATA = np.zeros((N, 1)), np.ones(N)
+UNUSABLE = {
+    "fails": (lambda: np.load(f"/nowhere/{SECRET}.npy"), "FileNotFoundError"),
+    "exits": (lambda: exit(f"row 17 has income {SECRET}"), "SystemExit"),
+    "no pair": (lambda: np.full((N, 3), SECRET), r"\(X, y\)"),
+    "other rows": (lambda: (DATA[0][1:], DATA[1][1:]), f"{N} rows"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_a_loader_that_fails_is_a_public_error_before_anything_is_trained_or_paid(tmp_path, caplog, capfd, case):
+    load, message = UNUSABLE[case]
+    objective, called = loading(tmp_path, load)
+    study = create(None, optuna.samplers.RandomSampler(seed=0))
+    with pytest.raises(dptune.InputError, match=message) as caught:
+        study.optimize(objective, n_trials=6)
+    assert called == []
+    assert open_ledger(tmp_path).spent() == 0.0
+    assert MARK not in seen_in(caught.value)
+    assert MARK not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_a_loader_is_called_once_by_all_threads_and_again_after_a_failure(tmp_path):
+    loads = []
+
+    def load():
+        loads.append(1)
+        if len(loads) == 1:
+            raise ConnectionError
+        time.sleep(0.05)
+        return DATA
+
+    objective, called = loading(tmp_path, load)
+    study = create(None, optuna.samplers.RandomSampler(seed=0))
+    with pytest.raises(dptune.InputError, match="ConnectionError"):
+        study.optimize(objective, n_trials=1)
+    study.optimize(objective, n_trials=4, n_jobs=4)
+    assert (len(loads), len(called)) == (2, 4)
+
+
+def test_an_interrupted_loader_passes_the_interrupt_bare(tmp_path):
+    def load():
+        raise KeyboardInterrupt(SECRET)
+
+    objective, _ = loading(tmp_path, load)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        create(None, optuna.samplers.RandomSampler(seed=0)).optimize(objective, n_trials=1)
+    assert MARK not in seen_in(caught.value)
+
+
+def test_a_copy_of_an_objective_does_not_carry_what_its_loader_loaded(tmp_path):
+    objective, _ = loading(tmp_path, load_marked)
+    objective._function._function = module_model  # a local function cannot be pickled
+    create(None, optuna.samplers.RandomSampler(seed=0)).optimize(objective, n_trials=1)
+    assert np.float64(SECRET).tobytes() not in pickle.dumps(objective.__dict__["_function"])
+
+
+def load_marked():
+    return DATA[0], np.full(N, SECRET)
+
+
+def module_model(trial):
+    return Zero()
+
+
+@pytest.mark.parametrize("data", [np.zeros((N, 3)), (DATA[0], DATA[1], DATA[1]), DATA[:1], (DATA[0], DATA[1][1:])])
+def test_data_that_is_no_pair_of_as_many_rows_is_refused_at_once(tmp_path, data):
+    with pytest.raises(dptune.InputError, match="data="):
+        loading(tmp_path, data)
+
+
+# ---- an objective that was not decorated ------------------------------------------------------------------
+
+VECTORS = {
+    "array": lambda: np.full(N, SECRET),
+    "list": lambda: [SECRET] * N,
+    "arrays": lambda: (np.full(N, SECRET), np.full(N, SECRET)),
+    "one object": lambda: {"income": SECRET},
+    "quoting": lambda: Quoting(),
+}
+
+
+class Quoting:
+    def __repr__(self):
+        return f"{SECRET} could not be cast to float; failed with value {SECRET}.\n{SECRET}"
+
+
+def undecorated(trial, vector):
+    trial.suggest_float("x", -1, 1)
+    trial.suggest_float("y", 1e-3, 1e1, log=True)
+    return vector()
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("open_any", [open_centred, open_sampler])
+def test_a_vector_of_an_undecorated_objective_is_warned_of_and_not_logged(tmp_path, caplog, capfd, open_any, vector):
+    study = create(None, open_any(open_privatizer(tmp_path)))
+    with pytest.warns(UnprotectedValueWarning, match="decorated") as caught:
+        study.optimize(lambda trial: undecorated(trial, VECTORS[vector]), n_trials=1)
+    assert study.trials[0].state == TrialState.FAIL
+    assert MARK not in caplog.text + "".join(capfd.readouterr()) + "".join(str(w.message) for w in caught)
+    assert caplog.text.count("withheld by dptune") == (1 if vector == "list" else 2)
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+def test_a_vector_that_is_told_is_not_shown(tmp_path, caplog, capfd, vector):
+    study = create(None, open_centred(open_privatizer(tmp_path)))
+    with pytest.warns(UserWarning, match=r"withheld|did not match") as caught:
+        study.tell(study.ask(), VECTORS[vector]())
+    with pytest.raises(ValueError, match=r"withheld|did not match") as refused:
+        study.tell(study.ask(), VECTORS[vector](), state=TrialState.COMPLETE)
+    assert MARK not in str(refused.value) + "".join(str(w.message) for w in caught)
+    ended = study.ask()
+    study.tell(ended, state=TrialState.FAIL)
+    study.tell(ended, VECTORS[vector](), skip_if_finished=True)
+    assert MARK not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_a_function_that_was_decorated_and_not_used_is_not_logged_either(tmp_path, caplog):
+    losses = VECTORS["array"]
+    PrivateObjective(lambda trial: losses(), open_privatizer(tmp_path), n_trials=2)
+    create(None, optuna.samplers.RandomSampler(seed=0)).optimize(lambda trial: losses(), n_trials=1)
+    assert MARK not in caplog.text
+
+
+def test_what_is_no_vector_is_logged_as_ever(tmp_path, caplog):
+    open_sampler(open_privatizer(tmp_path))
+    study = create(None, optuna.samplers.RandomSampler(seed=0))
+    study.optimize(lambda trial: None, n_trials=1)
+    study.optimize(lambda trial: float("nan"), n_trials=1)
+    study.optimize(lambda trial: 1 / 0, n_trials=1, catch=ZeroDivisionError)
+    study.optimize(lambda trial: 0.25, n_trials=1)
+    for line in (
+        "because of the following error: The value None could not be cast to float..",
+        "Trial 0 failed with value None.",
+        "because of the following error: The value nan is not acceptable.",
+        "Trial 1 failed with value nan.",
+        "because of the following error: ZeroDivisionError('division by zero').",
+        "Trial 3 finished with value: 0.25 ",
+    ):
+        assert line in caplog.text
+
+
+def test_public_failures_of_a_decorated_objective_and_pruned_trials_are_not_warned_of(tmp_path):
+    sampler = open_centred(open_privatizer(tmp_path))
+    study = create(None, sampler)
+    with pytest.raises(dptune.InputError):
+        study.optimize(sampler.objective(lambda trial: undecorated(trial, lambda: np.zeros(3))), n_trials=1)
+
+    def pruned(trial):
+        raise optuna.TrialPruned
+
+    study.optimize(pruned, n_trials=1)
+    assert [t.state for t in study.trials] == [TrialState.FAIL, TrialState.PRUNED]
+
+
+def test_an_undecorated_objective_that_raises_is_warned_of(tmp_path):
+    study = create(None, open_sampler(open_privatizer(tmp_path)))
+    with pytest.warns(UnprotectedValueWarning, match="logged"):
+        study.optimize(lambda trial: 1 / 0, n_trials=1, catch=ZeroDivisionError)
+
+
+# ---- a seeded run ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("open_any", [open_centred, open_sampler])
+def test_a_seeded_run_says_not_private_from_its_first_trial_on(tmp_path, caplog, open_any):
+    sampler = open_any(open_privatizer(tmp_path, insecure_seed=1))
+    study = create(None, sampler)
+    study.optimize(objective_of(sampler), n_trials=2)
+    assert study.user_attrs["dptune"]["private"] is False
+    lines = [record for record in caplog.records if record.name == "optuna.dptune"]
+    assert lines
+    assert all("NOT PRIVATE" in record.getMessage() for record in lines)
+    assert [record.levelname for record in lines].count("WARNING") == 1
+
+
+def test_a_seeded_objective_says_so_once(tmp_path, caplog):
+    objective = PrivateObjective(lambda trial: np.zeros(N), open_privatizer(tmp_path, insecure_seed=1), n_trials=3)
+    study = create(None, optuna.samplers.RandomSampler(seed=0))
+    run = objective.run_of(study)
+    assert run.progress()["private"] is False  # before the first charge
+    study.optimize(objective, n_trials=3)
+    assert caplog.text.count("is NOT PRIVATE") == 1
+    assert "NOT PRIVATE" in str(objective.estimate(study, {}))
+
+
+def test_a_private_run_does_not(tmp_path, caplog):
+    sampler = open_centred(open_privatizer(tmp_path))
+    study = create(None, sampler)
+    study.optimize(objective_of(sampler), n_trials=2)
+    assert study.user_attrs["dptune"]["private"] is True
+    assert "NOT PRIVATE" not in caplog.text
