@@ -82,14 +82,14 @@ def test_parts_come_in_any_order_and_are_taken_once(tmp_path, monkeypatch):
 
 def test_a_final_estimate_of_scores_is_a_score(tmp_path):
     vault, scores = values_vault(tmp_path, kind=NoiselessPrivatizer, mode="max"), np.linspace(0.0, 1.0, N)
-    vault.check_estimate().get()
+    vault.check_estimate(POINT).get()
     vault.put("final", "u", 0, scores.tobytes()).get()
     assert vault.estimate("final", POINT, "u", N).get().value == pytest.approx(0.5, abs=1e-6)
 
 
 def test_an_estimate_that_nothing_was_kept_for_is_refused(tmp_path):
     with pytest.raises(dptune.InputError, match="final_share=0"):
-        values_vault(tmp_path, final_share=0.0).check_estimate().get()
+        values_vault(tmp_path, final_share=0.0).check_estimate(POINT).get()
 
 
 def test_a_failed_evaluation_is_the_upper_clip_and_ends_well(tmp_path):
@@ -129,8 +129,10 @@ def test_a_spent_ledger_refuses_the_first_trial_and_ends_a_run_that_has_begun(tm
     open_privatizer(tmp_path)
     late = values_vault(tmp_path, mu=0.9)
     finish(late, "a")
-    other = Vault(open_privatizer(tmp_path), ValuesRun("other", 1))
-    assert finish(other, "a") is not None
+    rest = open_ledger(tmp_path).remaining()
+    other = Vault(open_privatizer(tmp_path), ValuesRun("other", 1, mu=rest))
+    with pytest.warns(UserWarning, match="'run'.*have planned a part"):
+        assert finish(other, "a") is not None
     other.estimate("final", POINT, "", None).get()
     assert late.ask("b").get() is None
     with pytest.raises(dptune.BudgetExhausted):
