@@ -45,9 +45,9 @@ class VaultClient(ActorClient):
         asked: dict[str, Any] | None = self.call("ask", trial)
         return asked
 
-    def check(self, trial: str, parameters: Mapping[str, Any]) -> None:
+    def check(self, trial: str, parameters: Mapping[str, Any] | None = None) -> None:
         """Refuse a trial before a model is trained; see :meth:`Vault.check`."""
-        self.call("check", trial, dict(parameters))
+        self.call("check", trial, parameters)
 
     def finish(self, trial: str, parameters: Mapping[str, Any], losses: npt.NDArray[np.float64] | None) -> float:
         """Hand over the losses (rows,), or None for a failure, and return the released value."""

@@ -57,6 +57,20 @@ def test_the_same_trial_at_another_point_is_refused(tmp_path):
     assert len(open_ledger(tmp_path).charges()) == 1
 
 
+@pytest.mark.parametrize("make", [values_vault, gibo_vault])
+def test_another_point_is_refused_before_a_model_is_trained(tmp_path, make):
+    vault = make(tmp_path)
+    finish(vault, "a")
+    vault.check("a", POINT).get()
+    with pytest.raises(dptune.KeyConflict):
+        vault.check("a", {**POINT, "x": 0.123}).get()
+    if make is values_vault:
+        vault.estimate("final", POINT, "", None).get()
+        vault.check_estimate(POINT).get()
+        with pytest.raises(dptune.KeyConflict, match="one final estimate"):
+            vault.check_estimate({**POINT, "x": 0.123}).get()
+
+
 def test_losses_that_are_missing_are_asked_for_again_and_nothing_is_charged(tmp_path):
     vault = values_vault(tmp_path)
     vault.put("a", "u", 0, np.zeros(N // 2).tobytes()).get()
