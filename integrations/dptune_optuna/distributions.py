@@ -40,12 +40,13 @@ def to_distributions(space: dptune.Space) -> dict[str, BaseDistribution]:
     }
 
 
-def refuse_other_space(space: dptune.Space, suggested: Mapping[str, BaseDistribution]) -> None:
+def refuse_other_space(space: dptune.Space, suggested: Mapping[str, BaseDistribution], *, kept: str = "") -> None:
     """Refuse a function that does not suggest the parameters that are searched: its trials would all be ignored.
 
     Args:
         space: of the run.
         suggested: by a function that has returned; more parameters than those of the space are fine.
+        kept: what to do if it is the space that is wrong.
 
     Raises:
         InputError: a parameter was not suggested, or as another one; names it.
@@ -56,11 +57,12 @@ def refuse_other_space(space: dptune.Space, suggested: Mapping[str, BaseDistribu
             others = ", ".join(map(repr, suggested)) or "nothing"
             raise dptune.InputError(
                 f"the search space has the parameter {name!r}, {wanted}, but the function did not suggest it; it "
-                f"suggested {others}. Correct the name in the function or in space=; a parameter that is not suggested "
-                "in every trial must not be in space=, it is drawn independently then. Nothing was spent on this trial."
+                f"suggested {others}. Correct the name in the function; what is not suggested in every trial must not "
+                f"be in space=, and is drawn independently then. Nothing was released of this trial. {kept}"
             )
         if to_space({name: given}) != dptune.Space({name: space[name]}):
             raise dptune.InputError(
                 f"the search space has the parameter {name!r} as {wanted}, but the function suggested it as {given}. "
-                "Give both the same type, range, log and step. Nothing was spent on this trial."
+                f"Suggest it with that type, range, log and step. "
+                f"Nothing was released of this trial. {kept}"
             )

@@ -20,6 +20,7 @@ from dptune_optuna.shield import evaluate
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 PROGRESS = "dptune"  # study user attribute: released facts only
+_KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
 
 
 TrialRun = dptune.GIBOSession | dptune.CentredCMASession | dptune.ValueRun
@@ -82,7 +83,7 @@ class PrivateFunction:
             losses = evaluate(self._function, _as_recorded(trial, run))
             run = run or self.first_run(trial)
             if losses is not None and isinstance(run, SearchRun):
-                refuse_other_space(run.space, trial.distributions)
+                refuse_other_space(run.space, trial.distributions, kept=_KEPT)
             value = run.finish(str(trial.number), trial.params, losses)
         except dptune.PlanComplete as error:
             raise _end_of(trial.study, error) from None
