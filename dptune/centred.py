@@ -41,25 +41,17 @@ class CentredCMASession(SearchRun[CentredCMA, CentredCMAPlan]):
 
     def _start(self) -> None:
         self._folded: dict[int, bool] = {}  # generation -> whether its answer was known when it was folded
+        self._asked_about: dict[int, tuple[str, ...]] = {}  # generation -> new points of this process's own question
         self._values: dict[str, float] = {}
         self._warned = False
         super()._start()
 
     # ---- a trial -----------------------------------------------------------------------------------
 
-    def check(self, trial: str) -> None:
-        """Refuse, before a model is trained, a trial whose generation could not be paid; see :meth:`Run.check`."""
-        with self._lock:
-            try:
-                self._check_generation(trial)
-            except BudgetExhausted:  # or another process made the generation at this moment: look again
-                self._check_generation(trial)
-
-    def _check_generation(self, trial: str) -> None:
-        self._sync()
-        super().check(trial)
+    def _next_price(self) -> float:
+        """The generation's two releases, or the second one if another process died between them."""
         share = self.ledger.find(self.scope, f"{SHARE}{self.algorithm.t + 1}")
-        self.ledger.check(self.plan.generation_mu if share is None else self.plan.settings.mean_mu)
+        return self.plan.generation_mu if share is None else self.plan.settings.mean_mu
 
     def finish(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> float:
         """Take a trial's losses, and release the generation when enough points are in.
@@ -82,7 +74,7 @@ class CentredCMASession(SearchRun[CentredCMA, CentredCMAPlan]):
             self._held.add(point)
             self._sync()
             u = self.space.encode({**self.space.decode(self.algorithm.means[0]), **parameters})
-            if self.space.contains(parameters):
+            if self._has_a_say(parameters):
                 self.algorithm.observe(point, u)
                 self._advance()
             self._forget()
@@ -104,37 +96,33 @@ class CentredCMASession(SearchRun[CentredCMA, CentredCMAPlan]):
         return found
 
     def warn_if_behind(self, trials: int) -> None:
-        """Warn, once, if generations are missing although ``trials``, of all processes, are more than planned.
-
-        A generation's worth of trials may still be on its way.
-        """
+        """Warn, once, if as many ``trials`` of all processes have ended as planned, and generations are missing."""
         with self._lock:
-            if self._warned or trials < self.plan.trials + self.plan.settings.population:
+            if self._warned or trials < self.plan.trials:
                 return
             self._sync()
             self._warned = not self.complete
         if self._warned:
-            planned = f"{trials} trials were begun and {self.plan.trials} trials were planned."
+            planned = f"{trials} trials have ended and {self.plan.trials} trials were planned."
             warnings.warn(f"{planned} {self._generations_missing()}", stacklevel=2)
 
     def _generations_missing(self) -> str:
-        settings = self.plan.settings
-        return (
-            f"Only {self.algorithm.t} of {settings.generations} generations were made: a process makes one from "
-            f"{settings.population} trials of its own. Use threads (n_jobs) or fewer processes."
-        )
+        done, s = self.algorithm.t, self.plan.settings
+        return f"Only {done} of {s.generations} generations were made. {self._why_missing('one', s.population)}"
 
     # ---- generations -------------------------------------------------------------------------------
 
     def _sync(self) -> None:
         """Fold what the ledger holds and this process has not seen; start again if an answer arrived late."""
         found = self.ledger.charges(self.scope, prefix=GENERATION)
+        drawn = {_number(charge) for charge in found if self.privatizer.drew(charge)}  # recorded late, or just now
         charges = {_number(charge): self.privatizer.recorded(charge) for charge in found}
         if any(charge.value is not None and self._folded.get(g) is False for g, charge in charges.items()):
             self.algorithm = self.algorithm.restarted()
             self._folded.clear()
         for g in sorted(set(charges) - set(self._folded)):
-            self._fold(g, charges[g], own=False)
+            own = g in drawn and self._asked_about.get(g) == self.algorithm.waiting()
+            self._fold(g, charges[g], own=own)
 
     def _fold(self, g: int, charge: Charge, *, own: bool) -> None:
         self._folded[g] = charge.value is not None
@@ -151,6 +139,7 @@ class CentredCMASession(SearchRun[CentredCMA, CentredCMAPlan]):
         if self.complete or self._spent_by_others or self.algorithm.missing() > 0:
             return
         g = self.algorithm.t + 1
+        self._asked_about[g] = self.algorithm.waiting()
         try:
             self._follow(g)
             note = self.algorithm.asked(np.zeros(0), 0.0).note()

@@ -11,6 +11,7 @@
     ├── PrivacyError                     an act that would let a private value out; nothing was read or spent
     ├── BudgetError
     │   ├── BudgetExhausted              a release the ledger refused, before data was read
+    │   │   └── BudgetPlanned            a new run without mu=, where other runs have planned what is left
     │   ├── BudgetMismatch               a ledger reopened with another budget, data set, unit, n or plan
     │   ├── CapReached                   a reply past a user's cap, before anything was measured
     │   └── PlanComplete                 a run that has made all its planned releases
@@ -67,14 +68,43 @@ class BudgetExhausted(BudgetError):
 
     def __init__(self, asked: float, left: float, budget: float) -> None:
         self.asked, self.left, self.budget = asked, left, budget
-        super().__init__(
-            f"asked for a release with mu={asked:.6g}, but only mu={left:.6g} of the budget mu={budget:.6g} "
-            "is left. Nothing was read or spent. Ask for less, or stop here and report the budget; "
-            "a new ledger on the same people adds to what they have already paid."
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        return (
+            f"asked for a release with mu={self.asked:.6g}, but only mu={self.left:.6g} of the budget "
+            f"mu={self.budget:.6g} is left. Nothing was read or spent. Ask for less, or stop here and report the "
+            "budget; a new ledger on the same people adds to what they have already paid."
         )
 
-    def __reduce__(self) -> tuple[type[BudgetExhausted], tuple[float, float, float]]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.asked, self.left, self.budget)
+
+
+class BudgetPlanned(BudgetExhausted):
+    """A new run without ``mu=``, where other runs have planned what is not spent; nothing was read.
+
+    Attributes:
+        asked, left, budget: mu of the whole budget, mu not spent, and mu of the whole budget.
+        runs: names of the runs that hold the rest.
+    """
+
+    def __init__(self, left: float, budget: float, runs: tuple[str, ...]) -> None:
+        self.runs = runs
+        super().__init__(budget, left, budget)
+
+    def _text(self) -> str:
+        names = ", ".join(repr(run) for run in self.runs[:5]) + (", ..." if len(self.runs) > 5 else "")
+        return (
+            f"a new run would have too little of the budget mu={self.budget:.6g}: what is not spent, "
+            f"mu={self.left:.6g}, is planned by {names}. Nothing was read or spent. Continue a run by its name (in "
+            "Optuna with storage=, study_name= and load_if_exists=True); or give the new run mu=, to take what the "
+            "others have not spent, their final estimates included; or share the budget out beforehand, with mu= for "
+            "each run, or make a ledger with a larger one."
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.left, self.budget, self.runs)
 
 
 class CapReached(BudgetError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -12,14 +13,14 @@ from typing import Protocol, TypeVar
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from dptune.accounting.ledger import Limit, PrivacyLedger
-from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, PlanComplete
+from dptune.accounting.ledger import PLAN, Limit, PrivacyLedger, Rest
+from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError, KeyConflict, PlanComplete
 from dptune.privacy.private import PerExampleLosses
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.space import Space, Value
 
 Losses = PerExampleLosses | npt.ArrayLike
-PLAN, VALUE, FINAL = "plan", "value/", "final"
+VALUE, FINAL, PRIVATIZER = "value/", "final", "privatizer"
 
 
 class Plan(Protocol):
@@ -96,25 +97,51 @@ class Run:
         self.privatizer, self.ledger, self.scope = privatizer, privatizer.ledger, scope
         self._plan = plan
 
-    def check(self, trial: str) -> None:
-        """Refuse, before a model is trained, a trial whose value could not be paid.
+    def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
+        """Refuse, before a model is trained, a trial whose next release could not be paid.
+
+        Args:
+            trial: its name.
+            parameters: where it will be evaluated, if that is known by now.
 
         Raises:
             PlanComplete: the run has made all its releases.
             BudgetExhausted: the ledger is spent, by this run or by others.
+            KeyConflict: the trial has its value at other parameters.
             InputError: the trial has the name of the final estimate.
         """
         _refuse_name(trial)
         plan = self._plan
-        if self.ledger.find(self.scope, VALUE + trial) is not None:
+        recorded = self.recorded_parameters(trial)
+        if recorded is not None:
+            if parameters is not None and plain(parameters) != recorded:
+                raise self.other_parameters(trial)
             return
         if self.complete or len(self.ledger.charges(self.scope, prefix=VALUE)) >= plan.trials + plan.spare:
             raise PlanComplete(
                 f"the run {self.scope!r} has used up the trials it planned ({plan.trials}); nothing was read or spent. "
-                "Read its recommendation, or start another study with what is left of the budget."
+                "Read its recommendation, or start another study with a mu= of its own."
             )
-        if plan.monitor_mu > 0:
-            self.ledger.check(plan.monitor_mu)
+        price = self._next_price()
+        if price > 0:
+            self.ledger.check(price)
+
+    def _next_price(self) -> float:
+        """GDP price of everything up to the run's next use of a trial's losses: here its value."""
+        return self._plan.monitor_mu
+
+    def recorded_parameters(self, trial: str) -> Mapping[str, object] | None:
+        """Return where the trial was evaluated, as plain JSON data, or None if it has no release of its own yet."""
+        charge = self.ledger.find(self.scope, VALUE + trial)
+        return None if charge is None else charge.note["parameters"]
+
+    def other_parameters(self, trial: str) -> KeyConflict:
+        """Return the refusal of a trial that comes again at other parameters."""
+        return KeyConflict(
+            f"the trial {trial!r} of the run {self.scope!r} has a released value at other parameters; nothing was "
+            "trained or spent. If the study was begun again, continue it from its storage (storage=, study_name=, "
+            "load_if_exists=True), or give a new study a new name."
+        )
 
     @property
     def complete(self) -> bool:
@@ -149,22 +176,30 @@ class Run:
     def release_value(self, key: str, point: str, parameters: Mapping[str, Value], mu: float) -> Estimate:
         """Release the mean clipped loss of a point under ``key``."""
         query = self.privatizer.mean_query(point, mu)
-        note = {"parameters": json.loads(json.dumps(dict(parameters), default=str))}
+        note = {"parameters": plain(parameters)}
         limit = Limit(VALUE, self._plan.trials + self._plan.spare) if key.startswith(VALUE) else None
         released = self.privatizer.release(query, scope=self.scope, key=key, note=note, limit=limit)
         return Estimate(released.scalar, released.sigma, released.charge.private)
 
-    def check_estimate(self) -> None:
-        """Refuse, before a model is trained, a final estimate that could not be paid.
+    def check_estimate(self, parameters: Mapping[str, Value]) -> None:
+        """Refuse, before a model is trained, a final estimate that could not be paid or was made elsewhere.
 
         Raises:
             InputError: the plan has no final estimate.
             BudgetExhausted: it does not fit.
+            KeyConflict: it was made at other parameters.
         """
         if self._plan.final_mu == 0:
             raise InputError("this run was planned with final_share=0; there is no budget for a final estimate.")
-        if self.ledger.find(self.scope, FINAL) is None:
+        made = self.ledger.find(self.scope, FINAL)
+        if made is None:
             self.ledger.check(self._plan.final_mu)
+        elif made.note["parameters"] != plain(parameters):
+            raise KeyConflict(
+                f"the run {self.scope!r} has its one final estimate, at {made.note['parameters']}; nothing was trained "
+                "or spent. Ask for it there, as often as you like; the loss at other parameters would be a release "
+                "that the run did not plan."
+            )
 
     def estimate(self, parameters: Mapping[str, Value], losses: Losses | None) -> Estimate:
         """Release the mean clipped loss at the recommended parameters, once per run.
@@ -173,7 +208,7 @@ class Run:
             InputError: the plan has no final estimate, or the losses have the wrong shape.
             KeyConflict: the run's final estimate was made at other parameters.
         """
-        self.check_estimate()
+        self.check_estimate(parameters)
         point = self._observe(FINAL, parameters, losses)
         try:
             return self.release_value(FINAL, point, parameters, self._plan.final_mu)
@@ -186,8 +221,14 @@ def _refuse_name(trial: str) -> None:
         raise InputError(f"{FINAL!r} is the name of a run's final estimate; give the trial another name.")
 
 
+def plain(parameters: Mapping[str, Value]) -> Mapping[str, object]:
+    """Return parameters as the JSON data that a ledger keeps of them."""
+    kept: dict[str, object] = json.loads(json.dumps(dict(parameters), default=str))
+    return kept
+
+
 def agree_on_plan(
-    ledger: PrivacyLedger,
+    privatizer: LossPrivatizer,
     scope: str,
     *,
     make_plan: Callable[[float, int], P],
@@ -198,23 +239,39 @@ def agree_on_plan(
     """Return the scope's plan: this process's if it is the first, else the stored one, if it is the same.
 
     Args:
-        ledger: where it is stored.
+        privatizer: of the run, for good; its ledger keeps the plan.
         scope: the run's name.
         make_plan: (mu, seed) -> plan.
-        mu: GDP budget of the run; default what is left of the ledger's when the run begins.
+        mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
         seed: of the algorithm's own randomness; default drawn when the run begins.
         space: the search space, stored with the plan.
 
     Raises:
-        BudgetMismatch: an earlier process planned this scope differently.
+        BudgetMismatch: an earlier process planned this scope differently, or with another privatizer.
         BudgetExhausted: the ledger has not that much left for a new run.
     """
-    if ledger.fact(scope, PLAN) is None:
-        share = check_start(ledger, mu)
-        ledger.fix(scope, PLAN, _describe(make_plan(share, secrets.randbits(32) if seed is None else seed), space))
+    ledger, budget = privatizer.ledger, privatizer.ledger.budget.mu
+    drawn = secrets.randbits(32) if seed is None else seed
+
+    def begin(rest: Rest) -> object:
+        share = _share(rest, mu, budget)
+        try:
+            return _describe(make_plan(share, drawn), space)
+        except InputError:
+            if mu is None and rest.holders:
+                make_plan(budget, drawn)  # raises what is wrong with the settings, if it is they
+                raise BudgetPlanned(rest.left, budget, rest.holders) from None
+            raise
+
     stored = ledger.fact(scope, PLAN)
+    if stored is None:
+        if mu is not None:
+            ledger.check(mu)
+            _warn_if_planned(ledger.rest(), scope, mu)
+        stored = ledger.fix_plan(scope, begin)
     if not isinstance(stored, dict):
         raise BudgetMismatch(f"the run {scope!r} has no readable plan in the ledger; give the study a new name.")
+    _agree_on_privatizer(privatizer, scope)
     plan = make_plan(stored["mu"] if mu is None else mu, stored["seed"] if seed is None else seed)
     if _describe(plan, space) != stored:
         raise BudgetMismatch(
@@ -225,17 +282,57 @@ def agree_on_plan(
 
 
 def check_start(ledger: PrivacyLedger, mu: float | None) -> float:
-    """Return the budget a new run begins with, ``mu`` or all that is left.
+    """Return the budget a new run would begin with: ``mu``, or all that is neither spent nor planned by other runs.
 
     Raises:
         BudgetExhausted: the ledger has not that much left, or nothing at all.
     """
-    share = ledger.remaining() if mu is None else mu
-    if share == 0:
-        raise BudgetExhausted(ledger.budget.mu, 0.0, ledger.budget.mu)
     if mu is not None:
         ledger.check(mu)
-    return share
+    return _share(ledger.rest(), mu, ledger.budget.mu)
+
+
+def usual_share(ledger: PrivacyLedger, mu: float | None) -> float:
+    """Return the budget a new run would begin with; of a ledger that has none left, the whole one."""
+    return mu if mu is not None else ledger.rest().unplanned or ledger.budget.mu
+
+
+def _share(rest: Rest, mu: float | None, budget: float) -> float:
+    if mu is not None or rest.unplanned > 0:
+        return rest.unplanned if mu is None else mu
+    if rest.left > 0:
+        raise BudgetPlanned(rest.left, budget, rest.holders)
+    raise BudgetExhausted(budget, 0.0, budget)
+
+
+def _warn_if_planned(rest: Rest, scope: str, mu: float) -> None:
+    """Say so if a new run takes what other runs count on. (1e-9: rounding in a sum of shares.)"""
+    if rest.holders and mu > rest.unplanned * (1 + 1e-9):
+        names = ", ".join(map(repr, rest.holders))
+        warnings.warn(
+            f"the run {scope!r} begins with mu={mu:.4g}, of which other runs ({names}) have planned a part: they may "
+            "end early, or without their final estimate.",
+            stacklevel=2,
+        )
+
+
+def _agree_on_privatizer(privatizer: LossPrivatizer, scope: str) -> None:
+    """Fix the run's clipping range, people, precision and kind of noise in the ledger, or refuse others.
+
+    The groups are not in the ledger: who belongs to whom may be private.
+
+    Raises:
+        BudgetMismatch: the run was begun with others: its values would not be values of one function.
+    """
+    wanted, ledger = privatizer.describe(), privatizer.ledger
+    fixed = ledger.fact(scope, PRIVATIZER) or ledger.fix(scope, PRIVATIZER, wanted)
+    begun = fixed if isinstance(fixed, dict) else {}
+    other = sorted(name for name in wanted if begun.get(name) != wanted[name])
+    if other:
+        raise BudgetMismatch(
+            f"the run {scope!r} was begun with another privatizer (other {', '.join(other)}); continue it with the "
+            "same one, or give a new run a new name."
+        )
 
 
 def stored_space(ledger: PrivacyLedger, scope: str) -> Space | None:

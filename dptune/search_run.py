@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dptune.errors import BudgetExhausted
 from dptune.locks import ForkSafeLock
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.run import Plan, Run, agree_on_plan
@@ -56,11 +57,11 @@ class SearchRun(Run, Generic[A, P]):
         scope: the run's name in the ledger.
         space: search space; d is its number of parameters.
         make_plan: (mu, seed) -> plan.
-        mu: GDP budget of the run; default what is left of the ledger's when the run begins.
+        mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
         seed: of the algorithm's own randomness; default drawn when the run begins.
 
     Raises:
-        BudgetMismatch: an earlier process planned this scope differently.
+        BudgetMismatch: an earlier process planned this scope differently, or with another privatizer.
         BudgetExhausted: the ledger has not that much left for a new run.
     """
 
@@ -74,7 +75,7 @@ class SearchRun(Run, Generic[A, P]):
         mu: float | None = None,
         seed: int | None = None,
     ) -> None:
-        self.plan = agree_on_plan(privatizer.ledger, scope, make_plan=make_plan, mu=mu, seed=seed, space=space)
+        self.plan = agree_on_plan(privatizer, scope, make_plan=make_plan, mu=mu, seed=seed, space=space)
         super().__init__(privatizer, scope, self.plan)
         self.space = space
         self._start()
@@ -85,6 +86,7 @@ class SearchRun(Run, Generic[A, P]):
         self._lock = ForkSafeLock()
         self._asked = 0
         self._spent_by_others = False
+        self._outside = 0  # trials of this process that were no points of the space
         self._held: set[str] = set()  # points whose losses may be forgotten when the algorithm is done with them
         self._sync()
 
@@ -103,6 +105,18 @@ class SearchRun(Run, Generic[A, P]):
     def _sync(self) -> None:
         """Fold what the ledger holds and this process has not seen."""
 
+    # ---- a trial ----------------------------------------------------------------------------------
+
+    def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
+        """Refuse, before a model is trained, a trial whose joint release could not be paid; see :meth:`Run.check`."""
+        with self._lock:
+            self._sync()
+            try:
+                super().check(trial, parameters)
+            except BudgetExhausted:  # or another process made the release at this moment: look again
+                self._sync()
+                super().check(trial, parameters)
+
     # ---- points ------------------------------------------------------------------------------------
 
     def ask(self, slot: int | None = None) -> dict[str, Value]:
@@ -116,6 +130,21 @@ class SearchRun(Run, Generic[A, P]):
             u = self.algorithm.ask(self._asked if slot is None else slot)
             self._asked += 1
         return self.space.decode(u)
+
+    def _has_a_say(self, parameters: Mapping[str, Value]) -> bool:
+        """Tell whether a trial is a point of the space; count those that are not."""
+        inside = self.space.contains(parameters)
+        self._outside += not inside
+        return inside
+
+    def _why_missing(self, release: str, trials: int) -> str:
+        if self._spent_by_others:
+            return "Other runs have spent the budget for the next."
+        outside = f", and {self._outside} of this process's trials were not" if self._outside else ""
+        return (
+            f"A process makes {release} from {trials} trials of its own that are in the search space{outside}. Go on "
+            "with more trials; with several processes use threads (n_jobs) or fewer of them."
+        )
 
     def _forget(self) -> None:
         for point in self._held.difference(self.algorithm.points_in_use()):

@@ -11,6 +11,7 @@ next step by one trial. Losses live in the memory of the process that observed t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -37,21 +38,24 @@ class GIBOSession(SearchRun[DPGIBO, GIBOPlan]):
 
     # ---- a trial -----------------------------------------------------------------------------------
 
-    def check(self, trial: str) -> None:
-        """Refuse a trial before a model is trained; see :meth:`Run.check`."""
+    def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
+        """Refuse a trial before a model is trained; see :meth:`SearchRun.check`."""
         try:
-            super().check(trial)
+            super().check(trial, parameters)
         except PlanComplete as error:
             raise error if self.complete else PlanComplete(f"{error} {self._steps_missing()}") from None
-        if self._spent_by_others:
-            self.ledger.check(self.plan.gradient_mu)
+
+    def _next_price(self) -> float:
+        """The values of the batch's other trials, as many as are left, and the question about the batch."""
+        plan, algorithm = self.plan, self.algorithm
+        left = plan.trials + plan.spare - len(self.ledger.charges(self.scope, prefix=VALUE))
+        values = max(min(algorithm.batch_left(), left), 1)
+        joint = plan.gradient_mu if algorithm.started else plan.settings.start_mu
+        return math.hypot(plan.monitor_mu * math.sqrt(values), joint)
 
     def _steps_missing(self) -> str:
         done, all_, b = self.algorithm.t, self.plan.settings.steps, self.plan.settings.batch_at(self.algorithm.t)
-        return (
-            f"Only {done} of {all_} steps were made: a process makes a step from {b} trials of its own. Use threads "
-            "(n_jobs) or fewer processes."
-        )
+        return f"Only {done} of {all_} steps were made. {self._why_missing('a step', b)}"
 
     def finish(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> float:
         """Take a trial's losses, release its value, and make a step when enough points are in.
@@ -79,7 +83,7 @@ class GIBOSession(SearchRun[DPGIBO, GIBOPlan]):
         with self._lock:
             self._held.add(point)
             self._sync()
-            if self.space.contains(parameters):
+            if self._has_a_say(parameters):
                 self.algorithm.observe(point, self.space.encode(parameters))
                 self._advance()
             self._forget()
@@ -92,10 +96,13 @@ class GIBOSession(SearchRun[DPGIBO, GIBOPlan]):
         before = (len(self.algorithm.path), self.algorithm.started, self.algorithm.t)
         self._sync_start()
         for charge in self.ledger.charges(self.scope, prefix=STEP):
-            step, charge = int(charge.key.removeprefix(STEP)), self.privatizer.recorded(charge)
+            step, own = int(charge.key.removeprefix(STEP)), self.privatizer.drew(charge)
+            charge = self.privatizer.recorded(charge)
             if charge.value is None:
                 self.algorithm.use_up(step)
             elif step not in self.algorithm.gradients:
+                if own:  # recorded late: its points have been asked about
+                    self.algorithm.next_batch()
                 self.algorithm.tell(np.array(charge.value), step=step)
         if before != (len(self.algorithm.path), self.algorithm.started, self.algorithm.t):
             self._asked = 0

@@ -17,11 +17,11 @@ class ValueRun(Run):
         privatizer: holds the losses and pays.
         scope: the run's name in the ledger.
         trials: number of trials the budget is divided among.
-        mu: GDP budget of the run; default what is left of the ledger's when the run begins.
+        mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
         final_share: share of mu^2 kept for a final estimate of the chosen parameters' loss.
 
     Raises:
-        BudgetMismatch: an earlier process planned this scope differently.
+        BudgetMismatch: an earlier process planned this scope differently, or with another privatizer.
         BudgetExhausted: the ledger has not that much left for a new run.
     """
 
@@ -35,7 +35,7 @@ class ValueRun(Run):
         final_share: float = 0.05,
     ) -> None:
         self.plan = agree_on_plan(
-            privatizer.ledger,
+            privatizer,
             scope,
             make_plan=lambda budget, seed: ValuePlan(budget, trials, final_share, seed),
             mu=mu,

@@ -23,6 +23,7 @@ from dptune import (
     Float,
     InputError,
     Int,
+    LedgerError,
     LossPrivatizer,
     PlanComplete,
     PrivacyLedger,
@@ -236,12 +237,13 @@ def test_workers_with_too_few_trials_each_are_told(ledger: PrivacyLedger) -> Non
         trial(workers[i % 8], str(i))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            workers[0].warn_if_behind(i)
-        told += [(i, str(warning.message)) for warning in caught]
-    ((when, message),) = told  # once
-    assert when == TRIALS + POPULATION
+            workers[0].warn_if_behind(i + 1)
+        told += [(i + 1, str(warning.message)) for warning in caught]
+    ((when, message),) = told  # once, with the last planned trial
+    assert when == TRIALS
     assert "0 of 4 generations" in message
     assert "n_jobs" in message
+    assert "were not" not in message
     with pytest.warns(UserWarning, match=r"centre of the search space.*0 of 4 generations.*n_jobs"):
         assert workers[1].recommend() == SPACE.decode(np.full(2, 0.5))
     assert ledger.spent() == 0.0
@@ -317,6 +319,68 @@ def test_who_comes_second_with_a_release_keeps_its_points(
     assert second.algorithm.missing() == 0  # its points wait for the next generation
     trial(second, "next")
     assert keys(ledger) == EVERY[:4]
+
+
+def test_a_generation_that_was_recorded_late_is_not_asked_again_at_the_same_points(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = session(ledger)
+    record, failed = run.ledger.record, []
+
+    def full(charge: Any, value: Any) -> Any:
+        if charge.key == "generation/1" and not failed:
+            failed.append(charge)
+            raise LedgerError("disk full")
+        return record(charge, value)
+
+    monkeypatch.setattr(run.ledger, "record", full)
+    with pytest.raises(LedgerError):
+        trials(run, "a")
+    for i in range(POPULATION - 1):
+        trial(run, f"b{i}")
+    assert keys(ledger) == EVERY[:2]
+    trial(run, "last")
+    first, second = (c.note["points"][:POPULATION] for c in ledger.charges("run", prefix="generation/"))
+    assert not [point for point in first if point in second]
+
+
+def test_a_generation_that_another_process_charged_leaves_ones_own_points_waiting(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This process's charge fails, and another makes the generation meanwhile."""
+    run, other = session(ledger), session(ledger)
+    charge, failed = run.ledger.charge, []
+
+    def full(scope: str, key: str, *args: Any, **options: Any) -> Any:
+        if key == "generation/1" and not failed:
+            failed.append(key)
+            raise LedgerError("disk full")
+        return charge(scope, key, *args, **options)
+
+    monkeypatch.setattr(run.ledger, "charge", full)
+    with pytest.raises(LedgerError):
+        trials(run, "a")
+    trials(other, "b")
+    run.recommend()
+    assert (run.algorithm.t, run.algorithm.missing()) == (1, 0)
+
+
+def test_a_warning_says_why_generations_are_missing(ledger: PrivacyLedger) -> None:
+    run = session(ledger)
+    for i in range(TRIALS):
+        run.finish(f"outside {i}", {"a": 7.0, "b": 1.0}, np.zeros(N))
+    with pytest.warns(
+        UserWarning, match=f"0 of 4.*in the search space, and {TRIALS} of this process's trials were not"
+    ):
+        run.warn_if_behind(TRIALS)
+    other = run.privatizer
+    other.observe("x", np.zeros(N))
+    other.release(other.mean_query("x", ledger.remaining() * 0.999), scope="another study", key="1")
+    for i in range(POPULATION):
+        x = run.ask()
+        run.finish(f"late {i}", x, losses(x))
+    with pytest.warns(UserWarning, match="0 of 4.*Other runs have spent the budget"):
+        run.recommend()
 
 
 def test_a_radius_follows_the_share_of_who_came_first_with_it_alone(

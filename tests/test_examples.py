@@ -85,7 +85,11 @@ def test_the_first_screen_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     }
     block = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
     exec(compile(block, "README.md", "exec"), names)
-    assert "Privacy statement" in capsys.readouterr().out
+    first = capsys.readouterr().out
+    assert "Privacy statement" in first
+    exec(compile(block, "README.md", "exec"), names)  # again: nothing is spent, and the final estimate is kept
+    assert capsys.readouterr().out == first
+    assert names["svm"].estimate(names["study"], names["sampler"].recommend(names["study"])).private
 
 
 def test_the_python_of_the_page_on_local_privacy_runs(tmp_path, monkeypatch):

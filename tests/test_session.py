@@ -19,6 +19,7 @@ from dptune import (
     Budget,
     BudgetExhausted,
     BudgetMismatch,
+    BudgetPlanned,
     Charge,
     Float,
     GIBOPlan,
@@ -34,6 +35,7 @@ from dptune import (
     Space,
     ValueRun,
 )
+from dptune.run import check_start
 
 N, STEPS, BATCH, STARTS = 20, 4, 3, 4
 TRIALS = STARTS + STEPS * BATCH
@@ -199,7 +201,7 @@ def test_a_failed_trial_is_a_point_of_the_worst_loss(ledger: PrivacyLedger) -> N
     for i in range(TRIALS):
         run.finish(str(i), run.ask(), None)
     assert run.complete
-    noiseless = session(ledger, scope="other", mu=0.5)
+    noiseless = session(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)))
     noiseless.privatizer._noise = NoNoise()  # type: ignore[assignment]
     assert noiseless.finish("0", noiseless.ask(), None) == 1.0
 
@@ -234,6 +236,9 @@ def test_the_same_trial_twice_is_paid_once(ledger: PrivacyLedger) -> None:
     assert (ledger.spent(), run.algorithm.batch_left()) == (spent, left)
     with pytest.raises(KeyConflict):
         run.finish("0", {**x, "a": x["a"] / 2}, losses(x))
+    with pytest.raises(KeyConflict, match="storage="):  # before a model is trained
+        run.check("0", {**x, "a": x["a"] / 2})
+    run.check("0", x)
     assert ledger.spent() == spent
 
 
@@ -294,7 +299,7 @@ def test_a_new_run_gets_what_is_left_and_no_more(ledger: PrivacyLedger) -> None:
     with pytest.raises(BudgetExhausted):
         session(ledger, scope="greedy", mu=3.5)
     second = session(ledger, scope="second")
-    assert second.plan.mu == pytest.approx(math.sqrt(16 - ledger.spent() ** 2))
+    assert second.plan.mu == pytest.approx(math.sqrt(16 - 9))  # what the first has planned and not spent stays its own
 
 
 def test_no_run_begins_on_an_empty_ledger(ledger: PrivacyLedger) -> None:
@@ -330,6 +335,154 @@ def test_a_budget_spent_by_another_study_ends_the_run_before_a_model_is_trained(
     assert SPACE.contains(run.recommend())
 
 
+@pytest.mark.parametrize("monitor", [0.1, 0.0])
+@pytest.mark.parametrize("steps_before", [0, 1])
+def test_no_model_is_trained_for_a_step_that_cannot_be_paid(
+    ledger: PrivacyLedger, monitor: float, steps_before: int
+) -> None:
+    """What is left pays values, and half a step, or half of the comparison of starts."""
+    run = session(ledger, monitor_share=monitor)
+    for i in range(STARTS * steps_before + steps_before):
+        trial(run, str(i))
+    plan = run.plan
+    step = plan.gradient_mu if steps_before else plan.settings.start_mu
+    other = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
+    other.observe("x", np.zeros(N))
+    all_but = math.sqrt(ledger.remaining() ** 2 - step**2 / 2)
+    other.release(other.mean_query("x", all_but), scope="another study", key="1")
+    spent = ledger.spent()
+    with pytest.raises(BudgetExhausted):
+        run.check("next")
+    assert ledger.spent() == spent
+
+
+@pytest.mark.parametrize("monitor", [0.1, 0.0])
+def test_a_run_that_has_its_own_budget_and_no_more_is_never_refused(ledger: PrivacyLedger, monitor: float) -> None:
+    """Also where all spare values are used up by trials that were lost to another process."""
+    run, other = (session(ledger, monitor_share=monitor, final_share=0.0) for _ in range(2))
+    for i in range(2 * BATCH):
+        if i % 2:
+            trial(other, f"lost {i}")
+            other = session(ledger, monitor_share=monitor, final_share=0.0)
+        else:
+            trial(run, f"{i}")
+    for i in range(TRIALS):
+        if run.complete:
+            break
+        trial(run, f"more {i}")
+    assert run.complete
+
+
+def test_a_batch_whose_gradient_was_recorded_late_is_not_asked_about_again(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = session(ledger)
+    for i in range(STARTS):
+        trial(run, str(i))
+    record, failed = run.ledger.record, []
+
+    def full(charge: Charge, value: Any) -> Charge:
+        if charge.key == "step/1" and not failed:
+            failed.append(charge)
+            raise LedgerError("disk full")
+        return record(charge, value)
+
+    monkeypatch.setattr(run.ledger, "record", full)
+    for i in range(BATCH - 1):
+        trial(run, f"b{i}")
+    with pytest.raises(LedgerError):
+        trial(run, "last")
+    assert run.recommend() is not None  # recorded now
+    assert run.algorithm.t == 1
+    assert run.algorithm.batch_left() == BATCH
+    trial(run, "next")
+    assert keys(ledger, "step/") == ["step/1"]
+
+
+# ---- one ledger, several runs --------------------------------------------------------------------------
+
+
+def values_run(ledger: PrivacyLedger, scope: str, **change: Any) -> ValueRun:
+    privatizer = LossPrivatizer(PrivacyLedger(ledger._url.database), **{"n": N, "clip": (0.0, 1.0), **change})
+    return ValueRun(privatizer, scope=scope, trials=3, mu=None)
+
+
+def test_a_new_run_leaves_what_others_have_planned(ledger: PrivacyLedger) -> None:
+    first = session(ledger)
+    for i in range(TRIALS):
+        trial(first, str(i))
+    before = dump(ledger)
+    with pytest.raises(BudgetPlanned, match=r"'run'.*by its name.*mu=.*larger") as refused:
+        session(ledger, scope="again")
+    with pytest.raises(BudgetExhausted):
+        check_start(ledger, None)
+    assert refused.value.runs == ("run",)
+    assert pickle.loads(pickle.dumps(refused.value)).args == refused.value.args
+    assert dump(ledger) == before
+    assert session(ledger).plan == first.plan  # it goes on as it was
+    first.estimate(first.recommend(), losses(first.recommend()))
+    assert ledger.fact("again", "plan") is None
+
+
+def test_an_explicit_mu_may_take_what_others_have_planned_and_says_so_once(ledger: PrivacyLedger) -> None:
+    session(ledger, mu=3.0)
+    session(ledger, scope="beside", mu=math.sqrt(7) - 1e-3)  # there is room
+    with pytest.warns(UserWarning, match=r"'takes' begins with mu=1, of which other runs \('beside', 'run'\)") as told:
+        session(ledger, scope="takes", mu=1.0)
+    assert len(told) == 1
+    session(ledger, scope="takes", mu=1.0)  # goes on, and says nothing
+    session(ledger, scope="takes")
+
+
+def test_too_little_for_a_plan_names_who_holds_the_rest_and_bad_settings_are_named_as_ever(
+    ledger: PrivacyLedger,
+) -> None:
+    session(ledger, mu=math.sqrt(16 - 1e-10))
+
+    def make_plan(mu: float, seed: int) -> GIBOPlan:
+        if mu < 0.1:
+            raise InputError("mu is too small.")
+        return planner()(mu, seed)
+
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
+    with pytest.raises(BudgetPlanned, match="'run'"):
+        GIBOSession(privatizer, scope="late", space=SPACE, make_plan=make_plan)
+    with pytest.raises(InputError, match="steps"):
+        session(ledger, scope="wrong", steps=0)
+    assert ledger.fact("late", "plan") is None
+
+
+def test_of_two_runs_that_begin_together_one_gets_the_rest(ledger: PrivacyLedger) -> None:
+    def begin(i: int) -> float:
+        try:
+            return values_run(ledger, str(i)).plan.mu
+        except BudgetPlanned:
+            return 0.0
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(begin, range(4))) == [0.0, 0.0, 0.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("clip", {"clip": (5.0, 50.0)}),
+        ("dtype", {"dtype": np.float64}),
+        ("private", {"insecure_seed": 0}),
+        ("rows", {"n": None, "groups": np.arange(2 * N) // 2}),
+    ],
+)
+def test_a_run_keeps_its_privatizer(ledger: PrivacyLedger, kind: str, change: dict[str, Any]) -> None:
+    values_run(ledger, "values")
+    with pytest.raises(BudgetMismatch, match=f"another privatizer .other {kind}"):
+        values_run(ledger, "values", **change)
+    values_run(ledger, "values")
+    run = session(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)))
+    privatizer = LossPrivatizer(run.ledger, **{"n": N, "clip": (0.0, 1.0), **change})
+    with pytest.raises(BudgetMismatch, match=f"another privatizer .other {kind}"):
+        GIBOSession(privatizer, scope="run", space=SPACE, make_plan=planner())
+
+
 # ---- the estimate --------------------------------------------------------------------------------------
 
 
@@ -347,8 +500,11 @@ def test_the_estimate_is_made_once(ledger: PrivacyLedger) -> None:
     assert (high - low) / 2 == pytest.approx(1.959964 * estimate.sigma, rel=1e-6)
     assert estimate.sigma == pytest.approx(1 / (N * run.plan.final_mu), rel=1e-5)
     assert (low + high) / 2 == pytest.approx(estimate.value)
-    with pytest.raises(KeyConflict):
-        run.estimate({**best, "a": best["a"] / 2}, losses(best))
+    run.check_estimate(best)
+    for refuse in (run.check_estimate, lambda x: run.estimate(x, losses(x))):
+        with pytest.raises(KeyConflict, match=r"one final estimate, at .*as often as you like") as refused:
+            refuse({**best, "a": best["a"] / 2})
+        assert "new name" not in str(refused.value)
     with pytest.raises(InputError, match="confidence"):
         estimate.interval(1.0)
     assert all("final" not in point for point in run.privatizer.points())
@@ -357,7 +513,7 @@ def test_the_estimate_is_made_once(ledger: PrivacyLedger) -> None:
 def test_a_run_without_a_final_share_makes_no_estimate(ledger: PrivacyLedger) -> None:
     run = session(ledger, final_share=0.0)
     with pytest.raises(InputError, match="final_share"):
-        run.check_estimate()
+        run.check_estimate(run.recommend())
     with pytest.raises(InputError, match="final_share"):
         run.estimate(run.recommend(), np.zeros(N))
     assert ledger.spent() == 0.0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -15,10 +17,27 @@ from dptune.accounting.gdp import Budget, compose_mu, fits, remaining_mu
 from dptune.errors import BudgetExhausted, InputError, LedgerError
 from dptune.report import Statement
 
-__all__ = ["Charge", "Limit", "PrivacyLedger"]
+__all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
+
+PLAN = "plan"  # the fact of a scope that says what its run will spend
 
 REPLACE_ONE = "replace one unit's record, with n public"
 CENTRAL = "trusted curator: one process reads the losses; everybody else sees noisy releases only"
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What a new run may count on.
+
+    Attributes:
+        left: mu that is not spent.
+        unplanned: mu that is neither spent nor planned by a run.
+        holders: names of the runs that have not spent what they planned.
+    """
+
+    left: float
+    unplanned: float
+    holders: tuple[str, ...]
 
 
 class PrivacyLedger(DurableLedger):
@@ -124,6 +143,42 @@ class PrivacyLedger(DurableLedger):
         if not fits(spent, mu, self.budget.mu):
             raise BudgetExhausted(mu, remaining_mu(spent, self.budget.mu), self.budget.mu)
 
+    # ---- what runs have planned --------------------------------------------------------------
+
+    def fix_plan(self, scope: str, make: Callable[[Rest], object]) -> object:
+        """Store a run's plan once, made from what the other runs leave it; return the stored one.
+
+        One transaction: of two runs that begin together, the second sees the plan of the first.
+
+        Args:
+            scope: the run's name.
+            make: returns JSON data with the key "mu"; what it raises is raised, and nothing is written.
+        """
+        with self._transaction(write=True) as connection:
+            stored = self._fact(connection, scope, PLAN)
+            if stored is not None:
+                return stored["is"]
+            plan = json.loads(json.dumps(make(self._rest(connection)), allow_nan=False))
+            connection.execute(sa.insert(schema.facts).values(scope=scope, name=PLAN, value={"is": plan}))
+        return plan
+
+    def rest(self) -> Rest:
+        """Return what a new run may count on at the moment."""
+        with self._transaction(write=False) as connection:
+            return self._rest(connection)
+
+    def _rest(self, connection: sa.Connection) -> Rest:
+        spent: dict[str, list[float]] = {}
+        for scope, mu in connection.execute(sa.select(schema.charges.c.scope, schema.charges.c.mu)):
+            spent.setdefault(scope, []).append(mu)
+        f = schema.facts.c
+        plans = connection.execute(sa.select(f.scope, f.value).where(f.name == PLAN))
+        planned = {scope: value["is"]["mu"] for scope, value in plans if _has_mu(value["is"])}
+        kept = {scope: remaining_mu(spent.get(scope, []), mu) for scope, mu in planned.items()}
+        used = [mu for mus in spent.values() for mu in mus]
+        left, unplanned = (remaining_mu(mus, self.budget.mu) for mus in (used, [*used, *kept.values()]))
+        return Rest(left, unplanned, tuple(sorted(scope for scope in kept if kept[scope] > 0)))
+
     # ---- reading -----------------------------------------------------------------------------
 
     def spent(self) -> float:
@@ -152,6 +207,10 @@ class PrivacyLedger(DurableLedger):
 
     def __repr__(self) -> str:
         return f"PrivacyLedger({self._name()!r}, mu={self.budget.mu!r})"
+
+
+def _has_mu(plan: object) -> bool:
+    return isinstance(plan, dict) and isinstance(plan.get("mu"), int | float)
 
 
 def _first_row(budget: Budget, dataset: str, unit: str) -> dict[str, object]:

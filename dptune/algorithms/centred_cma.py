@@ -260,8 +260,7 @@ class CentredCMA:
     def _asked_names(self) -> tuple[str, ...]:
         if self.finished or self.missing() > 0:
             raise InputError("there is nothing to ask: observe a generation's points first, or the run is finished.")
-        new = self._names[: self.settings.population]
-        return (*new, *(name for name in self._points if name not in self._names))
+        return (*self.waiting(), *(name for name in self._points if name not in self._names))
 
     # ---- what was learned --------------------------------------------------------------------------
 
@@ -286,6 +285,10 @@ class CentredCMA:
         """A generation is paid and its answer is lost: it is not asked again."""
         self.t += 1
         self._proposed = None
+
+    def waiting(self) -> tuple[str, ...]:
+        """Return the names of the new points that the next question is about, as far as there are any."""
+        return tuple(self._names[: self.settings.population])
 
     def next_generation(self, *, own: bool) -> None:
         """Keep the waiting points and the best ``references`` of the others.

@@ -218,6 +218,10 @@ class LossPrivatizer:
             failure = bare(error)
         raise failure
 
+    def drew(self, charge: Charge) -> bool:
+        """Tell whether this process drew the charge's answer and has not seen it recorded."""
+        return charge.seq in self._unrecorded
+
     def recorded(self, charge: Charge) -> Charge:
         """Return the charge with its value, if this process drew one and could not record it before.
 

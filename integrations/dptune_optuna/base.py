@@ -20,7 +20,7 @@ import dptune
 from dptune.locks import ForkSafeLock
 from dptune.objective import Data, Function
 from dptune.privacy.losses import NamedLoss
-from dptune.run import check_start, stored_space
+from dptune.run import check_start, stored_space, usual_share
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.numerical import NumericalSampler
 from dptune_optuna.objective import PrivateFunction, refuse_maximize
@@ -52,7 +52,7 @@ class PrivateSampler(NumericalSampler, Generic[S]):
         space: name -> Optuna distribution of the parameters to search; default: those of the study's first
             finished trial. It is fixed when the study begins, in the ledger.
         privatizer: holds the losses and pays.
-        mu: GDP budget of the study; default what is left of the ledger's when the study begins.
+        mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         seed: of the sampler's own randomness (not of the noise, which has none).
         independent_sampler: for parameters outside ``space``; default random.
         warn_independent_sampling: say so when one is used.
@@ -78,7 +78,9 @@ class PrivateSampler(NumericalSampler, Generic[S]):
         if space is not None and self._space is None:
             raise dptune.InputError("space has no float or int parameter with more than one value to search.")
         self._privatizer, self._mu, self._seed = privatizer, mu, seed
-        self._plan(self._space or dptune.Space({"x": dptune.Float(0, 1)}), self._budget(), 0)  # refuse early
+        self._plan(
+            self._space or dptune.Space({"x": dptune.Float(0, 1)}), usual_share(privatizer.ledger, mu), 0
+        )  # refuse early
         super().__init__(
             seed=seed,
             independent_sampler=independent_sampler,
@@ -103,11 +105,6 @@ class PrivateSampler(NumericalSampler, Generic[S]):
 
     # ---- the run -------------------------------------------------------------------------------------
 
-    def _budget(self) -> float:
-        """The mu a study would begin with; of a spent ledger, the whole budget, which its check then refuses."""
-        ledger = self._privatizer.ledger
-        return self._mu if self._mu is not None else ledger.remaining() or ledger.budget.mu
-
     @property
     def n_trials(self) -> int:
         """Number of trials of a complete run: pass it to ``study.optimize``.
@@ -119,7 +116,7 @@ class PrivateSampler(NumericalSampler, Generic[S]):
             return next(iter(self._sessions.values())).plan.trials
         if self._space is None:
             raise dptune.InputError("n_trials depends on the number of parameters; give the sampler its space.")
-        return int(self._plan(self._space, self._budget(), 0).trials)
+        return int(self._plan(self._space, usual_share(self._privatizer.ledger, self._mu), 0).trials)
 
     def session(self, study: optuna.Study) -> S | None:
         """Return the study's run, or None as long as its search space is not known."""

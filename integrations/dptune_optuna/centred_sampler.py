@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 import dptune
 from dptune.centred_plan import cell_widths, plan_centred_cma, refuse_unknown
@@ -35,7 +35,7 @@ class CentredCMASampler(PrivateSampler[dptune.CentredCMASession]):
         space: name -> Optuna distribution of the parameters to search; default: those of the study's first
             finished trial. It is fixed when the study begins, in the ledger.
         privatizer: holds the losses and pays.
-        mu: GDP budget of the study; default what is left of the ledger's when the study begins.
+        mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         n_trials: wished number of trials; the number planned, whole generations, is :attr:`n_trials`.
         seed: of the sampler's own randomness (not of the noise, which has none).
         independent_sampler: for parameters outside ``space``; default random.
@@ -80,6 +80,12 @@ class CentredCMASampler(PrivateSampler[dptune.CentredCMASession]):
     def _propose(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
     ) -> Mapping[str, Value]:
-        session = self.begin(study, search_space)
-        session.warn_if_behind(trial.number)
-        return session.ask(trial.number)
+        return self.begin(study, search_space).ask(trial.number)
+
+    def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
+        """Warn about a value that no release paid for, and about a run that has ended too early."""
+        super().after_trial(study, trial, state, values)
+        session = self._sessions.get(study.study_name)
+        if session is not None and trial.number + 1 >= session.plan.trials:
+            others = (t for t in study.get_trials(deepcopy=False) if t.number != trial.number)
+            session.warn_if_behind(1 + sum(t.state.is_finished() for t in others))

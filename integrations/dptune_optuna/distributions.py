@@ -10,7 +10,17 @@ import dptune
 
 
 def to_space(distributions: Mapping[str, BaseDistribution]) -> dptune.Space | None:
-    """Return the numerical parameters that can vary, or None if there are none."""
+    """Return the numerical parameters that can vary, or None if there are none.
+
+    Raises:
+        InputError: what is given for a parameter is no Optuna distribution; names it.
+    """
+    for name, given in distributions.items():
+        if not isinstance(given, BaseDistribution):
+            raise dptune.InputError(
+                f"the parameter {name!r} of the search space must be an Optuna distribution, e.g. "
+                f"FloatDistribution(0, 1); got {given!r}."
+            )
     found: dict[str, dptune.Float | dptune.Int] = {}
     for name, distribution in distributions.items():
         if isinstance(distribution, FloatDistribution) and not distribution.single():
@@ -28,3 +38,31 @@ def to_distributions(space: dptune.Space) -> dict[str, BaseDistribution]:
         else IntDistribution(p.low, p.high, log=p.log, step=p.step)
         for name, p in space.items()
     }
+
+
+def refuse_other_space(space: dptune.Space, suggested: Mapping[str, BaseDistribution], *, kept: str = "") -> None:
+    """Refuse a function that does not suggest the parameters that are searched: its trials would all be ignored.
+
+    Args:
+        space: of the run.
+        suggested: by a function that has returned; more parameters than those of the space are fine.
+        kept: what to do if it is the space that is wrong.
+
+    Raises:
+        InputError: a parameter was not suggested, or as another one; names it.
+    """
+    for name, wanted in to_distributions(space).items():
+        given = suggested.get(name)
+        if given is None:
+            others = ", ".join(map(repr, suggested)) or "nothing"
+            raise dptune.InputError(
+                f"the search space has the parameter {name!r}, {wanted}, but the function did not suggest it; it "
+                f"suggested {others}. Correct the name in the function; what is not suggested in every trial must not "
+                f"be in space=, and is drawn independently then. Nothing was released of this trial. {kept}"
+            )
+        if to_space({name: given}) != dptune.Space({name: space[name]}):
+            raise dptune.InputError(
+                f"the search space has the parameter {name!r} as {wanted}, but the function suggested it as {given}. "
+                f"Suggest it with that type, range, log and step. "
+                f"Nothing was released of this trial. {kept}"
+            )

@@ -21,6 +21,8 @@ import dptune
 from dptune.local.randomizer import Randomizer
 from dptune.objective import Function
 from dptune.privacy.private import bare
+from dptune_optuna.distributions import refuse_other_space
+from dptune_optuna.ldp import LDPSampler
 from dptune_optuna.promise import promise
 from dptune_optuna.shield import shielded
 from dptune_optuna.withheld import withhold_values
@@ -74,11 +76,13 @@ class LocalObjective:
         Raises:
             CapReached: before the function is called. ``study.optimize(..., catch=CapReached)`` goes on with others.
             PrivacyError: the function used ``trial.report`` or the like.
+            InputError: the function did not suggest the parameters that its sampler searches. Without a ledger no reply
+                is made; with one its user has been charged before the function was called.
             InputError: before the function is called: the study was begun with another randomiser, or has the
                 direction in which the randomiser's ``invalid`` is the best value.
         """
         self._promise(trial.study)
-        measure = functools.partial(shielded, self._function, trial, _as_it_is)
+        measure = functools.partial(self._measured, trial)
         if self._ledger is None or self._user is None:
             return self._randomizer.randomize(measure())
         user = self._user if isinstance(self._user, str) else self._user(trial)
@@ -87,6 +91,13 @@ class LocalObjective:
         if held:
             raise bare(held[0])
         return reply
+
+    def _measured(self, trial: Trial) -> Any:
+        """Return the user's value, None if the function raised; refuse a trial that no sampler could learn from."""
+        value, space = shielded(self._function, trial, _as_it_is), _searched(trial.study)
+        if value is not None and space is not None:
+            refuse_other_space(space, trial.distributions)
+        return value
 
     def try_out(self, parameters: Mapping[str, Any]) -> None:
         """Call the function once outside any study and let its exceptions through, to find bugs.
@@ -104,6 +115,14 @@ class LocalObjective:
         if not self._randomizer.private and study.study_name not in self._warned:
             _logger.warning(f"The study {study.study_name!r} is NOT PRIVATE: {self._randomizer!r}.")
             self._warned.add(study.study_name)
+
+
+def _searched(study: optuna.Study) -> dptune.Space | None:
+    """What the study's sampler searches, if it is one of ours."""
+    sampler = study.sampler
+    while (inner := getattr(sampler, "_base_sampler", None)) is not None:  # as in PartialFixedSampler
+        sampler = inner
+    return sampler.searched(study) if isinstance(sampler, LDPSampler) else None
 
 
 def _held(measure: Callable[[], Any], held: list[Exception]) -> SupportsFloat | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import optuna
 from optuna.trial import FixedTrial, Trial
@@ -13,11 +13,15 @@ from optuna.trial import FixedTrial, Trial
 import dptune
 from dptune.objective import Data, Function, losses_function
 from dptune.privacy.losses import NamedLoss
+from dptune.run import plain
+from dptune.search_run import SearchRun
+from dptune_optuna.distributions import refuse_other_space
 from dptune_optuna.shield import evaluate
 from dptune_optuna.withheld import withhold_values
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 PROGRESS = "dptune"  # study user attribute: released facts only
+_KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
 
 
 TrialRun = dptune.GIBOSession | dptune.CentredCMASession | dptune.ValueRun
@@ -69,7 +73,9 @@ class PrivateFunction:
         Raises:
             BudgetExhausted: before the function is called; nothing is lost.
             PlanComplete: likewise, outside ``study.optimize``; inside, the trial is pruned and the study stops.
-            InputError: the function returned something that is not per-example losses, or ``data`` cannot be loaded.
+            KeyConflict: at the first suggestion that is not where the trial has its value; the study was begun again.
+            InputError: the function returned something that is not per-example losses, or did not suggest the
+                parameters of the run's search space, or ``data`` cannot be loaded; nothing was spent.
         """
         if not isinstance(trial, Trial):
             raise dptune.InputError(
@@ -81,8 +87,10 @@ class PrivateFunction:
         try:
             if run is not None:
                 run.check(str(trial.number))
-            losses = evaluate(self._function, trial)
+            losses = evaluate(self._function, _as_recorded(trial, run))
             run = run or self.first_run(trial)
+            if losses is not None and isinstance(run, SearchRun):
+                refuse_other_space(run.space, trial.distributions, kept=_KEPT)
             value = run.finish(str(trial.number), trial.params, losses)
         except dptune.PlanComplete as error:
             raise _end_of(trial.study, error) from None
@@ -102,11 +110,12 @@ class PrivateFunction:
         Raises:
             InputError: nothing was kept for it.
             BudgetExhausted: it does not fit.
+            KeyConflict: it was made at other parameters; before the function is called.
         """
         run = self.run_of(study)
         if run is None:
             raise dptune.InputError("the study has no finished trial yet; there is nothing to estimate.")
-        run.check_estimate()
+        run.check_estimate(parameters)
         try:
             losses = evaluate(self._function, FixedTrial(dict(parameters)))
         except ValueError as error:
@@ -134,7 +143,7 @@ class PrivateObjective(PrivateFunction):
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
         privatizer: holds the losses and pays.
         n_trials: number of trials the budget is divided among.
-        mu: GDP budget of the study; default what is left of the ledger's when the study begins.
+        mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         final_share: share of mu^2 kept for :meth:`estimate`.
         loss, data: see :class:`PrivateFunction`.
 
@@ -189,6 +198,40 @@ def _mark_shielded(trial: Trial) -> None:
         shielded: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
         shielded.add((trial.study.study_name, trial.number))
         sampler = getattr(sampler, "_base_sampler", None)
+
+
+class _RecordedTrial:
+    """A trial that has its value already: a suggestion that is not the recorded one is refused.
+
+    Args:
+        trial: passes on everything else.
+        recorded: its parameters, as the ledger has them.
+        refusal: what is raised.
+    """
+
+    def __init__(self, trial: Trial, recorded: Mapping[str, object], refusal: dptune.KeyConflict) -> None:
+        self._trial, self._recorded, self._refusal = trial, recorded, refusal
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._trial, name)
+        if not name.startswith("suggest_"):
+            return found
+
+        def suggest(parameter: str, *args: Any, **options: Any) -> Any:
+            value = found(parameter, *args, **options)
+            if {**self._recorded, **plain({parameter: value})} != self._recorded:
+                raise self._refusal
+            return value
+
+        return suggest
+
+
+def _as_recorded(trial: Trial, run: TrialRun | None) -> Trial:
+    recorded = None if run is None else run.recorded_parameters(str(trial.number))
+    if run is None or recorded is None:
+        return trial
+    refusal = run.other_parameters(str(trial.number))
+    return cast(Trial, _RecordedTrial(trial, recorded, refusal))  # what a shield asks of a trial
 
 
 def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:

@@ -27,7 +27,7 @@ class DPGIBOSampler(PrivateSampler[dptune.GIBOSession]):
         space: name -> Optuna distribution of the parameters to search; default: those of the study's first
             finished trial. It is fixed when the study begins, in the ledger.
         privatizer: holds the losses and pays.
-        mu: GDP budget of the study; default what is left of the ledger's when the study begins.
+        mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
         steps, batch: T and b, instead of ``n_trials``.
         seed: of the sampler's own randomness (not of the noise, which has none).

@@ -29,7 +29,7 @@ class CentredCMASearch(SpaceSearch):
         param_space: Tune search space; default that of the Tuner. :attr:`n_trials` needs it.
         privatizer: holds the losses and pays, in the vault; here it holds settings only.
         name: the run's name in the ledger. The same name continues the run.
-        mu: GDP budget of the run; default what is left of the ledger's when the run begins.
+        mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         n_trials: wished number of trials; the number planned, whole generations, is :attr:`n_trials`.
         seed: of the searcher's own randomness (not of the noise, which has none).
         metric: the name under which trials report.

@@ -45,17 +45,17 @@ class VaultClient(ActorClient):
         asked: dict[str, Any] | None = self.call("ask", trial)
         return asked
 
-    def check(self, trial: str) -> None:
+    def check(self, trial: str, parameters: Mapping[str, Any] | None = None) -> None:
         """Refuse a trial before a model is trained; see :meth:`Vault.check`."""
-        self.call("check", trial)
+        self.call("check", trial, parameters)
 
     def finish(self, trial: str, parameters: Mapping[str, Any], losses: npt.NDArray[np.float64] | None) -> float:
         """Hand over the losses (rows,), or None for a failure, and return the released value."""
         return float(self._upload("finish", trial, parameters, losses))
 
-    def check_estimate(self) -> None:
+    def check_estimate(self, parameters: Mapping[str, Any]) -> None:
         """Refuse an estimate before a model is trained."""
-        self.call("check_estimate")
+        self.call("check_estimate", dict(parameters))
 
     def estimate(
         self, trial: str, parameters: Mapping[str, Any], losses: npt.NDArray[np.float64] | None

@@ -14,7 +14,6 @@ from dptune.space import Value
 
 TrialRun = dptune.GIBOSession | dptune.CentredCMASession | dptune.ValueRun
 MODE = "mode"
-PRIVATIZER = "privatizer"
 
 
 class RunSettings(Protocol):
@@ -142,25 +141,6 @@ def agree_on_mode(ledger: dptune.PrivacyLedger, scope: str, mode: str) -> None:
     """
     if ledger.fix(scope, MODE, mode) != mode:
         raise dptune.BudgetMismatch(f"the run {scope!r} was begun with the other mode; give a new search a new name.")
-
-
-def agree_on_privatizer(privatizer: dptune.LossPrivatizer, scope: str) -> None:
-    """Fix the run's clipping range, people, precision and kind of noise in the ledger, or refuse others.
-
-    The groups are not in the ledger: who belongs to whom may be private.
-
-    Raises:
-        BudgetMismatch: the run was begun with others: its values would not be values of one function.
-    """
-    wanted = privatizer.describe()
-    fixed = privatizer.ledger.fix(scope, PRIVATIZER, wanted)
-    begun = fixed if isinstance(fixed, dict) else {}
-    other = sorted(name for name in wanted if begun.get(name) != wanted[name])
-    if other:
-        raise dptune.BudgetMismatch(
-            f"the run {scope!r} was begun with another privatizer (other {', '.join(other)}); continue it with the "
-            "same one, or give a new search a new name."
-        )
 
 
 def mode_of(ledger: dptune.PrivacyLedger, scope: str) -> str:

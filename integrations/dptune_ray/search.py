@@ -13,6 +13,7 @@ from dptune.privacy.losses import NamedLoss
 from dptune_ray.base import RunSearch
 from dptune_ray.client import VaultClient
 from dptune_ray.runs import RunSettings, TrialRun, mode_of
+from dptune_ray.spaces import flat
 from dptune_ray.trainable import PrivateTrainable, final_estimate, made_trainable
 
 METRIC = "loss"
@@ -140,9 +141,10 @@ class VaultSearch(RunSearch):
         Raises:
             InputError: nothing was kept for it.
             BudgetExhausted: it does not fit.
+            KeyConflict: it was made at other parameters.
         """
         self._mode = mode_of(self._privatizer.ledger, self._name)
-        self.vault.check_estimate()
+        self.vault.check_estimate(flat(config))
         return final_estimate(trainable, config)
 
     def progress(self) -> dict[str, object]:

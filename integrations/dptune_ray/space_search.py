@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import dptune
-from dptune.run import stored_space
+from dptune.run import stored_space, usual_share
 from dptune.search_run import SearchRun
 from dptune_ray.runs import SpaceRun, mode_of
 from dptune_ray.search import VaultSearch
@@ -23,7 +23,7 @@ class SpaceSearch(VaultSearch):
         param_space: Tune search space; default that of the Tuner. :attr:`n_trials` needs it.
         privatizer: holds the losses and pays, in the vault; here it holds settings only.
         name: the run's name in the ledger. The same name continues the run.
-        mu: GDP budget of the run; default what is left of the ledger's when the run begins.
+        mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         seed: of the searcher's own randomness (not of the noise, which has none).
         metric: the name under which trials report.
         mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
@@ -59,9 +59,8 @@ class SpaceSearch(VaultSearch):
         self._plan(to_space(self._domains) or dptune.Space({"x": dptune.Float(0, 1)}))  # refuse early
 
     def _plan(self, space: dptune.Space) -> Any:
-        ledger = self._privatizer.ledger
-        left = self._mu if self._mu is not None else ledger.remaining() or ledger.budget.mu
-        return self._settings_on(space).plan(self._privatizer, left, 0)
+        share = usual_share(self._privatizer.ledger, self._mu)
+        return self._settings_on(space).plan(self._privatizer, share, 0)
 
     def _settings_on(self, space: dptune.Space) -> SpaceRun:
         return self._run_type(self._name, space, self.mode, self._mu, self._seed, self._settings)

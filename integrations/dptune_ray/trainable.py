@@ -86,10 +86,11 @@ class PrivateTrainable(SilentTrainable):
 
         Raises:
             BudgetExhausted: before the function is called.
+            KeyConflict: likewise; the trial has a value at other parameters.
             InputError: the function returned something that is not per-example losses.
         """
         try:
-            self.vault.check(self.trial_id)
+            self.vault.check(self.trial_id, flat(self.config))
             losses = losses_at(type(self).function, self.config)
             value = self.vault.finish(self.trial_id, flat(self.config), losses)
         except dptune.PlanComplete:

@@ -19,7 +19,7 @@ import numpy as np
 import dptune
 from dptune_ray.answers import answered
 from dptune_ray.reports import Reports
-from dptune_ray.runs import RunSettings, TrialRun, agree_on_privatizer, reflected
+from dptune_ray.runs import RunSettings, TrialRun, reflected
 
 
 @dataclass
@@ -50,9 +50,7 @@ class Vault:
     @property
     def _run(self) -> TrialRun:
         if self._begun is None:
-            begun = self._settings.begin(self._privatizer)
-            agree_on_privatizer(self._privatizer, self._settings.scope)
-            self._begun = begun
+            self._begun = self._settings.begin(self._privatizer)
         return self._begun
 
     @answered
@@ -102,18 +100,21 @@ class Vault:
         return self._asked[trial]
 
     @answered
-    def check(self, trial: str) -> None:
-        """Refuse a trial before a model is trained.
+    def check(self, trial: str, parameters: Mapping[str, Any] | None = None) -> None:
+        """Refuse a trial before a model is trained; ``parameters`` as for :meth:`finish`.
 
         Raises:
+            KeyConflict: the trial has a value at other parameters.
             PlanComplete: the run has made all its releases.
             BudgetExhausted: the ledger is spent, by this run or by others.
         """
-        self._check(trial)
+        self._check(trial, parameters)
 
-    def _check(self, trial: str) -> None:
-        if trial not in self._reports:  # else its value is known and costs nothing
-            self._run.check(trial)
+    def _check(self, trial: str, parameters: Mapping[str, Any] | None = None) -> None:
+        if trial not in self._reports:
+            self._run.check(trial, parameters)
+        elif parameters is not None:  # its value is known and costs nothing
+            self._reports.find(trial, parameters)
 
     @answered
     def put(self, trial: str, upload: str, first: int, part: bytes) -> None:
@@ -164,9 +165,9 @@ class Vault:
         return self._reports.fix(trial, parameters, difference if self._settings.mode == "min" else 0.0 - difference)
 
     @answered
-    def check_estimate(self) -> None:
-        """Refuse, before a model is trained, a final estimate that could not be paid."""
-        self._run.check_estimate()
+    def check_estimate(self, parameters: Mapping[str, Any]) -> None:
+        """Refuse, before a model is trained, a final estimate that could not be paid or was made elsewhere."""
+        self._run.check_estimate(parameters)
 
     @answered
     def estimate(

@@ -27,7 +27,7 @@ class PrivateSearch(VaultSearch):
         privatizer: holds the losses and pays, in the vault; here it holds settings only.
         n_trials: number of trials the budget is divided among; the Tuner's ``num_samples``.
         name: the run's name in the ledger. The same name continues the run.
-        mu: GDP budget of the run; default what is left of the ledger's when the run begins.
+        mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         final_share: share of mu^2 kept for :meth:`estimate`.
         metric: the name under which trials report.
         mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.

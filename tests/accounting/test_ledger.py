@@ -31,7 +31,7 @@ from dptune import (
     PrivacyLedger,
 )
 from dptune.accounting.events import GaussianRelease, LaplaceRelease, PureRelease
-from dptune.accounting.ledger import Limit
+from dptune.accounting.ledger import PLAN, Limit, Rest
 
 Urls = Callable[[], str]
 
@@ -276,6 +276,46 @@ def test_another_number_of_people_is_refused(url: str) -> None:
     with pytest.raises(BudgetMismatch, match="n="):
         LossPrivatizer(ledger, n=11, clip=(0, 1))
     assert PrivacyLedger(url).n == 10
+
+
+def test_a_new_run_may_count_on_what_is_neither_spent_nor_planned(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(5.0))
+    assert ledger.rest() == Rest(5.0, 5.0, ())
+    ledger.fix_plan("run", lambda rest: {"mu": 3.0})
+    assert ledger.rest() == Rest(5.0, 4.0, ("run",))
+    pay(ledger, "1", 2.0, scope="run")  # of what it has planned
+    assert ledger.rest() == Rest(pytest.approx(math.sqrt(21)), pytest.approx(4.0), ("run",))
+    pay(ledger, "1", 1.0, scope="no plan")
+    pay(ledger, "2", math.sqrt(5), scope="run")  # done
+    assert ledger.rest() == Rest(pytest.approx(math.sqrt(15)), pytest.approx(math.sqrt(15)), ())
+    pay(ledger, "3", 1.0, scope="run")  # more than it had planned
+    assert ledger.rest().unplanned == pytest.approx(math.sqrt(14))
+    ledger.fix_plan("two plans of all", lambda rest: {"mu": 5.0})
+    assert ledger.rest() == Rest(pytest.approx(math.sqrt(14)), 0.0, ("two plans of all",))
+
+
+def test_a_plan_is_made_once_from_what_is_left_and_a_refusal_writes_nothing(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(5.0))
+
+    def refuse(rest: Rest) -> object:
+        raise InputError(f"{rest.unplanned}")
+
+    with pytest.raises(InputError, match=r"5\.0"):
+        ledger.fix_plan("run", refuse)
+    assert ledger.fact("run", PLAN) is None
+    assert ledger.fix_plan("run", lambda rest: {"mu": rest.unplanned}) == {"mu": 5.0}
+    assert PrivacyLedger(url).fix_plan("run", refuse) == {"mu": 5.0} == ledger.fact("run", PLAN)
+
+
+def test_of_threads_that_plan_together_each_sees_the_plans_before_it(url: str) -> None:
+    PrivacyLedger(url, Budget.gdp(1.0))
+
+    def plan(i: int) -> object:
+        return PrivacyLedger(url).fix_plan(str(i), lambda rest: {"mu": rest.unplanned / 2})
+
+    with ThreadPoolExecutor(4) as pool:
+        mus = sorted(made["mu"] for made in pool.map(plan, range(6)))  # type: ignore[index]
+    assert mus == pytest.approx(sorted(0.5 * 0.75 ** (k / 2) for k in range(6)))
 
 
 def test_facts_are_fixed_by_the_first_writer(url: str) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from audit_tools import Array, FreeLedger, NoNoise, lower_bound
 
-from dptune import CentredCMASession, Float, GIBOSession, LossPrivatizer, MeanQuery, Released, Space
+from dptune import Budget, CentredCMASession, Float, GIBOSession, LossPrivatizer, MeanQuery, Released, Space
+from dptune.accounting.ledger import Rest
 from dptune.centred_plan import plan_centred_cma
 from dptune.defaults import plan_gibo
 
@@ -19,12 +22,19 @@ class FactLedger(FreeLedger):
     def __init__(self) -> None:
         super().__init__()
         self.facts: dict[tuple[str, str], object] = {}
+        self.budget = Budget.gdp(MU)
 
     def fix(self, scope: str, name: str, value: object) -> object:
         return self.facts.setdefault((scope, name), value)
 
     def fact(self, scope: str, name: str) -> object:
         return self.facts.get((scope, name))
+
+    def fix_plan(self, scope: str, make: Callable[[Rest], object]) -> object:
+        return self.fix(scope, "plan", make(self.rest()))
+
+    def rest(self) -> Rest:
+        return Rest(MU, MU, ())
 
     def charges(self, scope: str | None = None, *, prefix: str = "") -> list:  # type: ignore[type-arg]
         return [charge for charge in self.paid.values() if charge.key.startswith(prefix)]

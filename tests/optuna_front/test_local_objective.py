@@ -39,6 +39,12 @@ def open_sampler(kind: str = "tgp") -> Any:
     return SAMPLERS[kind](SPACE, settings, count=16, seed=1)
 
 
+def at_x(trial: Any, value: Any) -> Any:
+    """A value measured at the trial's x."""
+    trial.suggest_float("x", 0, 1)
+    return value
+
+
 def users_function(kind: str) -> Any:
     """The user's code on somebody's device; ``kind`` says whose."""
 
@@ -135,7 +141,7 @@ def test_a_reply_is_the_clamped_value_plus_noise(monkeypatch):
     study = create(None, open_sampler())
     for value, middle in [(5.0, 1.0), (-np.inf, -1.0), (0.5, 0.5), (None, 1.0)]:
         objective = LocalObjective(
-            lambda trial, value=value: value, InsecureRandomizer(1e6, 1.0, invalid=1.0, insecure_seed=0)
+            lambda trial, value=value: at_x(trial, value), InsecureRandomizer(1e6, 1.0, invalid=1.0, insecure_seed=0)
         )
         assert objective(study.ask()) == pytest.approx(middle, abs=1e-4)
     (described,) = promises(study)
@@ -151,7 +157,7 @@ def test_a_reply_is_the_clamped_value_plus_noise(monkeypatch):
 def counted(randomizer: Any) -> tuple[LocalObjective, list[int]]:
     """An objective and the trials in which its function was called."""
     calls: list[int] = []
-    return LocalObjective(lambda trial: calls.append(trial.number) or 0.5, randomizer), calls
+    return LocalObjective(lambda trial: calls.append(trial.number) or at_x(trial, 0.5), randomizer), calls
 
 
 def test_every_study_says_what_protects_its_users():
@@ -279,7 +285,7 @@ def test_a_cap_ends_the_users_trials_before_anything_is_measured(tmp_path):
     ledger, calls = UserLedger(tmp_path / "u.db", cap=2.0), []
     study = create(None, open_sampler())
     randomizer = LocalRandomizer(1.0, 1.0, invalid=1.0)
-    objective = LocalObjective(lambda trial: calls.append(1) or 0.5, randomizer, ledger=ledger, user="me")
+    objective = LocalObjective(lambda trial: calls.append(1) or at_x(trial, 0.5), randomizer, ledger=ledger, user="me")
     with pytest.raises(dptune.CapReached):
         study.optimize(objective, n_trials=5)
     assert [t.state for t in study.trials] == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.FAIL]
@@ -330,6 +336,24 @@ def test_a_new_study_of_the_same_name_gets_replies_of_its_own(tmp_path):
     second.optimize(objective, n_trials=1)
     assert first.trials[0].value != second.trials[0].value
     assert ledger.spent("me") == 2.0
+
+
+@pytest.mark.parametrize(("name", "high"), [("xx", 1.0), ("x", 0.5)])
+@pytest.mark.parametrize("with_ledger", [False, True])
+@pytest.mark.parametrize("kind", ["tgp", "ata", "moma"])
+def test_a_function_that_does_not_suggest_what_is_searched_is_refused_and_sends_nothing(
+    tmp_path, monkeypatch, kind, with_ledger, name, high
+):
+    ledger = UserLedger(tmp_path / "u.db", cap=10.0)
+    whose = {"ledger": ledger, "user": "me"} if with_ledger else {}
+    randomizer = LocalRandomizer(1.0, 1.0, invalid=1.0)
+    objective = LocalObjective(lambda trial: trial.suggest_float(name, 0, high), randomizer, **whose)
+    study = create(None, optuna.samplers.PartialFixedSampler({}, open_sampler(kind)))
+    with pytest.raises(dptune.InputError, match=f"parameter 'x'.*FloatDistribution.*suggested.*{name}?"):
+        study.optimize(objective, n_trials=5)
+    assert [t.state for t in study.trials] == [TrialState.FAIL]
+    assert study.trials[0].value is None
+    assert ledger.spent("me") <= 1.0  # charged before its function may be called, and once
 
 
 WORKER = """
@@ -391,7 +415,7 @@ def test_an_interrupt_passes_and_the_retry_measures(tmp_path):
         if not raised:
             raised.append(1)
             raise KeyboardInterrupt
-        return 1.0
+        return at_x(trial, 1.0)
 
     objective = LocalObjective(
         measure, InsecureRandomizer(1e6, 1.0, invalid=1.0, insecure_seed=0), ledger=ledger, user="me"

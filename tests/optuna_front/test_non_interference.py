@@ -195,6 +195,11 @@ def test_a_refused_method_stays_refused_when_the_user_swallows_the_error(tmp_pat
         study.optimize(losses, n_trials=1)
 
 
+def anywhere(trial):
+    """The point of the search space that is proposed."""
+    return trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
+
+
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
@@ -210,7 +215,7 @@ def test_wrong_returns_raise_by_shape_and_release_nothing(tmp_path, returned, me
     sampler = open_sampler(open_privatizer(tmp_path))
     study = create(None, sampler)
     with pytest.raises(dptune.InputError, match=message):
-        study.optimize(sampler.objective(lambda trial: returned), n_trials=1)
+        study.optimize(sampler.objective(lambda trial: anywhere(trial) and returned), n_trials=1)
     assert sampler.session(study).ledger.spent() == 0
 
 
@@ -265,7 +270,9 @@ def test_no_frame_of_a_raised_error_holds_a_loss(tmp_path):
 def test_wrapped_losses_are_taken_as_they_are(tmp_path):
     sampler = open_sampler(open_privatizer(tmp_path))
     study = create(None, sampler)
-    study.optimize(sampler.objective(lambda trial: dptune.PerExampleLosses(np.zeros(N))), n_trials=1)
+    study.optimize(
+        sampler.objective(lambda trial: anywhere(trial) and dptune.PerExampleLosses(np.zeros(N))), n_trials=1
+    )
     assert study.trials[0].state == optuna.trial.TrialState.COMPLETE
 
 

@@ -252,17 +252,15 @@ def test_a_named_loss_is_minimised(tmp_path, opened):
 
 def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):
     run(begin(open_search(open_privatizer(tmp_path))), 40)
-    PrivateSearch(
-        RandomSearch(), open_privatizer(tmp_path), n_trials=1, name="rest", final_share=0.0
-    ).set_search_properties("loss", "min", SPACE)
+    new = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=5, name="new")
+    with pytest.raises(dptune.BudgetPlanned, match="'run'"):  # which has kept its final estimate's share
+        new.set_search_properties("loss", "min", SPACE)
     ledger = open_ledger(tmp_path)
     event = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 4.0))
     event.observe_failure("p")
     event.release(event.mean_query("p", ledger.remaining()), scope="else", key="k")
     with pytest.raises(dptune.BudgetExhausted):
-        PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=5, name="new").set_search_properties(
-            "loss", "min", SPACE
-        )
+        new.set_search_properties("loss", "min", SPACE)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,20 @@ def test_the_same_trial_at_another_point_is_refused(tmp_path):
     assert len(open_ledger(tmp_path).charges()) == 1
 
 
+@pytest.mark.parametrize("make", [values_vault, gibo_vault])
+def test_another_point_is_refused_before_a_model_is_trained(tmp_path, make):
+    vault = make(tmp_path)
+    finish(vault, "a")
+    vault.check("a", POINT).get()
+    with pytest.raises(dptune.KeyConflict):
+        vault.check("a", {**POINT, "x": 0.123}).get()
+    if make is values_vault:
+        vault.estimate("final", POINT, "", None).get()
+        vault.check_estimate(POINT).get()
+        with pytest.raises(dptune.KeyConflict, match="one final estimate"):
+            vault.check_estimate({**POINT, "x": 0.123}).get()
+
+
 def test_losses_that_are_missing_are_asked_for_again_and_nothing_is_charged(tmp_path):
     vault = values_vault(tmp_path)
     vault.put("a", "u", 0, np.zeros(N // 2).tobytes()).get()
@@ -82,14 +96,14 @@ def test_parts_come_in_any_order_and_are_taken_once(tmp_path, monkeypatch):
 
 def test_a_final_estimate_of_scores_is_a_score(tmp_path):
     vault, scores = values_vault(tmp_path, kind=NoiselessPrivatizer, mode="max"), np.linspace(0.0, 1.0, N)
-    vault.check_estimate().get()
+    vault.check_estimate(POINT).get()
     vault.put("final", "u", 0, scores.tobytes()).get()
     assert vault.estimate("final", POINT, "u", N).get().value == pytest.approx(0.5, abs=1e-6)
 
 
 def test_an_estimate_that_nothing_was_kept_for_is_refused(tmp_path):
     with pytest.raises(dptune.InputError, match="final_share=0"):
-        values_vault(tmp_path, final_share=0.0).check_estimate().get()
+        values_vault(tmp_path, final_share=0.0).check_estimate(POINT).get()
 
 
 def test_a_failed_evaluation_is_the_upper_clip_and_ends_well(tmp_path):
@@ -129,8 +143,10 @@ def test_a_spent_ledger_refuses_the_first_trial_and_ends_a_run_that_has_begun(tm
     open_privatizer(tmp_path)
     late = values_vault(tmp_path, mu=0.9)
     finish(late, "a")
-    other = Vault(open_privatizer(tmp_path), ValuesRun("other", 1))
-    assert finish(other, "a") is not None
+    rest = open_ledger(tmp_path).remaining()
+    other = Vault(open_privatizer(tmp_path), ValuesRun("other", 1, mu=rest))
+    with pytest.warns(UserWarning, match="'run'.*have planned a part"):
+        assert finish(other, "a") is not None
     other.estimate("final", POINT, "", None).get()
     assert late.ask("b").get() is None
     with pytest.raises(dptune.BudgetExhausted):

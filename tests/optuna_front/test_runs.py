@@ -1,0 +1,221 @@
+"""What holds for every private run in Optuna: its space, its privatizer, its name, the ledger's other runs."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution, IntDistribution
+from optuna.samplers import RandomSampler
+from optuna.trial import TrialState
+
+import dptune
+from dptune_optuna import CentredCMASampler, DPGIBOSampler, LDPTGPSampler, PrivateObjective
+from harness import (
+    SPACE,
+    N,
+    create,
+    losses_at,
+    objective_of,
+    open_centred,
+    open_ledger,
+    open_privatizer,
+    open_sampler,
+    people,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+OPEN = {"gibo": open_sampler, "centred": open_centred}
+BOTH = pytest.mark.parametrize("kind", OPEN)
+
+
+# ---- the search space and the function ------------------------------------------------------------------
+
+
+def suggest(name="y", low=1e-3, high=1e1, **options):
+    """A function that suggests its second parameter like this."""
+
+    def losses(trial):
+        x, y = trial.suggest_float("x", -1, 1), trial.suggest_float(name, low, high, **options)
+        return losses_at(people(), x, y)
+
+    return losses
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (suggest("yy", log=True), r"'y', FloatDistribution.*did not suggest it.*'x', 'yy'"),
+        (suggest(high=1.0, log=True), r"'y' as FloatDistribution.high=10.0.*as FloatDistribution.high=1.0"),
+        (suggest(), "different log"),  # Optuna's own refusal
+    ],
+    ids=["name", "range", "log"],
+)
+def test_a_function_that_does_not_suggest_the_space_is_refused_and_costs_nothing(tmp_path, kind, function, message):
+    sampler = OPEN[kind](open_privatizer(tmp_path))
+    study = create(None, sampler)
+    with pytest.raises((dptune.InputError, ValueError), match=message):
+        study.optimize(sampler.objective(function), n_trials=24)
+    assert len(study.trials) == 1
+    assert open_ledger(tmp_path).charges() == []
+
+
+@BOTH
+def test_a_function_that_failed_before_it_had_suggested_everything_is_no_mistake(tmp_path, kind):
+    def losses(trial):
+        trial.suggest_float("x", -1, 1)
+        raise ValueError
+
+    sampler = OPEN[kind](open_privatizer(tmp_path))
+    study = create(None, sampler)
+    study.optimize(sampler.objective(losses), n_trials=2)
+    assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 2
+
+
+@BOTH
+def test_more_parameters_than_those_of_the_space_are_fine(tmp_path, kind):
+    sampler = OPEN[kind](open_privatizer(tmp_path), warn_independent_sampling=False)
+    study = create(None, sampler)
+
+    @sampler.objective
+    def losses(trial):
+        trial.suggest_categorical("more", [1, 2])
+        return suggest("y", log=True)(trial)
+
+    study.optimize(losses, n_trials=sampler.n_trials)
+    assert sampler.session(study).complete
+
+
+@BOTH
+def test_without_a_space_a_parameter_that_comes_and_goes_is_refused(tmp_path, kind):
+    sampler = type(OPEN[kind](open_privatizer(tmp_path)))(None, open_privatizer(tmp_path), n_trials=24, seed=0)
+    study = create(None, sampler)
+
+    @sampler.objective
+    def losses(trial):
+        if trial.number == 0:
+            trial.suggest_int("only_first", 1, 3)
+        return suggest("y", log=True)(trial)
+
+    with pytest.raises(dptune.InputError, match=r"'only_first', IntDistribution.*every trial"):
+        study.optimize(losses, n_trials=5)
+    assert len(study.trials) == 2
+
+
+@pytest.mark.parametrize("kind", [DPGIBOSampler, CentredCMASampler, LDPTGPSampler])
+def test_what_is_no_distribution_is_refused_by_name(tmp_path, kind):
+    settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=0.8, R=0.2))
+    second = settings if kind is LDPTGPSampler else open_privatizer(tmp_path)
+    with pytest.raises(dptune.InputError, match=r"'b'.*Optuna distribution.*got \(0.0, 1.0\)"):
+        kind({"a": FloatDistribution(0, 1), "b": (0.0, 1.0)}, second)
+
+
+def test_an_int_of_the_space_is_an_int_of_the_function(tmp_path):
+    sampler = CentredCMASampler({"i": IntDistribution(1, 7, step=3)}, open_privatizer(tmp_path), n_trials=12, seed=0)
+    study = create(None, sampler)
+    objective = sampler.objective(lambda trial: np.full(N, trial.suggest_int("i", 1, 7, step=3) / 9))
+    study.optimize(objective, n_trials=3)
+    assert all(t.state == TrialState.COMPLETE for t in study.trials)
+
+
+# ---- one privatizer a run -------------------------------------------------------------------------------
+
+
+def with_clip(folder, high):
+    return dptune.LossPrivatizer(open_ledger(folder), n=N, clip=(0.0, high))
+
+
+@pytest.mark.parametrize("kind", [*OPEN, "values"])
+def test_a_study_keeps_its_privatizer(tmp_path, kind):
+    def run(high):
+        if kind == "values":
+            objective, sampler = PrivateObjective(suggest(log=True), with_clip(tmp_path, high), n_trials=9), None
+        else:
+            sampler = OPEN[kind](with_clip(tmp_path, high))
+            objective = objective_of(sampler)
+        create(f"sqlite:///{tmp_path}/s.db", sampler).optimize(objective, n_trials=2)
+
+    run(4.0)
+    spent = open_ledger(tmp_path).spent()
+    with pytest.raises(dptune.BudgetMismatch, match=r"another privatizer .other clip"):
+        run(40.0)
+    assert open_ledger(tmp_path).spent() == spent
+    run(4.0)
+
+
+# ---- names ----------------------------------------------------------------------------------------------
+
+
+def test_a_study_begun_again_without_its_storage_is_refused_before_a_model_is_trained(tmp_path):
+    trained = []
+
+    def losses(trial):
+        x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
+        trained.append((x, y))
+        return losses_at(people(), x, y)
+
+    for seed in (0, 0, 1):
+        objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=9)
+        study = create(None, RandomSampler(seed=seed))
+        if seed:
+            with pytest.raises(dptune.KeyConflict, match=r"storage=.*new name"):
+                study.optimize(objective, n_trials=2)
+        else:  # the same points again are answered from the ledger
+            study.optimize(objective, n_trials=2)
+    assert len(trained) == 4
+    assert len(open_ledger(tmp_path).charges()) == 2
+
+
+def test_a_function_cannot_swallow_that_its_trial_has_a_value_elsewhere(tmp_path):
+    def losses(trial):
+        with contextlib.suppress(Exception):
+            trial.suggest_float("x", -1, 1)
+        return np.zeros(N)
+
+    for seed in range(2):
+        objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=9)
+        study = create(None, RandomSampler(seed=seed))
+        if seed:
+            with pytest.raises(dptune.KeyConflict):
+                study.optimize(objective, n_trials=1)
+        else:
+            study.optimize(objective, n_trials=1)
+
+
+def test_a_second_estimate_elsewhere_is_refused_before_a_model_is_trained(tmp_path):
+    trained = []
+    objective = PrivateObjective(
+        lambda trial: trained.append(1) or np.full(N, trial.suggest_float("x", -1, 1)),
+        open_privatizer(tmp_path),
+        n_trials=2,
+    )
+    study = create(None, RandomSampler(seed=0))
+    study.optimize(objective, n_trials=2)
+    estimate = objective.estimate(study, {"x": 0.3})
+    trained.clear()
+    with pytest.raises(dptune.KeyConflict, match=r"one final estimate, at \{'x': 0.3\}"):
+        objective.estimate(study, {"x": 0.31})
+    assert trained == []
+    assert objective.estimate(study, {"x": 0.3}) == estimate
+
+
+@BOTH
+def test_a_study_that_is_run_again_under_another_name_takes_nothing_from_the_first(tmp_path, kind):
+    sampler = OPEN[kind](open_privatizer(tmp_path))
+    study = create(f"sqlite:///{tmp_path}/s.db", sampler)
+    objective = objective_of(sampler)
+    study.optimize(objective, n_trials=sampler.n_trials)
+    again = OPEN[kind](open_privatizer(tmp_path))
+    calls = []
+    for other in (optuna.create_study(sampler=again), create(None, again, "copy")):
+        with pytest.raises(dptune.BudgetPlanned, match=r"'study'.*storage=.*mu="):
+            other.optimize(again.objective(calls.append), n_trials=again.n_trials)
+    without = type(again)(None, open_privatizer(tmp_path), n_trials=24)
+    with pytest.raises(dptune.BudgetPlanned):
+        optuna.create_study(sampler=without).optimize(without.objective(calls.append), n_trials=3)
+    assert calls == []
+    objective.estimate(study, sampler.recommend(study))
+    assert SPACE.keys() == sampler.recommend(study).keys()
