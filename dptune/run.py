@@ -108,7 +108,7 @@ class Run:
         plan = self._plan
         if self.ledger.find(self.scope, VALUE + trial) is not None:
             return
-        if self.complete or len(self.ledger.charges(self.scope, prefix=VALUE)) >= plan.trials + plan.spare:
+        if self.complete or self.ledger.count(self.scope, prefix=VALUE) >= plan.trials + plan.spare:
             raise PlanComplete(
                 f"the run {self.scope!r} has used up the trials it planned ({plan.trials}); nothing was read or spent. "
                 "Read its recommendation, or start another study with what is left of the budget."

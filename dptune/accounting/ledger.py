@@ -120,7 +120,7 @@ class PrivacyLedger(DurableLedger):
             self._check(connection, mu * math.sqrt(releases))
 
     def _check(self, connection: sa.Connection, mu: float) -> None:
-        spent = connection.execute(sa.select(schema.charges.c.mu)).scalars().all()
+        spent = _prices(connection)
         if not fits(spent, mu, self.budget.mu):
             raise BudgetExhausted(mu, remaining_mu(spent, self.budget.mu), self.budget.mu)
 
@@ -128,11 +128,13 @@ class PrivacyLedger(DurableLedger):
 
     def spent(self) -> float:
         """Return mu of all charges so far: an odometer reading, not a guarantee fixed in advance."""
-        return compose_mu(charge.mu for charge in self.charges())
+        with self._transaction(write=False) as connection:
+            return compose_mu(_prices(connection))
 
     def remaining(self) -> float:
         """Return mu of the largest single release that still fits."""
-        return remaining_mu([charge.mu for charge in self.charges()], self.budget.mu)
+        with self._transaction(write=False) as connection:
+            return remaining_mu(_prices(connection), self.budget.mu)
 
     def statement(self, *, delta: float) -> Statement:
         """Return the privacy statement, to print or to publish, with epsilon at ``delta``."""
@@ -152,6 +154,13 @@ class PrivacyLedger(DurableLedger):
 
     def __repr__(self) -> str:
         return f"PrivacyLedger({self._name()!r}, mu={self.budget.mu!r})"
+
+
+def _prices(connection: sa.Connection) -> list[float]:
+    """Return mu of every charge. Equal ones, which most are, come as a number and a count; their sum stays exact."""
+    mu = schema.charges.c.mu
+    pairs = connection.execute(sa.select(mu, sa.func.count()).group_by(mu)).all()
+    return [price for price, count in pairs for _ in range(count)]
 
 
 def _first_row(budget: Budget, dataset: str, unit: str) -> dict[str, object]:

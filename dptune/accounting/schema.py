@@ -58,6 +58,7 @@ charges = sa.Table(
     sa.Column("description", sa.JSON, nullable=False),
     sa.Column("charged_at", sa.Text, nullable=False),
     sa.UniqueConstraint("scope", "key"),
+    sa.Index("dptune_charges_mu", "mu", "private"),  # the sum before a charge reads this, not the descriptions
 )
 releases = sa.Table(
     "dptune_releases",

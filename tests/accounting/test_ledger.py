@@ -31,6 +31,7 @@ from dptune import (
     PrivacyLedger,
 )
 from dptune.accounting.events import GaussianRelease, LaplaceRelease, PureRelease
+from dptune.accounting.gdp import remaining_mu
 from dptune.accounting.ledger import Limit
 
 Urls = Callable[[], str]
@@ -189,6 +190,38 @@ def test_charges_are_listed_in_order_by_scope_and_prefix(url: str) -> None:
     assert [c.key for c in ledger.charges("s", prefix="value/")] == ["value/1", "value/2"]
     assert [c.key for c in ledger.charges("s", prefix="value%")] == ["value%"]
     assert [c.seq for c in ledger.charges()] == sorted(c.seq for c in ledger.charges())
+
+
+def test_charges_are_counted_by_scope_and_prefix(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(9.0))
+    for scope, key in [("s", "value/1"), ("t", "value/1"), ("s", "step/1"), ("s", "value/2"), ("s", "value%")]:
+        pay(ledger, key, scope=scope)
+    assert ledger.count() == 5
+    assert (ledger.count("s"), ledger.count("s", prefix="value/"), ledger.count("s", prefix="value%")) == (4, 2, 1)
+    assert (ledger.count("u"), ledger.count(prefix="value/")) == (0, 3)
+
+
+@given(st.lists(st.sampled_from([0.1, 0.1 + 2**-50, 1 / 3, 1e-9, 0.7]), max_size=20))
+@settings(max_examples=40, deadline=None)
+def test_the_sum_over_the_ledger_is_exact(
+    tmp_path_factory: pytest.TempPathFactory, mus: list[float]
+) -> None:
+    ledger = PrivacyLedger(tmp_path_factory.mktemp("ledger") / "x.db", Budget.gdp(9.0))
+    for number, mu in enumerate(mus):
+        pay(ledger, str(number), mu)
+    assert ledger.spent() == math.sqrt(math.fsum(mu * mu for mu in mus))
+    assert ledger.remaining() == remaining_mu(mus, 9.0)
+
+
+def test_a_look_at_the_budget_reads_no_charge(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(2.0))
+    for number in range(3):
+        pay(ledger, str(number), 0.1)
+    pay(ledger, "seeded", 0.1, private=False)
+    monkeypatch.setattr("dptune.accounting.durable._charge", lambda row: pytest.fail("a charge was read"))
+    ledger.check(0.5, releases=2)
+    assert (ledger.spent(), ledger.count(), ledger.private) == (0.2, 4, False)
+    assert ledger.remaining() < 2.0
 
 
 # ---- append only ---------------------------------------------------------------------------------------
