@@ -29,7 +29,8 @@ class PrivacyLedger(DurableLedger):
 
     Args:
         url: path of an SQLite file, or an SQLAlchemy URL (``postgresql://...`` for several machines).
-        budget: required to create a ledger; when one exists it must be the same.
+        budget: required to create a ledger; when one exists it must be the same: the same stated (epsilon, delta), or
+            the same mu but for rounding. What is spent is held against the stored mu.
         dataset: name of the protected data set.
         unit: what one record is, for the privacy statement.
 
@@ -61,7 +62,8 @@ class PrivacyLedger(DurableLedger):
                 "with PlanLedger (on the command line: dptune statement). One cannot be charged to the other."
             )
         self.budget = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
-        refuse_mismatch("budget", budget, self.budget)
+        if budget is not None and not budget.same_promise(self.budget):
+            refuse_mismatch("budget", budget, self.budget)
         refuse_mismatch("dataset", dataset, self.dataset)
         refuse_mismatch("unit", unit, self.unit)
 
@@ -136,8 +138,18 @@ class PrivacyLedger(DurableLedger):
         with self._transaction(write=False) as connection:
             return remaining_mu(_prices(connection), self.budget.mu)
 
-    def statement(self, *, delta: float) -> Statement:
-        """Return the privacy statement, to print or to publish, with epsilon at ``delta``."""
+    def statement(self, *, delta: float | None = None) -> Statement:
+        """Return the privacy statement, to print or to publish.
+
+        Args:
+            delta: at which epsilons are given; default that of the budget, if it was stated as (epsilon, delta).
+
+        Raises:
+            InputError: delta is not in (0, 1), or missing and the budget was stated in GDP.
+        """
+        delta = self.budget.stated_delta if delta is None else delta
+        if delta is None:
+            raise InputError("the budget was stated in GDP: say at which delta to give epsilon, e.g. delta=1e-5.")
         return Statement(
             dataset=self.dataset,
             unit=self.unit,
