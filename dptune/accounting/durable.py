@@ -127,7 +127,10 @@ class DurableLedger:
             if not path.exists():
                 return False
         with self._connected(write=False) as connection:
-            if not sa.inspect(connection).has_table(schema.ledger.name):
+            tables = sa.inspect(connection)
+            if tables.has_table("dptune_local"):
+                raise LedgerError(f"{self._name()} is a ledger of users: open it with dptune.UserLedger(path).")
+            if not tables.has_table(schema.ledger.name):
                 return False
             return connection.execute(sa.select(schema.ledger.c.id)).first() is not None
 
