@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import Any
+
+from dptune.errors import InputError
 
 
 def _is_of(value: object, plain: tuple[type, ...], codes: tuple[str, ...]) -> bool:
@@ -32,3 +35,47 @@ def real(value: object) -> float | None:
     except OverflowError:
         return None
     return number if math.isfinite(number) else None
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy scalar as Python's number, also in a tuple; everything else as it is."""
+    if type(value) is tuple:
+        return tuple(plain(each) for each in value)
+    found = (whole(value), real(value))
+    return next((number for number in found if number is not None), value)
+
+
+def at_least(name: str, value: object, least: int) -> int:
+    """Return a whole number as an int, or refuse it by name.
+
+    Raises:
+        InputError: it is none, or below ``least``.
+    """
+    number = whole(value)
+    if number is None or number < least:
+        raise InputError(f"{name} must be a whole number >= {least}; got {value!r}.")
+    return number
+
+
+def positive(name: str, value: object) -> float:
+    """Return a number as a float, or refuse it by name.
+
+    Raises:
+        InputError: it is none, not finite, or not above 0.
+    """
+    number = real(value)
+    if number is None or number <= 0:
+        raise InputError(f"{name} must be a number, positive and finite; got {value!r}.")
+    return number
+
+
+def share(name: str, value: object) -> float:
+    """Return a number in [0, 1) as a float, or refuse it by name.
+
+    Raises:
+        InputError: it is none.
+    """
+    number = real(value)
+    if number is None or not 0 <= number < 1:
+        raise InputError(f"{name} must lie in [0, 1); got {value!r}.")
+    return number

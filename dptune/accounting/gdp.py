@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import log_expit, log_ndtr, ndtri_exp
 
 from dptune.errors import InputError
-from dptune.scalars import real, whole
+from dptune.scalars import at_least, positive, real
 
 _ROUND_UP = 1 + 1e-12  # a bridge from pure DP is rounded towards more privacy loss
 SMALLEST_MU, LARGEST_MU = 1e-9, 1e9  # of a budget; beyond them its square would lose digits
@@ -49,7 +49,7 @@ class Budget:
     stated_delta: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", _positive("mu", self.mu))
+        object.__setattr__(self, "mu", positive("mu", self.mu))
         self._check_stated()
         if not SMALLEST_MU <= self.mu <= LARGEST_MU:
             raise InputError(f"mu must lie in [{SMALLEST_MU:g}, {LARGEST_MU:g}]; got {self.mu!r}. Usual is 0.1 to 3.")
@@ -98,13 +98,6 @@ class Budget:
         return split_mu(self.mu, releases)
 
 
-def _positive(name: str, value: object) -> float:
-    number = real(value)
-    if number is None or number <= 0:
-        raise InputError(f"{name} must be a number, positive and finite; got {value!r}.")
-    return number
-
-
 def _epsilon(value: object) -> float:
     number = real(value)
     if number is None or number < 0:
@@ -114,7 +107,7 @@ def _epsilon(value: object) -> float:
 
 def probability(name: str, value: object) -> float:
     """Return a number strictly between 0 and 1 as a float, or refuse it by name."""
-    number = _positive(name, value)
+    number = positive(name, value)
     if number >= 1:
         raise InputError(f"{name} must lie strictly between 0 and 1; got {number!r}.")
     return number
@@ -135,12 +128,12 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     Raises:
         InputError: mu is not positive, or epsilon is negative or not finite.
     """
-    return math.exp(_log_delta(_positive("mu", mu), _epsilon(epsilon)))
+    return math.exp(_log_delta(positive("mu", mu), _epsilon(epsilon)))
 
 
 def epsilon_from_mu(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 with delta(epsilon) <= ``delta`` for a mu-GDP mechanism."""
-    mu, delta = _positive("mu", mu), probability("delta", delta)
+    mu, delta = positive("mu", mu), probability("delta", delta)
     log_delta = math.log(delta)
     if _log_delta(mu, 0.0) <= log_delta:
         return 0.0
@@ -169,7 +162,7 @@ def _root(f: Callable[[float], float], lower: float, upper: float) -> float:
 
 def mu_from_pure_dp(epsilon: float) -> float:
     """Return mu of the GDP guarantee that epsilon-DP implies: 2 Phi^-1(e^eps / (1 + e^eps))."""
-    epsilon = _positive("epsilon", epsilon)
+    epsilon = positive("epsilon", epsilon)
     return float(-2 * ndtri_exp(log_expit(-epsilon))) * _ROUND_UP
 
 
@@ -178,7 +171,7 @@ def mu_from_laplace(epsilon: float) -> float:
 
     Tighter than :func:`mu_from_pure_dp`, and valid for that mechanism alone.
     """
-    epsilon = _positive("epsilon", epsilon)
+    epsilon = positive("epsilon", epsilon)
     return float(-2 * ndtri_exp(-epsilon / 2 - math.log(2))) * _ROUND_UP
 
 
@@ -209,12 +202,9 @@ def split_mu(mu: float, releases: int) -> float:
     Raises:
         InputError: releases is not a whole number >= 1.
     """
-    count = whole(releases)
-    if count is None or count < 1:
-        raise InputError(f"releases must be a whole number >= 1; got {releases!r}.")
-    return _positive("mu", mu) / math.sqrt(count)
+    return positive("mu", mu) / math.sqrt(at_least("releases", releases, 1))
 
 
 def gaussian_sigma(sensitivity: float, mu: float) -> float:
     """Return the standard deviation that makes a release of this L2 sensitivity mu-GDP."""
-    return _positive("sensitivity", sensitivity) / _positive("mu", mu)
+    return positive("sensitivity", sensitivity) / positive("mu", mu)

@@ -14,6 +14,7 @@ from dptune.accounting.events import Event
 from dptune.accounting.gdp import Budget, compose_mu, fits, remaining_mu
 from dptune.errors import BudgetExhausted, InputError, LedgerError
 from dptune.report import Statement
+from dptune.scalars import at_least, positive
 
 __all__ = ["Charge", "Limit", "PrivacyLedger"]
 
@@ -100,9 +101,7 @@ class PrivacyLedger(DurableLedger):
             LedgerError: another ledger lies in this one's place.
             KeyConflict: the key was used for another question.
         """
-        mu = event.mu
-        if not (math.isfinite(mu) and mu > 0):
-            raise InputError(f"a charge must have a positive finite mu; got {mu!r}.")
+        mu = positive("mu, a charge's price,", event.mu)
         row = {
             "mu": mu,
             "mechanism": event.mechanism,
@@ -119,7 +118,7 @@ class PrivacyLedger(DurableLedger):
             BudgetExhausted: ``releases`` releases of ``mu`` each do not fit.
         """
         with self._transaction(write=False) as connection:
-            self._check(connection, mu * math.sqrt(releases))
+            self._check(connection, positive("mu", mu) * math.sqrt(at_least("releases", releases, 1)))
 
     def _check(self, connection: sa.Connection, mu: float) -> None:
         spent = _prices(connection)

@@ -18,12 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from dptune.errors import InputError
 from dptune.gp.arrays import as_positive
 
 
+@runtime_checkable
 class Replies(Protocol):
     """Public knowledge about replies."""
 

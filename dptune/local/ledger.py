@@ -30,6 +30,8 @@ from typing import SupportsFloat
 from dptune.errors import BudgetMismatch, CapReached, InputError, KeyConflict, LedgerError
 from dptune.local.randomizer import Randomizer
 from dptune.local.report import Account, Device, LocalStatement
+from dptune.places import place
+from dptune.scalars import positive
 
 VERSION = 2
 _FORGIVEN = 1e-12  # rounding of k replies of cap/k; the noise carries a slack a million times larger
@@ -69,13 +71,13 @@ class UserLedger:
     """
 
     def __init__(self, path: str | Path, cap: float | None = None) -> None:
-        if str(path) == ":memory:" or str(path).startswith("file:"):
+        text = place("path", path)
+        if text == ":memory:" or text.startswith("file:"):
             raise InputError("a ledger must outlive its process; give the path of a file.")
-        if cap is not None and not (math.isfinite(cap) and cap > 0):
-            raise InputError(f"cap must be positive and finite; got {cap!r}.")
-        self._path = Path(path).resolve()
+        cap = None if cap is None else positive("cap", cap)
+        self._path = Path(text).resolve()
         if cap is not None and not self._exists():
-            self._create(float(cap))
+            self._create(cap)
         self._identity, self.cap = self._open()
         if cap is not None and cap != self.cap:
             raise BudgetMismatch(f"this ledger was created with cap={self.cap!r}, not {cap!r}; it is fixed for good.")
@@ -284,9 +286,7 @@ def _text(name: str, value: str) -> str:
 
 
 def _price(randomizer: Randomizer) -> float:
-    if not (math.isfinite(randomizer.epsilon) and randomizer.epsilon > 0):
-        raise InputError(f"a reply costs a positive and finite epsilon; the randomiser says {randomizer.epsilon!r}.")
-    return float(randomizer.epsilon)
+    return positive("epsilon, a reply's price,", randomizer.epsilon)
 
 
 def _pay(connection: sqlite3.Connection, row: _Charge, cap: float) -> None:

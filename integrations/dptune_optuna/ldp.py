@@ -24,6 +24,7 @@ from dptune.algorithms.ldp_bandit import LocalBandit
 from dptune.algorithms.ldp_replies import check_randomizer, middle_of
 from dptune.ldp_curator import Refinement
 from dptune.locks import ForkSafeLock
+from dptune.scalars import at_least, plain
 from dptune.space import Value
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.numerical import NumericalSampler
@@ -73,7 +74,7 @@ class LDPSampler(NumericalSampler):
         warn_independent_sampling: bool = True,
     ) -> None:
         super().__init__(
-            seed=seed,
+            seed=None if seed is None else at_least("seed", seed, 0),
             independent_sampler=independent_sampler,
             warn_independent_sampling=warn_independent_sampling,
         )
@@ -85,8 +86,7 @@ class LDPSampler(NumericalSampler):
             raise dptune.InputError("space has no float or int parameter with more than one value to search.")
         if space is None and candidates is not None:
             raise dptune.InputError("candidates are points of a search space: give space= with them.")
-        if patience < 0:
-            raise dptune.InputError(f"patience must be at least 0; got {patience!r}.")
+        patience, centre = at_least("patience", patience, 0), plain(centre)
         self._settings, self._patience, self._centre = settings, patience, centre
         self._options = {"candidates": candidates, "count": count, "refinements": refinements}
         self._begin(self._space or dptune.Space({"x": dptune.Float(0, 1)}), True, centre or 0.0)  # refuse early

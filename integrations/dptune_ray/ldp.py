@@ -18,6 +18,8 @@ from dptune.algorithms.ldp_replies import check_randomizer, middle_of
 from dptune.ldp_curator import Refinement
 from dptune.local.randomizer import Randomizer
 from dptune.objective import Function
+from dptune.places import place
+from dptune.scalars import at_least, plain
 from dptune.space import Value
 from dptune_ray.base import RunSearch
 from dptune_ray.carried import Carried
@@ -84,13 +86,12 @@ class LDPSearch(RunSearch):
         if not isinstance(settings, dptune.LDPSettings):
             kind = type(self).__name__
             raise dptune.InputError(f"{kind} needs settings: {kind}(space, LDPSettings(LaplaceReplies(...)), ...).")
-        if patience < 0:
-            raise dptune.InputError(f"patience must be at least 0; got {patience!r}.")
+        patience, centre = at_least("patience", patience, 0), plain(centre)
         if candidates is not None and not self._domains:
             raise dptune.InputError("candidates are points of a search space: give param_space= with them.")
         self._settings, self._patience, self._centre = settings, patience, centre
         self._options = {"candidates": candidates, "count": count, "refinements": refinements}
-        self._log = TrialLog(str(Path(replies).resolve()), name)
+        self._log = TrialLog(str(Path(place("replies", replies)).resolve()), name)
         self._ledger: dptune.UserLedger | None = None
         self._device: Mapping[str, Any] | None = None  # public settings of the randomiser
         self._client = DeskClient.of(self._log)

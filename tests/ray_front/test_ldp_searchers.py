@@ -396,6 +396,10 @@ def test_settings_for_other_replies_are_refused_before_any_user_is_asked(
         ({"param_space": None, "candidates": [{"x": 0.1, "n": 3}]}, "give param_space"),
         ({"candidates": [{"x": 7.0, "n": 3}]}, "inside the space"),
         ({"param_space": {"x": tune.randn()}}, "randn"),
+        ({"patience": "1"}, "patience"),
+        ({"centre": "0"}, "centre"),
+        ({"count": "9"}, "count"),
+        ({"replies": None}, "environment variable"),
     ],
 )
 def test_settings_are_refused_at_once(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
