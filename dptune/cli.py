@@ -168,7 +168,7 @@ def _users(opened: UserLedger) -> _Found:
 
 def _print(found: _Found) -> None:
     """Print title and table; to a file or a pipe as wide as it is, so that nothing is cut."""
-    typer.echo(found.title if found.facts["private"] else f"{found.title}, NOT PRIVATE")
+    typer.echo(found.title if found.facts["private"] else f"NOT PRIVATE (seeded noise): {found.title}")
     rows: list[dict[str, Any]] = found.facts[found.table]
     if not rows:
         return

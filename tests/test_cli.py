@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import dptune
 from dptune.cli import app, main
 from dptune.figures import save_figure
+from dptune.local import InsecureRandomizer
 
 
 @pytest.fixture
@@ -83,6 +84,12 @@ def test_a_ledger_of_users_has_a_local_statement(users, monkeypatch, tmp_path):
     ann = {"user": "ann", "replies": 2, "epsilon": 1.5, "private": True}
     assert json.loads(invoke("show", users, "--format", "json"))["users"][0] == ann
     assert "UserLedger" in one_line(monkeypatch, "plot", users, str(tmp_path / "f.png"))
+
+
+def test_every_list_says_first_that_it_is_not_private(users):
+    noisy = InsecureRandomizer(0.1, 1.0, insecure_seed=1)
+    dptune.UserLedger(users).reply(noisy, 0.3, user="carl", key="1")
+    assert invoke("show", users).startswith("NOT PRIVATE (seeded noise): local privacy")
 
 
 def test_show_as_json(path):
