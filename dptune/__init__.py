@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from dptune.ldp_session import LDPSession
     from dptune.local.ledger import UserLedger
     from dptune.local.randomizer import LocalRandomizer
+    from dptune.local.report import LocalStatement
     from dptune.plan import GIBOPlan, ValuePlan
     from dptune.plan_report import PlanStatement
     from dptune.privacy.private import PerExampleLosses
@@ -108,6 +109,7 @@ __all__ = [
     "LaplaceReplies",
     "LedgerError",
     "LocalRandomizer",
+    "LocalStatement",
     "LossPrivatizer",
     "Matern52",
     "MeanQuery",
@@ -175,6 +177,7 @@ _NAMES_IN = {  # the imports above, for run time; a test compares them
     "dptune.ldp_session": ("LDPSession",),
     "dptune.local.ledger": ("UserLedger",),
     "dptune.local.randomizer": ("LocalRandomizer",),
+    "dptune.local.report": ("LocalStatement",),
     "dptune.plan": ("GIBOPlan", "ValuePlan"),
     "dptune.plan_report": ("PlanStatement",),
     "dptune.privacy.private": ("PerExampleLosses",),

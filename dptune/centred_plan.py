@@ -7,12 +7,12 @@ classifier (breast cancer); docs/centred.md says what was kept aside.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from inspect import signature
 
 from dptune.algorithms.centred_cma import CentredCMASettings
 from dptune.errors import InputError
+from dptune.options import options_of
+from dptune.scalars import plain, positive, share
 from dptune.space import Space
 
 RADIUS = 0.4  # the first C, in units of the loss's range
@@ -67,10 +67,7 @@ class CentredCMAPlan:
         Raises:
             InputError: a share is out of range.
         """
-        if not (isinstance(mu, int | float) and math.isfinite(mu) and mu > 0):
-            raise InputError(f"mu must be positive and finite; got {mu!r}.")
-        if not (isinstance(final_share, int | float) and 0 <= final_share < 1):
-            raise InputError(f"final_share must lie in [0, 1); got {final_share!r}.")
+        mu, final_share = positive("mu", mu), share("final_share", final_share)
         return cls(mu, replace(settings, mu=mu * math.sqrt(1 - final_share)), final_share)
 
     @property
@@ -139,10 +136,10 @@ def plan_centred_cma(
 
     Everything else is as in :class:`dptune.algorithms.centred_cma.CentredCMASettings` and :class:`CentredCMAPlan`.
     """
-    trials = trials if trials is not None else 20 * (d + 1)
+    trials = plain(trials) if trials is not None else 20 * (d + 1)
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 4:
         raise InputError(f"n_trials must be a whole number >= 4, one generation at least; got {trials!r}.")
-    population = population if population is not None else default_population(d, trials)
+    population = plain(population) if population is not None else default_population(d, trials)
     if isinstance(population, bool) or not isinstance(population, int) or population < 1:
         raise InputError(f"population must be a whole number >= 4; got {population!r}.")
     if trials < population:
@@ -170,16 +167,4 @@ def plan_centred_cma(
     return CentredCMAPlan.split(mu=mu, settings=settings, final_share=final_share)
 
 
-_OF_THE_FRONT_END = {"d", "loss_range", "mu", "seed", "trials"}  # it says these itself
-OPTIONS = tuple(name for name in signature(plan_centred_cma).parameters if name not in _OF_THE_FRONT_END)
-
-
-def refuse_unknown(options: Iterable[str], *, front_end: str) -> None:
-    """Refuse a misspelt option under the name of what the user called.
-
-    Raises:
-        InputError: :func:`plan_centred_cma` has no such option; names those it has.
-    """
-    for name in options:
-        if name not in OPTIONS:
-            raise InputError(f"{front_end} has no option {name!r}; it has n_trials, mu, seed, {', '.join(OPTIONS)}.")
+OPTIONS = options_of(plan_centred_cma, without=("d", "loss_range"))

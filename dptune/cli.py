@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 try:
     import typer
@@ -15,10 +18,12 @@ try:
 except ImportError:
     sys.exit('the command line needs typer and rich: pip install "dptune[cli]".')
 
+import dptune
 from dptune.accounting.gdp import Budget, compose_mu
 from dptune.accounting.ledger import PrivacyLedger
-from dptune.accounting.plan_ledger import open_ledger
+from dptune.accounting.plan_ledger import PlanLedger, open_ledger
 from dptune.errors import DptuneError
+from dptune.local import UserLedger
 
 app = typer.Typer(
     help="Differentially private hyperparameter tuning: ledgers and budgets.",
@@ -26,7 +31,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 Ledger = Annotated[str, typer.Argument(help="path of an SQLite ledger, or a postgresql:// URL")]
-Delta = Annotated[float, typer.Option(help="delta at which epsilon is given")]
+Delta = Annotated[
+    float | None,
+    typer.Option(help="delta at which epsilon is given; default the one the budget was stated at, or 1e-5"),
+]
+DELTA = 1e-5
 
 
 class Format(StrEnum):
@@ -37,50 +46,71 @@ class Format(StrEnum):
     json = "json"
 
 
+class Listing(StrEnum):
+    """How a list is printed."""
+
+    text = "text"
+    json = "json"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dptune {dptune.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print it")] = False,
+) -> None:
+    """Differentially private hyperparameter tuning: ledgers and budgets."""
+
+
 @app.command()
-def statement(ledger: Ledger, delta: Delta = 1e-5, format: Format = Format.text) -> None:
+def statement(ledger: Ledger, delta: Delta = None, format: Format = Format.text) -> None:
     """Print the privacy statement of a ledger."""
-    found = open_ledger(ledger).statement(delta=delta)
+    opened = _open(ledger)
+    if isinstance(opened, UserLedger):
+        found: Any = opened.statement()
+    else:
+        stated = opened.budget.stated_delta if isinstance(opened, PrivacyLedger) else None
+        found = opened.statement(delta=(stated or DELTA) if delta is None else delta)
     typer.echo({"text": found.to_text, "markdown": found.to_markdown, "json": found.to_json}[format.value]())
 
 
 @app.command()
-def show(ledger: Ledger) -> None:
-    """List the studies of a ledger and what each has spent."""
-    opened = PrivacyLedger(ledger)
-    seeded = "" if opened.private else "NOT PRIVATE (seeded noise): "
-    title = f"{seeded}{opened.dataset}: mu {opened.spent():.4g} of {opened.budget.mu:.4g} spent"
-    table = Table("study", "releases", "mu", "private", title=escape(title))
-    for scope in sorted({charge.scope for charge in opened.charges()}):
-        charges = opened.charges(scope)
-        table.add_row(
-            escape(scope),
-            str(len(charges)),
-            f"{compose_mu(c.mu for c in charges):.4g}",
-            "yes" if all(c.private for c in charges) else "NO",
-        )
-    Console().print(table)
+def show(ledger: Ledger, format: Listing = Listing.text) -> None:
+    """List what is in a ledger: studies, rounds of a plan, or users, and what each has spent."""
+    opened = _open(ledger)
+    if isinstance(opened, PrivacyLedger):
+        found = _studies(opened)
+    else:
+        found = _users(opened) if isinstance(opened, UserLedger) else _rounds(opened)
+    if format is Listing.json:
+        typer.echo(json.dumps(found.facts, indent=2))
+    else:
+        _print(found)
 
 
 @app.command()
-def plot(ledger: Ledger, out: Path, study: str | None = None, delta: Delta = 1e-5) -> None:
+def plot(ledger: Ledger, out: Path, study: str | None = None, delta: Delta = None) -> None:
     """Draw released losses and the budget of a study to a file."""
     from dptune.figures import save_figure
 
-    Console().print(f"wrote {save_figure(PrivacyLedger(ledger), out, scope=study, delta=delta)}")
+    typer.echo(f"wrote {save_figure(PrivacyLedger(ledger), out, scope=study, delta=delta)}")
 
 
 @app.command()
 def convert(
     mu: Annotated[float | None, typer.Option(help="GDP budget")] = None,
     epsilon: Annotated[float | None, typer.Option(help="epsilon at delta")] = None,
-    delta: Delta = 1e-5,
+    delta: Annotated[float, typer.Option(help="delta at which epsilon is given")] = DELTA,
 ) -> None:
     """Convert a budget between mu-GDP and (epsilon, delta)."""
     if (mu is None) == (epsilon is None):
         raise typer.BadParameter("give either --mu or --epsilon.")
     budget = Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta)
-    Console().print(f"mu = {budget.mu:.6g}  epsilon = {budget.epsilon(delta):.6g}  delta = {delta:g}")
+    typer.echo(f"mu = {budget.mu:.6g}  epsilon = {budget.epsilon(delta):.6g}  delta = {delta:g}")
 
 
 def main() -> None:
@@ -89,3 +119,72 @@ def main() -> None:
         app()
     except DptuneError as error:
         sys.exit(f"dptune: {error}")
+
+
+# ---- what is in a ledger --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A title, and facts as plain JSON data; the entry ``table`` of the facts has the rows to print."""
+
+    title: str
+    facts: Mapping[str, Any]
+    table: str
+
+
+def _open(ledger: str) -> PrivacyLedger | PlanLedger | UserLedger:
+    return UserLedger(ledger) if UserLedger.is_at(ledger) else open_ledger(ledger)
+
+
+def _studies(opened: PrivacyLedger) -> _Found:
+    title = f"{opened.dataset}: mu {opened.spent():.4g} of {opened.budget.mu:.4g} spent"
+    rows = []
+    for scope in sorted({charge.scope for charge in opened.charges()}):
+        charges = opened.charges(scope)
+        mu, private = compose_mu(c.mu for c in charges), all(c.private for c in charges)
+        rows.append({"study": scope, "releases": len(charges), "mu": mu, "private": private})
+    budget, spent = asdict(opened.budget), {"mu": opened.spent()}
+    facts = {"dataset": opened.dataset, "private": opened.private, "budget": budget, "spent": spent, "studies": rows}
+    return _Found(title, facts, "studies")
+
+
+def _rounds(opened: PlanLedger) -> _Found:
+    plan, made = asdict(opened.plan), opened.count()
+    title = (
+        f"{opened.dataset}: {made} of {opened.plan.steps} releases of the plan q={plan['q']:g}, z={plan['z']:g} made"
+    )
+    rows = [{"release": name, "made": count} for name, count in opened.statement(delta=DELTA).mechanisms]
+    facts = {"dataset": opened.dataset, "private": opened.private, "plan": plan, "made": made, "releases": rows}
+    return _Found(title, facts, "releases")
+
+
+def _users(opened: UserLedger) -> _Found:
+    rows = [asdict(account) for account in opened.accounts()]
+    title = f"local privacy: a cap of epsilon = {opened.cap:g} for each of {len(rows)} users"
+    facts = {"private": all(row["private"] for row in rows), "cap": {"epsilon": opened.cap}, "users": rows}
+    return _Found(title, facts, "users")
+
+
+def _print(found: _Found) -> None:
+    """Print title and table; to a file or a pipe as wide as it is, so that nothing is cut."""
+    typer.echo(found.title if found.facts["private"] else f"NOT PRIVATE (seeded noise): {found.title}")
+    rows: list[dict[str, Any]] = found.facts[found.table]
+    if not rows:
+        return
+    table = Table()
+    for name in rows[0]:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(_cell(value)) for value in row.values()))
+    console = Console()
+    (console if console.is_terminal else Console(width=_WIDE)).print(table)
+
+
+_WIDE = 100_000
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -13,8 +13,10 @@ from dptune.algorithms.gibo import GIBOSettings
 from dptune.algorithms.steps import AdaGradNorm, StepRule
 from dptune.gp.design import step_length
 from dptune.gp.kernels import RBF, Kernel
+from dptune.options import options_of
 from dptune.plan import GIBOPlan
 from dptune.privacy.privatizer import LossPrivatizer
+from dptune.scalars import at_least, positive
 from dptune.space import Space
 
 LENGTHSCALE = 0.5  # of the surrogate, in sides of the cube
@@ -133,11 +135,14 @@ def plan_gibo(
 
     Everything else is as in :class:`dptune.algorithms.gibo.GIBOSettings` and :class:`GIBOPlan`.
     """
-    trials = trials if trials is not None else 20 * (d + 1)
-    batch = batch if batch is not None else default_batch(d, trials)
-    starts = starts if starts is not None else (default_starts(d, trials, n, mu) if theta0 is None else 0)
-    steps = steps if steps is not None else max((trials - starts) // max(batch, 1), 1)
-    noise_variance = noise_variance if noise_variance is not None else NOISE_VARIANCE
+    mu = positive("mu", mu)
+    trials = at_least("n_trials", trials, 1) if trials is not None else 20 * (d + 1)
+    batch = at_least("batch", batch, 1) if batch is not None else default_batch(d, trials)
+    most = default_starts(d, trials, n, mu) if theta0 is None else 0
+    starts = at_least("starts", starts, 0) if starts is not None else most
+    steps = at_least("steps", steps, 1) if steps is not None else max((trials - starts) // batch, 1)
+    average = at_least("average", average, 1) if average is not None else default_average(steps)
+    noise_variance = positive("noise_variance", noise_variance) if noise_variance is not None else NOISE_VARIANCE
     settings = GIBOSettings(
         d=d,
         steps=steps,
@@ -147,7 +152,7 @@ def plan_gibo(
         kernel=kernel
         or RBF(lengthscale if lengthscale is not None else default_lengthscale(cells or (0.0,) * d, noise_variance)),
         noise_variance=noise_variance,
-        rule=rule or default_rule(max(steps, 1)),
+        rule=rule or default_rule(steps),
         theta0=theta0,
         starts=starts,
         start_mu=mu,
@@ -155,7 +160,7 @@ def plan_gibo(
         optimised=optimised,
         constant_mean=constant_mean,
         memory=memory if memory is not None else default_memory(d, batch),
-        average=min(average if average is not None else default_average(steps), steps),
+        average=min(average, steps),
         seed=seed,
     )
     return GIBOPlan.split(
@@ -165,3 +170,6 @@ def plan_gibo(
         start_share=start_share,
         final_share=final_share,
     )
+
+
+OPTIONS = options_of(plan_gibo, without=("d", "n", "loss_range", "cells"))

@@ -19,31 +19,40 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def save_figure(ledger: PrivacyLedger, path: str | Path, *, scope: str | None = None, delta: float = 1e-5) -> Path:
+def save_figure(
+    ledger: PrivacyLedger, path: str | Path, *, scope: str | None = None, delta: float | None = None
+) -> Path:
     """Write a figure: released loss against trial, and budget spent against trial.
 
     Args:
         ledger: the ledger of the run.
         path: file to write; the ending chooses the format.
         scope: the study; default the only one.
-        delta: of the epsilon axis.
+        delta: at which epsilon is given; default that of the budget, if it was stated as (epsilon, delta), else 1e-5.
 
     Raises:
-        InputError: there is no such run, or several to choose from.
+        InputError: there is no such run, or several to choose from; or the file cannot be written.
         MissingExtra: matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtra('figures need matplotlib: pip install "dptune[figures]".') from None
-    charges = ledger.charges(_only_scope(ledger, scope))
     figure = Figure(figsize=(9, 3.4), layout="constrained")
+    endings = sorted(figure.canvas.get_supported_filetypes())
+    if Path(path).suffix.removeprefix(".").lower() not in endings:
+        raise InputError(f"a figure's file ends in one of {', '.join('.' + e for e in endings)}; got {str(path)!r}.")
+    charges = ledger.charges(_only_scope(ledger, scope))
+    delta = (ledger.budget.stated_delta or 1e-5) if delta is None else delta
     left, right = figure.subplots(1, 2)
     _draw_losses(left, charges)
     _draw_budget(right, charges, ledger, delta)
     if not ledger.private:
         figure.suptitle("NOT PRIVATE: seeded noise", color="crimson", fontweight="bold")
-    figure.savefig(path, dpi=150)
+    try:
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise InputError(f"the figure cannot be written to {str(path)!r}: {error}") from None
     return Path(path)
 
 

@@ -45,9 +45,10 @@ class Refinement:
     count: int = 32
 
     def __post_init__(self) -> None:
-        as_count(self.after, name="after")
-        as_count(self.count, name="count")
-        if as_positive(self.radius, name="radius") > 1:
+        object.__setattr__(self, "after", as_count(self.after, name="after"))
+        object.__setattr__(self, "count", as_count(self.count, name="count"))
+        object.__setattr__(self, "radius", as_positive(self.radius, name="radius"))
+        if self.radius > 1:
             raise InputError(f"radius must lie in (0, 1], the side of the cube being 1; got {self.radius!r}.")
 
 

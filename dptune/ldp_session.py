@@ -22,6 +22,7 @@ from dptune.errors import InputError
 from dptune.gp.arrays import as_count
 from dptune.ldp_curator import Curator, Key, Refinement, design, key_of
 from dptune.locks import ForkSafeLock
+from dptune.scalars import real
 from dptune.space import Float, Space, Value
 
 STEP = 16  # replies between the youngest checkpoints
@@ -56,9 +57,10 @@ class LDPSession:
         refinements: Sequence[Refinement] = (),
         centre: float = 0.0,
     ) -> None:
-        if not math.isfinite(centre):
-            raise InputError(f"centre must be finite; got {centre!r}.")
-        self.space, self._sign, self._centre = space, 1.0 if maximize else -1.0, float(centre)
+        middle, count = real(centre), as_count(count, name="count")
+        if middle is None:
+            raise InputError(f"centre must be a number, finite; got {centre!r}.")
+        self.space, self._sign, self._centre = space, 1.0 if maximize else -1.0, middle
         keys = design(space, count, seed=settings.seed) if candidates is None else _keys(space, candidates)
         self._curator = Curator(algorithm, space, settings, keys, refinements)
         self._checkpoints: list[tuple[int, Curator]] = [(0, self._curator.copy())]

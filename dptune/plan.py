@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from dptune.algorithms.gibo import GIBOSettings
 from dptune.errors import InputError
+from dptune.scalars import at_least, positive, share
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,8 @@ class GIBOPlan:
             InputError: a share is out of range, or nothing is left for the gradients.
         """
         shares = {"monitor_share": monitor_share, "start_share": start_share, "final_share": final_share}
-        for name, share in shares.items():
-            if not (math.isfinite(share) and 0 <= share < 1):
-                raise InputError(f"{name} must lie in [0, 1); got {share!r}.")
+        monitor_share, start_share, final_share = (share(name, value) for name, value in shares.items())
+        mu = positive("mu", mu)
         start_share = start_share if settings.starts else 0.0
         if settings.starts and start_share == 0:
             raise InputError("starts needs start_share > 0: comparing the starting points is a release too.")
@@ -115,12 +115,10 @@ class ValuePlan:
     spare: int = 0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.mu) and self.mu > 0):
-            raise InputError(f"mu must be positive and finite; got {self.mu!r}.")
-        if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
-            raise InputError(f"n_trials must be a whole number >= 1; got {self.trials!r}.")
-        if not (math.isfinite(self.final_share) and 0 <= self.final_share < 1):
-            raise InputError(f"final_share must lie in [0, 1); got {self.final_share!r}.")
+        object.__setattr__(self, "mu", positive("mu", self.mu))
+        object.__setattr__(self, "trials", at_least("n_trials", self.trials, 1))
+        object.__setattr__(self, "final_share", share("final_share", self.final_share))
+        object.__setattr__(self, "seed", at_least("seed", self.seed, 0))
 
     @property
     def monitor_mu(self) -> float:

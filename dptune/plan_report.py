@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from dptune.accounting.gdp import probability
 from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld
-from dptune.errors import InputError
-from dptune.report import Printable
+from dptune.printable import Printable
 
 NOT_COVERED = (
     "the agent's own queries and trials: where it evaluates depends on its data, and whoever sees them or its "
@@ -50,8 +50,7 @@ class PlanStatement(Printable):
     versions: dict[str, str]
 
     def __post_init__(self) -> None:
-        if not 0 < self.delta < 1:
-            raise InputError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
+        object.__setattr__(self, "delta", probability("delta", self.delta))
 
     @property
     def epsilon(self) -> float:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import platform
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from dptune.accounting.gdp import Budget, epsilon_from_mu
-from dptune.errors import InputError
+from dptune.accounting.gdp import Budget, epsilon_from_mu, probability
+from dptune.printable import Printable, finite
 
 NOT_COVERED = (
     "losses that do not depend on one person each: a function that lets one record decide whether it raises, how many "
@@ -38,41 +35,6 @@ def library_versions() -> dict[str, str]:
     return found
 
 
-class Printable(ABC):
-    """A statement's three renderings."""
-
-    @property
-    @abstractmethod
-    def warnings(self) -> Sequence[str]:
-        """What a reader must not miss."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, object]:
-        """Return the statement as plain JSON data."""
-
-    @abstractmethod
-    def _rows(self) -> list[tuple[str, str]]:
-        """Return (name, text) of each row."""
-
-    def to_json(self) -> str:
-        """Return the statement as JSON text."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
-
-    def to_text(self) -> str:
-        """Return the statement for a terminal."""
-        lines = ["Privacy statement", *(f"  !! {warning}" for warning in self.warnings)]
-        return "\n".join([*lines, *(f"  {name:<13}{text}" for name, text in self._rows())])
-
-    def to_markdown(self) -> str:
-        """Return the statement as Markdown."""
-        lines = ["## Privacy statement", "", *(f"> **{warning}**\n" for warning in self.warnings)]
-        cells = [f"| {name} | {text.replace('|', chr(92) + '|')} |" for name, text in self._rows()]
-        return "\n".join([*lines, "| | |", "|---|---|", *cells])
-
-    def __str__(self) -> str:
-        return self.to_text()
-
-
 @dataclass(frozen=True)
 class Statement(Printable):
     """Everything a sceptical reader needs; print it, or use one of the three renderings.
@@ -98,8 +60,7 @@ class Statement(Printable):
     versions: dict[str, str]
 
     def __post_init__(self) -> None:
-        if not 0 < self.delta < 1:
-            raise InputError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
+        object.__setattr__(self, "delta", probability("delta", self.delta))
 
     @property
     def epsilon(self) -> float:
@@ -109,9 +70,12 @@ class Statement(Printable):
     @property
     def spent_epsilon(self) -> float:
         """Epsilon of what was spent so far at ``delta``; infinite if any noise was seeded."""
+        return self._spent_epsilon(self.delta)
+
+    def _spent_epsilon(self, delta: float) -> float:
         if not self.private:
             return float("inf")
-        return epsilon_from_mu(self.spent_mu, self.delta) if self.spent_mu > 0 else 0.0
+        return epsilon_from_mu(self.spent_mu, delta) if self.spent_mu > 0 else 0.0
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -119,8 +83,9 @@ class Statement(Printable):
         found = []
         if not self.private:
             found.append("NOT PRIVATE: noise was drawn from a seeded generator (insecure_seed); epsilon = infinity.")
-        if self.n is not None and self.delta >= 1 / self.n:
-            found.append(f"delta = {self.delta:g} is not below 1/n = {1 / self.n:g}: choose a smaller delta.")
+        delta = max(self.delta, self.budget.stated_delta or 0.0)
+        if self.n is not None and delta >= 1 / self.n:
+            found.append(f"delta = {delta:g} is not below 1/n = {1 / self.n:g}: choose a smaller delta.")
         return tuple(found)
 
     def to_dict(self) -> dict[str, object]:
@@ -137,11 +102,20 @@ class Statement(Printable):
             "mechanisms": [{"mechanism": name, "releases": count} for name, count in self.mechanisms],
             "releases": self.releases,
             "delta": self.delta,
-            "budget": {"mu": self.budget.mu if self.private else "infinity", "epsilon": _finite(self.epsilon)},
-            "spent": {"mu": self.spent_mu if self.private else "infinity", "epsilon": _finite(self.spent_epsilon)},
+            "stated": self._stated(),
+            "budget": {"mu": self.budget.mu if self.private else "infinity", "epsilon": finite(self.epsilon)},
+            "spent": {"mu": self.spent_mu if self.private else "infinity", "epsilon": finite(self.spent_epsilon)},
             "not_covered": list(NOT_COVERED),
             "versions": self.versions,
         }
+
+    def _stated(self) -> dict[str, object] | None:
+        """The (epsilon, delta) that the budget was made from, and what is spent of it; None if it was made from mu."""
+        epsilon, delta = self.budget.stated_epsilon, self.budget.stated_delta
+        if epsilon is None or delta is None:
+            return None
+        held = epsilon if self.private else float("inf")
+        return {"epsilon": finite(held), "delta": delta, "spent_epsilon": finite(self._spent_epsilon(delta))}
 
     @property
     def releases(self) -> int:
@@ -154,6 +128,7 @@ class Statement(Printable):
             ("Protects", f"{self.unit} in {self.dataset!r}" + (f", n = {self.n}" if self.n else "")),
             ("Adjacency", self.adjacency),
             ("Trust model", self.trust_model),
+            *self._promise(),
             ("Guarantee", self._cost(self.budget.mu, self.epsilon)),
             ("Spent so far", f"{self._cost(self.spent_mu, self.spent_epsilon)} in {self.releases} releases"),
             ("Mechanisms", mechanisms),
@@ -162,11 +137,16 @@ class Statement(Printable):
             ("Versions", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
         ]
 
+    def _promise(self) -> list[tuple[str, str]]:
+        stated = self._stated()
+        if stated is None:
+            return []
+        if not self.private:
+            return [("Promised", "NONE (epsilon = infinity)")]
+        pair = f"epsilon = {stated['epsilon']:g} at delta = {stated['delta']:g}, as the budget was stated"
+        return [("Promised", f"{pair}; spent so far: epsilon = {stated['spent_epsilon']:.4g} at that delta")]
+
     def _cost(self, mu: float, epsilon: float) -> str:
         if not self.private:
             return "NONE (epsilon = infinity)"
         return f"mu = {mu:.4g} GDP, that is epsilon = {epsilon:.4g} at delta = {self.delta:g}"
-
-
-def _finite(value: float) -> float | str:
-    return value if value != float("inf") else "infinity"

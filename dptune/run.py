@@ -117,7 +117,7 @@ class Run:
             if parameters is not None and plain(parameters) != recorded:
                 raise self.other_parameters(trial)
             return
-        if self.complete or len(self.ledger.charges(self.scope, prefix=VALUE)) >= plan.trials + plan.spare:
+        if self.complete or self.ledger.count(self.scope, prefix=VALUE) >= plan.trials + plan.spare:
             raise PlanComplete(
                 f"the run {self.scope!r} has used up the trials it planned ({plan.trials}); nothing was read or spent. "
                 "Read its recommendation, or start another study with a mu= of its own."

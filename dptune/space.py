@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune.errors import InputError
+from dptune.scalars import plain, real, whole
 
 Vector = npt.NDArray[np.float64]
 Value = float | int
@@ -31,8 +32,10 @@ class Float:
     step: float | None = None
 
     def __post_init__(self) -> None:
+        for name in ("low", "high", "step"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
         _check_range(self.low, self.high, log=self.log)
-        if self.step is not None and (self.log or not self.step > 0):
+        if self.step is not None and (self.log or real(self.step) is None or self.step <= 0):
             raise InputError(f"step must be positive and cannot go with log=True; got step={self.step!r}.")
 
     @property
@@ -71,8 +74,10 @@ class Int:
     step: int = 1
 
     def __post_init__(self) -> None:
+        for name in ("low", "high", "step"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
         _check_range(self.low, self.high, log=self.log)
-        if self.step < 1 or (self.log and self.step != 1):
+        if whole(self.step) is None or self.step < 1 or (self.log and self.step != 1):
             raise InputError(f"step must be >= 1, and 1 with log=True; got step={self.step!r}.")
 
     @property
@@ -164,7 +169,7 @@ def _cell(u: float, cells: int) -> int:
 
 
 def _check_range(low: float, high: float, *, log: bool) -> None:
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+    if real(low) is None or real(high) is None or low > high:
         raise InputError(f"a range needs finite low <= high; got low={low!r}, high={high!r}.")
     if log and low <= 0:
         raise InputError(f"a log scale needs low > 0; got low={low!r}.")

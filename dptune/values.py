@@ -46,7 +46,7 @@ class ValueRun(Run):
     @property
     def complete(self) -> bool:
         """Whether all planned values are released."""
-        return len(self.ledger.charges(self.scope, prefix=VALUE)) >= self.plan.trials
+        return self.ledger.count(self.scope, prefix=VALUE) >= self.plan.trials
 
     def finish(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> float:
         """Take a trial's losses (rows,), or None if the evaluation failed, and release its value.

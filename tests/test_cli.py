@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import dptune
 from dptune.cli import app, main
 from dptune.figures import save_figure
+from dptune.local import InsecureRandomizer
 
 
 @pytest.fixture
@@ -39,9 +40,85 @@ def test_the_statement_of_a_plan(tmp_path, monkeypatch):
     plan = str(tmp_path / "plan.db")
     dptune.PlanLedger(plan, dptune.SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29)
     assert "epsilon = 10.38 at delta = 0.0246" in invoke("statement", plan, "--delta", "0.0246242")
-    monkeypatch.setattr("sys.argv", ["dptune", "show", plan])
-    with pytest.raises(SystemExit, match="dptune statement"):
+    assert "0 of 60 releases of the plan q=0.35, z=1 made" in invoke("show", plan)
+    assert json.loads(invoke("show", plan, "--format", "json"))["plan"] == {"q": 0.35, "z": 1.0, "steps": 60}
+    assert "PlanLedger" in one_line(monkeypatch, "plot", plan, str(tmp_path / "f.png"))
+
+
+def one_line(monkeypatch, *arguments):
+    """Return the error of a command that must be one line."""
+    monkeypatch.setattr("sys.argv", ["dptune", *arguments])
+    with pytest.raises(SystemExit) as ended:
         main()
+    assert isinstance(ended.value.code, str)
+    assert len(ended.value.code.splitlines()) == 1
+    return ended.value.code
+
+
+def test_the_delta_is_the_stated_one_unless_given(tmp_path):
+    ledger = str(tmp_path / "l.db")
+    dptune.PrivacyLedger(ledger, dptune.Budget.approximate_dp(4, 1e-7))
+    assert json.loads(invoke("statement", ledger, "--format", "json"))["delta"] == 1e-7
+    assert "epsilon = 4 at delta = 1e-07" in invoke("statement", ledger, "--delta", "1e-5")
+    result = CliRunner().invoke(app, ["statement", ledger, "--delta", "0"])
+    assert isinstance(result.exception, dptune.InputError)
+
+
+@pytest.fixture
+def users(tmp_path):
+    ledger = dptune.UserLedger(tmp_path / "users.db", cap=2.0)
+    for key in ("1", "2"):
+        ledger.reply(dptune.LocalRandomizer(0.75, (-1.0, 3.0)), 0.3, user="ann", key=key)
+    ledger.reply(dptune.LocalRandomizer(0.5, 1.0), 0.3, user="bob [/x]", key="1")
+    return str(tmp_path / "users.db")
+
+
+def test_a_ledger_of_users_has_a_local_statement(users, monkeypatch, tmp_path):
+    text = invoke("statement", users)
+    assert text.startswith("Local privacy statement")
+    assert "at most epsilon = 1.5 (delta = 0) by any one user, in 3 replies of 2 users" in text
+    assert "ann" not in text
+    assert json.loads(invoke("statement", users, "--format", "json"))["cap"] == {"epsilon": 2.0}
+    assert invoke("statement", users, "--format", "markdown").startswith("## Local privacy statement")
+    assert "bob [/x]" in invoke("show", users)
+    ann = {"user": "ann", "replies": 2, "epsilon": 1.5, "private": True}
+    assert json.loads(invoke("show", users, "--format", "json"))["users"][0] == ann
+    assert "UserLedger" in one_line(monkeypatch, "plot", users, str(tmp_path / "f.png"))
+
+
+def test_every_list_says_first_that_it_is_not_private(users):
+    noisy = InsecureRandomizer(0.1, 1.0, insecure_seed=1)
+    dptune.UserLedger(users).reply(noisy, 0.3, user="carl", key="1")
+    assert invoke("show", users).startswith("NOT PRIVATE (seeded noise): local privacy")
+
+
+def test_show_as_json(path):
+    shown = json.loads(invoke("show", path, "--format", "json"))
+    assert (shown["private"], shown["budget"]["mu"], shown["spent"]["mu"]) == (True, 1.0, pytest.approx(1.0))
+    assert shown["studies"] == [{"study": "study", "releases": 5, "mu": pytest.approx(1.0), "private": True}]
+
+
+def test_a_long_name_is_not_cut(tmp_path):
+    ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=1.0))
+    dptune.ValueRun(dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0)), scope="long" * 60, trials=1).finish(
+        "0", {}, np.zeros(5)
+    )
+    assert "long" * 60 in invoke("show", str(tmp_path / "l.db"))
+
+
+def test_the_version():
+    assert invoke("--version") == f"dptune {dptune.__version__}\n"
+
+
+def test_a_figure_that_cannot_be_written_is_one_line(path, tmp_path, monkeypatch):
+    for name in ("x.xyz", "x", "x.p n g"):
+        assert ".pdf, " in one_line(monkeypatch, "plot", path, str(tmp_path / name))
+    assert "cannot be written" in one_line(monkeypatch, "plot", path, str(tmp_path / "none" / "x.png"))
+
+
+def test_a_file_s_name_is_no_markup(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert invoke("plot", path, "[bold]x.png") == "wrote [bold]x.png\n"
 
 
 def test_show_lists_what_each_study_spent(path):

@@ -127,7 +127,10 @@ class DurableLedger:
             if not path.exists():
                 return False
         with self._connected(write=False) as connection:
-            if not sa.inspect(connection).has_table(schema.ledger.name):
+            tables = sa.inspect(connection)
+            if tables.has_table("dptune_local"):
+                raise LedgerError(f"{self._name()} is a ledger of users: open it with dptune.UserLedger(path).")
+            if not tables.has_table(schema.ledger.name):
                 return False
             return connection.execute(sa.select(schema.ledger.c.id)).first() is not None
 
@@ -215,19 +218,18 @@ class DurableLedger:
     def charges(self, scope: str | None = None, *, prefix: str = "") -> list[Charge]:
         """Return the charges in order, of one scope and with keys that start with ``prefix``."""
         with self._transaction(write=False) as connection:
-            query = _SELECT_CHARGES.order_by(schema.charges.c.seq)
-            if scope is not None:
-                query = query.where(schema.charges.c.scope == scope)
-            if prefix:
-                query = query.where(schema.charges.c.key.startswith(prefix, autoescape=True))
+            query = _SELECT_CHARGES.where(_of(scope, prefix)).order_by(schema.charges.c.seq)
             return [_charge(row) for row in connection.execute(query).mappings()]
+
+    def count(self, scope: str | None = None, *, prefix: str = "") -> int:
+        """Return how many charges :meth:`charges` would list, without reading them."""
+        with self._transaction(write=False) as connection:
+            return _count(connection, scope, prefix)
 
     def _check_limit(self, connection: sa.Connection, scope: str, limit: Limit | None) -> None:
         if limit is None:
             return
-        c = schema.charges.c
-        mine = (c.scope == scope) & c.key.startswith(limit.prefix, autoescape=True)
-        if connection.execute(sa.select(sa.func.count()).where(mine)).scalar_one() >= limit.count:
+        if _count(connection, scope, limit.prefix) >= limit.count:
             raise PlanComplete(f"the run {scope!r} has made the {limit.count} releases of this kind that it planned.")
 
     def _find(self, connection: sa.Connection, scope: str, key: str) -> sa.RowMapping | None:
@@ -276,7 +278,9 @@ class DurableLedger:
     @property
     def private(self) -> bool:
         """False if any charge was made with seeded noise."""
-        return all(charge.private for charge in self.charges())
+        seeded = sa.select(schema.charges.c.seq).where(~schema.charges.c.private).limit(1)
+        with self._transaction(write=False) as connection:
+            return connection.execute(seeded).first() is None
 
     def _mechanisms(self) -> tuple[tuple[str, int], ...]:
         """Pairs (mechanism, number of charges), in the order of their first use."""
@@ -333,6 +337,19 @@ def refuse_mismatch(name: str, given: object, stored: object) -> None:
             f"this ledger was created with {name}={stored!r}, not {given!r}; it is fixed for good. "
             "Open it as it was made, or make a ledger of its own for other people's data."
         )
+
+
+def _of(scope: str | None, prefix: str) -> sa.ColumnElement[bool]:
+    """The charges of one scope, or of all, with keys that start with ``prefix``."""
+    c = schema.charges.c
+    parts = [] if scope is None else [c.scope == scope]
+    parts += [c.key.startswith(prefix, autoescape=True)] if prefix else []
+    return sa.and_(sa.true(), *parts)
+
+
+def _count(connection: sa.Connection, scope: str | None, prefix: str) -> int:
+    query = sa.select(sa.func.count()).select_from(schema.charges).where(_of(scope, prefix))
+    return int(connection.execute(query).scalar_one())
 
 
 def _same_question(row: sa.RowMapping, digest: object, private: object) -> Charge:

@@ -16,14 +16,16 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_expit, log_ndtr, ndtri_exp
 
 from dptune.errors import InputError
+from dptune.scalars import at_least, positive, real
 
 _ROUND_UP = 1 + 1e-12  # a bridge from pure DP is rounded towards more privacy loss
 SMALLEST_MU, LARGEST_MU = 1e-9, 1e9  # of a budget; beyond them its square would lose digits
+_SAME_ROOT = 1e-9  # between root finders; every noise scale's slack is a thousand times larger
+_ROUNDING = 1e-12
 _FORGIVEN = 1e-12  # of the squared budget: rounding of T releases of budget/sqrt(T)
 
 
@@ -47,9 +49,22 @@ class Budget:
     stated_delta: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", _positive("mu", self.mu))
+        object.__setattr__(self, "mu", positive("mu", self.mu))
+        self._check_stated()
         if not SMALLEST_MU <= self.mu <= LARGEST_MU:
             raise InputError(f"mu must lie in [{SMALLEST_MU:g}, {LARGEST_MU:g}]; got {self.mu!r}. Usual is 0.1 to 3.")
+
+    def _check_stated(self) -> None:
+        """Refuse a stated pair that mu-GDP does not imply: a statement prints it."""
+        if self.stated_epsilon is None and self.stated_delta is None:
+            return
+        epsilon, delta = _epsilon(self.stated_epsilon), probability("delta", self.stated_delta)
+        object.__setattr__(self, "stated_epsilon", epsilon)
+        object.__setattr__(self, "stated_delta", delta)
+        if self.mu > mu_from_epsilon(epsilon, delta) * (1 + _SAME_ROOT):
+            raise InputError(
+                f"mu={self.mu!r} does not imply epsilon={epsilon!r} at delta={delta!r}; use Budget.approximate_dp."
+            )
 
     @classmethod
     def gdp(cls, mu: float) -> Budget:
@@ -59,7 +74,16 @@ class Budget:
     @classmethod
     def approximate_dp(cls, epsilon: float, delta: float) -> Budget:
         """Return the largest mu whose GDP guarantee implies (epsilon, delta)-DP."""
-        return cls(mu_from_epsilon(epsilon, delta), float(epsilon), float(delta))
+        return cls(mu_from_epsilon(epsilon, delta), epsilon, delta)
+
+    def same_promise(self, other: Budget) -> bool:
+        """Tell whether both state the same (epsilon, delta); if one states none, whether mu differs by rounding only.
+
+        The mu of a stated pair is a root, whose last digits depend on the version of SciPy.
+        """
+        if self.stated_delta is not None and other.stated_delta is not None:
+            return (self.stated_epsilon, self.stated_delta) == (other.stated_epsilon, other.stated_delta)
+        return math.isclose(self.mu, other.mu, rel_tol=_ROUNDING)
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon this budget implies at ``delta``."""
@@ -74,18 +98,16 @@ class Budget:
         return split_mu(self.mu, releases)
 
 
-def _positive(name: str, value: float) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a positive number; got {type(value).__name__}.") from None
-    if not (math.isfinite(number) and number > 0):
-        raise InputError(f"{name} must be positive and finite; got {number!r}.")
+def _epsilon(value: object) -> float:
+    number = real(value)
+    if number is None or number < 0:
+        raise InputError(f"epsilon must be a number >= 0 and finite; got {value!r}.")
     return number
 
 
-def _probability(name: str, value: float) -> float:
-    number = _positive(name, value)
+def probability(name: str, value: object) -> float:
+    """Return a number strictly between 0 and 1 as a float, or refuse it by name."""
+    number = positive(name, value)
     if number >= 1:
         raise InputError(f"{name} must lie strictly between 0 and 1; got {number!r}.")
     return number
@@ -106,15 +128,12 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     Raises:
         InputError: mu is not positive, or epsilon is negative or not finite.
     """
-    mu = _positive("mu", mu)
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise InputError(f"epsilon must be >= 0 and finite; got {epsilon!r}.")
-    return math.exp(_log_delta(mu, float(epsilon)))
+    return math.exp(_log_delta(positive("mu", mu), _epsilon(epsilon)))
 
 
 def epsilon_from_mu(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 with delta(epsilon) <= ``delta`` for a mu-GDP mechanism."""
-    mu, delta = _positive("mu", mu), _probability("delta", delta)
+    mu, delta = positive("mu", mu), probability("delta", delta)
     log_delta = math.log(delta)
     if _log_delta(mu, 0.0) <= log_delta:
         return 0.0
@@ -126,9 +145,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
 
 def mu_from_epsilon(epsilon: float, delta: float) -> float:
     """Return the largest mu for which mu-GDP implies (epsilon, delta)-DP."""
-    delta = _probability("delta", delta)
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise InputError(f"epsilon must be >= 0 and finite; got {epsilon!r}.")
+    epsilon, delta = _epsilon(epsilon), probability("delta", delta)
     log_delta, lower, upper = math.log(delta), 1.0, 1.0
     while _log_delta(lower, epsilon) > log_delta:
         lower /= 2
@@ -145,7 +162,7 @@ def _root(f: Callable[[float], float], lower: float, upper: float) -> float:
 
 def mu_from_pure_dp(epsilon: float) -> float:
     """Return mu of the GDP guarantee that epsilon-DP implies: 2 Phi^-1(e^eps / (1 + e^eps))."""
-    epsilon = _positive("epsilon", epsilon)
+    epsilon = positive("epsilon", epsilon)
     return float(-2 * ndtri_exp(log_expit(-epsilon))) * _ROUND_UP
 
 
@@ -154,7 +171,7 @@ def mu_from_laplace(epsilon: float) -> float:
 
     Tighter than :func:`mu_from_pure_dp`, and valid for that mechanism alone.
     """
-    epsilon = _positive("epsilon", epsilon)
+    epsilon = positive("epsilon", epsilon)
     return float(-2 * ndtri_exp(-epsilon / 2 - math.log(2))) * _ROUND_UP
 
 
@@ -185,11 +202,9 @@ def split_mu(mu: float, releases: int) -> float:
     Raises:
         InputError: releases is not a whole number >= 1.
     """
-    if isinstance(releases, bool) or not isinstance(releases, (int, np.integer)) or releases < 1:
-        raise InputError(f"releases must be a whole number >= 1; got {releases!r}.")
-    return _positive("mu", mu) / math.sqrt(releases)
+    return positive("mu", mu) / math.sqrt(at_least("releases", releases, 1))
 
 
 def gaussian_sigma(sensitivity: float, mu: float) -> float:
     """Return the standard deviation that makes a release of this L2 sensitivity mu-GDP."""
-    return _positive("sensitivity", sensitivity) / _positive("mu", mu)
+    return positive("sensitivity", sensitivity) / positive("mu", mu)

@@ -16,6 +16,7 @@ from dptune.accounting.events import Event
 from dptune.accounting.gdp import Budget, compose_mu, fits, remaining_mu
 from dptune.errors import BudgetExhausted, InputError, LedgerError
 from dptune.report import Statement
+from dptune.scalars import at_least, positive
 
 __all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
 
@@ -48,7 +49,8 @@ class PrivacyLedger(DurableLedger):
 
     Args:
         url: path of an SQLite file, or an SQLAlchemy URL (``postgresql://...`` for several machines).
-        budget: required to create a ledger; when one exists it must be the same.
+        budget: required to create a ledger; when one exists it must be the same: the same stated (epsilon, delta), or
+            the same mu but for rounding. What is spent is held against the stored mu.
         dataset: name of the protected data set.
         unit: what one record is, for the privacy statement.
 
@@ -80,7 +82,8 @@ class PrivacyLedger(DurableLedger):
                 "with PlanLedger (on the command line: dptune statement). One cannot be charged to the other."
             )
         self.budget = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
-        refuse_mismatch("budget", budget, self.budget)
+        if budget is not None and not budget.same_promise(self.budget):
+            refuse_mismatch("budget", budget, self.budget)
         refuse_mismatch("dataset", dataset, self.dataset)
         refuse_mismatch("unit", unit, self.unit)
 
@@ -117,9 +120,7 @@ class PrivacyLedger(DurableLedger):
             LedgerError: another ledger lies in this one's place.
             KeyConflict: the key was used for another question.
         """
-        mu = event.mu
-        if not (math.isfinite(mu) and mu > 0):
-            raise InputError(f"a charge must have a positive finite mu; got {mu!r}.")
+        mu = positive("mu, a charge's price,", event.mu)
         row = {
             "mu": mu,
             "mechanism": event.mechanism,
@@ -136,10 +137,10 @@ class PrivacyLedger(DurableLedger):
             BudgetExhausted: ``releases`` releases of ``mu`` each do not fit.
         """
         with self._transaction(write=False) as connection:
-            self._check(connection, mu * math.sqrt(releases))
+            self._check(connection, positive("mu", mu) * math.sqrt(at_least("releases", releases, 1)))
 
     def _check(self, connection: sa.Connection, mu: float) -> None:
-        spent = connection.execute(sa.select(schema.charges.c.mu)).scalars().all()
+        spent = _prices(connection)
         if not fits(spent, mu, self.budget.mu):
             raise BudgetExhausted(mu, remaining_mu(spent, self.budget.mu), self.budget.mu)
 
@@ -183,14 +184,26 @@ class PrivacyLedger(DurableLedger):
 
     def spent(self) -> float:
         """Return mu of all charges so far: an odometer reading, not a guarantee fixed in advance."""
-        return compose_mu(charge.mu for charge in self.charges())
+        with self._transaction(write=False) as connection:
+            return compose_mu(_prices(connection))
 
     def remaining(self) -> float:
         """Return mu of the largest single release that still fits."""
-        return remaining_mu([charge.mu for charge in self.charges()], self.budget.mu)
+        with self._transaction(write=False) as connection:
+            return remaining_mu(_prices(connection), self.budget.mu)
 
-    def statement(self, *, delta: float) -> Statement:
-        """Return the privacy statement, to print or to publish, with epsilon at ``delta``."""
+    def statement(self, *, delta: float | None = None) -> Statement:
+        """Return the privacy statement, to print or to publish.
+
+        Args:
+            delta: at which epsilons are given; default that of the budget, if it was stated as (epsilon, delta).
+
+        Raises:
+            InputError: delta is not in (0, 1), or missing and the budget was stated in GDP.
+        """
+        delta = self.budget.stated_delta if delta is None else delta
+        if delta is None:
+            raise InputError("the budget was stated in GDP: say at which delta to give epsilon, e.g. delta=1e-5.")
         return Statement(
             dataset=self.dataset,
             unit=self.unit,
@@ -211,6 +224,13 @@ class PrivacyLedger(DurableLedger):
 
 def _has_mu(plan: object) -> bool:
     return isinstance(plan, dict) and isinstance(plan.get("mu"), int | float)
+
+
+def _prices(connection: sa.Connection) -> list[float]:
+    """Return mu of every charge. Equal ones, which most are, come as a number and a count; their sum stays exact."""
+    mu = schema.charges.c.mu
+    pairs = connection.execute(sa.select(mu, sa.func.count()).group_by(mu)).all()
+    return [price for price, count in pairs for _ in range(count)]
 
 
 def _first_row(budget: Budget, dataset: str, unit: str) -> dict[str, object]:

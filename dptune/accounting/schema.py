@@ -17,6 +17,7 @@ from sqlalchemy import event
 from sqlalchemy.pool import NullPool
 
 from dptune.errors import InputError
+from dptune.places import place
 
 VERSION = 2
 metadata = sa.MetaData()
@@ -58,6 +59,7 @@ charges = sa.Table(
     sa.Column("description", sa.JSON, nullable=False),
     sa.Column("charged_at", sa.Text, nullable=False),
     sa.UniqueConstraint("scope", "key"),
+    sa.Index("dptune_charges_mu", "mu", "private"),  # the sum before a charge reads this, not the descriptions
 )
 releases = sa.Table(
     "dptune_releases",
@@ -108,9 +110,9 @@ def normalise_url(url: str | Path) -> sa.URL:
     """Return the SQLAlchemy URL of ``url``: a URL as it is, anything else as the path of an SQLite file.
 
     Raises:
-        InputError: an in-memory database, or a database other than SQLite and PostgreSQL.
+        InputError: no text and no path, an in-memory database, or a database other than SQLite and PostgreSQL.
     """
-    text = str(url)
+    text = place("the ledger's url", url)
     try:
         parsed = sa.make_url(text) if "://" in text else sa.URL.create("sqlite", database=str(Path(text).resolve()))
     except sa.exc.ArgumentError:

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ import numpy.typing as npt
 from dptune.errors import InputError, MissingExtra
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import LARGEST, SMALLEST, Ball, MeanQuery, NormQuery, smallest_price
+from dptune.scalars import plain
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -98,6 +99,8 @@ class CentredCMASettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, plain(getattr(self, field.name)))
         least = {"d": 1, "generations": 1, "population": 4, "references": 0, "candidates": 1, "average": 1, "seed": 0}
         for name, smallest in least.items():
             value = getattr(self, name)

@@ -19,6 +19,7 @@ at the points minus their mean, clipped) and starts from the best. ``starts=0`` 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +32,7 @@ from dptune.gp.design import Design, fit_into_cube, optimised_design, simplex_de
 from dptune.gp.kernels import RBF, Kernel, Stationary
 from dptune.gp.posterior import GradientPosterior
 from dptune.privacy.query import Ball, MeanQuery
+from dptune.scalars import at_least, plain, positive, real
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -83,19 +85,24 @@ class GIBOSettings:
 
     def __post_init__(self) -> None:
         for name in ("d", "steps", "average"):
-            _whole(name, getattr(self, name), 1)
-        _whole("starts", self.starts, 0)
+            self._set(name, at_least(name, getattr(self, name), 1))
+        for name in ("starts", "seed"):
+            self._set(name, at_least(name, getattr(self, name), 0))
         for name in ("mu", "clip", "noise_variance", *(("start_mu", "start_clip") if self.starts else ())):
-            _positive(name, getattr(self, name))
+            self._set(name, positive(name, getattr(self, name)))
         if self.memory is not None:
-            _whole("memory", self.memory, 0)
+            self._set("memory", at_least("memory", self.memory, 0))
+        self._set("batch", plain(self.batch))
         sizes = self.batch if isinstance(self.batch, tuple) else (self.batch,) * self.steps
         if len(sizes) != self.steps:
             raise InputError(f"batch needs one number per step, {self.steps}; got {len(sizes)}.")
         for size in sizes:
-            _whole("batch", size, 1)
-        if self.theta0 is not None and (len(self.theta0) != self.d or not all(0 <= x <= 1 for x in self.theta0)):
-            raise InputError(f"theta0 must be {self.d} numbers in [0, 1].")
+            at_least("batch", size, 1)
+        if self.theta0 is not None:
+            self._set("theta0", _in_cube(self.theta0, self.d))
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
 
     def batch_at(self, t: int) -> int:
         """Return b_t of step t = 0, ..., T-1."""
@@ -310,16 +317,12 @@ def training_mu(mu: float, *, batch: int, steps: int) -> float:
 
     The printed mu / (b sqrt(T)) is valid too, and noisier than need be by sqrt(b).
     """
-    return _positive("mu", mu) / math.sqrt(_whole("batch", batch, 1) * _whole("steps", steps, 1))
+    return positive("mu", mu) / math.sqrt(at_least("batch", batch, 1) * at_least("steps", steps, 1))
 
 
-def _whole(name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"{name} must be a whole number >= {least}; got {value!r}.")
-    return int(value)
-
-
-def _positive(name: str, value: float) -> float:
-    if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
-        raise InputError(f"{name} must be positive and finite; got {value!r}.")
-    return float(value)
+def _in_cube(theta: Iterable[float], d: int) -> tuple[float, ...]:
+    point = tuple(real(x) for x in theta) if isinstance(theta, Iterable) else ()
+    inside = tuple(x for x in point if x is not None and 0 <= x <= 1)
+    if len(point) != d or len(inside) != d:
+        raise InputError(f"theta0 must be {d} numbers in [0, 1].")
+    return inside

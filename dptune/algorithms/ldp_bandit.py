@@ -31,6 +31,7 @@ from dptune.algorithms.ldp_replies import Replies
 from dptune.errors import InputError
 from dptune.gp.arrays import FloatArray, as_count, as_points, as_positive
 from dptune.gp.kernels import Kernel, Matern52
+from dptune.scalars import plain
 
 IntArray = npt.NDArray[np.int64]
 Pair = tuple[int, float]
@@ -80,17 +81,18 @@ class LDPSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("lam", "exploration"):
-            if getattr(self, name) is not None:
-                as_positive(getattr(self, name), name=name)
-        for name in ("delta", "q", "accuracy"):
-            as_positive(getattr(self, name), name=name)
-        for name in ("horizon", "plays"):
-            as_count(getattr(self, name), name=name)
+        if not isinstance(self.replies, Replies):
+            raise InputError(f"replies must be LaplaceReplies(epsilon, B, R) or the like; got {self.replies!r}.")
+        for name in ("lam", "exploration", "delta", "q", "accuracy"):
+            if getattr(self, name) is not None or name not in ("lam", "exploration"):
+                object.__setattr__(self, name, as_positive(getattr(self, name), name=name))
+        for name, least in {"horizon": 1, "plays": 1, "seed": 0}.items():
+            object.__setattr__(self, name, as_count(getattr(self, name), name=name, least=least))
         if max(self.delta, self.accuracy) >= 1:
             raise InputError("delta and accuracy must lie strictly between 0 and 1.")
-        if not self.redraw >= 0:
-            raise InputError(f"redraw must be at least 0; got {self.redraw!r}.")
+        object.__setattr__(self, "redraw", plain(self.redraw))
+        if not (isinstance(self.redraw, float | int) and self.redraw >= 0):  # infinite: never
+            raise InputError(f"redraw must be a number, at least 0; got {self.redraw!r}.")
 
     def theorem(self) -> LDPSettings:
         """Return the same settings with the constants of the theorems."""

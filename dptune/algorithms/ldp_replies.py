@@ -16,12 +16,15 @@ Everything is public: these are settings, not data.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from dptune.errors import InputError
 from dptune.gp.arrays import as_positive
 
 
+@runtime_checkable
 class Replies(Protocol):
     """Public knowledge about replies."""
 
@@ -81,6 +84,39 @@ class LaplaceReplies:
     def bias(self, t: int) -> float:
         """v (ln t + 1) >= sum_s v/s, by Cauchy-Schwarz; 0 for t = 0, where the paper has ln 0."""
         return self.second_moment * (math.log(t) + 1) if t else 0.0
+
+
+def middle_of(settings: Mapping[str, Any]) -> float | None:
+    """Return the middle of a randomiser's interval, or None if its settings do not say."""
+    if not {"low", "high"} <= settings.keys():
+        return None
+    return float(settings["low"] + (settings["high"] - settings["low"]) / 2)
+
+
+def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
+    """Refuse Laplace replies that are not those of a randomiser: users would pay for answers that are misread.
+
+    Args:
+        replies: of the algorithm's settings.
+        stated: public settings of the randomiser; what it does not state is not compared.
+
+    Raises:
+        InputError: epsilon, or B + R and half of the interval, differ.
+    """
+    if not isinstance(replies, LaplaceReplies):
+        return
+    half = (stated["high"] - stated["low"]) / 2 if {"low", "high"} <= stated.keys() else replies.B + replies.R
+    epsilon = stated.get("epsilon", replies.epsilon)
+    if not (_same(epsilon, replies.epsilon) and _same(half, replies.B + replies.R)):
+        raise InputError(
+            f"the settings are for replies with epsilon={replies.epsilon!r} and B + R = {replies.B + replies.R!r}, but "
+            f"the randomiser has epsilon={epsilon!r} and an interval of half-width {half!r}. Give the algorithm "
+            f"LaplaceReplies(epsilon={epsilon!r}, B=..., R=...) with B + R = {half!r}, or the users another randomiser."
+        )
+
+
+def _same(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-9)
 
 
 @dataclass(frozen=True)

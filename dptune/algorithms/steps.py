@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dptune.errors import InputError
+from dptune.scalars import positive
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ class GradientDescent:
     eta: float
 
     def __post_init__(self) -> None:
-        _check(self.eta)
+        object.__setattr__(self, "eta", positive("the step size eta", self.eta))
 
     def step(self, gradients: Matrix) -> Vector:
         """Return the displacement (d,)."""
@@ -51,7 +51,7 @@ class AdaGrad:
     eta: float
 
     def __post_init__(self) -> None:
-        _check(self.eta)
+        object.__setattr__(self, "eta", positive("the step size eta", self.eta))
 
     def step(self, gradients: Matrix) -> Vector:
         """Return the displacement (d,)."""
@@ -70,14 +70,9 @@ class AdaGradNorm:
     eta: float
 
     def __post_init__(self) -> None:
-        _check(self.eta)
+        object.__setattr__(self, "eta", positive("the step size eta", self.eta))
 
     def step(self, gradients: Matrix) -> Vector:
         """Return the displacement (d,)."""
         size = math.sqrt(max(float(np.sum(gradients**2)), np.finfo(float).tiny))
         return np.asarray(-self.eta * math.sqrt(gradients.shape[1]) * gradients[-1] / size)
-
-
-def _check(eta: float) -> None:
-    if not (math.isfinite(eta) and eta > 0):
-        raise InputError(f"the step size eta must be positive and finite; got {eta!r}.")

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dptune.errors import InputError
+from dptune.scalars import real, whole
 
 FloatArray = NDArray[np.float64]
 
@@ -40,8 +41,8 @@ def as_positive(value: float, *, name: str) -> float:
     Raises:
         InputError: zero, negative or not finite.
     """
-    number = float(value)
-    if not (np.isfinite(number) and number > 0):
+    number = real(value)
+    if number is None or number <= 0:
         raise InputError(f"{name} must be a finite number above 0, got {value!r}.")
     return number
 
@@ -52,9 +53,10 @@ def as_count(value: int, *, name: str, least: int = 1) -> int:
     Raises:
         InputError: below it or not an integer.
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+    number = whole(value)
+    if number is None or number < least:
         raise InputError(f"{name} must be an integer of at least {least}, got {value!r}.")
-    return int(value)
+    return number
 
 
 def _finite(values: FloatArray, name: str) -> FloatArray:

@@ -22,11 +22,16 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import SupportsFloat
 
 from dptune.errors import BudgetMismatch, CapReached, InputError, KeyConflict, LedgerError
 from dptune.local.randomizer import Randomizer
+from dptune.local.report import Account, Device, LocalStatement
+from dptune.places import place
+from dptune.scalars import positive
 
 VERSION = 2
 _FORGIVEN = 1e-12  # rounding of k replies of cap/k; the noise carries a slack a million times larger
@@ -66,13 +71,13 @@ class UserLedger:
     """
 
     def __init__(self, path: str | Path, cap: float | None = None) -> None:
-        if str(path) == ":memory:" or str(path).startswith("file:"):
+        text = place("path", path)
+        if text == ":memory:" or text.startswith("file:"):
             raise InputError("a ledger must outlive its process; give the path of a file.")
-        if cap is not None and not (math.isfinite(cap) and cap > 0):
-            raise InputError(f"cap must be positive and finite; got {cap!r}.")
-        self._path = Path(path).resolve()
+        cap = None if cap is None else positive("cap", cap)
+        self._path = Path(text).resolve()
         if cap is not None and not self._exists():
-            self._create(float(cap))
+            self._create(cap)
         self._identity, self.cap = self._open()
         if cap is not None and cap != self.cap:
             raise BudgetMismatch(f"this ledger was created with cap={self.cap!r}, not {cap!r}; it is fixed for good.")
@@ -124,6 +129,30 @@ class UserLedger:
             query = "SELECT COUNT(*) FROM dptune_replies WHERE user = ? AND NOT private"
             return int(connection.execute(query, (user,)).fetchone()[0]) == 0
 
+    def accounts(self) -> list[Account]:
+        """Return what each user has paid, by name."""
+        query = "SELECT user, epsilon, private FROM dptune_replies ORDER BY user"
+        with self._transaction("BEGIN") as (connection, _):
+            users = [(user, list(rows)) for user, rows in groupby(connection.execute(query), key=itemgetter(0))]
+        return [
+            Account(user, len(rows), math.fsum(row[1] for row in rows), all(row[2] for row in rows))
+            for user, rows in users
+        ]
+
+    def statement(self) -> LocalStatement:
+        """Return the local privacy statement, to print or to publish. It names no user."""
+        query = "SELECT mechanism, epsilon, COUNT(*) FROM dptune_replies GROUP BY 1, 2 ORDER BY MIN(rowid)"
+        with self._transaction("BEGIN") as (connection, _):
+            made = connection.execute(query).fetchall()
+        accounts = self.accounts()
+        return LocalStatement(
+            cap=self.cap,
+            spent=max((account.epsilon for account in accounts), default=0.0),
+            users=len(accounts),
+            devices=tuple(Device(json.loads(text, parse_constant=str), price, count) for text, price, count in made),
+            private=all(account.private for account in accounts),
+        )
+
     def _charge(self, row: _Charge) -> float | None:
         """Return the recorded reply, or None after making sure that this one is paid."""
         user, key, *_, mechanism = row
@@ -150,6 +179,16 @@ class UserLedger:
 
     # ---- the file ------------------------------------------------------------------------------------
 
+    @classmethod
+    def is_at(cls, path: str | Path) -> bool:
+        """Tell whether the file is a ledger of users; False where there is none, or something else."""
+        ledger = cls.__new__(cls)
+        ledger._path = Path(path).resolve()
+        try:
+            return ledger._exists()
+        except LedgerError:
+            return False
+
     def _exists(self) -> bool:
         """Tell whether the file holds a ledger; an empty one is what a crash in :meth:`_create` leaves."""
         if not self._path.is_file() or self._path.stat().st_size == 0:
@@ -162,6 +201,8 @@ class UserLedger:
         if not self._path.parent.is_dir():
             raise LedgerError(f"the folder of the ledger {self._path} does not exist; create it first.")
         with self._connected("BEGIN IMMEDIATE", "rwc") as connection:  # two processes may create it together
+            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'dptune_ledger'").fetchone() is not None:
+                raise LedgerError(f"{self._path} is the ledger of a curator; give the users a file of their own.")
             for statement in _TABLES.split(";")[:-1]:
                 connection.execute(statement)
             for table, same in _KEYS.items():
@@ -245,9 +286,7 @@ def _text(name: str, value: str) -> str:
 
 
 def _price(randomizer: Randomizer) -> float:
-    if not (math.isfinite(randomizer.epsilon) and randomizer.epsilon > 0):
-        raise InputError(f"a reply costs a positive and finite epsilon; the randomiser says {randomizer.epsilon!r}.")
-    return float(randomizer.epsilon)
+    return positive("epsilon, a reply's price,", randomizer.epsilon)
 
 
 def _pay(connection: sqlite3.Connection, row: _Charge, cap: float) -> None:

@@ -34,6 +34,7 @@ from opendp.metrics import absolute_distance
 from opendp.mod import enable_features
 
 from dptune.errors import InputError
+from dptune.scalars import real
 
 Interval = tuple[float, float]
 
@@ -115,9 +116,10 @@ class LocalRandomizer:
         return (self.clamp(value) - self._middle) / self.scale
 
     def _inside(self, name: str, value: float) -> float:
-        if not self.low <= value <= self.high:
+        number = real(value)
+        if number is None or not self.low <= number <= self.high:
             raise InputError(f"{name} must lie in the public interval [{self.low!r}, {self.high!r}]; got {value!r}.")
-        return float(value)
+        return number
 
     def __reduce__(self) -> tuple[Callable[[], LocalRandomizer], tuple[()]]:
         return partial(type(self), self.epsilon, (self.low, self.high), invalid=self.invalid), ()
@@ -160,17 +162,17 @@ def _number(value: SupportsFloat | None) -> float:
 
 
 def _epsilon(epsilon: float) -> float:
-    if not (math.isfinite(epsilon) and epsilon >= SMALLEST_EPSILON):
-        raise InputError(f"epsilon must be finite and at least {SMALLEST_EPSILON:g}; got {epsilon!r}.")
-    return float(epsilon)
+    number = real(epsilon)
+    if number is None or number < SMALLEST_EPSILON:
+        raise InputError(f"epsilon must be a number, finite and at least {SMALLEST_EPSILON:g}; got {epsilon!r}.")
+    return number
 
 
 def _interval(bound: float | Interval) -> Interval:
-    try:
-        low, high = map(float, bound if isinstance(bound, tuple) else (-bound, bound))
-    except (TypeError, ValueError, OverflowError):
-        low = high = math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and sys.float_info.min <= high - low < math.inf):
+    half = real(bound)
+    ends = (real(bound[0]), real(bound[1])) if isinstance(bound, tuple) and len(bound) == 2 else (half and -half, half)
+    low, high = (math.nan if end is None else end for end in ends)
+    if not (sys.float_info.min <= high - low < math.inf):
         raise InputError(
             f"bound must be a number b > 0, for [-b, b], or a pair (low, high) of finite numbers with low < high, not "
             f"closer than {sys.float_info.min:g}; got {bound!r}. "

@@ -18,6 +18,7 @@ from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_sc
 from dptune.privacy.private import PerExampleLosses, bare, reveal
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query, Released
 from dptune.privacy.rows import LossRows
+from dptune.scalars import at_least, whole
 
 Vector = npt.NDArray[np.float64]
 
@@ -67,7 +68,7 @@ class LossPrivatizer:
             raise InputError("person_weights cannot go with groups: a weight would follow a person's place in a list.")
         self._weights = _person_weights(person_weights, self.n)  # (n,), sums to 1
         self.dtype = _float_type(dtype)
-        self._insecure_seed = insecure_seed
+        self._insecure_seed = None if insecure_seed is None else at_least("insecure_seed", insecure_seed, 0)
         ledger.bind_people(self.n)
         self._start()
 
@@ -331,9 +332,10 @@ def _interval(clip: object) -> Interval:
 
 
 def _count(n: object) -> int:
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+    number = whole(n)
+    if number is None or number < 1:
         raise InputError(f"n must be a whole number >= 1, the number of validation examples; got {n!r}.")
-    return int(n)
+    return number
 
 
 def _person_of_row(n: object, groups: npt.ArrayLike | None) -> npt.NDArray[np.intp] | None:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from dptune.accounting.ledger import Charge
 from dptune.errors import InputError
+from dptune.scalars import plain, positive, real
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -45,7 +46,9 @@ class Interval:
     high: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        for name in ("low", "high"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
+        if real(self.low) is None or real(self.high) is None or self.low >= self.high:
             raise InputError(
                 f"clip must be two finite numbers low < high; got ({self.low!r}, {self.high!r}). "
                 "Choose them from the meaning of the loss, not from the data."
@@ -66,7 +69,8 @@ class Ball:
     radius: float
 
     def __post_init__(self) -> None:
-        if not SMALLEST <= self.radius <= LARGEST:
+        object.__setattr__(self, "radius", plain(self.radius))
+        if real(self.radius) is None or not SMALLEST <= self.radius <= LARGEST:
             raise InputError(
                 f"the clipping radius must be positive and finite, {SMALLEST:g} to {LARGEST:g}; got {self.radius!r}."
             )
@@ -88,7 +92,7 @@ class _Question:
     def _freeze(self) -> None:
         object.__setattr__(self, "points", tuple(str(p) for p in self.points))
         object.__setattr__(self, "weights", _public_weights(self.points, self.weights))
-        object.__setattr__(self, "mu", _price(self.mu))
+        object.__setattr__(self, "mu", positive("mu", self.mu))
         if self.failed_above is not None and not math.isfinite(self.failed_above):
             raise InputError(f"failed_above must be finite, or None; got {self.failed_above!r}.")
 
@@ -201,7 +205,7 @@ class NormQuery(_Question):
 
     def __post_init__(self) -> None:
         self._freeze()
-        object.__setattr__(self, "radius", Ball(float(self.radius)).radius)
+        object.__setattr__(self, "radius", float(Ball(self.radius).radius))
 
     @property
     def clip(self) -> Interval:
@@ -269,9 +273,3 @@ def _public_weights(points: tuple[str, ...], weights: Matrix) -> Matrix:
         raise InputError("points must be named once each.")
     copy.setflags(write=False)
     return copy
-
-
-def _price(mu: float) -> float:
-    if not (math.isfinite(mu) and mu > 0):
-        raise InputError(f"mu must be positive and finite; got {mu!r}.")
-    return float(mu)

@@ -21,6 +21,7 @@ from dptune.locks import ForkSafeLock
 from dptune.objective import Data, Function
 from dptune.privacy.losses import NamedLoss
 from dptune.run import check_start, stored_space, usual_share
+from dptune.scalars import at_least, positive
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.numerical import NumericalSampler
 from dptune_optuna.objective import PrivateFunction, refuse_maximize
@@ -77,10 +78,11 @@ class PrivateSampler(NumericalSampler, Generic[S]):
         self._space = None if space is None else to_space(space)
         if space is not None and self._space is None:
             raise dptune.InputError("space has no float or int parameter with more than one value to search.")
-        self._privatizer, self._mu, self._seed = privatizer, mu, seed
-        self._plan(
-            self._space or dptune.Space({"x": dptune.Float(0, 1)}), usual_share(privatizer.ledger, mu), 0
-        )  # refuse early
+        self._privatizer = privatizer
+        self._mu = None if mu is None else positive("mu", mu)
+        self._seed = seed = None if seed is None else at_least("seed", seed, 0)
+        budget = usual_share(privatizer.ledger, self._mu)
+        self._plan(self._space or dptune.Space({"x": dptune.Float(0, 1)}), budget, 0)  # refuse early
         super().__init__(
             seed=seed,
             independent_sampler=independent_sampler,

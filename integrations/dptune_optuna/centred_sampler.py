@@ -11,7 +11,8 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 import dptune
-from dptune.centred_plan import cell_widths, plan_centred_cma, refuse_unknown
+from dptune.centred_plan import OPTIONS, cell_widths, plan_centred_cma
+from dptune.options import refuse_unknown
 from dptune.space import Value
 from dptune_optuna.base import PrivateSampler
 
@@ -61,7 +62,7 @@ class CentredCMASampler(PrivateSampler[dptune.CentredCMASession]):
         warn_independent_sampling: bool = True,
         **settings: Any,
     ) -> None:
-        refuse_unknown(settings, front_end=type(self).__name__)
+        refuse_unknown(settings, OPTIONS, front_end=type(self).__name__)
         self._settings = {"trials": n_trials, **settings}
         super().__init__(
             space,

@@ -13,16 +13,17 @@ def to_space(distributions: Mapping[str, BaseDistribution]) -> dptune.Space | No
     """Return the numerical parameters that can vary, or None if there are none.
 
     Raises:
-        InputError: what is given for a parameter is no Optuna distribution; names it.
+        InputError: they are no mapping from names to Optuna's distributions.
     """
-    for name, given in distributions.items():
-        if not isinstance(given, BaseDistribution):
-            raise dptune.InputError(
-                f"the parameter {name!r} of the search space must be an Optuna distribution, e.g. "
-                f"FloatDistribution(0, 1); got {given!r}."
-            )
+    if not isinstance(distributions, Mapping):
+        kind = type(distributions).__name__
+        raise dptune.InputError(
+            f'a space maps names to distributions, {{"C": FloatDistribution(0.1, 10)}}; got {kind}.'
+        )
     found: dict[str, dptune.Float | dptune.Int] = {}
     for name, distribution in distributions.items():
+        if not isinstance(distribution, BaseDistribution):
+            raise dptune.InputError(f"the space's {name!r} must be an Optuna distribution; got {distribution!r}.")
         if isinstance(distribution, FloatDistribution) and not distribution.single():
             found[name] = dptune.Float(distribution.low, distribution.high, distribution.log, distribution.step)
         elif isinstance(distribution, IntDistribution) and not distribution.single():

@@ -18,6 +18,7 @@ from dptune.algorithms.fts_settings import FTSSettings
 from dptune.federated import Participant, Transport
 from dptune.federated.domain import domain_of
 from dptune.locks import ForkSafeLock
+from dptune.scalars import at_least
 from dptune.space import Value
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.numerical import NumericalSampler
@@ -60,6 +61,11 @@ class DPFTSSampler(NumericalSampler):
         independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
     ) -> None:
+        seed = None if seed is None else at_least("seed", seed, 0)
+        if not isinstance(settings, FTSSettings):
+            raise dptune.InputError(
+                "DPFTSSampler needs settings: DPFTSSampler(space, transport, FTSSettings(...), agent=0)."
+            )
         super().__init__(
             seed=seed, independent_sampler=independent_sampler, warn_independent_sampling=warn_independent_sampling
         )

@@ -21,12 +21,14 @@ from optuna.trial import FrozenTrial, TrialState
 
 import dptune
 from dptune.algorithms.ldp_bandit import LocalBandit
+from dptune.algorithms.ldp_replies import check_randomizer, middle_of
 from dptune.ldp_curator import Refinement
 from dptune.locks import ForkSafeLock
+from dptune.scalars import at_least, plain
 from dptune.space import Value
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.numerical import NumericalSampler
-from dptune_optuna.promise import stated_centre
+from dptune_optuna.promise import promises, stated_centre
 
 
 class LDPSampler(NumericalSampler):
@@ -51,7 +53,8 @@ class LDPSampler(NumericalSampler):
         warn_independent_sampling: say so when one is used.
 
     Raises:
-        InputError: a setting is out of range; later, ``centre`` is not the middle of the study's own interval.
+        InputError: a setting is out of range; later, ``centre`` or ``settings.replies`` do not go with the randomiser
+            that the study states.
     """
 
     _algorithm: ClassVar[type[LocalBandit]]
@@ -71,7 +74,7 @@ class LDPSampler(NumericalSampler):
         warn_independent_sampling: bool = True,
     ) -> None:
         super().__init__(
-            seed=seed,
+            seed=None if seed is None else at_least("seed", seed, 0),
             independent_sampler=independent_sampler,
             warn_independent_sampling=warn_independent_sampling,
         )
@@ -83,8 +86,7 @@ class LDPSampler(NumericalSampler):
             raise dptune.InputError("space has no float or int parameter with more than one value to search.")
         if space is None and candidates is not None:
             raise dptune.InputError("candidates are points of a search space: give space= with them.")
-        if patience < 0:
-            raise dptune.InputError(f"patience must be at least 0; got {patience!r}.")
+        patience, centre = at_least("patience", patience, 0), plain(centre)
         self._settings, self._patience, self._centre = settings, patience, centre
         self._options = {"candidates": candidates, "count": count, "refinements": refinements}
         self._begin(self._space or dptune.Space({"x": dptune.Float(0, 1)}), True, centre or 0.0)  # refuse early
@@ -115,15 +117,27 @@ class LDPSampler(NumericalSampler):
 
     def _centre_of(self, study: optuna.Study) -> float:
         """Return the middle of the interval in which values lie: the study's, or where it does not say the setting."""
-        stated = stated_centre(study)
-        if stated is None or self._centre is None:
-            return stated or self._centre or 0.0
-        if not math.isclose(stated, self._centre, rel_tol=1e-9, abs_tol=1e-9 * self._settings.replies.B):
+        stated = promises(study)
+        middle = stated_centre(study, stated)
+        for settings in stated:
+            self.check_randomizer(settings)
+        return middle or self._centre or 0.0
+
+    def check_randomizer(self, settings: Mapping[str, Any]) -> None:
+        """Refuse a randomiser that makes other replies than the settings say.
+
+        Raises:
+            InputError: it has another epsilon, half-width or middle; says which.
+        """
+        check_randomizer(self._settings.replies, settings)
+        middle = middle_of(settings)
+        if middle is None or self._centre is None:
+            return
+        if not math.isclose(middle, self._centre, rel_tol=1e-9, abs_tol=1e-9 * self._settings.replies.B):
             raise dptune.InputError(
-                f"centre={self._centre!r}, but the study's randomiser has an interval with the middle {stated!r}. "
+                f"centre={self._centre!r}, but the study's randomiser has an interval with the middle {middle!r}. "
                 "Leave centre= out, and it is read from the study."
             )
-        return stated
 
     def searched(self, study: optuna.Study) -> dptune.Space | None:
         """Return the parameters that are searched, or None as long as they are not known."""

@@ -166,9 +166,9 @@ class PrivateObjective(PrivateFunction):
         data: Data | Callable[[], Data] | None = None,
     ) -> None:
         super().__init__(function, privatizer, loss=loss, data=data)
-        dptune.ValuePlan(mu=1.0 if mu is None else mu, trials=n_trials, final_share=final_share)  # refuse early
-        self._privatizer, self._n_trials = privatizer, n_trials
-        self._mu, self._final_share = mu, final_share
+        plan = dptune.ValuePlan(mu=1.0 if mu is None else mu, trials=n_trials, final_share=final_share)  # refuse early
+        self._privatizer, self._n_trials = privatizer, plan.trials
+        self._mu, self._final_share = None if mu is None else plan.mu, plan.final_share
         self._runs: dict[str, dptune.ValueRun] = {}
 
     def run_of(self, study: optuna.Study) -> dptune.ValueRun:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import optuna
+from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 
 import dptune
+from dptune.algorithms.ldp_replies import middle_of
 
 PROMISE = "dptune:local"  # begins the name of the study user attributes
 
@@ -30,22 +32,47 @@ def promise(study: optuna.Study, settings: Mapping[str, Any]) -> None:
     """Write a randomiser's settings to the study, if they are its own.
 
     Raises:
-        InputError: a failed measurement would count as the best value, or the study has another randomiser.
+        InputError: a failed measurement would count as the best value, the study has another randomiser, or its sampler
+            has settings for other replies.
     """
     _refuse_rewarded_failure(study, settings)
-    if not _is_the_only_one(study, settings):
+    known = _is_the_only_one(study, settings)
+    for sampler in _samplers(study.sampler):
+        if isinstance(sampler, ReadsReplies):
+            sampler.check_randomizer(settings)
+    if not known:
         text = json.dumps(settings, sort_keys=True)
         study.set_user_attr(f"{PROMISE}:{hashlib.sha256(text.encode()).hexdigest()[:16]}", dict(settings))
         _is_the_only_one(study, settings)  # two processes may have begun together
 
 
-def stated_centre(study: optuna.Study) -> float | None:
+@runtime_checkable
+class ReadsReplies(Protocol):
+    """A sampler that assumes something about replies."""
+
+    def check_randomizer(self, settings: Mapping[str, Any]) -> None:
+        """Refuse a randomiser that makes other replies.
+
+        Raises:
+            InputError: it does.
+        """
+
+
+def _samplers(sampler: BaseSampler) -> Iterator[BaseSampler]:
+    """The sampler and those it wraps, as PartialFixedSampler does."""
+    yield sampler
+    inner = getattr(sampler, "_base_sampler", None)
+    if isinstance(inner, BaseSampler):
+        yield from _samplers(inner)
+
+
+def stated_centre(study: optuna.Study, stated: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the middle of the interval of the study's randomiser, or None if the study does not say.
 
     Raises:
         InputError: randomisers with different intervals began the study.
     """
-    middles = {(s["low"] + (s["high"] - s["low"]) / 2) for s in promises(study) if {"low", "high"} <= s.keys()}
+    middles = {middle for settings in stated if (middle := middle_of(settings)) is not None}
     if len(middles) > 1:
         raise _several(study)
     return middles.pop() if middles else None

@@ -11,7 +11,8 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
 import dptune
-from dptune.defaults import plan_for
+from dptune.defaults import OPTIONS, plan_for
+from dptune.options import refuse_unknown
 from dptune.space import Value
 from dptune_optuna.base import PrivateSampler
 
@@ -55,6 +56,7 @@ class DPGIBOSampler(PrivateSampler[dptune.GIBOSession]):
         warn_independent_sampling: bool = True,
         **settings: Any,
     ) -> None:
+        refuse_unknown(settings, OPTIONS, front_end=type(self).__name__)
         self._settings = {"trials": n_trials, "steps": steps, "batch": batch, **settings}
         super().__init__(
             space,

@@ -18,6 +18,7 @@ import ray
 from ray.tune.search import Searcher
 
 import dptune
+from dptune.scalars import at_least
 from dptune_ray.spaces import Domains, describe, domains_of, from_description, resolve
 
 
@@ -37,7 +38,8 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
     ) -> None:
         _check_mode(mode)
         super().__init__(metric=metric, mode=mode or "min")
-        self._name, self._seed, self._given_mode = name, seed, mode
+        self._name, self._given_mode = name, mode
+        self._seed = None if seed is None else at_least("seed", seed, 0)
         self._param_space: Mapping[str, Any] = dict(param_space or {})
         self._domains: Domains = domains_of(self._param_space)
 

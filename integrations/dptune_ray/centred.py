@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import dptune
-from dptune.centred_plan import refuse_unknown
+from dptune.centred_plan import OPTIONS
+from dptune.options import refuse_unknown
 from dptune_ray.runs import CentredCMARun
 from dptune_ray.search import METRIC
 from dptune_ray.space_search import SpaceSearch
@@ -56,7 +57,7 @@ class CentredCMASearch(SpaceSearch):
         mode: str | None = None,
         **settings: Any,
     ) -> None:
-        refuse_unknown(settings, front_end=type(self).__name__)
+        refuse_unknown(settings, OPTIONS, front_end=type(self).__name__)
         super().__init__(
             param_space,
             privatizer,

@@ -11,6 +11,8 @@ import dptune
 from dptune.algorithms.fts import FTSAgent
 from dptune.algorithms.fts_settings import FTSSettings
 from dptune.federated import Participant, Transport
+from dptune.places import place
+from dptune.scalars import at_least
 from dptune_ray.agents import AgentSpace, larger_is_better
 from dptune_ray.base import RunSearch
 from dptune_ray.log import TrialLog
@@ -61,12 +63,13 @@ class DPFTSSearch(RunSearch):
         super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
         if transport is None or not isinstance(settings, FTSSettings):
             raise dptune.InputError("DPFTSSearch needs the federation's transport= and settings=FTSSettings(...).")
-        if not 0 <= agent < settings.agents:
+        agent = at_least("agent", agent, 0)
+        if agent >= settings.agents:
             raise dptune.InputError(f"agents are numbered 0 to {settings.agents - 1}; got {agent!r}.")
         if self._domains:
             AgentSpace.of(self._param_space, settings)  # refuse early
         self._transport, self._settings, self._agent = transport, settings, agent
-        self._log = TrialLog(str(Path(trials).resolve()), name)
+        self._log = TrialLog(str(Path(place("trials", trials)).resolve()), name)
         self._forget()
 
     def _forget(self) -> None:

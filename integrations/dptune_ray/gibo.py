@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import dptune
+from dptune.defaults import OPTIONS
+from dptune.options import refuse_unknown
 from dptune_ray.runs import GIBORun
 from dptune_ray.search import METRIC
 from dptune_ray.space_search import SpaceSearch
@@ -58,6 +60,7 @@ class DPGIBOSearch(SpaceSearch):
         mode: str | None = None,
         **settings: Any,
     ) -> None:
+        refuse_unknown(settings, OPTIONS, front_end=type(self).__name__)
         super().__init__(
             param_space,
             privatizer,

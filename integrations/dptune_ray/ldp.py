@@ -14,14 +14,17 @@ from typing import Any, ClassVar
 
 import dptune
 from dptune.algorithms.ldp_bandit import LocalBandit
+from dptune.algorithms.ldp_replies import check_randomizer, middle_of
 from dptune.ldp_curator import Refinement
 from dptune.local.randomizer import Randomizer
 from dptune.objective import Function
+from dptune.places import place
+from dptune.scalars import at_least, plain
 from dptune.space import Value
 from dptune_ray.base import RunSearch
 from dptune_ray.carried import Carried
 from dptune_ray.desk import PROMISE, DeskClient
-from dptune_ray.local_trainable import LocalTrainable, User, check_device, check_failure, middle_of
+from dptune_ray.local_trainable import LocalTrainable, User, check_device, check_failure
 from dptune_ray.log import TrialLog
 from dptune_ray.spaces import nested, rounded, to_space
 from dptune_ray.trainable import made_trainable
@@ -83,13 +86,12 @@ class LDPSearch(RunSearch):
         if not isinstance(settings, dptune.LDPSettings):
             kind = type(self).__name__
             raise dptune.InputError(f"{kind} needs settings: {kind}(space, LDPSettings(LaplaceReplies(...)), ...).")
-        if patience < 0:
-            raise dptune.InputError(f"patience must be at least 0; got {patience!r}.")
+        patience, centre = at_least("patience", patience, 0), plain(centre)
         if candidates is not None and not self._domains:
             raise dptune.InputError("candidates are points of a search space: give param_space= with them.")
         self._settings, self._patience, self._centre = settings, patience, centre
         self._options = {"candidates": candidates, "count": count, "refinements": refinements}
-        self._log = TrialLog(str(Path(replies).resolve()), name)
+        self._log = TrialLog(str(Path(place("replies", replies)).resolve()), name)
         self._ledger: dptune.UserLedger | None = None
         self._device: Mapping[str, Any] | None = None  # public settings of the randomiser
         self._client = DeskClient.of(self._log)
@@ -105,7 +107,9 @@ class LDPSearch(RunSearch):
         return dptune.LDPSession(self._algorithm, space, self._settings, maximize=self.mode == "max", **options)
 
     def _known_centre(self) -> float:
-        stated = middle_of(self._device or self._log.fact(PROMISE) or {})
+        device: Mapping[str, Any] = self._device or self._log.fact(PROMISE) or {}
+        check_randomizer(self._settings.replies, device)
+        stated = middle_of(device)
         if stated is None or self._centre is None:
             return stated or self._centre or 0.0
         if not math.isclose(stated, self._centre, rel_tol=1e-9, abs_tol=1e-9 * self._settings.replies.B):
@@ -182,12 +186,14 @@ class LDPSearch(RunSearch):
             user: whose device this is, or a function of the configuration that says whom it asks. Needed with a ledger.
 
         Raises:
-            InputError: the function is none, or only one of ledger and user is given. Later, when mode and run are
-                known: a failure would be the best value, or the run was begun with another randomiser.
+            InputError: the function is none, only one of ledger and user is given, or the settings are for replies that
+                the randomiser does not make. Later, when mode and run are known: a failure would be the best value, or
+                the run was begun with another randomiser.
         """
         if not callable(function):
             raise dptune.InputError(f"the objective must be a function; got {type(function).__name__}.")
         check_device(randomizer, ledger, user)
+        check_randomizer(self._settings.replies, randomizer.describe())
         if not randomizer.private:
             _logger.warning(f"The run {self._name!r} is NOT PRIVATE: {randomizer!r}.")
         self._ledger, self._device = ledger, randomizer.describe()

@@ -80,10 +80,3 @@ def check_failure(settings: Mapping[str, object], mode: str) -> None:
             f'with mode="{mode}" a setting that fails would win: it counts as invalid={settings["invalid"]!r}, the '
             f"best in the interval. Give the randomiser invalid={settings.get(worst)!r}, the worst."
         )
-
-
-def middle_of(settings: Mapping[str, Any]) -> float | None:
-    """Return the middle of a randomiser's interval, or None if its settings do not say."""
-    if not {"low", "high"} <= settings.keys():
-        return None
-    return float(settings["low"] + (settings["high"] - settings["low"]) / 2)

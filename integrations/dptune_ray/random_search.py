@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from ray.tune.search import Searcher
 
+from dptune.scalars import at_least
 from dptune_ray.spaces import Domains, describe, domains_of, from_description, resolve
 
 
@@ -22,7 +23,7 @@ class RandomSearch(Searcher):  # type: ignore[misc]
 
     def __init__(self, seed: int | None = None) -> None:
         super().__init__()
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(None if seed is None else at_least("seed", seed, 0))
         self._domains: Domains = {}
         self._param_space: Mapping[str, Any] = {}
 

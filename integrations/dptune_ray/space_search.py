@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import dptune
 from dptune.run import stored_space, usual_share
+from dptune.scalars import positive
 from dptune.search_run import SearchRun
 from dptune_ray.runs import SpaceRun, mode_of
 from dptune_ray.search import VaultSearch
@@ -55,7 +56,8 @@ class SpaceSearch(VaultSearch):
             mode=mode,
             seed=seed,
         )
-        self._mu, self._settings = mu, dict(settings)
+        self._mu = None if mu is None else positive("mu", mu)
+        self._settings = dict(settings)
         self._plan(to_space(self._domains) or dptune.Space({"x": dptune.Float(0, 1)}))  # refuse early
 
     def _plan(self, space: dptune.Space) -> Any:

@@ -69,11 +69,12 @@ class PrivateSearch(VaultSearch):
             mode=mode,
             seed=seed,
         )
-        dptune.ValuePlan(mu=1.0 if mu is None else mu, trials=n_trials, final_share=final_share)  # refuse early
+        plan = dptune.ValuePlan(mu=1.0 if mu is None else mu, trials=n_trials, final_share=final_share)  # refuse early
         self.searcher = searcher
         if self.searcher.metric not in (None, metric):
             raise dptune.InputError(f"the inner searcher looks at {self.searcher.metric!r}; trials report {metric!r}.")
-        self._trials, self._mu, self._final_share = n_trials, mu, final_share
+        self._trials, self._mu = plan.trials, None if mu is None else plan.mu
+        self._final_share = plan.final_share
         self._open: set[str] = set()  # trials the inner searcher waits for
         self._told: set[str] = set()  # trials whose value it knows
         self._caught_up = False

@@ -176,6 +176,38 @@ def test_a_bad_epsilon_is_refused(epsilon: float) -> None:
         mu_from_epsilon(epsilon, 1e-5)
 
 
+@pytest.mark.parametrize("bad", ["4", None, True, 4j, [4.0]])
+def test_what_is_no_number_is_refused_by_name(bad: object) -> None:
+    for name, use in {
+        "mu": Budget.gdp,
+        "epsilon": lambda e: Budget.approximate_dp(e, 1e-5),
+        "delta": lambda d: Budget.approximate_dp(1.0, d),
+        "releases": lambda k: Budget.gdp(1.0).per_release(k),
+    }.items():
+        with pytest.raises(InputError, match=name):
+            use(bad)  # type: ignore[operator]
+
+
+def test_a_numpy_scalar_is_the_number_it_holds() -> None:
+    assert Budget.gdp(np.float32(0.5)) == Budget.gdp(0.5)  # type: ignore[arg-type]
+    budget = Budget.approximate_dp(np.int64(4), np.float64(1e-5))  # type: ignore[arg-type]
+    assert budget == Budget.approximate_dp(4.0, 1e-5)
+    assert {type(v) for v in (budget.mu, budget.stated_epsilon, budget.stated_delta)} == {float}
+
+
+@pytest.mark.parametrize("pair", [(1.0, 1e-5), (4.0, None), (None, 1e-5), (4.0, 0.0), (-1.0, 1e-5)])
+def test_a_stated_pair_is_one_that_mu_implies(pair: tuple[float, float]) -> None:
+    mu = Budget.approximate_dp(4.0, 1e-5).mu
+    assert Budget(mu / 2, 4.0, 1e-5).stated_epsilon == 4.0
+    with pytest.raises(InputError, match=r"epsilon|delta"):
+        Budget(mu, *pair)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e6, 1e-300), (0.0, 0.05), (0.01, 1e-12), (50.0, 1e-9)])
+def test_every_budget_can_be_stated(epsilon: float, delta: float) -> None:
+    assert Budget.approximate_dp(epsilon, delta).stated_delta == delta
+
+
 def test_a_budget_stated_in_epsilon_and_delta() -> None:
     budget = Budget.approximate_dp(1.0, 1e-5)
     assert budget.epsilon(1e-5) == pytest.approx(1.0, rel=RELATIVE)

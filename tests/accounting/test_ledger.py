@@ -31,6 +31,7 @@ from dptune import (
     PrivacyLedger,
 )
 from dptune.accounting.events import GaussianRelease, LaplaceRelease, PureRelease
+from dptune.accounting.gdp import epsilon_from_mu, remaining_mu
 from dptune.accounting.ledger import PLAN, Limit, Rest
 
 Urls = Callable[[], str]
@@ -191,6 +192,36 @@ def test_charges_are_listed_in_order_by_scope_and_prefix(url: str) -> None:
     assert [c.seq for c in ledger.charges()] == sorted(c.seq for c in ledger.charges())
 
 
+def test_charges_are_counted_by_scope_and_prefix(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(9.0))
+    for scope, key in [("s", "value/1"), ("t", "value/1"), ("s", "step/1"), ("s", "value/2"), ("s", "value%")]:
+        pay(ledger, key, scope=scope)
+    assert ledger.count() == 5
+    assert (ledger.count("s"), ledger.count("s", prefix="value/"), ledger.count("s", prefix="value%")) == (4, 2, 1)
+    assert (ledger.count("u"), ledger.count(prefix="value/")) == (0, 3)
+
+
+@given(st.lists(st.sampled_from([0.1, 0.1 + 2**-50, 1 / 3, 1e-9, 0.7]), max_size=20))
+@settings(max_examples=40, deadline=None)
+def test_the_sum_over_the_ledger_is_exact(tmp_path_factory: pytest.TempPathFactory, mus: list[float]) -> None:
+    ledger = PrivacyLedger(tmp_path_factory.mktemp("ledger") / "x.db", Budget.gdp(9.0))
+    for number, mu in enumerate(mus):
+        pay(ledger, str(number), mu)
+    assert ledger.spent() == math.sqrt(math.fsum(mu * mu for mu in mus))
+    assert ledger.remaining() == remaining_mu(mus, 9.0)
+
+
+def test_a_look_at_the_budget_reads_no_charge(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(2.0))
+    for number in range(3):
+        pay(ledger, str(number), 0.1)
+    pay(ledger, "seeded", 0.1, private=False)
+    monkeypatch.setattr("dptune.accounting.durable._charge", lambda row: pytest.fail("a charge was read"))
+    ledger.check(0.5, releases=2)
+    assert (ledger.spent(), ledger.count(), ledger.private) == (0.2, 4, False)
+    assert ledger.remaining() < 2.0
+
+
 # ---- append only ---------------------------------------------------------------------------------------
 
 TABLES = ["dptune_ledger", "dptune_facts", "dptune_charges", "dptune_releases"]
@@ -254,6 +285,85 @@ def test_reopened_as_it_was(url: str) -> None:
         assert ledger.budget == budget  # to the last bit
         assert (ledger.dataset, ledger.unit) == ("hospital", "one patient")
         assert "replace one" in ledger.adjacency
+
+
+def ulp_below(mu: float) -> float:
+    return math.nextafter(mu, 0)
+
+
+@pytest.mark.parametrize(
+    ("made", "given"),
+    [
+        (Budget.approximate_dp(4.0, 1e-7), Budget(ulp_below(Budget.approximate_dp(4.0, 1e-7).mu), 4.0, 1e-7)),
+        (Budget.approximate_dp(4.0, 1e-7), Budget.gdp(Budget.approximate_dp(4.0, 1e-7).mu)),
+        (Budget.gdp(0.3), Budget.gdp(0.1 + 0.2)),
+        (Budget.gdp(Budget.approximate_dp(4.0, 1e-7).mu), Budget.approximate_dp(4.0, 1e-7)),
+    ],
+    ids=["another root", "mu alone", "rounding", "pair alone"],
+)
+def test_the_same_promise_reopens_and_the_stored_mu_is_the_bound(url: str, made: Budget, given: Budget) -> None:
+    PrivacyLedger(url, made)
+    ledger = PrivacyLedger(url, given)
+    assert ledger.budget == made
+    pay(ledger, "all", made.mu)
+    assert ledger.remaining() == 0.0
+    with pytest.raises(BudgetExhausted):
+        pay(ledger, "more", 1e-5)
+
+
+def test_a_smaller_mu_under_the_same_pair_does_not_tighten_the_stored_bound_nor_a_larger_loosen_it(url: str) -> None:
+    stored = Budget(0.5, 4.0, 1e-7)
+    PrivacyLedger(url, stored)
+    assert PrivacyLedger(url, Budget.approximate_dp(4.0, 1e-7)).budget == stored
+    with pytest.raises(BudgetExhausted):
+        PrivacyLedger(url, Budget.approximate_dp(4.0, 1e-7)).check(0.51)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Budget.approximate_dp(4.0, 2e-7),
+        Budget.approximate_dp(4.0 + 1e-9, 1e-7),
+        Budget.gdp(Budget.approximate_dp(4.0, 1e-7).mu * (1 + 1e-11)),
+    ],
+)
+def test_another_promise_is_refused(url: str, given: Budget) -> None:
+    PrivacyLedger(url, Budget.approximate_dp(4.0, 1e-7))
+    with pytest.raises(BudgetMismatch, match="budget"):
+        PrivacyLedger(url, given)
+
+
+def test_a_statement_has_the_promise_and_what_is_spent_of_it(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.approximate_dp(4.0, 1e-7))
+    pay(ledger, "a", 0.3)
+    statement = ledger.statement()
+    assert statement.delta == 1e-7
+    spent = epsilon_from_mu(0.3, 1e-7)
+    for rendered in (statement.to_text(), ledger.statement(delta=1e-5).to_markdown()):
+        assert (
+            f"epsilon = 4 at delta = 1e-07, as the budget was stated; spent so far: epsilon = {spent:.4g}" in rendered
+        )
+    promised = {"epsilon": 4.0, "delta": 1e-7, "spent_epsilon": spent}
+    assert ledger.statement(delta=1e-5).to_dict()["stated"] == promised
+    pay(ledger, "b", 0.1, private=False)
+    assert "epsilon = 4 " not in str(ledger.statement())
+    assert ledger.statement().to_dict()["stated"] == {"epsilon": "infinity", "delta": 1e-7, "spent_epsilon": "infinity"}
+
+
+def test_a_budget_in_gdp_needs_a_delta_for_its_statement(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    with pytest.raises(InputError, match="delta=1e-5"):
+        ledger.statement()
+    with pytest.raises(InputError, match="delta"):
+        ledger.statement(delta="1e-5")  # type: ignore[arg-type]
+    assert ledger.statement(delta=1e-5).to_dict()["stated"] is None
+    assert "Promised" not in str(ledger.statement(delta=1e-5))
+
+
+def test_a_stated_delta_that_is_too_large_is_warned_of(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.approximate_dp(1.0, 0.01))
+    ledger.bind_people(500)
+    assert "delta = 0.01 is not below 1/n" in ledger.statement(delta=1e-5).warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import pickle
 import sqlite3
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from dptune import Budget, PrivacyLedger
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import CapReached, InsecureRandomizer, LocalRandomizer, UserLedger
 
@@ -327,3 +329,68 @@ def test_every_transaction_waits_for_the_disk(ledger: UserLedger) -> None:
     for begin in ("BEGIN", "BEGIN IMMEDIATE"):
         with ledger._transaction(begin) as (connection, _):
             assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+
+
+# ---- the statement -------------------------------------------------------------------------------------
+
+
+def test_the_statement_of_an_empty_ledger(ledger: UserLedger) -> None:
+    statement = ledger.statement()
+    assert (statement.epsilon, statement.spent, statement.users, statement.replies) == (ledger.cap, 0.0, 0, 0)
+    assert "none so far" in str(statement)
+    assert ledger.accounts() == []
+
+
+def test_the_statement_says_what_each_user_has_spent_at_most(fast_path: Path) -> None:
+    ledger = UserLedger(fast_path / "a.db", cap=1.0)
+    for user, epsilon, key in [("ann", 0.1, "1"), ("ann", 0.2, "2"), ("ann", 0.1, "3"), ("bob", 0.3, "1")]:
+        ledger.reply(LocalRandomizer(epsilon, 1.0), 0.5, user=user, key=key)
+    statement = ledger.statement()
+    assert statement.spent == ledger.spent("ann") == math.fsum([0.1, 0.2, 0.1])
+    assert [(d.epsilon, d.replies) for d in statement.devices] == [(0.1, 2), (0.2, 1), (0.3, 1)]
+    assert [(a.user, a.replies, a.epsilon, a.private) for a in ledger.accounts()] == [
+        ("ann", 3, ledger.spent("ann"), True),
+        ("bob", 1, 0.3, True),
+    ]
+    told = json.loads(statement.to_json())
+    assert told["delta"] == 0.0
+    assert told["mechanisms"][0]["settings"] == LocalRandomizer(0.1, 1.0).describe()
+    for rendered in (statement.to_text(), statement.to_markdown(), statement.to_json()):
+        assert "ann" not in rendered.replace("cannot", "")
+        assert "any two values of the user" in rendered
+        assert "basic composition" in rendered
+
+
+def test_a_seeded_reply_leaves_no_guarantee(ledger: UserLedger) -> None:
+    ledger.reply(InsecureRandomizer(0.1, 1.0, insecure_seed=1), 0.5, user="ann", key="k")
+    statement = ledger.statement()
+    assert statement.epsilon == math.inf
+    assert "NOT PRIVATE" in str(statement)
+    assert "Guarantee    NONE" in str(statement)
+    told = statement.to_dict()
+    assert (told["cap"], told["spent"], told["private"]) == ({"epsilon": "infinity"}, {"epsilon": "infinity"}, False)
+
+
+@pytest.mark.parametrize("described", [{}, {"mechanism": "own"}, {"mechanism": "CTL"}, {"low": math.nan}])
+def test_a_randomiser_of_somebody_else_s_is_not_called_ours(
+    ledger: UserLedger, monkeypatch: pytest.MonkeyPatch, described: dict[str, object]
+) -> None:
+    monkeypatch.setattr(Odd, "describe", lambda self: described)
+    ledger.reply(Odd(), 0.5, user="ann", key="k")
+    assert "not one of dptune's; epsilon = 1 a reply" in str(ledger.statement())
+    assert "OpenDP" not in str(ledger.statement())
+    json.loads(ledger.statement().to_json())
+
+
+def test_a_ledger_of_users_is_recognised(fast_path: Path) -> None:
+    UserLedger(fast_path / "users.db", cap=1.0)
+    PrivacyLedger(fast_path / "curator.db", Budget.gdp(1.0))
+    (fast_path / "text.db").write_text("this is no database" * 100)
+    (fast_path / "empty.db").touch()
+    found = {p.name: UserLedger.is_at(p) for p in [*fast_path.iterdir(), fast_path / "none.db", fast_path]}
+    assert [name for name, is_one in found.items() if is_one] == ["users.db"]
+    for budget in (None, Budget.gdp(1.0)):
+        with pytest.raises(LedgerError, match="UserLedger"):
+            PrivacyLedger(fast_path / "users.db", budget)
+    with pytest.raises(LedgerError, match="curator"):
+        UserLedger(fast_path / "curator.db", cap=1.0)

@@ -138,7 +138,7 @@ def test_the_value_is_in_no_file_and_no_line_of_a_real_run(tmp_path, kind):
 def test_a_reply_is_the_clamped_value_plus_noise(monkeypatch):
     messages: list[str] = []
     monkeypatch.setattr(optuna.logging.get_logger("optuna.dptune"), "warning", messages.append)
-    study = create(None, open_sampler())
+    study = create(None, open_sampler("tpe"))
     for value, middle in [(5.0, 1.0), (-np.inf, -1.0), (0.5, 0.5), (None, 1.0)]:
         objective = LocalObjective(
             lambda trial, value=value: at_x(trial, value), InsecureRandomizer(1e6, 1.0, invalid=1.0, insecure_seed=0)
@@ -188,8 +188,8 @@ OTHERS = [
 def test_another_randomiser_is_refused_before_anything_is_measured(tmp_path, other, insecure_first):
     makers = [lambda: LocalRandomizer(1.0, 1.0, invalid=1.0), other]
     first, second = (make() for make in (makers[::-1] if insecure_first else makers))
-    create(f"sqlite:///{tmp_path}/s.db", open_sampler()).optimize(counted(first)[0], n_trials=2)
-    study = create(f"sqlite:///{tmp_path}/s.db", open_sampler())
+    create(f"sqlite:///{tmp_path}/s.db", open_sampler("tpe")).optimize(counted(first)[0], n_trials=2)
+    study = create(f"sqlite:///{tmp_path}/s.db", open_sampler("tpe"))
     objective, calls = counted(second)
     with pytest.raises(dptune.InputError, match="another randomiser"):
         study.optimize(objective, n_trials=1)
@@ -409,7 +409,7 @@ def test_what_would_store_a_value_is_refused(tmp_path, method, with_ledger):
 
 def test_an_interrupt_passes_and_the_retry_measures(tmp_path):
     ledger = UserLedger(tmp_path / "u.db", cap=1e7)
-    study, raised = create(None, open_sampler()), []
+    study, raised = create(None, open_sampler("tpe")), []
 
     def measure(trial):
         if not raised:
@@ -444,3 +444,58 @@ def test_trying_out_shows_the_functions_errors():
         LocalObjective(users_function("raise"), randomizer).try_out({"x": 0.5})
     with pytest.raises(TypeError):
         LocalObjective(users_function("none"), randomizer).try_out({"x": 0.5})
+
+
+MISREAD = pytest.mark.parametrize(
+    ("replies", "says"),
+    [
+        (dptune.LaplaceReplies(1.0, B=800.0, R=200.0), "epsilon=1.0 and B"),
+        (dptune.LaplaceReplies(2.0, B=0.8, R=0.2), "B . R = 1.0"),
+    ],
+)
+
+
+@MISREAD
+@pytest.mark.parametrize("kind", ["tgp", "ata", "moma", "wrapped"])
+def test_a_sampler_for_other_replies_is_refused_before_any_user_is_asked(tmp_path, kind, replies, says):
+    ledger, calls = UserLedger(tmp_path / "users.db", cap=9.0), []
+    randomizer = LocalRandomizer(2.0, 1000.0, invalid=1000.0)
+    sampler = SAMPLERS["tgp" if kind == "wrapped" else kind](SPACE, dptune.LDPSettings(replies), count=16)
+    if kind == "wrapped":
+        sampler = optuna.samplers.PartialFixedSampler({}, sampler)
+    study = optuna.create_study(sampler=sampler)
+    objective = LocalObjective(lambda trial: calls.append(1) or 0.0, randomizer, ledger=ledger, user="me")
+    with pytest.raises(dptune.InputError, match=says) as refused:
+        study.optimize(objective, n_trials=1)
+    assert "epsilon=2.0 and an interval of half-width 1000.0" in str(refused.value)
+    assert (calls, ledger.spent("me"), promises(study)) == ([], 0, [])
+
+
+@MISREAD
+def test_a_resumed_study_refuses_a_sampler_for_other_replies_before_it_asks(replies, says):
+    randomizer = LocalRandomizer(2.0, 1000.0, invalid=1000.0)
+    settings = dptune.LDPSettings(dptune.LaplaceReplies(2.0, B=800.0, R=200.0))
+    study = optuna.create_study(sampler=LDPTGPSampler(SPACE, settings, count=16))
+    study.optimize(LocalObjective(users_function("plain"), randomizer), n_trials=2)
+    study.sampler = LDPTGPSampler(SPACE, dptune.LDPSettings(replies), count=16)
+    with pytest.raises(dptune.InputError, match=says):
+        study.ask(SPACE)
+    with pytest.raises(dptune.InputError, match=says):
+        study.sampler.recommend(study)
+
+
+def test_a_wrong_centre_is_refused_before_any_user_is_asked():
+    settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=4.0, R=1.0))
+    study = optuna.create_study(sampler=LDPTGPSampler(SPACE, settings, centre=1.0))
+    calls = []
+    objective = LocalObjective(lambda trial: calls.append(1) or 0.0, LocalRandomizer(1.0, (0.0, 10.0), invalid=10.0))
+    with pytest.raises(dptune.InputError, match=r"the middle 5\.0"):
+        study.optimize(objective, n_trials=1)
+    assert calls == []
+
+
+def test_what_a_randomiser_does_not_state_is_not_compared():
+    study = optuna.create_study(sampler=open_sampler(), direction="maximize")
+    randomizer = LocalRandomizer(1.0, 1.0)
+    randomizer.describe = lambda: {"mechanism": "own"}
+    study.optimize(LocalObjective(users_function("plain"), randomizer), n_trials=2)

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 import dptune
+from dptune.accounting import durable
 from dptune_optuna import PrivateObjective
 from harness import N, create, losses_at, open_ledger, open_privatizer, people
 
@@ -141,3 +142,17 @@ def test_parameters_that_the_run_did_not_search_are_asked_for(tmp_path):
     with pytest.raises(dptune.InputError, match="estimate"):
         objective(study.best_trial)
     assert len(open_ledger(tmp_path).charges()) == 3
+
+
+def test_the_work_of_a_trial_does_not_grow_with_the_ledger(tmp_path, monkeypatch):
+    read = []
+    objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=30)
+    study = create(None, RandomSampler(seed=0))
+    parse = durable._charge
+    monkeypatch.setattr(durable, "_charge", lambda row: read.append(row["key"]) or parse(row))
+    study.optimize(objective, n_trials=2)
+    first = len(read) / 2
+    study.optimize(objective, n_trials=20)
+    read.clear()
+    study.optimize(objective, n_trials=2)
+    assert len(read) / 2 == first

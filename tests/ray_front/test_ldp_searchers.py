@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +34,14 @@ SETTINGS = dptune.LDPSettings(dptune.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=
 SECRET = 0.87654321987
 
 
+def told(epsilon: float, half: float) -> dptune.LDPSettings:
+    """Settings for the replies of a randomiser."""
+    return replace(SETTINGS, replies=dptune.LaplaceReplies(epsilon, B=0.8 * half, R=0.2 * half))
+
+
+ONE = told(1.0, 1.0)
+
+
 class NoNoise(LocalRandomizer):
     """NOT PRIVATE: replies with the clamped value itself."""
 
@@ -48,7 +57,7 @@ def satisfaction(config: dict[str, Any]) -> float:
 
 def open_search(folder: Path, kind: Any = LDPTGPSearch, **more: Any) -> Any:
     settings = {"replies": folder / "replies.db", "name": "run", "count": 24, "seed": 1, **more}
-    return kind(settings.pop("param_space", SPACE), SETTINGS, **settings)
+    return kind(settings.pop("param_space", SPACE), settings.pop("settings", SETTINGS), **settings)
 
 
 def begin(search: Any, mode: str = "max") -> Any:
@@ -102,7 +111,7 @@ def test_a_trial_that_runs_again_pays_once_and_has_one_reply(tmp_path: Path) -> 
         calls.append(config)
         return satisfaction(config)
 
-    search = open_search(tmp_path)
+    search = open_search(tmp_path, settings=ONE)
     trainable = search.trainable(counted, randomizer=LocalRandomizer(1.0, 1.0), ledger=ledger, user="me")
     begin(search)
     config = search.suggest("a")
@@ -193,7 +202,7 @@ def test_the_desk_is_sent_replies_only(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(ActorClient, "call", spied)
     ledger = dptune.UserLedger(tmp_path / "users.db", cap=2.0)
-    search = open_search(tmp_path)
+    search = open_search(tmp_path, settings=ONE)
     trainable = search.trainable(private, randomizer=LocalRandomizer(1.0, 1.0), ledger=ledger, user="me")
     begin(search)
     config = search.suggest("a")
@@ -201,7 +210,7 @@ def test_the_desk_is_sent_replies_only(tmp_path: Path, monkeypatch: pytest.Monke
     assert set(config) == {"x", "n"}
     assert len(sent) == 4
     assert found([SECRET], [("sent", b"".join(sent)), *folder_bytes(tmp_path)]) == []
-    clamped = open_search(tmp_path, name="clamped")
+    clamped = open_search(tmp_path, name="clamped", settings=ONE)
     trainable = clamped.trainable(private, randomizer=NoNoise(1.0, 1.0))
     begin(clamped)
     assert reply_of(trainable, "a", clamped.suggest("a")) == (SECRET if wrong == "value" else -1.0)
@@ -333,7 +342,7 @@ def test_a_run_keeps_its_mode_and_its_randomiser_and_failures_never_win(tmp_path
         other.set_search_properties("reply", "min", SPACE)
     calls: list[Any] = []
     other = open_search(tmp_path)
-    elsewhere = other.trainable(calls.append, randomizer=NoNoise(8.0, 1.3))
+    elsewhere = other.trainable(calls.append, randomizer=NoNoise(8.0, 1.2, invalid=0.5))
     begin(other)
     with pytest.raises(dptune.InputError, match="another randomiser"):
         reply_of(elsewhere, "new", search.suggest("new"))
@@ -342,8 +351,9 @@ def test_a_run_keeps_its_mode_and_its_randomiser_and_failures_never_win(tmp_path
 
 @local
 def test_the_middle_of_the_interval_is_the_randomisers(tmp_path: Path) -> None:
+    wide = told(8.0, 1.5)
     given, found_out = (
-        open_search(tmp_path, name=name, centre=centre) for name, centre in (("one", 0.5), ("two", None))
+        open_search(tmp_path, name=name, centre=centre, settings=wide) for name, centre in (("one", 0.5), ("two", None))
     )
     asked = []
     for search in (given, found_out):
@@ -351,11 +361,31 @@ def test_the_middle_of_the_interval_is_the_randomisers(tmp_path: Path) -> None:
         run(begin(search), trainable, range(6))
         asked.append(search.suggest("next"))
     assert asked[0] == asked[1]
-    assert open_search(tmp_path, name="two", mode="max").recommend() == found_out.recommend()
-    wrong = open_search(tmp_path, name="three", centre=0.4)
+    assert open_search(tmp_path, name="two", mode="max", settings=wide).recommend() == found_out.recommend()
+    wrong = open_search(tmp_path, name="three", centre=0.4, settings=wide)
     wrong.trainable(satisfaction, randomizer=NoNoise(8.0, (-1.0, 2.0)))
     with pytest.raises(dptune.InputError, match="Leave centre= out"):
         begin(wrong)
+
+
+@local
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("replies", "says"), [((8.0, 1000.0), "epsilon=8.0 and B"), ((2.0, 1.2), "B . R = 1.2")])
+def test_settings_for_other_replies_are_refused_before_any_user_is_asked(
+    tmp_path: Path, kind: Any, replies: tuple[float, float], says: str
+) -> None:
+    right = open_search(tmp_path, kind, settings=told(2.0, 1000.0))
+    wrong = open_search(tmp_path, kind, settings=told(*replies))
+    randomizer = NoNoise(2.0, 1000.0)
+    with pytest.raises(dptune.InputError, match=says) as refused:
+        wrong.trainable(satisfaction, randomizer=randomizer)
+    assert "epsilon=2.0 and an interval of half-width 1000.0" in str(refused.value)
+    run(begin(right), right.trainable(satisfaction, randomizer=randomizer), range(2))
+    with pytest.raises(dptune.InputError, match=says):  # the run has stated its randomiser
+        open_search(tmp_path, kind, settings=told(*replies))
+    for use in (lambda: begin(wrong), wrong.recommend):
+        with pytest.raises(dptune.InputError, match=says):
+            use()
 
 
 @pytest.mark.parametrize(
@@ -366,6 +396,10 @@ def test_the_middle_of_the_interval_is_the_randomisers(tmp_path: Path) -> None:
         ({"param_space": None, "candidates": [{"x": 0.1, "n": 3}]}, "give param_space"),
         ({"candidates": [{"x": 7.0, "n": 3}]}, "inside the space"),
         ({"param_space": {"x": tune.randn()}}, "randn"),
+        ({"patience": "1"}, "patience"),
+        ({"centre": "0"}, "centre"),
+        ({"count": "9"}, "count"),
+        ({"replies": None}, "environment variable"),
     ],
 )
 def test_settings_are_refused_at_once(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
@@ -376,7 +410,7 @@ def test_settings_are_refused_at_once(tmp_path: Path, wrong: dict[str, Any], mes
 
 
 def test_a_trainable_needs_a_device(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    search, randomizer = open_search(tmp_path), LocalRandomizer(1.0, 1.0)
+    search, randomizer = open_search(tmp_path, settings=ONE), LocalRandomizer(1.0, 1.0)
     for wrong in ({"randomizer": None}, {"randomizer": randomizer, "user": "me"}):
         with pytest.raises(dptune.InputError):
             search.trainable(satisfaction, **wrong)
@@ -405,7 +439,7 @@ def test_on_a_cluster_users_are_capped_and_no_value_is_anywhere(cluster: Path, f
 
     ledger = dptune.UserLedger(fast_path / "users.db", cap=1.0)
     space = {**SPACE, "user": tune.choice(["ann", "bob"])}
-    search = open_search(fast_path, LDPMoMASearch, param_space=space)
+    search = open_search(fast_path, LDPMoMASearch, param_space=space, settings=ONE)
     device = {"randomizer": LocalRandomizer(1.0, 1.0), "ledger": ledger, "user": lambda config: config["user"]}
     run = {"failure_config": tune.FailureConfig(max_failures=1)}
     limits = {"metric": "reply", "mode": "max", "num_samples": 4, "param_space": space, "run": run}

@@ -13,7 +13,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from dptune_ray import DPGIBOSearch, PrivateSearch, RandomSearch
+from dptune_ray import CentredCMASearch, DPGIBOSearch, PrivateSearch, RandomSearch
 from dptune_ray.spaces import flat
 from dptune_ray.trainable import losses_at as evaluated
 from ray_harness import SPACE, N, losses, open_centred, open_ledger, open_privatizer, open_search
@@ -284,3 +284,41 @@ def test_trying_out_lets_exceptions_through(tmp_path):
     with pytest.raises(ZeroDivisionError):
         search.trainable(lambda config: 1 / 0).try_out({})
     assert open_ledger(tmp_path).charges() == []
+
+
+NUMPY = {"mu": np.float32(0.5), "n_trials": np.int64(40), "final_share": np.float32(0.25)}
+PLAIN = {"mu": 0.5, "n_trials": 40, "final_share": 0.25}
+
+
+@pytest.mark.parametrize("kind", [DPGIBOSearch, CentredCMASearch, PrivateSearch])
+def test_numpys_numbers_begin_the_same_run(tmp_path, kind):
+    first = RandomSearch(seed=np.int64(3)) if kind is PrivateSearch else SPACE
+    for seed, settings in ((np.int64(3), NUMPY), (3, PLAIN)):
+        search = kind(first, open_privatizer(tmp_path), name="run", seed=seed, **settings)
+        assert type(search.n_trials) is int
+        fixed = search.run_settings().begin(open_privatizer(tmp_path))
+        assert fixed.plan.trials == search.n_trials
+
+
+@pytest.mark.parametrize("kind", [DPGIBOSearch, CentredCMASearch, PrivateSearch])
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"mu": "1"}, "mu must"),
+        ({"n_trials": "20"}, "n_trials must"),
+        ({"n_trials": -5}, "n_trials must"),
+        ({"seed": "x"}, "seed must"),
+        ({"final_share": "a"}, "final_share must"),
+    ],
+)
+def test_what_is_no_number_is_refused_by_name(tmp_path, kind, wrong, says):
+    first = RandomSearch() if kind is PrivateSearch else SPACE
+    with pytest.raises(dptune.InputError, match=says):
+        kind(first, open_privatizer(tmp_path), **{"n_trials": 12, **wrong})
+
+
+@pytest.mark.parametrize("kind", [DPGIBOSearch, CentredCMASearch])
+@pytest.mark.parametrize("name", ["foo", "trials", "cells"])
+def test_an_option_there_is_not_is_refused_under_the_name_of_the_searcher(tmp_path, kind, name):
+    with pytest.raises(dptune.InputError, match=f"^{kind.__name__} has no option '{name}'; it has n_trials, mu, seed"):
+        kind(SPACE, open_privatizer(tmp_path), **{name: 1})

@@ -1,0 +1,119 @@
+"""What the front ends take as settings: NumPy's numbers like Python's, and nothing that would fail later."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import optuna
+import pytest
+
+import dptune
+from dptune_optuna import (
+    CentredCMASampler,
+    DPGIBOSampler,
+    LDPATASampler,
+    LDPMoMASampler,
+    LDPTGPSampler,
+    PrivateObjective,
+)
+from harness import SPACE, create, losses_at, open_ledger, open_privatizer, people
+
+PRIVATE = pytest.mark.parametrize("sampler", [DPGIBOSampler, CentredCMASampler])
+PLAIN = {"mu": 0.5, "n_trials": 40, "seed": 3, "final_share": 0.25}
+NUMPY = {"mu": np.float32(0.5), "n_trials": np.int64(40), "seed": np.int64(3), "final_share": np.float32(0.25)}
+REPLIES = dptune.LaplaceReplies(1.0, B=0.8, R=0.2)
+
+
+def losses(trial):
+    return losses_at(people(), trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True))
+
+
+@PRIVATE
+def test_numpys_numbers_begin_the_same_run(tmp_path, sampler):
+    for settings in (NUMPY, PLAIN, NUMPY):  # a run that continues is one that was planned alike
+        made = sampler(SPACE, open_privatizer(tmp_path), **settings)
+        study = optuna.create_study(
+            storage=f"sqlite:///{tmp_path}/s.db", study_name="s", sampler=made, load_if_exists=True
+        )
+        study.optimize(made.objective(losses), n_trials=2)
+        assert type(made.n_trials) is int
+    assert {t.state.name for t in study.trials} == {"COMPLETE"}
+    assert len(study.trials) == 6
+    json.dumps(study.user_attrs)
+
+
+def test_numpys_numbers_begin_the_same_values(tmp_path):
+    study = create(None, optuna.samplers.RandomSampler(seed=0))
+    for settings in (NUMPY, PLAIN):
+        told = {name: value for name, value in settings.items() if name != "seed"}
+        study.optimize(PrivateObjective(losses, open_privatizer(tmp_path), **told), n_trials=2)
+    assert [t.state.name for t in study.trials] == ["COMPLETE"] * 4
+
+
+@PRIVATE
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"mu": "1"}, "mu must"),
+        ({"mu": True}, "mu must"),
+        ({"n_trials": "20"}, "n_trials must"),
+        ({"n_trials": -5}, "n_trials must"),
+        ({"n_trials": 0}, "n_trials must"),
+        ({"n_trials": 10.0}, "n_trials must"),
+        ({"seed": "x"}, "seed must"),
+        ({"seed": -1}, "seed must"),
+        ({"final_share": "a"}, "final_share must"),
+        ({"foo": 1}, "has no option 'foo'; it has n_trials, mu, seed, "),
+        ({"trials": 20}, "has no option 'trials'"),
+        ({"cells": [0.5]}, "has no option 'cells'"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(tmp_path, sampler, wrong, says):
+    with pytest.raises(dptune.InputError, match=says):
+        sampler(SPACE, open_privatizer(tmp_path), **wrong)
+    assert open_ledger(tmp_path).count() == 0
+
+
+def test_dp_gibo_names_its_own_options(tmp_path):
+    with pytest.raises(dptune.InputError, match=r"^DPGIBOSampler .*steps, batch, .*monitor_share"):
+        DPGIBOSampler(SPACE, open_privatizer(tmp_path), monitr_share=0.1)
+
+
+@pytest.mark.parametrize("nobody", [None, "ledger.db"])
+def test_a_private_objective_needs_a_privatizer(nobody):
+    with pytest.raises(dptune.InputError, match="LossPrivatizer"):
+        PrivateObjective(losses, nobody, n_trials=3)
+
+
+@pytest.mark.parametrize("sampler", [LDPTGPSampler, LDPATASampler, LDPMoMASampler])
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"patience": "1"}, "patience"),
+        ({"centre": "0"}, "centre"),
+        ({"count": "9"}, "count"),
+        ({"seed": "x"}, "seed"),
+    ],
+)
+def test_wrong_settings_of_local_samplers_are_refused_by_name(sampler, wrong, says):
+    numpys = {"patience": np.int64(3), "centre": np.float32(0.0), "count": np.int8(9), "seed": np.int64(1)}
+    study = create(None, sampler(SPACE, dptune.LDPSettings(REPLIES), **numpys))
+    study.ask(SPACE)
+    with pytest.raises(dptune.InputError, match=says):
+        sampler(SPACE, dptune.LDPSettings(REPLIES), **wrong)
+
+
+@pytest.mark.parametrize("sampler", [DPGIBOSampler, CentredCMASampler, LDPTGPSampler])
+@pytest.mark.parametrize(
+    ("space", "says"),
+    [
+        (["x"], "got list"),
+        ({**SPACE, "z": (0.0, 1.0)}, "'z' must be an Optuna distribution"),
+        (dptune.Space({"x": dptune.Float(0, 1)}), "'x' must be an Optuna distribution"),
+    ],
+)
+def test_a_space_that_is_none_is_refused(tmp_path, sampler, space, says):
+    told = dptune.LDPSettings(REPLIES) if sampler is LDPTGPSampler else open_privatizer(tmp_path)
+    with pytest.raises(dptune.InputError, match=says):
+        sampler(space, told)

@@ -1,0 +1,151 @@
+"""A number is the same whether NumPy made it or not; what is none is refused by name, before anything is begun."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dptune
+from dptune.centred_plan import plan_centred_cma
+from dptune.defaults import plan_gibo
+from dptune.local import LocalRandomizer, UserLedger
+from dptune.scalars import at_least, plain, positive, share
+
+GIVEN: dict[str, Any] = {"mu": 0.5, "seed": 3, "trials": 40, "final_share": 0.25}
+KINDS = {"mu": np.float32, "seed": np.int64, "trials": np.int16, "final_share": np.float16}
+NUMPY = {name: KINDS[name](value) for name, value in GIVEN.items()}
+PEOPLE = {"d": 2, "loss_range": 1.0}
+PLANNERS: dict[str, Callable[..., Any]] = {
+    "gibo": lambda **more: plan_gibo(**{**PEOPLE, "n": 500, **GIVEN, **more}),
+    "centred": lambda **more: plan_centred_cma(**{**PEOPLE, **GIVEN, **more}),
+    "values": lambda **more: dptune.ValuePlan(**{**GIVEN, **more}),
+}
+
+
+@pytest.mark.parametrize("plan", PLANNERS.values(), ids=PLANNERS)
+def test_a_plan_of_numpy_scalars_is_the_plan(plan: Callable[..., Any]) -> None:
+    described = plan(**NUMPY).describe()
+    assert described == plan().describe()
+    assert json.loads(json.dumps(described)) == json.loads(json.dumps(plan().describe()))
+
+
+def test_every_setting_of_dp_gibo_may_be_numpys() -> None:
+    settings: dict[str, Any] = {"steps": 4, "batch": 3, "starts": 2, "clip": 0.5, "start_clip": 0.25, "average": 2}
+    settings |= {"memory": 1, "noise_variance": 0.5, "monitor_share": 0.25, "start_share": 0.125, "lengthscale": 0.5}
+    settings |= {"rule": dptune.AdaGradNorm(0.5)}
+    numpys = {k: np.int8(v) if type(v) is int else np.float16(v) for k, v in settings.items() if k != "rule"}
+    found = PLANNERS["gibo"](**numpys, rule=dptune.AdaGradNorm(np.float32(0.5)))
+    assert json.dumps(found.describe()) == json.dumps(PLANNERS["gibo"](**settings).describe())
+    theta = PLANNERS["gibo"](theta0=np.array([0.25, 0.5], dtype=np.float32))
+    assert json.dumps(theta.describe()) == json.dumps(PLANNERS["gibo"](theta0=(0.25, 0.5)).describe())
+
+
+def test_every_setting_of_the_centred_releases_may_be_numpys() -> None:
+    settings = {"population": 5, "radius": 0.5, "quantile": 0.25, "references": 1, "candidates": 3, "average": 2}
+    numpys = {k: np.int8(v) if type(v) is int else np.float16(v) for k, v in settings.items()}
+    steps = (np.float32(0.5), np.float64(0.0))
+    found = PLANNERS["centred"](**numpys, steps=steps).describe()
+    assert json.dumps(found) == json.dumps(PLANNERS["centred"](**settings, steps=(0.5, 0.0)).describe())
+
+
+@pytest.mark.parametrize("plan", PLANNERS.values(), ids=PLANNERS)
+@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("bad", ["20", True, [1], float("nan"), -5])
+def test_a_plan_refuses_what_is_no_number_by_name(plan: Callable[..., Any], name: str, bad: object) -> None:
+    with pytest.raises(dptune.InputError, match=name):
+        plan(**{name: bad})
+
+
+@pytest.mark.parametrize("name", ["trials", "steps", "batch"])
+def test_dp_gibo_plans_at_least_one_of_everything(name: str) -> None:
+    with pytest.raises(dptune.InputError, match=name):
+        PLANNERS["gibo"](**{name: 0})
+
+
+@pytest.mark.parametrize("name", ["average", "starts", "memory", "noise_variance", "clip", "monitor_share", "theta0"])
+def test_every_setting_of_dp_gibo_is_refused_by_name(name: str) -> None:
+    with pytest.raises(dptune.InputError, match=name):
+        PLANNERS["gibo"](**{name: "1"})
+
+
+@pytest.mark.parametrize("bad", ["1", None, True, 2j, float("inf"), -1])
+def test_what_is_no_number_is_refused_by_name(tmp_path: Path, bad: Any) -> None:
+    uses: dict[str, Callable[[], object]] = {
+        "cap": lambda: UserLedger(tmp_path / "users.db", cap=bad if bad is not None else "none"),
+        "epsilon": lambda: LocalRandomizer(bad, 1.0),
+        "bound": lambda: LocalRandomizer(1.0, bad),
+        "low": lambda: LocalRandomizer(1.0, (bad, -2.0)),
+        "invalid": lambda: LocalRandomizer(1.0, 0.5, invalid=bad if bad is not None else "none"),
+        "B must": lambda: dptune.LaplaceReplies(1.0, B=bad, R=1.0),
+        "replies": lambda: dptune.LDPSettings(bad),
+        "mu": lambda: dptune.MeanQuery(("a",), np.ones((1, 1)), dptune.Interval(0.0, 1.0), bad),
+        "radius": lambda: dptune.Ball(bad),
+        "clip": lambda: dptune.Interval(bad, -2.0),
+        "range": lambda: dptune.Float(bad, -2.0),
+        "eta": lambda: dptune.AdaGrad(bad),
+    }
+    for name, use in uses.items():
+        with pytest.raises(dptune.InputError, match=name):
+            use()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_of_local_privacy_may_be_numpys(tmp_path: Path) -> None:
+    replies = dptune.LaplaceReplies(np.float32(1.0), B=np.int64(1), R=np.float64(0.5))
+    settings = dptune.LDPSettings(replies, horizon=np.int64(100), lam=np.float16(0.5), seed=np.int8(3))
+    same = dptune.LDPSettings(dptune.LaplaceReplies(1.0, 1.0, 0.5), horizon=100, lam=0.5, seed=3)
+    assert repr(settings) == repr(same)
+    told = LocalRandomizer(np.float32(0.5), (np.float64(-1.0), np.int8(2)), invalid=np.float16(0.5))
+    assert json.dumps(told.describe()) == json.dumps(LocalRandomizer(0.5, (-1.0, 2.0), invalid=0.5).describe())
+    assert LocalRandomizer(0.5, np.float32(2.0)).describe() == LocalRandomizer(0.5, 2).describe()
+    assert UserLedger(tmp_path / "users.db", cap=np.float32(0.5)).cap == 0.5
+    assert UserLedger(tmp_path / "users.db", cap=0.5).cap == 0.5
+
+
+def test_a_space_and_a_query_of_numpy_scalars_can_be_stored() -> None:
+    space = dptune.Space({"x": dptune.Float(np.float32(0), 1.0), "n": dptune.Int(np.int64(1), 9, step=np.int8(2))})
+    assert (
+        json.loads(json.dumps(space.describe()))
+        == dptune.Space({"x": dptune.Float(0.0, 1.0), "n": dptune.Int(1, 9, step=2)}).describe()
+    )
+    query = dptune.MeanQuery(("a",), np.ones((1, 1)), dptune.Ball(np.float32(0.5)), np.float32(0.5))
+    assert query.to_json() == dptune.MeanQuery(("a",), np.ones((1, 1)), dptune.Ball(0.5), 0.5).to_json()
+
+
+def test_a_charge_and_a_check_take_numpys_mu(tmp_path: Path) -> None:
+    ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(1.0))
+    ledger.check(np.float32(0.5), releases=np.int64(4))
+    for bad in ("1", None, -1.0, float("nan")):
+        with pytest.raises(dptune.InputError, match="mu"):
+            ledger.check(bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("nowhere", [None, "", "  ", 3, b"ledger.db"])
+def test_a_ledger_is_somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = dptune.SubsampledGaussianPlan(0.1, 1.0, 3)
+    for use in (
+        lambda: dptune.PrivacyLedger(nowhere, dptune.Budget.gdp(1.0)),
+        lambda: dptune.PrivacyLedger(nowhere),
+        lambda: dptune.PlanLedger(nowhere, plan, n=3),
+        lambda: UserLedger(nowhere, cap=1.0),
+        lambda: UserLedger(nowhere),
+    ):
+        with pytest.raises(dptune.InputError, match="environment variable"):
+            use()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_helpers() -> None:
+    assert plain((np.int8(1), (np.float32(0.5), "a"), None, True)) == (1, (0.5, "a"), None, True)
+    assert type(plain(np.int8(1))) is int
+    assert type(plain(np.float32(1))) is float
+    assert (at_least("k", np.int8(2), 2), positive("x", np.int8(2)), share("s", 0)) == (2, 2.0, 0.0)
+    for refuse in (lambda: at_least("it", 1, 2), lambda: positive("it", 0), lambda: share("it", 1)):
+        with pytest.raises(dptune.InputError, match="it must"):
+            refuse()
