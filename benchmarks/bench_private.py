@@ -195,6 +195,16 @@ def summary(results: list[dict[str, object]]) -> str:
     return f"{first}\n\n{second}"
 
 
+def centres(seeds: int) -> str:
+    """Mean test loss ± standard error at the centre of the box, where the searches start."""
+    tasks = {name: [make_task(name, min(people), seed) for seed in range(seeds)] for name, people in PEOPLE.items()}
+    rows = [
+        [name, str(of[0].d), _shown(np.array([task.test_loss(np.full(task.d, 0.5)) for task in of]), bold=False)]
+        for name, of in tasks.items()
+    ]
+    return markdown(["task", "d", "test loss at the centre"], rows)
+
+
 def _places() -> Iterator[tuple[str, int, int, float]]:
     for task, people in PEOPLE.items():
         yield from ((task, n, trials, mu) for n in people for trials in TRIALS for mu in BUDGETS)
@@ -261,8 +271,12 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=list(PEOPLE), default=list(PEOPLE))
     parser.add_argument("--people", nargs="+", type=int, choices=(300, 1000, 4000), default=[300, 1000, 4000])
     parser.add_argument("--show", action="store_true", help="print the tables of what is there, and run nothing")
+    parser.add_argument("--centres", action="store_true", help="print the test losses where searches start, only")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
+    if asked.centres:
+        print(centres(asked.seeds))
+        return
     every = () if asked.show else cells(asked.seeds, tuple(asked.methods))
     wanted = [cell for cell in every if cell.task in asked.tasks and cell.n in asked.people]
     results = run_all(wanted, jobs=asked.jobs, out=asked.out)
