@@ -425,8 +425,8 @@ def test_a_new_run_leaves_what_others_have_planned(ledger: PrivacyLedger) -> Non
 
 
 def test_an_explicit_mu_may_take_what_others_have_planned_and_says_so_once(ledger: PrivacyLedger) -> None:
-    session(ledger, mu=3.0)
-    session(ledger, scope="beside", mu=math.sqrt(7) - 1e-3)  # there is room
+    trial(session(ledger, mu=3.0), "0")
+    trial(session(ledger, scope="beside", mu=math.sqrt(7) - 1e-3), "0")  # there is room
     with pytest.warns(UserWarning, match=r"'takes' begins with mu=1, of which other runs \('beside', 'run'\)") as told:
         session(ledger, scope="takes", mu=1.0)
     assert len(told) == 1
@@ -437,7 +437,7 @@ def test_an_explicit_mu_may_take_what_others_have_planned_and_says_so_once(ledge
 def test_too_little_for_a_plan_names_who_holds_the_rest_and_bad_settings_are_named_as_ever(
     ledger: PrivacyLedger,
 ) -> None:
-    session(ledger, mu=math.sqrt(16 - 1e-10))
+    trial(session(ledger, mu=math.sqrt(16 - 1e-10)), "0")
 
     def make_plan(mu: float, seed: int) -> GIBOPlan:
         if mu < 0.1:
@@ -452,15 +452,8 @@ def test_too_little_for_a_plan_names_who_holds_the_rest_and_bad_settings_are_nam
     assert ledger.fact("late", "plan") is None
 
 
-def test_of_two_runs_that_begin_together_one_gets_the_rest(ledger: PrivacyLedger) -> None:
-    def begin(i: int) -> float:
-        try:
-            return values_run(ledger, str(i)).plan.mu
-        except BudgetPlanned:
-            return 0.0
-
-    with ThreadPoolExecutor(4) as pool:
-        assert sorted(pool.map(begin, range(4))) == [0.0, 0.0, 0.0, 4.0]
+def test_a_run_that_was_given_up_before_its_first_charge_keeps_nothing(ledger: PrivacyLedger) -> None:
+    assert session(ledger).plan.mu == values_run(ledger, "other").plan.mu == 4.0
 
 
 @pytest.mark.parametrize(

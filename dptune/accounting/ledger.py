@@ -32,8 +32,8 @@ class Rest:
 
     Attributes:
         left: mu that is not spent.
-        unplanned: mu that is neither spent nor planned by a run.
-        holders: names of the runs that have not spent what they planned.
+        unplanned: mu that is neither spent nor planned by a run that has begun to spend.
+        holders: names of the runs that have begun to spend, and not spent what they planned.
     """
 
     left: float
@@ -149,7 +149,8 @@ class PrivacyLedger(DurableLedger):
     def fix_plan(self, scope: str, make: Callable[[Rest], object]) -> object:
         """Store a run's plan once, made from what the other runs leave it; return the stored one.
 
-        One transaction: of two runs that begin together, the second sees the plan of the first.
+        One transaction, so that a run sees every charge and every plan before its own. A run that was given up before
+        its first charge holds nothing: no other has to make room for it.
 
         Args:
             scope: the run's name.
@@ -174,8 +175,8 @@ class PrivacyLedger(DurableLedger):
             spent.setdefault(scope, []).append(mu)
         f = schema.facts.c
         plans = connection.execute(sa.select(f.scope, f.value).where(f.name == PLAN))
-        planned = {scope: value["is"]["mu"] for scope, value in plans if _has_mu(value["is"])}
-        kept = {scope: remaining_mu(spent.get(scope, []), mu) for scope, mu in planned.items()}
+        planned = {scope: value["is"]["mu"] for scope, value in plans if scope in spent and _has_mu(value["is"])}
+        kept = {scope: remaining_mu(spent[scope], mu) for scope, mu in planned.items()}
         used = [mu for mus in spent.values() for mu in mus]
         left, unplanned = (remaining_mu(mus, self.budget.mu) for mus in (used, [*used, *kept.values()]))
         return Rest(left, unplanned, tuple(sorted(scope for scope in kept if kept[scope] > 0)))
