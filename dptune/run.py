@@ -281,15 +281,19 @@ def agree_on_plan(
     return plan
 
 
-def check_start(ledger: PrivacyLedger, mu: float | None) -> float:
-    """Return the budget a new run would begin with: ``mu``, or all that is neither spent nor planned by other runs.
+def check_start(ledger: PrivacyLedger, scope: str, mu: float | None) -> None:
+    """Refuse a run that could not begin: with ``mu``, or with what is neither spent nor planned by other runs.
 
     Raises:
         BudgetExhausted: the ledger has not that much left, or nothing at all.
     """
-    if mu is not None:
-        ledger.check(mu)
-    return _share(ledger.rest(), mu, ledger.budget.mu)
+    try:
+        if mu is not None:
+            ledger.check(mu)
+        _share(ledger.rest(), mu, ledger.budget.mu)
+    except BudgetExhausted:
+        if ledger.fact(scope, PLAN) is None:  # looked up last: another thread or process may have begun it
+            raise
 
 
 def usual_share(ledger: PrivacyLedger, mu: float | None) -> float:

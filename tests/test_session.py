@@ -415,7 +415,8 @@ def test_a_new_run_leaves_what_others_have_planned(ledger: PrivacyLedger) -> Non
     with pytest.raises(BudgetPlanned, match=r"'run'.*by its name.*mu=.*larger") as refused:
         session(ledger, scope="again")
     with pytest.raises(BudgetExhausted):
-        check_start(ledger, None)
+        check_start(ledger, "again", None)
+    check_start(ledger, "run", None)  # has begun
     assert refused.value.runs == ("run",)
     assert pickle.loads(pickle.dumps(refused.value)).args == refused.value.args
     assert dump(ledger) == before

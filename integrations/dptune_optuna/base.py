@@ -134,13 +134,13 @@ class PrivateSampler(NumericalSampler, Generic[S]):
             self._begin(name, space)
         return self._sessions[name]
 
-    def check_budget(self) -> None:
+    def check_budget(self, study: optuna.Study) -> None:
         """Refuse, before a model is trained, a study that could not begin.
 
         Raises:
             BudgetExhausted: the ledger has not ``mu`` left, or nothing at all.
         """
-        check_start(self._privatizer.ledger, self._mu)
+        check_start(self._privatizer.ledger, study.study_name, self._mu)
 
     def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> S:
         """Begin the study's run with the numerical parameters of ``distributions``, unless it has begun.
@@ -263,7 +263,7 @@ class SamplerObjective(PrivateFunction, Generic[S]):
             )
         session = self._sampler.session(study)
         if session is None:
-            self._sampler.check_budget()
+            self._sampler.check_budget(study)
         return session
 
     def first_run(self, trial: Trial) -> S:
