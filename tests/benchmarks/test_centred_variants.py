@@ -7,21 +7,10 @@ import pytest
 
 from benchmarks import centred_variants
 from benchmarks.centred_variants import VARIANTS, RawValues, Schedule, TrustRegion, table
-from benchmarks.data import split_table
 from benchmarks.loops import Curator, fold_centred, run_centred
-from benchmarks.tasks import Task, kernel_ridge_task
+from benchmarks.tasks import Task
 from dptune.algorithms.centred_cma import CentredCMA
 from dptune.centred_plan import plan_centred_cma
-
-N = 70
-
-
-@pytest.fixture
-def task() -> Task:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 2))
-    rows = np.column_stack([X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=200)])
-    return kernel_ridge_task(split_table("tiny", rows, n=N, seed=1, n_train=60, n_test=50))
 
 
 def ran(kind: type[CentredCMA], task: Task) -> tuple[CentredCMA, float]:
@@ -35,7 +24,7 @@ def ran(kind: type[CentredCMA], task: Task) -> tuple[CentredCMA, float]:
 
     plan = plan_centred_cma(d=task.d, loss_range=task.clip[1], mu=1.0, trials=36, seed=3, final_share=0.0)
     algorithm = kind(plan.settings)
-    fold_centred(algorithm, Watched(N, task.clip, seed=3, private=True), task.losses)
+    fold_centred(algorithm, Watched(task.n, task.clip, seed=3, private=True), task.losses)
     return algorithm, sum(paid)
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import bench_private, defaults, failures, loops, paper_runs, speed
-from benchmarks.data import split_table
-from benchmarks.tasks import Task, kernel_ridge_task
+from benchmarks.tasks import Task
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.gibo import DPGIBO
@@ -16,14 +15,6 @@ from dptune.defaults import plan_gibo
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
 
 N = 70
-
-
-@pytest.fixture
-def task() -> Task:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 2))
-    table = np.column_stack([X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=200)])
-    return kernel_ridge_task(split_table("tiny", table, n=N, seed=1, n_train=60, n_test=50))
 
 
 @pytest.fixture
