@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from dptune.algorithms.centred_cma import CentredCMASettings
 from dptune.errors import InputError
 from dptune.options import options_of
-from dptune.scalars import plain, positive, share
+from dptune.scalars import at_least, positive, share
 from dptune.space import Space
 
 RADIUS = 0.4  # the first C, in units of the loss's range
@@ -27,6 +27,7 @@ CANDIDATES = 40
 REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
 AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
 FEWEST_GENERATIONS = 4
+FEWEST_TRIALS = 4  # one generation
 
 
 def default_population(d: int, trials: int) -> int:
@@ -136,12 +137,8 @@ def plan_centred_cma(
 
     Everything else is as in :class:`dptune.algorithms.centred_cma.CentredCMASettings` and :class:`CentredCMAPlan`.
     """
-    trials = plain(trials) if trials is not None else 20 * (d + 1)
-    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 4:
-        raise InputError(f"n_trials must be a whole number >= 4, one generation at least; got {trials!r}.")
-    population = plain(population) if population is not None else default_population(d, trials)
-    if isinstance(population, bool) or not isinstance(population, int) or population < 1:
-        raise InputError(f"population must be a whole number >= 4; got {population!r}.")
+    trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else 20 * (d + 1)
+    population = at_least("population", population, 4) if population is not None else default_population(d, trials)
     if trials < population:
         raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
     generations = trials // population

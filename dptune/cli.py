@@ -13,8 +13,8 @@ from typing import Annotated, Any
 try:
     import typer
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 except ImportError:
     sys.exit('the command line needs typer and rich: pip install "dptune[cli]".')
 
@@ -134,7 +134,8 @@ class _Found:
 
 
 def _open(ledger: str) -> PrivacyLedger | PlanLedger | UserLedger:
-    return UserLedger(ledger) if UserLedger.is_at(ledger) else open_ledger(ledger)
+    path = ledger.removeprefix("sqlite:///")
+    return UserLedger(path) if UserLedger.is_at(path) else open_ledger(ledger)
 
 
 def _studies(opened: PrivacyLedger) -> _Found:
@@ -176,7 +177,7 @@ def _print(found: _Found) -> None:
     for name in rows[0]:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(escape(_cell(value)) for value in row.values()))
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
     console = Console()
     (console if console.is_terminal else Console(width=_WIDE)).print(table)
 

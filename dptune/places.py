@@ -15,7 +15,7 @@ def place(name: str, value: object) -> str:
             file of that name.
     """
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not (isinstance(text, str) and text.strip()):
+    if not (isinstance(text, str) and text.strip() and "\0" not in text):
         raise InputError(
             f"{name} must say where, as text or a Path; got {value!r}. Is an environment variable not set?"
         )

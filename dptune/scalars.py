@@ -12,6 +12,8 @@ from typing import Any
 
 from dptune.errors import InputError
 
+COUNTABLE = 2**53  # up to here a float counts one by one
+
 
 def _is_of(value: object, plain: tuple[type, ...], codes: tuple[str, ...]) -> bool:
     """Tell whether the type is one of ``plain``, or NumPy's scalar type of one of the kinds ``codes``."""
@@ -45,15 +47,17 @@ def plain(value: Any) -> Any:
     return next((number for number in found if number is not None), value)
 
 
-def at_least(name: str, value: object, least: int) -> int:
+def at_least(name: str, value: object, least: int, most: int = COUNTABLE) -> int:
     """Return a whole number as an int, or refuse it by name.
 
     Raises:
-        InputError: it is none, or below ``least``.
+        InputError: it is none, below ``least``, or above ``most``.
     """
     number = whole(value)
     if number is None or number < least:
         raise InputError(f"{name} must be a whole number >= {least}; got {value!r}.")
+    if number > most:
+        raise InputError(f"{name} must be at most {most}; got a number of {number.bit_length()} bits.")
     return number
 
 

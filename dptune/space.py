@@ -77,6 +77,8 @@ class Int:
         for name in ("low", "high", "step"):
             object.__setattr__(self, name, plain(getattr(self, name)))
         _check_range(self.low, self.high, log=self.log)
+        if whole(self.low) is None or whole(self.high) is None:
+            raise InputError(f"the ends of a whole-number range must be whole; got {self.low!r} and {self.high!r}.")
         if whole(self.step) is None or self.step < 1 or (self.log and self.step != 1):
             raise InputError(f"step must be >= 1, and 1 with log=True; got step={self.step!r}.")
 

@@ -176,5 +176,6 @@ def test_a_study_s_name_is_no_markup(tmp_path):
     ledger = dptune.PrivacyLedger(tmp_path / "odd.db", dptune.Budget.gdp(1.0))
     privatizer = dptune.LossPrivatizer(ledger, n=2, clip=(0.0, 1.0))
     privatizer.observe("x", [0.5, 0.5])
-    privatizer.release(privatizer.mean_query("x", 0.1), scope="run [/x] 1", key="1")
-    assert "run [/x] 1" in invoke("show", str(tmp_path / "odd.db"))
+    for name in ("run [/x] 1", ":smile:", "a\\", "[bold]b"):
+        privatizer.release(privatizer.mean_query("x", 0.1), scope=name, key="1")
+        assert f" {name} " in invoke("show", str(tmp_path / "odd.db"))

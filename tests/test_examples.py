@@ -15,10 +15,9 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution
 from sklearn.datasets import load_breast_cancer
-from sklearn.svm import SVC
 
 import dptune
-from dptune_optuna import CentredCMASampler, DPFTSSampler, LDPTGPSampler, LocalObjective
+from dptune_optuna import DPFTSSampler, LDPTGPSampler, LocalObjective
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -72,17 +71,7 @@ def test_no_phone_of_the_example_replies_past_its_cap(tmp_path, monkeypatch, cap
 def test_the_first_screen_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     X, y = load_breast_cancer(return_X_y=True)
-    names = {
-        "dptune": dptune,
-        "optuna": optuna,
-        "FloatDistribution": FloatDistribution,
-        "CentredCMASampler": CentredCMASampler,
-        "SVC": SVC,
-        "X_train": X[400:],
-        "y_train": y[400:],
-        "X_val": X[:400],
-        "y_val": y[:400],
-    }
+    names = {"X_train": X[400:], "y_train": y[400:], "X_val": X[:400], "y_val": y[:400]}
     block = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
     exec(compile(block, "README.md", "exec"), names)
     first = capsys.readouterr().out

@@ -149,3 +149,31 @@ def test_the_helpers() -> None:
     for refuse in (lambda: at_least("it", 1, 2), lambda: positive("it", 0), lambda: share("it", 1)):
         with pytest.raises(dptune.InputError, match="it must"):
             refuse()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.5, 3.7), (1.0, 5.0), (1, 5.0)])
+def test_the_ends_of_whole_numbers_are_whole(low, high):
+    with pytest.raises(dptune.InputError, match="must be whole"):
+        dptune.Int(low, high)
+
+
+@pytest.mark.parametrize("clip", [(False, True), (0, 10**400), (0.0,), "01", (0.0, None)])
+def test_a_clip_that_is_no_pair_of_numbers_is_refused(tmp_path, clip):
+    ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(1.0))
+    with pytest.raises(dptune.InputError, match="clip must be a pair"):
+        dptune.LossPrivatizer(ledger, n=3, clip=clip)
+
+
+@pytest.mark.parametrize("plan", PLANNERS.values(), ids=PLANNERS)
+@pytest.mark.parametrize("name", ["trials", "seed"])
+def test_a_number_past_counting_is_refused_by_name(plan, name):
+    with pytest.raises(dptune.InputError, match=f"{name}.* must be at most"):
+        plan(**{name: 10**400})
+
+
+def test_people_past_counting_and_a_place_that_is_none_are_refused(tmp_path):
+    ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(1.0))
+    with pytest.raises(dptune.InputError, match="n must be"):
+        dptune.LossPrivatizer(ledger, n=10**400, clip=(0, 1))
+    with pytest.raises(dptune.InputError, match="must say where"):
+        dptune.PrivacyLedger("x\0y.db", dptune.Budget.gdp(1.0))

@@ -77,13 +77,14 @@ class Budget:
         return cls(mu_from_epsilon(epsilon, delta), epsilon, delta)
 
     def same_promise(self, other: Budget) -> bool:
-        """Tell whether both state the same (epsilon, delta); if one states none, whether mu differs by rounding only.
+        """Tell whether mu differs by rounding only, and the stated (epsilon, delta) not at all if both state one.
 
         The mu of a stated pair is a root, whose last digits depend on the version of SciPy.
         """
-        if self.stated_delta is not None and other.stated_delta is not None:
-            return (self.stated_epsilon, self.stated_delta) == (other.stated_epsilon, other.stated_delta)
-        return math.isclose(self.mu, other.mu, rel_tol=_ROUNDING)
+        if self.stated_delta is None or other.stated_delta is None:
+            return math.isclose(self.mu, other.mu, rel_tol=_ROUNDING)
+        same = (self.stated_epsilon, self.stated_delta) == (other.stated_epsilon, other.stated_delta)
+        return same and math.isclose(self.mu, other.mu, rel_tol=_SAME_ROOT)
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon this budget implies at ``delta``."""

@@ -42,7 +42,7 @@ import numpy.typing as npt
 from dptune.errors import InputError, MissingExtra
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import LARGEST, SMALLEST, Ball, MeanQuery, NormQuery, smallest_price
-from dptune.scalars import plain
+from dptune.scalars import at_least, plain
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -103,9 +103,7 @@ class CentredCMASettings:
             object.__setattr__(self, field.name, plain(getattr(self, field.name)))
         least = {"d": 1, "generations": 1, "population": 4, "references": 0, "candidates": 1, "average": 1, "seed": 0}
         for name, smallest in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
-                raise InputError(f"{name} must be a whole number >= {smallest}; got {value!r}.")
+            at_least(name, getattr(self, name), smallest)
         for name in ("mu", "radius", "rate", "sigma", "reach"):
             if not (_is_finite(getattr(self, name)) and getattr(self, name) > 0):
                 raise InputError(f"{name} must be positive and finite; got {getattr(self, name)!r}.")

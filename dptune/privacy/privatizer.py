@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_sc
 from dptune.privacy.private import PerExampleLosses, bare, reveal
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query, Released
 from dptune.privacy.rows import LossRows
-from dptune.scalars import at_least, whole
+from dptune.scalars import COUNTABLE, at_least, real, whole
 
 Vector = npt.NDArray[np.float64]
 
@@ -326,14 +325,16 @@ def _clip(g: Vector, clip: Interval | Ball) -> Vector:
 
 
 def _interval(clip: object) -> Interval:
-    if not isinstance(clip, Sequence) or len(clip) != 2 or not all(isinstance(c, Real) for c in clip):
+    ends = [real(end) for end in clip] if isinstance(clip, Sequence) else []
+    numbers = [end for end in ends if end is not None]
+    if len(ends) != 2 or len(numbers) != 2:
         raise InputError("clip must be a pair of numbers (low, high), the public range of one loss.")
-    return Interval(float(clip[0]), float(clip[1]))
+    return Interval(*numbers)
 
 
 def _count(n: object) -> int:
     number = whole(n)
-    if number is None or number < 1:
+    if number is None or not 1 <= number <= COUNTABLE:
         raise InputError(f"n must be a whole number >= 1, the number of validation examples; got {n!r}.")
     return number
 

@@ -22,8 +22,9 @@ from dptune.objective import Data, Function
 from dptune.privacy.losses import NamedLoss
 from dptune.run import check_start, stored_space, usual_share
 from dptune.scalars import at_least, positive
+from dptune.search_run import SearchRun
 from dptune_optuna.distributions import to_distributions, to_space
-from dptune_optuna.numerical import NumericalSampler
+from dptune_optuna.numerical import LARGEST_SEED, NumericalSampler
 from dptune_optuna.objective import PrivateFunction, refuse_maximize
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
@@ -80,7 +81,7 @@ class PrivateSampler(NumericalSampler, Generic[S]):
             raise dptune.InputError("space has no float or int parameter with more than one value to search.")
         self._privatizer = privatizer
         self._mu = None if mu is None else positive("mu", mu)
-        self._seed = seed = None if seed is None else at_least("seed", seed, 0)
+        self._seed = seed = None if seed is None else at_least("seed", seed, 0, LARGEST_SEED)
         budget = usual_share(privatizer.ledger, self._mu)
         self._plan(self._space or dptune.Space({"x": dptune.Float(0, 1)}), budget, 0)  # refuse early
         super().__init__(
@@ -198,6 +199,7 @@ class PrivateSampler(NumericalSampler, Generic[S]):
         if state == TrialState.COMPLETE and not released:
             warnings.warn(_STORED, UnprotectedValueWarning, stacklevel=2)
         shielded = (study.study_name, trial.number) in self._shielded
+        self._shielded.discard((study.study_name, trial.number))
         if state == TrialState.FAIL and _in_optimize(study) and not shielded:
             warnings.warn(_FAILED, UnprotectedValueWarning, stacklevel=2)
 
@@ -247,7 +249,7 @@ class SamplerObjective(PrivateFunction, Generic[S]):
 
     def __init__(self, sampler: PrivateSampler[S], function: Function, **options: Any) -> None:
         super().__init__(function, sampler._privatizer, **options)
-        self._sampler = sampler
+        self._sampler, self._warned = sampler, False
 
     def run_of(self, study: optuna.Study) -> S | None:
         """Return the run that pays for the study's trials; None before the first trial if no space was given.
@@ -265,6 +267,24 @@ class SamplerObjective(PrivateFunction, Generic[S]):
         if session is None:
             self._sampler.check_budget(study)
         return session
+
+    def compare(self, run: SearchRun[Any, Any], trial: Trial) -> None:
+        """Without ``space=`` the first trial decided what is searched: another one is ignored, with a warning.
+
+        Raises:
+            InputError: ``space=`` was given, and the function did not suggest it.
+        """
+        if self._sampler._space is not None:
+            super().compare(run, trial)
+        elif not self._warned and not run.space.contains(trial.params):
+            self._warned = True
+            searched = ", ".join(map(repr, run.space))
+            warnings.warn(
+                f"trial {trial.number} did not suggest all that the first trial did, and that is searched: {searched}. "
+                "Such trials cost what they cost and have no part in the search. Begin a new study with space=, the "
+                "parameters that are suggested in every trial, or use PrivateObjective.",
+                stacklevel=3,
+            )
 
     def first_run(self, trial: Trial) -> S:
         """Begin the run with the search space of its first trial."""

@@ -15,6 +15,7 @@ from dptune.space import Value
 from dptune_optuna.distributions import to_space
 from dptune_optuna.withheld import withhold_values
 
+LARGEST_SEED = 2**32 - 1  # of Optuna's RandomSampler
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 
 

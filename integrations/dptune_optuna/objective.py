@@ -67,6 +67,14 @@ class PrivateFunction:
         """Begin the run with the search space of its first trial."""
         raise NotImplementedError
 
+    def compare(self, run: SearchRun[Any, Any], trial: Trial) -> None:
+        """Compare what the function has suggested with the run's search space.
+
+        Raises:
+            InputError: the space was given, and the function did not suggest it.
+        """
+        refuse_other_space(run.space, trial.distributions, kept=_KEPT)
+
     def __call__(self, trial: Trial) -> float:
         """Run one trial: check the budget, train, hand the losses over, return the released value.
 
@@ -90,7 +98,7 @@ class PrivateFunction:
             losses = evaluate(self._function, _as_recorded(trial, run))
             run = run or self.first_run(trial)
             if losses is not None and isinstance(run, SearchRun):
-                refuse_other_space(run.space, trial.distributions, kept=_KEPT)
+                self.compare(run, trial)
             value = run.finish(str(trial.number), trial.params, losses)
         except dptune.PlanComplete as error:
             raise _end_of(trial.study, error) from None

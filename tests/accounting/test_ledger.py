@@ -311,17 +311,19 @@ def test_the_same_promise_reopens_and_the_stored_mu_is_the_bound(url: str, made:
         pay(ledger, "more", 1e-5)
 
 
-def test_a_smaller_mu_under_the_same_pair_does_not_tighten_the_stored_bound_nor_a_larger_loosen_it(url: str) -> None:
-    stored = Budget(0.5, 4.0, 1e-7)
+def test_another_root_of_the_same_pair_leaves_the_stored_bound(url: str) -> None:
+    exact = Budget.approximate_dp(4.0, 1e-7)
+    stored = Budget(exact.mu * (1 - 5e-10), 4.0, 1e-7)  # of another root finder
     PrivacyLedger(url, stored)
-    assert PrivacyLedger(url, Budget.approximate_dp(4.0, 1e-7)).budget == stored
+    assert PrivacyLedger(url, exact).budget == stored
     with pytest.raises(BudgetExhausted):
-        PrivacyLedger(url, Budget.approximate_dp(4.0, 1e-7)).check(0.51)
+        PrivacyLedger(url, exact).check(exact.mu)
 
 
 @pytest.mark.parametrize(
     "given",
     [
+        Budget(0.5, 4.0, 1e-7),  # the same pair, a smaller mu
         Budget.approximate_dp(4.0, 2e-7),
         Budget.approximate_dp(4.0 + 1e-9, 1e-7),
         Budget.gdp(Budget.approximate_dp(4.0, 1e-7).mu * (1 + 1e-11)),

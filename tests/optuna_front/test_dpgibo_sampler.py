@@ -343,7 +343,6 @@ def test_of_two_first_trials_with_different_parameters_one_begins_the_run(tmp_pa
             trial.suggest_float("only_sometimes", 0, 1)
         return losses_at(private, trial.suggest_float("x", -1, 1), 1.0)
 
-    study.optimize(losses, n_trials=8, n_jobs=4, catch=(dptune.InputError,))
-    searched = set(sampler.session(study).space)
-    for t in study.trials:  # those without a searched parameter are refused, not ignored
-        assert (t.state == TrialState.COMPLETE) == (searched <= set(t.params))
+    study.optimize(losses, n_trials=8, n_jobs=4)
+    assert set(sampler.session(study).space) in ({"x"}, {"x", "only_sometimes"})
+    assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 8
