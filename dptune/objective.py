@@ -22,6 +22,7 @@ import numpy.typing as npt
 from dptune.errors import InputError
 from dptune.locks import ForkSafeLock
 from dptune.privacy.attempt import attempt
+from dptune.privacy.entries import as_array
 from dptune.privacy.losses import NamedLoss, estimator_losses, per_example_loss
 from dptune.privacy.private import bare
 
@@ -125,15 +126,31 @@ def _load(loader: Callable[[], Data]) -> Data:
 
 
 def _checked(data: Any, rows: int) -> Data:
-    """Return (X, y), if they are that and of so many rows; all of this is public."""
-    if not isinstance(data, tuple | list) or len(data) != 2:
+    """Return X and y as an array, if they are that and of so many rows; all of this is public."""
+    pair = attempt(_pair, data, failed=None)
+    if pair is None:
         raise _PublicMistake(f"data= must be (X, y), or a function that returns them; got {type(data).__name__}.")
-    X, y = data
-    if {_length(X), _length(y)} != {rows}:
+    X, answers = pair[0], as_array(pair[1])  # once: a y that can never be read must not fail in every paid trial
+    if answers is None:
+        raise _PublicMistake(
+            f"the y of data= cannot be read as an array of {rows} answers; it is a {type(pair[1]).__name__}. Give an "
+            "array or a list (of a tensor, y.detach().cpu().numpy())."
+        )
+    if not (attempt(_has_rows, X, rows, failed=False) and answers.shape[:1] == (rows,)):
         raise _PublicMistake(f"the X and y of data= must have {rows} rows each, as many as the privatizer's examples.")
+    if answers.ndim > 1:
+        raise _PublicMistake(f"the y of data= has shape {answers.shape}; allowed: ({rows},), one answer a row.")
+    return X, answers
+
+
+def _pair(data: Any) -> tuple[Any, Any] | None:
+    if not isinstance(data, tuple | list):
+        return None
+    X, y = data
     return X, y
 
 
-def _length(values: Any) -> int | None:
-    shape = getattr(values, "shape", None)
-    return attempt(len, values, failed=None) if shape is None else (tuple(shape) or (None,))[0]
+def _has_rows(X: Any, rows: int) -> bool:
+    shape = getattr(X, "shape", None)
+    n = len(X) if shape is None else next(iter(shape))
+    return bool(n == rows)

@@ -7,7 +7,8 @@ Entry i of a result depends on entry i of the arguments only, which is what make
 a query of bounded sensitivity. Since y is private, no *value* can raise or warn: a prediction that is not
 finite, an answer that is not a number and a label that is not in `labels` give NaN or inf at that entry,
 which the privatizer later replaces by the upper clip. What raises `InputError` is public: shapes, the kind
-of an array (text instead of numbers), and the settings. A plain list has no kind: it is read entry by entry.
+of an array (text instead of numbers), and the settings. A list, or an array of objects, has no kind and no shape but
+its length: it is read entry by entry, or row by row against the public number of labels.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy.typing as npt
 
 from dptune.errors import InputError
 from dptune.privacy.attempt import attempt
+from dptune.privacy.entries import as_array, listed, number
 
 Vector: TypeAlias = npt.NDArray[np.float64]
 Codes: TypeAlias = npt.NDArray[np.intp]
@@ -92,7 +94,8 @@ def log_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any], e
 
     Args:
         y: (n,) labels.
-        proba: (n, k), column j being P(labels[j]); or (n,), being P(labels[1]) of two labels.
+        proba: (n, k), column j being P(labels[j]); or (n,), being P(labels[1]) of two labels. In a list each row is
+            k numbers, or one number for two labels; any other row gives NaN.
         labels: the k public labels *in the order of the columns* (a fitted model's `classes_`); never sorted.
         eps: public floor of a probability.
 
@@ -163,7 +166,7 @@ def _labels_and_proba(
     y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[Any]
 ) -> tuple[Codes, Vector, npt.NDArray[np.bool_]]:
     """Codes (n,) of y, proba as (n, k), and where both are usable (n,)."""
-    codes, p = _codes(y, labels), _numbers(proba, "proba")
+    codes, p = _codes(y, labels), _rows_of_numbers(_array(proba, "proba"), len(labels))
     if p.ndim == 1 and len(labels) == 2:
         p = np.column_stack([1.0 - p, p])  # (n, 2)
     if p.ndim != 2 or p.shape[1] != len(labels):
@@ -173,6 +176,23 @@ def _labels_and_proba(
         )
     _same_length(codes, p, "proba")
     return codes, p, (codes >= 0) & np.isfinite(p).all(axis=1)
+
+
+def _rows_of_numbers(array: npt.NDArray[Any], k: int) -> Vector:
+    """proba as float64; of objects each row is read by itself, as k numbers or NaN: (n, k)."""
+    if array.dtype.kind == "O" and array.ndim == 1:
+        return np.array([_row(entry, k) for entry in array], dtype=np.float64).reshape(-1, k)
+    return _numbers(array, "proba")
+
+
+def _row(entry: Any, k: int) -> list[float]:
+    """k numbers; of two labels also P(labels[1]) alone; NaN for anything else."""
+    width = attempt(len, entry, failed=None)
+    if width is None and k == 2:
+        p = number(entry)
+        return [1.0 - p, p]
+    row = as_array(entry) if width == k else None
+    return [np.nan] * k if row is None or row.shape != (k,) else [number(value) for value in row]
 
 
 def _codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Codes:
@@ -209,25 +229,22 @@ def _numbers(values: npt.ArrayLike, name: str, ndim: int | None = None) -> Vecto
     if ndim == 1:
         _vector(array, name)
     if array.dtype.kind == "O":
-        return np.array([_number(v) for v in array.ravel()], dtype=np.float64).reshape(array.shape)
+        return np.array([number(v) for v in array.ravel()], dtype=np.float64).reshape(array.shape)
     if _KINDS.get(array.dtype.kind) != "numbers":
         raise InputError(f"{name} must hold real numbers, not text, dates or complex numbers")
     with np.errstate(all="ignore"):
         return array.astype(np.float64)
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, np.ndarray | np.complexfloating):  # float() of these warns, which would be seen
-        return np.nan
-    return attempt(float, value, failed=np.nan)
-
-
 def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """An array of the caller's own dtype; a sequence without one becomes objects, so that no value sets it."""
-    try:
-        return np.asarray(values) if hasattr(values, "dtype") else np.array(values, dtype=object)
-    except ValueError:
-        raise InputError(f"{name} must be a rectangular array") from None
+    """An array of the caller's own dtype; a sequence without one becomes objects (n,), and so does a matrix of objects.
+
+    Rows of objects make a matrix if all are alike and a vector if one is not: whether they do is private.
+    """
+    array = as_array(values)
+    if array is None:
+        raise InputError(f"{name} cannot be read as an array; it is a {type(values).__name__}")
+    return listed(array) if array.ndim > 1 and isinstance(values, np.ndarray) and array.dtype.kind == "O" else array
 
 
 def _vector(array: npt.NDArray[Any], name: str) -> None:

@@ -7,6 +7,7 @@ before anything is trained. The loss functions themselves are in `dptune.privacy
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from dptune.errors import InputError, UnsupportedMetric
 from dptune.locks import ForkSafeLock
+from dptune.privacy.entries import as_array
 from dptune.privacy.loss_functions import (
     EPS,
     Vector,
@@ -140,6 +142,7 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
     """Per-example losses (n,) of a fitted scikit-learn estimator on private rows X (n, d) and answers y (n,).
 
     The estimator must answer row by row, as scikit-learn's do: then entry i depends on person i and the model only.
+    It may change the rows it is given, as `StandardScaler(copy=False)` does: every call gets a copy of them.
     If it raises on the whole of X, the rows it fails on alone become NaN, and the others are asked again without them:
     the failure and its message may be due to one person. Its warnings are silenced for the same reason. A method
     that fails on every row gives NaN throughout; try it on public rows first. A label unseen by the model gives NaN.
@@ -151,19 +154,20 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
         y: labels or numbers; a list or an array of objects is read entry by entry.
 
     Raises:
-        InputError: the estimator is not fitted, lacks the method or `classes_`, or shapes do not fit.
+        InputError: the estimator is not fitted, lacks the method or `classes_`, y is no array, or shapes do not fit.
     """
     loss = per_example_loss(loss) if isinstance(loss, str) else loss
     method, labels = _method(loss, estimator), _classes(loss, estimator)
     X = X.tocsr() if hasattr(X, "tocsr") else X  # other sparse formats cannot be sliced, or only without a bad row
-    answers = np.asarray(y) if hasattr(y, "dtype") else np.array(y, dtype=object)  # a value must not set the dtype
+    answers = as_array(y)
+    if answers is None:
+        raise InputError(f"y cannot be read as an array; it is a {type(y).__name__}")
     _check_rows(estimator, X, answers)
-    output = _quietly(method, X)
+    _check_fitted(estimator, method, X)
+    output = _ask(method, X, np.arange(len(answers)))
     if not isinstance(output, BaseException):
-        return loss(answers, output, labels=labels)
-    if any(c.__name__ == "NotFittedError" for c in type(output).__mro__):
-        raise _unfitted(estimator)
-    return _losses_without_bad_rows(loss, method, X, answers, labels)
+        return loss(answers.copy(), output, labels=labels)  # a copy: the loss may be the user's own
+    return _losses_without_bad_rows(loss, method, X, answers.copy(), labels)
 
 
 def refuse_cross_validation(cv: object) -> None:
@@ -243,6 +247,21 @@ def _check_rows(estimator: Any, X: Any, answers: npt.NDArray[Any]) -> None:
         raise InputError(f"X has shape {shape}, but this {type(estimator).__name__} was fitted on {d} columns")
 
 
+def _check_fitted(estimator: Any, method: Callable[[Any], Any], X: Any) -> None:
+    """Ask scikit-learn, and where it sees no fitted attribute, a row of zeros: a private row must not decide."""
+    try:
+        from sklearn.utils.validation import check_is_fitted
+    except ImportError:
+        return
+    d = (*getattr(X, "shape", ()), 1, 1)[1]
+    if _is_unfitted(_quietly(check_is_fitted, estimator)) and _is_unfitted(_quietly(method, np.zeros((1, d)))):
+        raise InputError(f"this {type(estimator).__name__} is not fitted; fit it before asking for its losses")
+
+
+def _is_unfitted(result: Any) -> bool:
+    return any(c.__name__ == "NotFittedError" for c in type(result).__mro__)
+
+
 _SILENCE = ForkSafeLock()  # the filters of warnings belong to the process: two threads would restore each other's
 
 
@@ -268,21 +287,26 @@ def _losses_without_bad_rows(
     rounding of everybody's result (matrix-vector for matrix-matrix products), and with it n losses at once.
     """
 
-    def ask(rows: npt.NDArray[np.intp]) -> Any:
-        return _quietly(lambda X: method(_rows(X, rows)), X)
-
     everyone = np.arange(len(y))
-    failing = np.array([isinstance(ask(everyone[i : i + 1]), BaseException) for i in everyone])
+    failing = np.array([isinstance(_ask(method, X, everyone[i : i + 1]), BaseException) for i in everyone])
     nothing = np.full(len(y), np.nan)
     if failing.all():
         return nothing
-    output = ask(np.where(failing, np.argmin(failing), everyone))
+    output = _ask(method, X, np.where(failing, np.argmin(failing), everyone))
     return nothing if isinstance(output, BaseException) else np.where(failing, np.nan, loss(y, output, labels=labels))
 
 
-def _rows(X: Any, rows: npt.NDArray[np.intp]) -> Any:
-    return [X[i] for i in rows] if isinstance(X, list | tuple) else (X.iloc if hasattr(X, "iloc") else X)[rows]
+def _ask(method: Callable[[Any], Any], X: Any, rows: npt.NDArray[np.intp]) -> Any:
+    """What the method returned or raised, of a copy of these rows: it may change them, and must not change the next."""
+    return _quietly(lambda X: method(_copied(X, rows)), X)
 
 
-def _unfitted(estimator: Any) -> InputError:
-    return InputError(f"this {type(estimator).__name__} is not fitted; fit it before asking for its losses")
+_each_copied = np.frompyfunc(copy.deepcopy, 1, 1)  # one by one: a row taken twice is not one object twice
+
+
+def _copied(X: Any, rows: npt.NDArray[np.intp]) -> Any:
+    if isinstance(X, list | tuple):
+        return [copy.deepcopy(X[i]) for i in rows]
+    if isinstance(X, np.ndarray):
+        return _each_copied(X[rows]) if X.dtype.kind == "O" else X[rows]  # indexed by an array: a copy
+    return X[rows] if hasattr(X, "tocsr") else copy.deepcopy((X.iloc if hasattr(X, "iloc") else X)[rows])

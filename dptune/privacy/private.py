@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune.errors import InputError, PrivacyError
-from dptune.privacy.attempt import attempt
+from dptune.privacy.entries import as_array, number
 
 _REFUSED = (
     "PerExampleLosses hold private values and can only be given to LossPrivatizer.observe(); "
@@ -69,15 +69,12 @@ def bare(error: E) -> E:
 def loss_vector(values: Any) -> npt.NDArray[np.float64]:
     """Return a float64 copy (rows,).
 
-    A list, and an array of objects, has no dtype: entries that are not numbers become NaN, so that no value raises.
+    A list, and an array of objects, has no dtype: each entry that is not a number becomes NaN, so that no value raises.
 
     Raises:
         InputError: not one-dimensional, empty, or not real numbers. Depends on shape and dtype only.
     """
-    try:
-        array = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
-    except Exception:  # noqa: BLE001 - an array library's message may quote private values
-        array = None
+    array = as_array(values)
     if array is None:
         raise InputError(f"per-example losses must be an array of real numbers; got {type(values).__name__}.")
     listed = array.dtype == object
@@ -97,6 +94,4 @@ def loss_vector(values: Any) -> npt.NDArray[np.float64]:
 
 
 def _number(entry: Any) -> float:
-    if isinstance(entry, str | bytes | np.ndarray | np.complexfloating):
-        return float("nan")
-    return attempt(float, entry, failed=float("nan"))
+    return np.nan if isinstance(entry, str | bytes) else number(entry)

@@ -16,6 +16,8 @@ from scipy import sparse
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import dptune
 from dptune_optuna import PrivateObjective
@@ -156,6 +158,19 @@ def test_whatever_holds_the_rows_a_failing_one_fails_alone(tmp_path, container):
     held = [CONTAINERS[container](data) for data in (X[:N], neighbour)]
     a, b = (value_on(tmp_path / str(i), data, y[:N], model, opaque=False) for i, data in enumerate(held))
     assert a < 0.5  # not everybody failed
+    assert abs(a - b) <= RANGE / N * (1 + 1e-6)
+
+
+def test_a_model_that_scales_its_rows_in_place_moves_the_value_by_one_share(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    model = make_pipeline(StandardScaler(copy=False), LogisticRegression(max_iter=500)).fit(X[N:].copy(), y[N:])
+    neighbour = X[:N].copy()
+    neighbour[7, 3] = np.nan
+    a, b, again = (
+        value_on(tmp_path / name, data, y[:N], model, opaque=False)
+        for name, data in {"a": X[:N], "b": neighbour, "again": X[:N]}.items()
+    )
+    assert again == a < 0.5
     assert abs(a - b) <= RANGE / N * (1 + 1e-6)
 
 

@@ -102,6 +102,7 @@ def test_a_list_is_read_entry_by_entry_so_that_no_private_value_can_raise() -> N
     assert values[11] == np.inf or np.isnan(values[11])
     assert np.isnan(values[1:9]).all()
     assert reveal(PerExampleLosses((1, 2))).tolist() == [1.0, 2.0]
+    assert np.isnan(reveal(PerExampleLosses([[1.0, 2.0], [3.0, 4.0]]))).all()
 
 
 def test_a_value_beyond_float64_does_not_warn() -> None:
@@ -121,7 +122,6 @@ REFUSED: dict[str, Callable[[int], object]] = {
     "dates": lambda k: np.array(["2020-01-01", f"20{10 + k}-01-01"], dtype="M8[D]"),
     "matrix": lambda k: np.full((2, 2), float(k)),
     "column": lambda k: np.full((2, 1), float(k)),
-    "rows of a list": lambda k: [[1.0, 2.0], [3.0, float(k)]],
     "scalar": lambda k: float(k),
     "zero-dimensional": lambda k: np.array(float(k)),
     "None": lambda k: None,
@@ -150,10 +150,11 @@ def test_nobody_is_refused(empty: object) -> None:
         PerExampleLosses(empty)
 
 
-def test_a_library_whose_error_quotes_values_is_not_quoted() -> None:
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_a_library_whose_error_quotes_values_is_not_quoted(error: type[BaseException]) -> None:
     class Tensor:
         def __array__(self, *args: Any, **kw: Any) -> Any:
-            raise RuntimeError(f"cannot convert {SECRET}")
+            raise error(f"cannot convert {SECRET}")
 
     with pytest.raises(InputError) as refused:
         PerExampleLosses(Tensor())
