@@ -243,7 +243,10 @@ def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """
     array = as_array(values)
     if array is None:
-        raise InputError(f"{name} cannot be read as an array; it is a {type(values).__name__}")
+        raise InputError(
+            f"{name} cannot be read as an array; it is a {type(values).__name__}. Of a tensor give "
+            "x.detach().float().cpu().numpy()"
+        )
     return listed(array) if array.ndim > 1 and isinstance(values, np.ndarray) and array.dtype.kind == "O" else array
 
 

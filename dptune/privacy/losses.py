@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from dptune.errors import InputError, UnsupportedMetric
 from dptune.locks import ForkSafeLock
+from dptune.privacy.attempt import attempt
 from dptune.privacy.entries import as_array
 from dptune.privacy.loss_functions import (
     EPS,
@@ -309,4 +310,7 @@ def _copied(X: Any, rows: npt.NDArray[np.intp]) -> Any:
         return [copy.deepcopy(X[i]) for i in rows]
     if isinstance(X, np.ndarray):
         return _each_copied(X[rows]) if X.dtype.kind == "O" else X[rows]  # indexed by an array: a copy
-    return X[rows] if hasattr(X, "tocsr") else copy.deepcopy((X.iloc if hasattr(X, "iloc") else X)[rows])
+    taken = (X.iloc if hasattr(X, "iloc") else X)[rows]
+    if hasattr(X, "tocsr"):
+        return taken
+    return attempt(copy.deepcopy, taken, failed=taken)  # a tensor with a gradient refuses; what was taken is a copy

@@ -76,7 +76,10 @@ def loss_vector(values: Any) -> npt.NDArray[np.float64]:
     """
     array = as_array(values)
     if array is None:
-        raise InputError(f"per-example losses must be an array of real numbers; got {type(values).__name__}.")
+        raise InputError(
+            f"per-example losses must be an array of real numbers; got {type(values).__name__}, which cannot be "
+            "read as one. Of a tensor give losses.detach().float().cpu().numpy()."
+        )
     listed = array.dtype == object
     if not listed and array.dtype.kind not in "fiub":
         raise InputError(

@@ -56,6 +56,16 @@ class Rows:
         return Rows(self.values if whole else self.values[rows])  # as pandas, which takes all rows as a view
 
 
+class Gradient(Rows):
+    """As a tensor with a gradient: rows taken by their indices are a copy, and nothing else is."""
+
+    def __getitem__(self, rows: np.ndarray) -> Rows:
+        return Gradient(self.values[rows])
+
+    def __deepcopy__(self, memo: object) -> Rows:
+        raise RuntimeError("only leaves can be copied")
+
+
 class InPlace:
     """Scales its rows where they are, and cannot take a NaN: whatever holds them."""
 
@@ -92,6 +102,7 @@ CASES: dict[str, tuple[Any, Callable[[np.ndarray], Any]]] = {
     "tuple of arrays": (InPlace(), lambda rows: tuple(row.copy() for row in rows)),
     "objects": (InPlace(), objects),
     "own class": (InPlace(), lambda rows: Rows(rows.copy())),
+    "gradient": (InPlace(), lambda rows: Gradient(rows.copy())),
 }
 
 
