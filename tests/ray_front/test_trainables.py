@@ -55,9 +55,12 @@ def test_whatever_the_function_raises_is_a_failure(error: type[BaseException]) -
     assert losses_at(raising, CONFIG) is None
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_what_the_function_returned_cannot_interrupt_either(error: type[BaseException]) -> None:
-    assert losses_at(lambda config: Unreadable(error), CONFIG) is None
+def test_what_the_function_returned_cannot_interrupt_either() -> None:
+    assert losses_at(lambda config: Unreadable(KeyboardInterrupt), CONFIG) is None
+    with pytest.raises(dptune.InputError, match="got Unreadable") as caught:  # its type is public
+        losses_at(lambda config: Unreadable(SystemExit), CONFIG)
+    assert "person 7" not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.__context__ is None
 
 
 def test_a_public_mistake_has_no_frame_of_the_function_and_the_configuration_stays() -> None:
