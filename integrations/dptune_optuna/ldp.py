@@ -139,17 +139,13 @@ class LDPSampler(NumericalSampler):
                 "Leave centre= out, and it is read from the study."
             )
 
-    def searched(self, study: optuna.Study) -> dptune.Space | None:
-        """Return the parameters that are searched, or None as long as they are not known."""
-        session = None if self._space else self.session(study)
-        return session.space if session else self._space
-
     # ---- Optuna's interface --------------------------------------------------------------------------
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the run's search space; empty until it is known."""
         self._raise_error_if_multi_objective(study)
-        space = self.searched(study)
+        session = None if self._space else self.session(study)
+        space = self._space or (session and session.space)
         return to_distributions(space) if space else {}
 
     def _propose(

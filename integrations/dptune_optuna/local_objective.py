@@ -118,11 +118,11 @@ class LocalObjective:
 
 
 def _searched(study: optuna.Study) -> dptune.Space | None:
-    """What the study's sampler searches, if it is one of ours."""
+    """The space that the study's sampler was given, if it is one of ours; without one the first trial decides."""
     sampler = study.sampler
     while (inner := getattr(sampler, "_base_sampler", None)) is not None:  # as in PartialFixedSampler
         sampler = inner
-    return sampler.searched(study) if isinstance(sampler, LDPSampler) else None
+    return sampler._space if isinstance(sampler, LDPSampler) else None
 
 
 def _held(measure: Callable[[], Any], held: list[Exception]) -> SupportsFloat | None:

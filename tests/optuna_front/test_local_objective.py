@@ -446,6 +446,19 @@ def test_trying_out_shows_the_functions_errors():
         LocalObjective(users_function("none"), randomizer).try_out({"x": 0.5})
 
 
+def test_without_a_space_a_parameter_that_comes_and_goes_is_no_mistake():
+    settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=0.8, R=0.2))
+    study = create(None, LDPTGPSampler(settings=settings, count=16, warn_independent_sampling=False))
+
+    def function(trial):
+        if trial.number % 2 == 0:
+            trial.suggest_float("even", 0, 1)
+        return at_x(trial, 0.5)
+
+    study.optimize(LocalObjective(function, LocalRandomizer(1.0, 1.0, invalid=1.0)), n_trials=4)
+    assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 4
+
+
 MISREAD = pytest.mark.parametrize(
     ("replies", "says"),
     [
