@@ -106,7 +106,8 @@ def log_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any], e
         raise InputError(f"log_loss: eps={eps} must lie strictly between 0 and 1")
     codes, p, known = _labels_and_proba(y, proba, labels)
     chosen = p[np.arange(len(p)), codes]  # (n,)
-    return np.where(known, -np.log(np.clip(chosen, eps, 1.0)), np.nan)
+    with np.errstate(all="ignore"):
+        return np.where(known, -np.log(np.clip(chosen, eps, 1.0)), np.nan)
 
 
 def brier_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any]) -> Vector:
@@ -168,7 +169,8 @@ def _labels_and_proba(
     """Codes (n,) of y, proba as (n, k), and where both are usable (n,)."""
     codes, p = _codes(y, labels), _rows_of_numbers(_array(proba, "proba"), len(labels))
     if p.ndim == 1 and len(labels) == 2:
-        p = np.column_stack([1.0 - p, p])  # (n, 2)
+        with np.errstate(all="ignore"):
+            p = np.column_stack([1.0 - p, p])  # (n, 2)
     if p.ndim != 2 or p.shape[1] != len(labels):
         raise InputError(
             f"proba has shape {p.shape} for {len(labels)} labels; allowed: (n, {len(labels)}), one column "

@@ -244,8 +244,99 @@ def test_with_two_labels_a_listed_row_is_a_pair_or_the_probability_of_the_second
 
 @pytest.mark.parametrize("shape", [(N, 1), (N, 3), (N, 2, 1)])
 def test_the_shape_of_an_array_of_numbers_is_public_and_still_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match="proba has shape"):
+    with pytest.raises(InputError, match=r"one row of zeros with shape .* needs \(1, 2\)"):
         estimator_losses("log_loss", Listed(2, 0, 0, lambda _: np.zeros(shape)), X, Y)
+
+
+# --- outputs that one row spoils --------------------------------------------------------------------------------
+
+
+class Spoiled:
+    """Answers all rows but the one with a NaN, and then something else."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, spoil: Callable[[np.ndarray], Any]) -> None:
+        self.spoil = spoil
+
+    def predict(self, rows: np.ndarray) -> Any:
+        answers = np.nan_to_num(rows).sum(axis=1)
+        return self.spoil(answers) if np.isnan(rows).any() else answers
+
+
+SPOILS: dict[str, Callable[[np.ndarray], Any]] = {
+    "a row less": lambda answers: answers[:-1],
+    "a row more": lambda answers: np.append(answers, 0.0),
+    "a column": lambda answers: answers[:, None],
+    "two columns": lambda answers: np.stack([answers, answers], axis=1),
+    "complex": lambda answers: answers * 1j,
+    "text": lambda answers: answers.astype(str),
+    "dates": lambda answers: answers.astype("datetime64[s]"),
+    "a number": lambda answers: 1.0,
+    "nothing": lambda answers: None,
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS)
+def test_a_row_that_spoils_everybody_s_answers_costs_itself(spoil: Callable[[np.ndarray], Any]) -> None:
+    a, b = (estimator_losses("mse", Spoiled(spoil), rows, Y) for rows in (X, NEIGHBOUR))
+    assert np.isfinite(a).all()
+    assert np.isnan(b[BAD])
+    assert same_for_others(a, b)
+
+
+@pytest.mark.parametrize(("output", "says"), [((1, 2), r"shape \(1, 2\)"), ((3,), r"shape \(3,\)")])
+def test_an_answer_that_is_wrong_on_zeros_is_a_public_mistake(output: tuple[int, ...], says: str) -> None:
+    class Wrong:
+        def predict(self, rows: Any) -> np.ndarray:
+            return np.zeros(output)
+
+    with pytest.raises(InputError, match=says):
+        estimator_losses("mse", Wrong(), X, Y)
+
+
+def test_bad_rows_are_found_by_halving() -> None:
+    asked = []
+
+    class Counting:
+        def predict(self, rows: np.ndarray) -> np.ndarray:
+            asked.append(len(rows))
+            if np.isnan(rows).any():
+                raise ValueError
+            return rows.sum(axis=1)
+
+    rows = np.zeros((4096, 1))
+    rows[[5, 4000]] = np.nan
+    losses = estimator_losses("mse", Counting(), rows, np.zeros(4096))
+    assert np.flatnonzero(np.isnan(losses)).tolist() == [5, 4000]
+    assert len(asked) < 60
+
+
+def test_rows_of_a_list_do_not_set_each_other_s_dtype() -> None:
+    model = LogisticRegression().fit(TRAIN, LABELS)
+    whole = [row.astype(np.float32) for row in X]
+    for odd in (X[BAD], X[BAD].tolist(), [10**30] * X.shape[1], [1.0], "row", None):
+        rows = [*whole]
+        rows[BAD] = odd  # type: ignore[call-overload]
+        a, b = (estimator_losses("log_loss", model, held, Y) for held in (whole, rows))
+        assert same_for_others(a, b)
+
+
+def test_a_data_frame_keeps_its_labels_where_a_row_stands_in_for_another() -> None:
+    pandas = pytest.importorskip("pandas")
+
+    class Aligning:
+        def predict(self, frame: Any) -> Any:
+            if frame["a"].isna().any():
+                raise ValueError
+            return frame.assign(b=frame["a"].sort_values().reindex(frame.index))["b"].to_numpy()
+
+    values = np.arange(6.0)
+    bad = values.copy()
+    bad[2] = np.nan
+    a, b = (estimator_losses("mse", Aligning(), pandas.DataFrame({"a": v}), np.zeros(6)) for v in (values, bad))
+    np.testing.assert_array_equal(np.delete(a, 2), np.delete(b, 2))
+    assert np.isnan(b[2])
 
 
 # --- answers and losses ------------------------------------------------------------------------------------------
