@@ -280,7 +280,7 @@ class SamplerObjective(PrivateFunction, Generic[S]):
             self._warned = True
             searched = ", ".join(map(repr, run.space))
             warnings.warn(
-                f"trial {trial.number} did not suggest all that the first trial did, and that is searched: {searched}. "
+                f"trial {trial.number} did not suggest all that the trial did that began the search: {searched}. "
                 "Such trials cost what they cost and have no part in the search. Begin a new study with space=, the "
                 "parameters that are suggested in every trial, or use PrivateObjective.",
                 stacklevel=3,

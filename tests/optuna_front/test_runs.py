@@ -100,7 +100,7 @@ def test_without_a_space_a_parameter_that_comes_and_goes_is_warned_of_once(tmp_p
             trial.suggest_int("only_first", 1, 3)
         return suggest("y", log=True)(trial)
 
-    with pytest.warns(UserWarning, match=r"trial 1 did not suggest all .*'only_first'.*space=") as told:
+    with pytest.warns(UserWarning, match=r"trial 1 did not suggest all that .*'only_first'.*space=") as told:
         study.optimize(losses, n_trials=5)
     assert len(told) == 1
     assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 5
