@@ -116,8 +116,8 @@ class Losses:
     """Test losses by cell; every comparison is made on the seeds that both sides have."""
 
     def __init__(self, results: list[dict[str, object]]) -> None:
-        self._of = {_key(result): float(result["test_loss"]) for result in results}  # type: ignore[arg-type]
-        self.seeds = sorted({int(result["seed"]) for result in results})  # type: ignore[call-overload]
+        self._of = {_key(result): float(result["test_loss"]) for result in results}
+        self.seeds = sorted({int(result["seed"]) for result in results})
 
     def of(self, task: str, n: int, trials: int, mu: float | None, methods: tuple[str, ...]) -> np.ndarray:
         """Losses (methods, seeds) of the seeds all the methods have; "none" is CMA-ES without privacy."""

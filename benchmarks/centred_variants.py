@@ -53,7 +53,7 @@ class _Deaf:
     """CMA-ES that learns nothing."""
 
     def __init__(self, engine: object) -> None:
-        self.mean = engine.mean  # type: ignore[attr-defined]
+        self.mean = engine.mean
 
     def tell(self, solutions: object) -> None:
         """Nothing."""
@@ -198,11 +198,8 @@ def outcome(job: tuple[str, float, int, str, int]) -> dict[str, object]:
 
 def table(results: list[dict[str, object]], variants: tuple[str, ...]) -> str:
     """Mean test loss by cell; below, each variant's loss over the package's, geometric mean, and standard error."""
-    losses = {
-        (r["task"], r["mu"], r["trials"], r["variant"], r["seed"]): float(r["test_loss"])  # type: ignore[arg-type]
-        for r in results
-    }
-    seeds = sorted({key[-1] for key in losses})  # type: ignore[type-var]
+    losses = {(r["task"], r["mu"], r["trials"], r["variant"], r["seed"]): float(r["test_loss"]) for r in results}
+    seeds = sorted({key[-1] for key in losses})
     found = np.array(
         [[[[losses[t, m, k, v, s] for s in seeds] for v in variants] for m in BUDGETS] for t in TASKS for k in TRIALS]
     )  # (tasks x trials, budgets, variants, seeds)

@@ -119,7 +119,7 @@ def make_task(case: Case, seed: int) -> Task:
     if not case.moved:
         return task
     shift = np.random.default_rng([9, seed]).uniform(-0.25, 0.25, task.d)
-    return Moved(task, tuple(shift))  # type: ignore[return-value]
+    return Moved(task, tuple(shift))
 
 
 def _make(name: str, n: int, seed: int) -> Task:
@@ -138,17 +138,17 @@ def settings_of(variant: str, task: Task, trials: int) -> dict[str, object]:
     """Arguments of `plan_gibo` for a variant."""
     change, d, (low, high) = dict(VARIANTS[variant]), task.d, task.clip
     if "B" in change:
-        change["clip"] = float(change.pop("B")) * (high - low)  # type: ignore[arg-type]
+        change["clip"] = float(change.pop("B")) * (high - low)
     if "b" in change:
-        change["batch"] = max(math.ceil(float(change.pop("b")) * d), 1) + 1  # type: ignore[arg-type]
+        change["batch"] = max(math.ceil(float(change.pop("b")) * d), 1) + 1
     if "starts" in change:
-        change["starts"] = int(float(change["starts"]) * trials)  # type: ignore[arg-type]
+        change["starts"] = int(float(change["starts"]) * trials)
     if "rule" in change or "path" in change:
         from dptune.defaults import plan_gibo
 
-        path, rule = float(change.pop("path", 0.5)), change.pop("rule", AdaGradNorm)  # type: ignore[arg-type]
+        path, rule = float(change.pop("path", 0.5)), change.pop("rule", AdaGradNorm)
         T = plan_gibo(d=d, n=task.n, loss_range=high - low, mu=1.0, trials=trials, seed=0).settings.steps
-        change["rule"] = rule(path if rule is GradientDescent else path / math.sqrt(T))  # type: ignore[operator]
+        change["rule"] = rule(path if rule is GradientDescent else path / math.sqrt(T))
     return change
 
 
@@ -167,7 +167,7 @@ def table(results: list[dict[str, object]]) -> str:
     """Mean test losses, and the geometric mean of ratios to the defaults."""
     cases = list(dict.fromkeys(str(r["case"]) for r in results))
     mean = {
-        (v, c): float(np.mean([r["test_loss"] for r in results if (r["variant"], r["case"]) == (v, c)]))  # type: ignore[arg-type, misc]
+        (v, c): float(np.mean([r["test_loss"] for r in results if (r["variant"], r["case"]) == (v, c)]))
         for v in VARIANTS
         for c in cases
     }

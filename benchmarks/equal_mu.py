@@ -62,7 +62,7 @@ def table(results: list[dict[str, object]]) -> str:
     kept: dict[tuple[object, ...], list[float]] = {}
     for r in results:
         key = (r["machine"], r["data"], r["n"], r["mu"], r["method"])
-        kept.setdefault(key, []).append(float(r["test_loss"]))  # type: ignore[arg-type]
+        kept.setdefault(key, []).append(float(r["test_loss"]))
     rows = []
     for group in dict.fromkeys(key[:4] for key in sorted(kept, key=_order)):
         columns = [kept.get((*group, method), []) for method in METHODS]

@@ -130,7 +130,7 @@ def _student(rng: np.random.Generator, T: int) -> Array:
 def _from_table(name: str, f: Array, rows: Array, noise: Callable[[np.random.Generator, int], Array]) -> Problem:
     covariance = np.cov(rows.T)
     kernel = TableKernel(covariance / np.diag(covariance).mean())
-    return Problem(name, np.arange(len(f), dtype=float)[:, None], f, kernel, noise)  # type: ignore[arg-type]
+    return Problem(name, np.arange(len(f), dtype=float)[:, None], f, kernel, noise)
 
 
 def _light_tables(path: Path) -> tuple[Array, Array]:

@@ -95,13 +95,13 @@ def overhead() -> None:
             session.ask()  # folds what was read
             restart = time.process_time() - began
             run, reading = Timed(), Timed()
-            session.tell, session.ask = run(session.tell), run(session.ask)  # type: ignore[method-assign]
+            session.tell, session.ask = run(session.tell), run(session.ask)
             storage, original = study._storage, study._storage.get_all_trials
-            storage.get_all_trials = reading(original)  # type: ignore[method-assign]
+            storage.get_all_trials = reading(original)
             whole = go_on(study)
             alone, read, run.seconds = run.seconds / TRIALS, reading.seconds / TRIALS, 0.0
             go_on(study, in_flight=8)
-            storage.get_all_trials = original  # type: ignore[method-assign]
+            storage.get_all_trials = original
             us = [1e6 * s for s in (alone, read, whole, floor, run.seconds / TRIALS)]
             rows.append([name, t, *(round(x, 1) for x in us), round(restart, 2)])
             save("ldp_samplers", data | {"overhead": rows})

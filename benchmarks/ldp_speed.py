@@ -86,7 +86,7 @@ def literal_tgp(p: Problem, bandit: LocalBandit, t: int) -> float:
 
 def literal_moma(bandit: LocalBandit, t: int) -> float:
     """One epoch's estimate from all epochs, shared by its k rounds."""
-    k, nystroem = bandit.settings.plays, bandit._nystroem  # type: ignore[attr-defined]
+    k, nystroem = bandit.settings.plays, bandit._nystroem
     phi = nystroem.features.F @ nystroem.features.E.T
     x, y = np.array(bandit._told[0])[: t // k * k : k], np.array(bandit._told[1])[: t // k * k].reshape(-1, k)
     return literal_time(lambda: literal.moma_estimate(phi, x.tolist(), y, bandit.lam), 3) / k
@@ -145,7 +145,7 @@ def against_sizes(data: dict[str, Any]) -> None:
         for algorithm in ("ATA", "MoMA"):
             bandit, noise = grown(algorithm, p, 10_000, q=q)
             us = round_time(bandit, p, noise, 1000) * 1e6
-            dictionary.append({"algorithm": algorithm, "q": q, "us": us, "m": bandit.m})  # type: ignore[attr-defined]
+            dictionary.append({"algorithm": algorithm, "q": q, "us": us, "m": bandit.m})
     data["against candidates"], data["against dictionary"] = rows, dictionary
     print("\n**Time per round against the candidates M**, Matern 2.5, t=10,000\n")
     cell = [[r["algorithm"], str(r["M"]), f"{r['us']:.1f}", str(r["m"] or "")] for r in rows]

@@ -217,7 +217,7 @@ def run_sampler(method: str, task: Task, mu: float | None, trials: int, seed: in
     return Result(u, task.test_loss(u), trials)
 
 
-def _sampler(method: str, d: int, seed: int):  # type: ignore[no-untyped-def]
+def _sampler(method: str, d: int, seed: int):
     import optuna
 
     if method == "Random":

@@ -148,7 +148,7 @@ def table(results: list[dict[str, object]]) -> str:
             found = [r for r in results if (r["example"], r["mu"]) == (example, mu)]
             if not found:
                 continue
-            columns = [[float(r["loss"]) for r in found if r["method"] == m] for m in METHODS]  # type: ignore[arg-type]
+            columns = [[float(r["loss"]) for r in found if r["method"] == m] for m in METHODS]
             best = min(np.mean(c) for c in columns if c)
             shown = [mean_and_error(c, 4) if c else "" for c in columns]
             shown = [f"**{s}**" if c and np.mean(c) == best else s for s, c in zip(shown, columns, strict=True)]
@@ -190,14 +190,14 @@ MARKS = {"defaults": "*", "Random": "x", "TPE": "^", "CMA-ES": "s"}
 NAMES = {"defaults": "DP-GIBO, dptune's defaults"}
 
 
-def _draw(ax, found: list[dict[str, object]], color: str) -> None:  # type: ignore[no-untyped-def]
+def _draw(ax, found: list[dict[str, object]], color: str) -> None:
     Y = np.array([r["path"] for r in found if r["method"] == "paper"])  # (seeds, T + 1)
-    x = np.linspace(0, int(found[0]["evaluations"]), Y.shape[1])  # type: ignore[call-overload]
+    x = np.linspace(0, int(found[0]["evaluations"]), Y.shape[1])
     mean, error = Y.mean(axis=0), Y.std(axis=0, ddof=1) / np.sqrt(len(Y))
     ax.plot(x, mean, color=color)
     ax.fill_between(x, mean - error, mean + error, color=color, alpha=0.2, lw=0)
     for method, marker in MARKS.items():
-        ends = [float(r["loss"]) for r in found if r["method"] == method]  # type: ignore[arg-type]
+        ends = [float(r["loss"]) for r in found if r["method"] == method]
         if ends:
             ax.plot(x[-1], np.mean(ends), marker=marker, color=color, ls="", ms=7, clip_on=False)
 

@@ -97,7 +97,7 @@ def _step(privatizer: LossPrivatizer, settings: GIBOSettings, old: np.ndarray, r
         return done
 
     batch = timed("design", lambda: [algorithm.ask(slot) for slot in range(settings.batch_at(0))])
-    for i, x in enumerate(batch):  # type: ignore[arg-type, var-annotated]
+    for i, x in enumerate(batch):
         algorithm.observe(f"p{m + i}", x)
     theta = algorithm._design(0).centre
     timed("posterior", lambda: algorithm._posterior.weights(theta, constant_mean=True))

@@ -84,7 +84,7 @@ def noiseless(query: MeanQuery, losses: Array, *, failed: Sequence[str] = (), **
     if "groups" not in settings:
         settings.setdefault("n", losses.shape[1])
     privatizer = LossPrivatizer(FreeLedger(), **settings)
-    noise = privatizer._noise = NoNoise()  # type: ignore[assignment]
+    noise = privatizer._noise = NoNoise()
     for name, row in zip(query.points, losses, strict=True):
         if name in failed:
             privatizer.observe_failure(name)
@@ -271,7 +271,7 @@ def audit_transcript(folder: Path) -> None:
     for name, losses in (("a", people), ("b", neighbour)):
         ledger = PrivacyLedger(folder / f"{name}.db", Budget.gdp(5.0))
         privatizer = LossPrivatizer(ledger, n=6, clip=(0.0, 1.0))
-        privatizer._noise = CannedNoise()  # type: ignore[assignment]
+        privatizer._noise = CannedNoise()
         shown: list[object] = []
         for j, row in enumerate(losses):
             privatizer.observe(f"x{j}", row)

@@ -69,7 +69,7 @@ def noiseless(
     In round t agent ``absent[t]`` sends nothing.
     """
     one = server(folder, name)
-    noise = one._noise = NoNoise()  # type: ignore[assignment]
+    noise = one._noise = NoNoise()
     one._samples = Chosen(mask)
     statistics, sigmas = [], []
     for t, messages in enumerate(rounds):
@@ -140,7 +140,7 @@ def audit_sample(folder: Path) -> None:
     settings = replace(SETTINGS, agents=N, M=N, regions=(), S=1.0)
     plan = SubsampledGaussianPlan(0.3, 1.5, 60)
     one = server(folder, "sample", settings, plan)
-    noise = one._noise = NoNoise()  # type: ignore[assignment]
+    noise = one._noise = NoNoise()
     drawn = []
     for t in range(plan.steps):
         send(one, t, np.eye(N))  # message n is the n-th unit vector: the sums show who was drawn
@@ -179,7 +179,7 @@ def audit_transcript(folder: Path) -> None:
     for name, scale in (("a", 0.0), ("b", 1.0), ("c", 1e200)):
         with everything_said() as said:
             one = server(folder, name)
-            one._noise = CannedNoise()  # type: ignore[assignment]
+            one._noise = CannedNoise()
             shown: list[object] = []
             for t in range(PLAN.steps):
                 one._samples = Chosen(rng.random(7) < 0.5)
@@ -191,7 +191,7 @@ def audit_transcript(folder: Path) -> None:
                     patch.setattr(PlanLedger, "record", BrokenDisk())
                     shown.append(traces(one.release, t))
                 shown += [one.release(t).tolist(), held(one)]
-            shown += [str(one.ledger.statement(delta=0.01)), one.ledger.charges(), dump(one.ledger)]  # type: ignore[arg-type]
+            shown += [str(one.ledger.statement(delta=0.01)), one.ledger.charges(), dump(one.ledger)]
         transcripts.append(repr([shown, said]).replace(str(folder / f"{name}.db"), "ledger"))
     assert transcripts[0] == transcripts[1] == transcripts[2], "what is shown or stored depends on private messages"
 
@@ -202,11 +202,11 @@ def refused(t: int, messages: Array) -> list[Message]:
     return [
         Message(0, t + 1, weights),
         Message(0, t, weights),
-        Message(weights, t, 0),  # type: ignore[arg-type]
-        Message(0, weights, t),  # type: ignore[arg-type]
+        Message(weights, t, 0),
+        Message(0, weights, t),
         Message(1, t, np.append(weights[1:], np.nan)),
         Message(1, t, weights[1:]),
-        Message(1, t, [str(number) for number in weights]),  # type: ignore[arg-type]
+        Message(1, t, [str(number) for number in weights]),
     ]
 
 

@@ -109,10 +109,10 @@ def test_each_charge_says_what_it_is(ledger: PrivacyLedger) -> None:
     assert generation.description["dimension"] == POPULATION
     assert np.shape(generation.note["points"]) == (POPULATION, 2)
     assert generation.note["radius"] == pytest.approx(
-        share.note["radius"] * math.exp(-(min(max(share.value[0], 0), 1) - 0.5))  # type: ignore[index]
+        share.note["radius"] * math.exp(-(min(max(share.value[0], 0), 1) - 0.5))
     )
     assert generation.description["sensitivity"] == pytest.approx(2 * generation.note["radius"] / N)
-    assert sum(generation.value) != 0.0  # type: ignore[arg-type]
+    assert sum(generation.value) != 0.0
 
 
 def test_the_surrogate_is_told_the_noise_that_was_drawn(ledger: PrivacyLedger) -> None:
@@ -132,7 +132,7 @@ def test_references_are_asked_again_and_other_losses_are_forgotten(ledger: Priva
     for i in range(TRIALS):
         trial(run, str(i))
         assert len(run.privatizer.points()) <= POPULATION + 2
-    sizes = [len(c.value) for c in ledger.charges("run", prefix="generation/")]  # type: ignore[arg-type]
+    sizes = [len(c.value) for c in ledger.charges("run", prefix="generation/")]
     assert sizes == [POPULATION, *[POPULATION + 2] * (GENERATIONS - 1)]
 
 
@@ -535,7 +535,7 @@ def test_points_of_ones_own_and_rounded_ones_count(ledger: PrivacyLedger) -> Non
     assert run.plan.settings.steps == (1 / 11, 1 / 9)
     for i in range(POPULATION):
         run.finish(str(i), {"a": 0.1 * i, "b": 1 + i}, np.full(N, 0.1 * i))
-    points = ledger.find("run", "generation/1").note["points"]  # type: ignore[union-attr]
+    points = ledger.find("run", "generation/1").note["points"]
     assert points == [space.encode({"a": 0.1 * i, "b": 1 + i}).tolist() for i in range(POPULATION)]
     assert space.contains(run.ask())
 
@@ -625,7 +625,7 @@ def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path: 
         (fast_path / name).mkdir()
         ledger = PrivacyLedger(fast_path / name / "ledger.db", Budget.gdp(4.0))
         run = session(ledger, seed=3)
-        run.privatizer._noise = CannedNoise(5)  # type: ignore[assignment]
+        run.privatizer._noise = CannedNoise(5)
         shown: list[Any] = []
         for i in range(TRIALS):
             x = run.ask()

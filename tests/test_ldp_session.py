@@ -146,10 +146,10 @@ def test_known_numbers_and_what_is_no_reply_are_ignored() -> None:
     for reply in (math.nan, math.inf, -math.inf, 1e100):
         assert not session.tell(1, here, reply)
     for reply in (None, "0.5"):
-        assert not session.tell(1, here, reply)  # type: ignore[arg-type]
+        assert not session.tell(1, here, reply)
     for number in (-1, -5, 1.5, True, None):
         with pytest.raises(dptune.InputError, match="number"):
-            session.tell(number, here, 0.5)  # type: ignore[arg-type]
+            session.tell(number, here, 0.5)
     for parameters in ({"x": 0.0}, {"x": 2.0, "n": 3}, {}, {"x": "a", "n": 3}, {"x": None, "n": 3}):
         assert not session.tell(1, parameters, 0.5)
     assert state(session) == before

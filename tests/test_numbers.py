@@ -122,7 +122,7 @@ def test_a_charge_and_a_check_take_numpys_mu(tmp_path: Path) -> None:
     ledger.check(np.float32(0.5), releases=np.int64(4))
     for bad in ("1", None, -1.0, float("nan")):
         with pytest.raises(dptune.InputError, match="mu"):
-            ledger.check(bad)  # type: ignore[arg-type]
+            ledger.check(bad)
 
 
 @pytest.mark.parametrize("nowhere", [None, "", "  ", 3, b"ledger.db"])

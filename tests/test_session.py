@@ -96,7 +96,7 @@ def test_a_run_makes_the_releases_it_planned_and_then_no_more(ledger: PrivacyLed
     )
     shares = plan.settings.mu**2 + plan.settings.start_mu**2 + plan.final_mu**2
     assert shares + plan.monitor_mu**2 * (TRIALS + plan.spare) == pytest.approx(4.0**2)
-    assert [ledger.find("run", f"value/{i}").value for i in range(TRIALS)] == [(v,) for v in values]  # type: ignore[union-attr]
+    assert [ledger.find("run", f"value/{i}").value for i in range(TRIALS)] == [(v,) for v in values]
     before = dump(ledger)
     with pytest.raises(PlanComplete, match="planned"):
         run.check("one more")
@@ -197,12 +197,12 @@ def test_lost_trials_delay_and_do_not_block(ledger: PrivacyLedger) -> None:
 
 def test_a_failed_trial_is_a_point_of_the_worst_loss(ledger: PrivacyLedger) -> None:
     run = session(ledger)
-    run.privatizer._noise = CannedNoise()  # type: ignore[assignment]
+    run.privatizer._noise = CannedNoise()
     for i in range(TRIALS):
         run.finish(str(i), run.ask(), None)
     assert run.complete
     noiseless = session(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)))
-    noiseless.privatizer._noise = NoNoise()  # type: ignore[assignment]
+    noiseless.privatizer._noise = NoNoise()
     assert noiseless.finish("0", noiseless.ask(), None) == 1.0
 
 
@@ -222,7 +222,7 @@ def test_points_of_ones_own_and_rounded_ones_count(ledger: PrivacyLedger) -> Non
     for i in range(STARTS):
         run.finish(str(i), {"a": 0.1 * i, "b": 1 + i}, np.full(N, 0.1 * i))
     assert run.algorithm.started
-    points = ledger.find("run", "start").note["points"]  # type: ignore[union-attr]
+    points = ledger.find("run", "start").note["points"]
     assert points == [space.encode({"a": 0.1 * i, "b": 1 + i}).tolist() for i in range(STARTS)]
 
 
@@ -523,7 +523,7 @@ def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path: 
         (fast_path / name).mkdir()
         ledger = PrivacyLedger(fast_path / name / "ledger.db", Budget.gdp(4.0))
         run = session(ledger, seed=3)
-        run.privatizer._noise = CannedNoise(5)  # type: ignore[assignment]
+        run.privatizer._noise = CannedNoise(5)
         shown: list[Any] = []
         for i in range(TRIALS):
             x = run.ask()
@@ -558,7 +558,7 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger: PrivacyLedger) 
         assert not run.complete
         run.check(str(i))
         value = run.finish(str(i), {"kind": "rbf", "C": i}, np.full(N, 0.5))
-        assert ledger.find("values", f"value/{i}").value == (value,)  # type: ignore[union-attr]
+        assert ledger.find("values", f"value/{i}").value == (value,)
     assert run.complete
     with pytest.raises(PlanComplete):
         values(ledger).check("5")

@@ -122,7 +122,7 @@ BAD: list[Any] = [
     lambda: Int(1, 5, step=0),
     lambda: Int(1, 5, log=True, step=2),
     lambda: Space({}),
-    lambda: Space({"a": (0.0, 1.0)}),  # type: ignore[dict-item]
+    lambda: Space({"a": (0.0, 1.0)}),
 ]
 
 

@@ -50,7 +50,7 @@ def pay(ledger: PrivacyLedger, key: str, mu: float = 1.0, **settings: Any) -> An
 def new_url(request: pytest.FixtureRequest, fast_path: Path) -> Urls:
     """Return a factory of places for a new ledger."""
     if request.param == "postgresql":
-        return request.getfixturevalue("postgresql")  # type: ignore[no-any-return]
+        return request.getfixturevalue("postgresql")
     names = iter(range(10_000))
     return lambda: str(fast_path / f"ledger{next(names)}.db")
 
@@ -160,7 +160,7 @@ def test_the_first_recorded_value_is_everybodys(url: str) -> None:
     assert ledger.find("study", "a") == charge
     assert ledger.record(charge, [0.1, -2.5]).value == (0.1, -2.5)
     assert PrivacyLedger(url).record(charge, [9.0, 9.0]).value == (0.1, -2.5)
-    assert ledger.find("study", "a").value == (0.1, -2.5)  # type: ignore[union-attr]
+    assert ledger.find("study", "a").value == (0.1, -2.5)
     assert pay(ledger, "a").value == (0.1, -2.5)
     assert ledger.find("study", "b") is None
     assert ledger.find("other", "a") is None
@@ -357,7 +357,7 @@ def test_a_budget_in_gdp_needs_a_delta_for_its_statement(url: str) -> None:
     with pytest.raises(InputError, match="delta=1e-5"):
         ledger.statement()
     with pytest.raises(InputError, match="delta"):
-        ledger.statement(delta="1e-5")  # type: ignore[arg-type]
+        ledger.statement(delta="1e-5")
     assert ledger.statement(delta=1e-5).to_dict()["stated"] is None
     assert "Promised" not in str(ledger.statement(delta=1e-5))
 
@@ -499,11 +499,11 @@ def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.
 def sklearn_clone(ledger: PrivacyLedger) -> PrivacyLedger:
     base = pytest.importorskip("sklearn.base")
 
-    class Search(base.BaseEstimator):  # type: ignore[misc,name-defined]
+    class Search(base.BaseEstimator):
         def __init__(self, ledger: Any = None) -> None:
             self.ledger = ledger
 
-    return base.clone(Search(ledger)).ledger  # type: ignore[no-any-return]
+    return base.clone(Search(ledger)).ledger
 
 
 COPIES = [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy, sklearn_clone]

@@ -48,7 +48,7 @@ def test_rounds_are_counted_in_order_and_none_past_the_plan(ledger: PlanLedger) 
     assert len(ledger.charges()) == 3
     for t in (-1, 1.5, True):
         with pytest.raises(InputError, match="round"):
-            ledger.charge(t, EVENT, digest="d")  # type: ignore[arg-type]
+            ledger.charge(t, EVENT, digest="d")
 
 
 def test_a_retry_is_not_counted_and_gets_the_first_value(ledger: PlanLedger) -> None:
@@ -74,13 +74,13 @@ def test_nothing_but_the_plans_mechanism_is_charged(ledger: PlanLedger, change: 
     with pytest.raises(InputError):
         ledger.charge(0, replace(EVENT, **change), digest="d")
     with pytest.raises(InputError, match="nothing else"):
-        ledger.charge(0, GaussianRelease(1.0, 1.0, 1.0, 1, "x"), digest="d")  # type: ignore[arg-type]
+        ledger.charge(0, GaussianRelease(1.0, 1.0, 1.0, 1, "x"), digest="d")
     assert ledger.charges() == []
 
 
 def test_plans_and_gdp_budgets_are_never_mixed(ledger: PlanLedger, fast_path: Path) -> None:
     with pytest.raises(InputError, match="PrivacyLedger"):
-        LossPrivatizer(ledger, n=29, clip=(0, 1))  # type: ignore[arg-type]
+        LossPrivatizer(ledger, n=29, clip=(0, 1))
     with pytest.raises(LedgerError, match="PlanLedger"):
         PrivacyLedger(fast_path / "plan.db")
     with pytest.raises(LedgerError, match="PlanLedger"):
@@ -100,7 +100,7 @@ def test_plans_and_gdp_budgets_are_never_mixed(ledger: PlanLedger, fast_path: Pa
 )
 def test_it_is_fixed_for_good(ledger: PlanLedger, fast_path: Path, change: dict[str, object]) -> None:
     with pytest.raises(BudgetMismatch):
-        PlanLedger(fast_path / "plan.db", **{"plan": PLAN, "n": 29, **change})  # type: ignore[arg-type]
+        PlanLedger(fast_path / "plan.db", **{"plan": PLAN, "n": 29, **change})
     assert PlanLedger(fast_path / "plan.db").plan == PLAN
     assert PlanLedger(fast_path / "plan.db").n == 29
 
@@ -112,13 +112,13 @@ def test_it_cannot_be_made_without_a_plan_or_n(fast_path: Path) -> None:
         with pytest.raises(InputError, match="number of agents"):
             PlanLedger(fast_path / "new.db", PLAN, n=n)
     with pytest.raises(InputError, match="SubsampledGaussianPlan"):
-        PlanLedger(fast_path / "new.db", Budget.gdp(1.0), n=3)  # type: ignore[arg-type]
+        PlanLedger(fast_path / "new.db", Budget.gdp(1.0), n=3)
     assert not (fast_path / "new.db").exists()
 
 
 def test_a_ledger_is_made_with_numpy_numbers(fast_path: Path) -> None:
-    plan = SubsampledGaussianPlan(np.float64(0.35), np.float32(1.0), np.int64(3))  # type: ignore[arg-type]
-    ledger = PlanLedger(fast_path / "numpy.db", plan, n=np.int64(29))  # type: ignore[arg-type]
+    plan = SubsampledGaussianPlan(np.float64(0.35), np.float32(1.0), np.int64(3))
+    ledger = PlanLedger(fast_path / "numpy.db", plan, n=np.int64(29))
     assert ledger.plan == PLAN
     assert PlanLedger(fast_path / "numpy.db", PLAN, n=29) == ledger
 

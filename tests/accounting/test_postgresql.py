@@ -54,7 +54,7 @@ def test_two_ledgers_in_two_schemas_are_two_budgets(postgresql: Urls) -> None:
         privatizer = LossPrivatizer(ledger, n=2, clip=(0.0, 1.0))
         privatizer.observe("x", [0.0, 1.0])
         released = privatizer.release(privatizer.mean_query("x", 1.0), scope="s", key="1")
-        assert PrivacyLedger(ledger._url.render_as_string()).find("s", "1").value == (released.scalar,)  # type: ignore[union-attr]
+        assert PrivacyLedger(ledger._url.render_as_string()).find("s", "1").value == (released.scalar,)
     assert one != two
 
 

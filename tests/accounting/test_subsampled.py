@@ -152,11 +152,11 @@ def test_extremes_stay_numbers() -> None:
 )
 def test_a_plan_names_the_setting_it_refuses(change: dict[str, float], word: str) -> None:
     with pytest.raises(InputError, match=word):
-        dataclasses.replace(SubsampledGaussianPlan(0.5, 1.0, 2), **change)  # type: ignore[arg-type]
+        dataclasses.replace(SubsampledGaussianPlan(0.5, 1.0, 2), **change)
 
 
 def test_a_plan_of_numpy_numbers_is_plain_data() -> None:
-    plan = SubsampledGaussianPlan(np.float32(0.25), np.int64(2), np.int64(3))  # type: ignore[arg-type]
+    plan = SubsampledGaussianPlan(np.float32(0.25), np.int64(2), np.int64(3))
     assert plan == SubsampledGaussianPlan(0.25, 2.0, 3)
     assert json.dumps(dataclasses.asdict(plan)) == '{"q": 0.25, "z": 2.0, "steps": 3}'
 

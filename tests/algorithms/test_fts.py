@@ -135,7 +135,7 @@ def test_the_digest_of_the_features_is_the_same_on_every_machine() -> None:
 @pytest.mark.parametrize("agent", ["0", 1.0, True, -1, 29, None])
 def test_an_agents_number_is_a_whole_number_of_the_plan(agent: object) -> None:
     with pytest.raises(InputError, match="numbered 0 to 28"):
-        FTSAgent(FTSModel(SETTINGS), agent)  # type: ignore[arg-type]
+        FTSAgent(FTSModel(SETTINGS), agent)
 
 
 def test_the_description_is_plain_data_and_tells_settings_apart() -> None:
@@ -151,7 +151,7 @@ def value(x: np.ndarray) -> float:
 
 
 def agent_with(observations: int, s: FTSSettings = SETTINGS, agent: int = 1, seed: int = 7, **more: object) -> FTSAgent:
-    one = FTSAgent(FTSModel(s, **more), agent, seed=seed)  # type: ignore[arg-type]
+    one = FTSAgent(FTSModel(s, **more), agent, seed=seed)
     for x in np.random.default_rng(3).random((observations, s.d)):
         one.tell(x, value(x))
     return one
@@ -215,8 +215,8 @@ def test_the_share_of_followed_broadcasts_is_as_planned() -> None:
     agent, broadcast = agent_with(3, s), np.zeros((4, 20))
     followed = 0
     for t in range(400):
-        agent.joint_point = lambda b, t: "followed"  # type: ignore[assignment,method-assign,return-value]
-        agent.own_point = lambda t: "own"  # type: ignore[assignment,method-assign,return-value]
+        agent.joint_point = lambda b, t: "followed"
+        agent.own_point = lambda t: "own"
         followed += str(agent.ask(t, broadcast)) == "followed"
     assert 80 <= followed <= 160
 

@@ -62,7 +62,7 @@ def run(algorithm: DPGIBO, privatizer: LossPrivatizer) -> list[list[np.ndarray]]
 
 def without_noise(**chosen: Any) -> LossPrivatizer:
     privatizer = LossPrivatizer(FreeLedger(), n=PEOPLE, clip=(0.0, 3.0), dtype=np.float64, **chosen)
-    privatizer._noise = NoNoise()  # type: ignore[assignment]
+    privatizer._noise = NoNoise()
     return privatizer
 
 

@@ -57,7 +57,7 @@ def test_what_is_given_is_kept() -> None:
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"batch": 0}, {"d": 0}, {"trials": 0, "batch": -1}])
 def test_a_wrong_setting_is_named(wrong: dict[str, int]) -> None:
     with pytest.raises(InputError):
-        plan_gibo(**{"d": 2, "n": 9, "loss_range": 1.0, "mu": 1.0, "seed": 0, **wrong})  # type: ignore[arg-type]
+        plan_gibo(**{"d": 2, "n": 9, "loss_range": 1.0, "mu": 1.0, "seed": 0, **wrong})
 
 
 def test_points_join_the_posterior_as_one_block_and_count_alike() -> None:

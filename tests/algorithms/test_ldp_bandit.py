@@ -92,7 +92,7 @@ def test_replies_may_come_in_any_order(algorithm: type[LocalBandit]) -> None:
     if algorithm is LDPMoMA:  # which replies make an epoch is a matter of order; that it works is not
         late.replay([(j, y) for j, y, _ in reversed(told[1:])])
         assert late.t == 200
-        assert abs(late.epochs - bandit.epochs) <= 1  # type: ignore[attr-defined]
+        assert abs(late.epochs - bandit.epochs) <= 1
         return
     for j, y, number in reversed(told[1:]):
         late.tell(j, y, number=number)
@@ -136,15 +136,15 @@ def test_what_is_refused(algorithm: type[LocalBandit]) -> None:
     before = bandit.state()
     for point in (-1, 30, 1.5, True, None):
         with pytest.raises(InputError, match="candidates"):
-            bandit.tell(point, 0.0)  # type: ignore[arg-type]
+            bandit.tell(point, 0.0)
         with pytest.raises(InputError, match="candidates"):
-            bandit.ask([point])  # type: ignore[list-item]
+            bandit.ask([point])
     for reply in (math.nan, math.inf, 1e101, None, "0.5"):
         with pytest.raises(InputError, match="finite"):
-            bandit.tell(0, reply)  # type: ignore[arg-type]
+            bandit.tell(0, reply)
     for number in (0, -5, 1.5):
         with pytest.raises(InputError, match="number"):
-            bandit.tell(0, 0.0, number=number)  # type: ignore[arg-type]
+            bandit.tell(0, 0.0, number=number)
     assert bandit.t == 0
     assert bandit.state() == before
     for points in (np.zeros((0, 2)), np.zeros(3), np.array([[math.nan]])):

@@ -119,10 +119,10 @@ def test_information_gain_in_closed_form_bounds_the_gain_of_points_played() -> N
 
 @pytest.mark.parametrize("gain", [None, rbf_gain(2), matern_gain(1)])
 def test_settings_travel_to_another_process(gain: object) -> None:
-    settings = LDPSettings(LaplaceReplies(1.0, 1.0, 1.0), gain=gain)  # type: ignore[arg-type]
+    settings = LDPSettings(LaplaceReplies(1.0, 1.0, 1.0), gain=gain)
     twin = pickle.loads(pickle.dumps(settings))
     assert twin == settings
-    assert gain is None or twin.gain(100) == settings.gain(100)  # type: ignore[misc]
+    assert gain is None or twin.gain(100) == settings.gain(100)
 
 
 @pytest.mark.parametrize("lam", [1e-6, 1e-13])

@@ -16,7 +16,7 @@ def test_the_proven_mu_is_below_and_near_the_claimed_one(
     kind: str, mu: float, count: int, record_property: pytest.FixtureRequest
 ) -> None:
     bound = audit_lower_bound(kind, mu=mu, count=count)
-    record_property("mu_lower_bound", bound)  # type: ignore[operator]
+    record_property("mu_lower_bound", bound)
     print(f"{kind}: claimed {mu}, proven {bound:.3f}")
 
 

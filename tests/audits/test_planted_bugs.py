@@ -131,7 +131,7 @@ def noise_reused_in_every_second_step(patch: pytest.MonkeyPatch) -> None:
         noise = kept.pop() if kept else true(self, np.zeros(len(statistic)), 1.0)
         if len(kept) == 0 and not hasattr(self, "odd"):
             kept.append(noise)
-            self.odd = True  # type: ignore[attr-defined]
+            self.odd = True
         elif hasattr(self, "odd"):
             del self.odd
         return statistic + sigma * noise

@@ -36,10 +36,10 @@ class FactLedger(FreeLedger):
     def rest(self) -> Rest:
         return Rest(MU, MU, ())
 
-    def charges(self, scope: str | None = None, *, prefix: str = "") -> list:  # type: ignore[type-arg]
+    def charges(self, scope: str | None = None, *, prefix: str = "") -> list:
         return [charge for charge in self.paid.values() if charge.key.startswith(prefix)]
 
-    def charge(self, scope: str, key: str, event, *, note=None, **rest):  # type: ignore[no-untyped-def]
+    def charge(self, scope: str, key: str, event, *, note=None, **rest):
         charge = super().charge(scope, key, event, **rest)
         charge.key, charge.note, charge.private, charge.description = key, note, True, event.describe()
         return charge
@@ -55,20 +55,20 @@ class Adversary(LossPrivatizer):
         super().__init__(FactLedger(), n=N, clip=CLIP)
         self.worlds = [LossPrivatizer(FreeLedger(), n=N, clip=CLIP) for _ in range(2)]
         for world in self.worlds:
-            world._noise = NoNoise()  # type: ignore[assignment]
+            world._noise = NoNoise()
         self.record, self.ratio, self.squares = record, 0.0, 0.0
 
-    def observe(self, point: str, losses: Array) -> None:  # type: ignore[override]
+    def observe(self, point: str, losses: Array) -> None:
         super().observe(point, losses[self.record])
         for world, row in zip(self.worlds, losses, strict=True):
             world.observe(point, row)
 
-    def release(self, query: MeanQuery, *, scope: str, key: str, **rest) -> Released:  # type: ignore[no-untyped-def,override]
+    def release(self, query: MeanQuery, *, scope: str, key: str, **rest) -> Released:
         released = super().release(query, scope=scope, key=key, **rest)
         for world in self.worlds:
             world.release(query, scope=scope, key=key)
         centre = self._centre(query)  # is added after the noise
-        a, b = (world._noise.statistic + centre for world in self.worlds)  # type: ignore[attr-defined]
+        a, b = (world._noise.statistic + centre for world in self.worlds)
         self.ratio += float((released.value - (a + b) / 2) @ (b - a)) / released.sigma**2
         self.squares += float((b - a) @ (b - a)) / released.sigma**2
         return released
@@ -79,7 +79,7 @@ def whole_run(record: int, seed: int) -> Adversary:
     space = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
     privatizer = Adversary(record)
 
-    def make_plan(mu: float, seed: int):  # type: ignore[no-untyped-def]
+    def make_plan(mu: float, seed: int):
         return plan_gibo(d=2, n=N, loss_range=1.0, mu=mu, seed=seed, trials=12, clip=0.01, starts=0)
 
     session = GIBOSession(privatizer, scope="run", space=space, make_plan=make_plan, mu=MU, seed=seed)
@@ -99,9 +99,9 @@ def whole_centred_run(record: int, seed: int) -> Adversary:
     space = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
     privatizer = Adversary(record)
 
-    def make_plan(mu: float, seed: int):  # type: ignore[no-untyped-def]
+    def make_plan(mu: float, seed: int):
         options = {"trials": 12, "radius": 0.01, "candidates": 1, "references": 0}
-        return plan_centred_cma(d=2, loss_range=1.0, mu=mu, seed=seed, **options)  # type: ignore[arg-type]
+        return plan_centred_cma(d=2, loss_range=1.0, mu=mu, seed=seed, **options)
 
     session = CentredCMASession(privatizer, scope="run", space=space, make_plan=make_plan, mu=MU, seed=seed)
     for trial in range(session.plan.trials):

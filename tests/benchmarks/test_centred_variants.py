@@ -18,7 +18,7 @@ def ran(kind: type[CentredCMA], task: Task) -> tuple[CentredCMA, float]:
     paid = []
 
     class Watched(Curator):
-        def answer(self, query):  # type: ignore[no-untyped-def]
+        def answer(self, query):
             paid.append(query.mu**2)
             return super().answer(query)
 
@@ -46,7 +46,7 @@ def test_with_raw_values_cma_learns_released_values(task: Task) -> None:
     told = []
 
     class Watched(RawValues):
-        def tell(self, generation):  # type: ignore[no-untyped-def]
+        def tell(self, generation):
             learn, self._cma.tell = (
                 self._cma.tell,
                 lambda solutions: (told.append([v for _, v in solutions]), learn(solutions)),

@@ -58,7 +58,7 @@ def test_replies_are_clamped_values_plus_laplace_noise() -> None:
 @pytest.mark.parametrize("variant", [DEFAULT, ORDER_WISE, THEOREM], ids=lambda v: v.name)
 def test_a_run_is_reproducible(algorithm: str, variant: object) -> None:
     made = synthetic("Matern 2.5", EPSILONS[2], 0)
-    curves = [play(algorithm, *made, 400, 0, variant)[0] for _ in range(2)]  # type: ignore[arg-type]
+    curves = [play(algorithm, *made, 400, 0, variant)[0] for _ in range(2)]
     np.testing.assert_array_equal(*curves)
     assert (np.diff(curves[0]) >= 0).all()
     assert len(curves[0]) == len(checkpoints(400))

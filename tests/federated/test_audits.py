@@ -120,7 +120,7 @@ def one_region_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def divided_by_the_sample(patch: pytest.MonkeyPatch) -> None:
-    def mean(messages, sample, weights, *, clip, q):  # type: ignore[no-untyped-def]
+    def mean(messages, sample, weights, *, clip, q):
         return weighted_sums(messages, sample, weights, clip=clip, q=q) * len(sample) * q / max(sample.sum(), 1)
 
     patch.setattr(server, "weighted_sums", mean)
@@ -129,7 +129,7 @@ def divided_by_the_sample(patch: pytest.MonkeyPatch) -> None:
 def renormalised_by_who_has_sent(patch: pytest.MonkeyPatch) -> None:
     true = FTSServer._sums
 
-    def mean(self, t):  # type: ignore[no-untyped-def]
+    def mean(self, t):
         return true(self, t) * self.settings.agents / max(len(self._messages), 1)
 
     patch.setattr(FTSServer, "_sums", mean)
@@ -138,7 +138,7 @@ def renormalised_by_who_has_sent(patch: pytest.MonkeyPatch) -> None:
 def the_last_message_stands_in_for_a_silent_agent(patch: pytest.MonkeyPatch) -> None:
     true = FTSServer._sums
 
-    def remembering(self, t):  # type: ignore[no-untyped-def]
+    def remembering(self, t):
         self._messages = self._last = {**getattr(self, "_last", {}), **self._messages}
         return true(self, t)
 
@@ -148,7 +148,7 @@ def the_last_message_stands_in_for_a_silent_agent(patch: pytest.MonkeyPatch) -> 
 def empty_sample_without_noise(patch: pytest.MonkeyPatch) -> None:
     true = FTSServer._record_draw
 
-    def record(self, t, charge, event):  # type: ignore[no-untyped-def]
+    def record(self, t, charge, event):
         sums = self._sums(t)
         if not sums.any():
             self._unrecorded[t] = np.random.default_rng().random(sums.size)
@@ -158,7 +158,7 @@ def empty_sample_without_noise(patch: pytest.MonkeyPatch) -> None:
 
 
 def fixed_size_sample(patch: pytest.MonkeyPatch) -> None:
-    def first(self, n, q):  # type: ignore[no-untyped-def]
+    def first(self, n, q):
         return np.arange(n) < int(n * q)
 
     patch.setattr(server.SecretSample, "draw", first)
@@ -177,7 +177,7 @@ def one_sample_for_all_rounds(patch: pytest.MonkeyPatch) -> None:
 def the_same_noise_in_every_region(patch: pytest.MonkeyPatch) -> None:
     true = server.OpenDPNoise.add_gaussian
 
-    def shared(self, statistic, sigma):  # type: ignore[no-untyped-def]
+    def shared(self, statistic, sigma):
         half = len(statistic) // 2
         noise = true(self, np.zeros(half), sigma)
         return statistic + np.concatenate([noise, noise])
@@ -192,7 +192,7 @@ def the_messages_show_in_the_repr(patch: pytest.MonkeyPatch) -> None:
 def the_sample_is_logged(patch: pytest.MonkeyPatch) -> None:
     true = FTSServer._sums
 
-    def telling(self, t):  # type: ignore[no-untyped-def]
+    def telling(self, t):
         logging.getLogger("dptune.federated").debug(f"sampled {self._samples.mask}")
         return true(self, t)
 
@@ -200,7 +200,7 @@ def the_sample_is_logged(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_norms_are_printed(patch: pytest.MonkeyPatch) -> None:
-    def telling(messages, clip):  # type: ignore[no-untyped-def]
+    def telling(messages, clip):
         print(np.abs(messages).max(), file=sys.stderr)
         return clipped(messages, clip)
 
@@ -210,7 +210,7 @@ def the_norms_are_printed(patch: pytest.MonkeyPatch) -> None:
 def the_last_sample_is_kept(patch: pytest.MonkeyPatch) -> None:
     true = FTSServer._sums
 
-    def keeping(self, t):  # type: ignore[no-untyped-def]
+    def keeping(self, t):
         self.last_sample = self._samples.mask
         return true(self, t)
 
@@ -220,7 +220,7 @@ def the_last_sample_is_kept(patch: pytest.MonkeyPatch) -> None:
 def the_last_messages_are_kept(patch: pytest.MonkeyPatch) -> None:
     true = FTSServer._release
 
-    def keeping(self, t):  # type: ignore[no-untyped-def]
+    def keeping(self, t):
         self._old = self._messages
         true(self, t)
 

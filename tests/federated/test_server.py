@@ -65,9 +65,9 @@ class TwoFaced(Message):
     """Another agent at every look."""
 
     @property
-    def agent(self) -> int:  # type: ignore[override]
+    def agent(self) -> int:
         object.__setattr__(self, "looks", getattr(self, "looks", 0) + 1)
-        return self.looks - 1  # type: ignore[attr-defined,no-any-return]
+        return self.looks - 1
 
     @agent.setter
     def agent(self, value: int) -> None:
@@ -83,30 +83,30 @@ HUGE = 10**5000  # more digits than Python prints
 REFUSED: list[tuple[str, Message, type[Exception], str]] = [
     ("agent too large", Message(7, 0, GOOD), MessageRefused, "numbered 0 to 6"),
     ("negative agent", Message(-1, 0, GOOD), MessageRefused, "numbered 0 to 6"),
-    ("agent no number", Message("3", 0, GOOD), MessageRefused, "numbered"),  # type: ignore[arg-type]
+    ("agent no number", Message("3", 0, GOOD), MessageRefused, "numbered"),
     ("agent a bool", Message(True, 0, GOOD), MessageRefused, "numbered"),
     ("agent forged", Message(ForgedInt(3), 0, GOOD), MessageRefused, "no such agent"),
     ("round forged", Message(3, ForgedInt(0), GOOD), MessageRefused, "no such round"),
     ("huge agent", Message(HUGE, 0, GOOD), MessageRefused, "no such agent"),
     ("huge round", Message(0, HUGE, GOOD), MessageRefused, "to come"),
     ("hugely negative round", Message(0, -HUGE, GOOD), MessageRefused, "no such round"),
-    ("agent and weights swapped", Message([PRIVATE] * 10, 0, 0), MessageRefused, "no such agent"),  # type: ignore[arg-type]
-    ("round and weights swapped", Message(0, [PRIVATE] * 10, 0), MessageRefused, "no such round"),  # type: ignore[arg-type]
-    ("no message", GOOD, MessageRefused, "takes a Message"),  # type: ignore[list-item]
-    ("explosive", Message(0, 0, Explosive()), MessageRefused, "10 real numbers"),  # type: ignore[arg-type]
+    ("agent and weights swapped", Message([PRIVATE] * 10, 0, 0), MessageRefused, "no such agent"),
+    ("round and weights swapped", Message(0, [PRIVATE] * 10, 0), MessageRefused, "no such round"),
+    ("no message", GOOD, MessageRefused, "takes a Message"),
+    ("explosive", Message(0, 0, Explosive()), MessageRefused, "10 real numbers"),
     ("too long doubles", Message(0, 0, np.full(10, np.longdouble("1e4000"))), MessageRefused, "finite"),
     ("round to come", Message(0, 1, GOOD), MessageRefused, "open round is 0"),
     ("negative round", Message(0, -1, GOOD), MessageRefused, "whole number"),
-    ("half a round", Message(0, 0.5, GOOD), MessageRefused, "whole number"),  # type: ignore[arg-type]
+    ("half a round", Message(0, 0.5, GOOD), MessageRefused, "whole number"),
     ("short", Message(0, 0, GOOD[:9]), MessageRefused, "10 real numbers"),
     ("long", Message(0, 0, np.zeros(11)), MessageRefused, "10 real numbers"),
     ("empty", Message(0, 0, []), MessageRefused, "10 real numbers"),
     ("matrix", Message(0, 0, np.zeros((1, 10))), MessageRefused, "10 real numbers"),
     ("scalar", Message(0, 0, PRIVATE), MessageRefused, "10 real numbers"),
-    ("ragged", Message(0, 0, [[1.0], [PRIVATE, 2.0]]), MessageRefused, "10 real numbers"),  # type: ignore[list-item]
+    ("ragged", Message(0, 0, [[1.0], [PRIVATE, 2.0]]), MessageRefused, "10 real numbers"),
     ("text", Message(0, 0, ["1.0"] * 10), MessageRefused, "10 real numbers"),
     ("complex", Message(0, 0, np.full(10, 1j)), MessageRefused, "10 real numbers"),
-    ("objects", Message(0, 0, [None] * 10), MessageRefused, "10 real numbers"),  # type: ignore[arg-type]
+    ("objects", Message(0, 0, [None] * 10), MessageRefused, "10 real numbers"),
     ("nan", Message(0, 0, [PRIVATE] * 9 + [math.nan]), MessageRefused, "finite"),
     ("infinite", Message(0, 0, [PRIVATE] * 9 + [-math.inf]), MessageRefused, "finite"),
 ]
@@ -129,7 +129,7 @@ def test_a_bad_message_is_refused_and_the_round_goes_on(
 
 
 def test_a_second_message_is_refused_and_the_first_stands(one: FTSServer) -> None:
-    noise = one._noise = NoNoise()  # type: ignore[assignment]
+    noise = one._noise = NoNoise()
     one._samples = Chosen(np.ones(7))
     one.submit(Message(0, 0, GOOD))
     with pytest.raises(AlreadySent, match="agent 0"):
@@ -145,9 +145,9 @@ def test_a_messages_attributes_are_read_once(one: FTSServer) -> None:
 
 
 def test_numpy_numbers_are_numbers(one: FTSServer) -> None:
-    one.submit(Message(np.int64(3), np.uint8(0), GOOD.astype(np.float32)))  # type: ignore[arg-type]
+    one.submit(Message(np.int64(3), np.uint8(0), GOOD.astype(np.float32)))
     assert {(type(agent), agent) for agent in one.sent} == {(int, 3)}
-    assert np.array_equal(one.release(np.int64(0)), one.broadcast(0))  # type: ignore[arg-type]
+    assert np.array_equal(one.release(np.int64(0)), one.broadcast(0))
 
 
 @pytest.mark.parametrize("t", ["0", True, 0.0, -1, None, ForgedInt(0)])
@@ -169,7 +169,7 @@ def test_a_message_is_copied_and_not_shown(one: FTSServer) -> None:
     weights = np.full(10, PRIVATE)
     message = Message(0, 0, weights)
     assert repr(message) == str(message) == f"{message}" == "Message(agent=0, round=0)"
-    assert repr(Message(weights, HUGE, 0)) == "Message(agent=?, round=?)"  # type: ignore[arg-type]
+    assert repr(Message(weights, HUGE, 0)) == "Message(agent=?, round=?)"
     one.submit(message)
     weights[:] = 0.0
     assert one._messages[0][0] == PRIVATE
@@ -216,7 +216,7 @@ def test_the_plan_is_kept_to_the_last_round_and_no_further(one: FTSServer) -> No
     for t in range(PLAN.steps):
         one.release(t)
     monkey = one._samples = Chosen(np.ones(7))
-    monkey.draw = None  # type: ignore[assignment,method-assign]  # nothing may be read any more
+    monkey.draw = None  # nothing may be read any more
     with pytest.raises(PlanComplete):
         one.release(PLAN.steps)
     with pytest.raises(PlanComplete):
@@ -280,7 +280,7 @@ def test_a_server_is_made_for_its_ledgers_agents_and_settings(fast_path: Path) -
     with pytest.raises(BudgetMismatch, match="n="):
         FTSServer(one.ledger, replace(SETTINGS, agents=8))
     with pytest.raises(InputError, match="PlanLedger"):
-        FTSServer(PrivacyLedger(fast_path / "gdp.db", Budget.gdp(1.0)), SETTINGS)  # type: ignore[arg-type]
+        FTSServer(PrivacyLedger(fast_path / "gdp.db", Budget.gdp(1.0)), SETTINGS)
     with pytest.raises(InputError, match="at most"):
         FTSServer(one.ledger, replace(SETTINGS, agents=100_000))
 

@@ -41,7 +41,7 @@ def in_step(transport: InProcess) -> InProcess:
     def wait(timeout: float) -> None:
         raise AssertionError("somebody waits for a time-out")
 
-    transport._changed.wait = wait  # type: ignore[method-assign,assignment]
+    transport._changed.wait = wait
     return transport
 
 
@@ -164,9 +164,9 @@ def test_an_agent_with_other_features_than_the_server_is_told_why(
 
 def test_an_agent_is_given_a_transport_and_not_the_server(fast_path: Path) -> None:
     with pytest.raises(InputError, match="InProcess"):
-        participants(server(fast_path, "one"))  # type: ignore[arg-type]
+        participants(server(fast_path, "one"))
     with pytest.raises(InputError, match="FTSServer"):
-        InProcess(PLAN, timeout=1.0)  # type: ignore[arg-type]
+        InProcess(PLAN, timeout=1.0)
 
 
 # ---- sharing that is lost --------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def value(x: np.ndarray, n: int = 0) -> float:
 def test_without_clipping_sampling_and_noise_the_server_is_fts_de(fast_path: Path) -> None:
     settings = replace(SETTINGS, S=1e6)
     one = server(fast_path, "one", settings, EVERYBODY)
-    one._noise = NoNoise()  # type: ignore[assignment]
+    one._noise = NoNoise()
     for t in range(3):
         messages = np.random.default_rng(t).standard_normal((6, 30))
         send(one, t, messages)

@@ -67,4 +67,4 @@ def test_without_observations_the_posterior_is_the_prior() -> None:
 @pytest.mark.parametrize("change", [{"M": 5}, {"M": 0}, {"d": 0}, {"lengthscale": 0.0}])
 def test_settings_are_checked(change: dict[str, float]) -> None:
     with pytest.raises(InputError):
-        FourierFeatures.draw(**{"d": 2, "M": 4, "lengthscale": 1.0, "seed": 0, **change})  # type: ignore[arg-type]
+        FourierFeatures.draw(**{"d": 2, "M": 4, "lengthscale": 1.0, "seed": 0, **change})

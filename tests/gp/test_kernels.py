@@ -31,7 +31,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
-def numerical_gradient(f, X: FloatArray, step: float = STEP) -> FloatArray:  # type: ignore[no-untyped-def]
+def numerical_gradient(f, X: FloatArray, step: float = STEP) -> FloatArray:
     """Central differences of a scalar function, in the shape of X."""
     out = np.zeros_like(X)
     for i in np.ndindex(X.shape):
@@ -122,9 +122,9 @@ def test_arguments_are_not_changed(kernel: Kernel, rng: np.random.Generator) -> 
 def test_kernels_are_frozen_hashable_and_plain(kernel: Kernel) -> None:
     assert json.loads(json.dumps(kernel.describe())) == kernel.describe()
     assert kernel.describe()["kernel"] == type(kernel).__name__
-    assert hash(kernel) == hash(dataclasses.replace(kernel))  # type: ignore[type-var]
+    assert hash(kernel) == hash(dataclasses.replace(kernel))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        kernel.variance = 2.0  # type: ignore[attr-defined]
+        kernel.variance = 2.0
 
 
 @every_kernel

@@ -44,7 +44,7 @@ def in_step(server: FTSServer) -> InProcess:
     def wait(timeout: float) -> None:
         raise AssertionError("somebody waits for a time-out")
 
-    transport._changed.wait = wait  # type: ignore[method-assign,assignment]
+    transport._changed.wait = wait
     return transport
 
 
@@ -136,12 +136,12 @@ def test_a_killed_federation_goes_on_from_ledger_and_studies(fast_path: Path) ->
     assert server.open_round == 2
     studies = open_studies(in_step(server), storage)
     for study in studies:
-        study.sampler.join(study)  # type: ignore[attr-defined]
+        study.sampler.join(study)
     step(studies, 1)
     assert server.open_round == 3
     assert server.ledger.charges()[:2] == before
     assert [len(study.trials) for study in studies] == [6, 6, 6]
-    knows = studies[0].sampler._participant.agent  # type: ignore[attr-defined]
+    knows = studies[0].sampler._participant.agent
     assert len(knows) == 6
 
 
@@ -159,9 +159,9 @@ def test_a_restarted_agent_knows_what_its_study_knows(fast_path: Path) -> None:
 
 def _rebuilt(study: optuna.Study) -> Any:
     sampler = study.sampler
-    sampler._new_participant()  # type: ignore[attr-defined]
-    sampler._follow(study, 4)  # type: ignore[attr-defined]
-    return sampler._participant.agent  # type: ignore[attr-defined]
+    sampler._new_participant()
+    sampler._follow(study, 4)
+    return sampler._participant.agent
 
 
 class Silent:
@@ -198,7 +198,7 @@ def test_failed_and_infinite_trials_teach_nothing_and_hold_nobody_up(fast_path: 
 
     step(studies, SETTINGS.initial + ROUNDS, sometimes)
     assert server.open_round == ROUNDS
-    agent = studies[0].sampler._participant.agent  # type: ignore[attr-defined]
+    agent = studies[0].sampler._participant.agent
     assert len(agent) == sum(t.number % 3 == 0 for t in studies[0].trials)
 
 
@@ -249,7 +249,7 @@ def test_what_does_not_fit_is_refused_early() -> None:
             DPFTSSampler(space, Silent(), settings, agent=0)
     for agent in (3, "0", 1.0, True):
         with pytest.raises(dptune.InputError, match="agents are numbered"):
-            DPFTSSampler(SPACE, Silent(), SETTINGS, agent=agent)  # type: ignore[arg-type]
+            DPFTSSampler(SPACE, Silent(), SETTINGS, agent=agent)
     sampler = DPFTSSampler(SPACE, Silent(), SETTINGS, agent=0)
     optuna.create_study(sampler=sampler).optimize(objective, n_trials=1)
     with pytest.raises(dptune.InputError, match="one study"):

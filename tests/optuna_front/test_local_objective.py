@@ -79,7 +79,7 @@ def study_of(front: str, folder: Path, kind: str, randomizer: Any) -> Any:
 def canned() -> LocalRandomizer:
     """What is left of the value's influence, when every reply is replaced by a constant, is a leak."""
     randomizer = LocalRandomizer(1.0, 1.0, invalid=1.0)
-    randomizer.randomize = lambda value: 0.25  # type: ignore[method-assign]
+    randomizer.randomize = lambda value: 0.25
     return randomizer
 
 

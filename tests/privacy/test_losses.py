@@ -184,7 +184,7 @@ class Refusing:
     def refuse(self, *args: Any) -> Any:
         raise self.error("secret")
 
-    __float__ = __eq__ = __ne__ = __hash__ = refuse  # type: ignore[assignment]
+    __float__ = __eq__ = __ne__ = __hash__ = refuse
 
 
 UNUSUAL = [RuntimeError, Panic, SystemExit, GeneratorExit]
@@ -307,7 +307,7 @@ def test_unknown_names_and_options_list_what_is_allowed() -> None:
         per_example_loss("acuracy")
     assert not isinstance(caught.value, UnsupportedMetric)
     with pytest.raises(InputError, match="a function is not the name"):
-        per_example_loss(squared_error)  # type: ignore[arg-type]
+        per_example_loss(squared_error)
     with pytest.raises(InputError, match="no option"):
         per_example_loss("mse", c=1.0)
     with pytest.raises(InputError, match="quantile="):

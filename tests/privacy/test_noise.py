@@ -56,7 +56,7 @@ def test_the_noise_is_around_the_statistic_at_every_scale(sigma: float) -> None:
 def test_no_noise_source_but_the_seeded_one_takes_a_seed() -> None:
     assert OpenDPNoise.private
     with pytest.raises(TypeError):
-        OpenDPNoise(1)  # type: ignore[call-arg]
+        OpenDPNoise(1)
 
 
 def test_seeded_noise_is_reproducible_and_says_that_it_is_not_private() -> None:

@@ -57,7 +57,7 @@ def test_it_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="read-only"):
         query.weights[0, 0] = 9.0
     with pytest.raises(dataclasses.FrozenInstanceError):
-        query.radius = 2.0  # type: ignore[misc]
+        query.radius = 2.0
 
 
 @pytest.mark.parametrize(

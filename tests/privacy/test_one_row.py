@@ -180,8 +180,8 @@ class Raises:
     def refuse(self, *args: Any, **kw: Any) -> Any:
         raise self.error("secret")
 
-    __array__ = __float__ = __len__ = __getitem__ = __eq__ = __hash__ = refuse  # type: ignore[assignment]
-    __array_interface__ = __array_struct__ = shape = dtype = property(refuse)  # type: ignore[assignment]
+    __array__ = __float__ = __len__ = __getitem__ = __eq__ = __hash__ = refuse
+    __array_interface__ = __array_struct__ = shape = dtype = property(refuse)
 
 
 def as_objects(entries: list[Any]) -> np.ndarray:
@@ -317,7 +317,7 @@ def test_rows_of_a_list_do_not_set_each_other_s_dtype() -> None:
     whole = [row.astype(np.float32) for row in X]
     for odd in (X[BAD], X[BAD].tolist(), [10**30] * X.shape[1], [1.0], "row", None):
         rows = [*whole]
-        rows[BAD] = odd  # type: ignore[call-overload]
+        rows[BAD] = odd
         a, b = (estimator_losses("log_loss", model, held, Y) for held in (whole, rows))
         assert same_for_others(a, b)
 
@@ -428,7 +428,7 @@ def test_labels_may_be_text(kind: str) -> None:
 # --- a model that is not fitted ------------------------------------------------------------------------------------
 
 
-class PerSite(BaseEstimator):  # type: ignore[misc]
+class PerSite(BaseEstimator):
     """A model for each site, without scikit-learn's trailing underscores; one site had no training rows."""
 
     classes_ = np.array([0, 1])

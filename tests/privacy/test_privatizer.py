@@ -43,13 +43,13 @@ def quiet(**chosen: Any) -> tuple[LossPrivatizer, NoNoise]:
     if "groups" not in chosen:
         chosen.setdefault("n", 4)
     privatizer, noise = LossPrivatizer(FreeLedger(), **{"clip": (0.0, 1.0), **chosen}), NoNoise()
-    privatizer._noise = noise  # type: ignore[assignment]
+    privatizer._noise = noise
     return privatizer, noise
 
 
 def mean_of(losses: object, **chosen: Any) -> float:
     privatizer, _ = quiet(**chosen)
-    privatizer.observe("x", losses)  # type: ignore[arg-type]
+    privatizer.observe("x", losses)
     return privatizer.release(privatizer.mean_query("x", 1.0), scope="s", key="1").scalar
 
 
@@ -277,7 +277,7 @@ def test_a_bad_setting_is_refused_before_anything_is_written(ledger: PrivacyLedg
 
 def test_something_else_is_not_a_ledger() -> None:
     with pytest.raises(InputError, match="PrivacyLedger"):
-        LossPrivatizer("ledger.db", n=3, clip=(0, 1))  # type: ignore[arg-type]
+        LossPrivatizer("ledger.db", n=3, clip=(0, 1))
 
 
 @pytest.mark.parametrize("mu", [0, -1, math.nan, math.inf, 1e-13])

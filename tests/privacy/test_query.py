@@ -79,7 +79,7 @@ def test_a_query_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="read-only"):
         query.weights[0, 0] = 99.0
     with pytest.raises(dataclasses.FrozenInstanceError):
-        query.mu = 9.0  # type: ignore[misc]
+        query.mu = 9.0
 
 
 @pytest.mark.parametrize(
