@@ -25,7 +25,7 @@ from dptune_ray.agents import AgentSpace, Vector, larger_is_better
 from dptune_ray.answers import answered
 from dptune_ray.carried import Carried
 from dptune_ray.guard import called_in_worker
-from dptune_ray.silence import silence_this_process
+from dptune_ray.private_process import make_this_process_private
 
 RESTARTS = 10  # of one host: an objective that kills its process would do so for ever
 Objective = Callable[[int, dict[str, Any]], float]
@@ -59,7 +59,7 @@ class Host:
         silent: bool = True,
     ) -> None:
         if silent:
-            silence_this_process()
+            make_this_process_private()
         self._objective, self._space, self._settings, self._mode = objective, space, settings, mode
         self._transport, self._numbers, self._seed = transport, agents, seed
         self._agents: list[Participant] = []

@@ -22,7 +22,7 @@ from dptune_ray.answers import Answer, answered
 from dptune_ray.carried import Carried
 from dptune_ray.client import VaultClient
 from dptune_ray.guard import called_in_worker
-from dptune_ray.silence import silence_this_process
+from dptune_ray.private_process import make_this_process_private
 from dptune_ray.spaces import flat
 
 
@@ -39,7 +39,7 @@ class SilentTrainable(tune.Trainable):  # type: ignore[misc]
             InputError: that is not possible.
         """
         if self.is_actor():
-            silence_this_process()
+            make_this_process_private()
         type(self).function.load()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -113,7 +113,7 @@ class FinalTrial:
     @answered
     def run(self, trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
         """Evaluate and hand over, like a trial."""
-        silence_this_process()
+        make_this_process_private()
         trainable.function.load()
         return trainable.vault.estimate(FINAL, flat(config), losses_at(trainable.function, config))
 

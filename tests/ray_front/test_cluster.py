@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import time
 from pathlib import Path
 from threading import Event, Thread
@@ -184,6 +185,18 @@ def test_a_run_ended_by_time_budget_and_stop_is_restored_and_completed(fast_path
     assert {c.key: c.value for c in before}.items() <= {c.key: c.value for c in after}.items()
     assert sorted(r.metrics["loss"] for r in results if "loss" in r.metrics) == sorted(values_in(fast_path))
     assert open_ledger(fast_path).spent() <= 1.0
+
+
+def test_a_trial_that_is_ended_inside_the_function_releases_nothing(fast_path):
+    def ended(config):
+        os.kill(os.getpid(), signal.SIGTERM)  # as Ray ends the trials of a run whose time is over
+        time.sleep(30)
+        return losses(config)
+
+    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path), n_trials=1, seed=1)
+    results = tuner(search.trainable(ended), search, fast_path, num_samples=1).fit()
+    assert results.num_errors == 1
+    assert open_ledger(fast_path).charges() == []
 
 
 def _keep_open(gate: Path, stop: Event) -> None:

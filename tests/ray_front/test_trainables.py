@@ -94,7 +94,7 @@ def test_tune_keeps_no_log_files_of_a_trial(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_worker_is_silenced_before_every_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     silenced: list[int] = []
-    monkeypatch.setattr(trainables, "silence_this_process", lambda: silenced.append(1))
+    monkeypatch.setattr(trainables, "make_this_process_private", lambda: silenced.append(1))
     kind = made_trainable(SilentTrainable, losses, function=losses)
     one = kind.__new__(kind)
     one.is_actor = lambda: True
@@ -128,7 +128,7 @@ def test_a_users_module_is_imported_after_the_silence(
     received = pickle.loads(sent)
     assert "a_users_module" not in sys.modules
     order: list[bool] = []
-    monkeypatch.setattr(trainables, "silence_this_process", lambda: order.append("a_users_module" in sys.modules))
+    monkeypatch.setattr(trainables, "make_this_process_private", lambda: order.append("a_users_module" in sys.modules))
     one = received.__new__(received)
     one.is_actor = lambda: True
     one.setup(CONFIG)
@@ -202,7 +202,7 @@ def test_a_trial_of_a_complete_run_is_not_trained(tmp_path: Path) -> None:
 def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything_is_paid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainables, "silence_this_process", lambda: None)
+    monkeypatch.setattr(trainables, "make_this_process_private", lambda: None)
     calls: list[Any] = []
 
     def load() -> Any:
@@ -246,7 +246,7 @@ def test_the_final_trial_is_silenced_before_the_function_is_called(
         order.append("function")
         return losses(config)
 
-    monkeypatch.setattr(trainables, "silence_this_process", lambda: order.append("silence"))
+    monkeypatch.setattr(trainables, "make_this_process_private", lambda: order.append("silence"))
     _, trainable = made(tmp_path, noted)
     assert trainables.FinalTrial().run(trainable, CONFIG).get().private
     assert order == ["silence", "function"]
