@@ -1,4 +1,4 @@
-"""What is PostgreSQL's own; the contract itself is test_ledger.py, which runs on both backends."""
+"""What is PostgreSQL's own; the contract itself is test_ledger_*.py, which run on both backends."""
 
 from __future__ import annotations
 

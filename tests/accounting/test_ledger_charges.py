@@ -1,0 +1,155 @@
+"""Charging: paid once per key, never past the budget, and counted exactly."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledger_tools import pay
+
+from dptune import Budget, BudgetExhausted, InputError, KeyConflict, PlanComplete, PrivacyLedger
+from dptune.accounting.gdp import remaining_mu
+from dptune.accounting.ledger import Limit
+
+
+def test_a_charge_is_paid_once_per_key(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(2.0))
+    first = pay(ledger, "a", note={"theta": [0.5]})
+    assert (first.scope, first.key, first.mu, first.private, first.value) == ("study", "a", 1.0, True, None)
+    assert first.note == {"theta": [0.5]}
+    again = pay(ledger, "a", note={"theta": [0.5]})
+    assert again == first
+    assert ledger.spent() == 1.0
+    assert pay(ledger, "a", scope="other study").seq != first.seq
+    assert ledger.spent() == math.sqrt(2)
+    assert [c.key for c in ledger.charges("study")] == ["a"]
+
+
+@pytest.mark.parametrize("change", [{"digest": "another question"}, {"private": False}])
+def test_a_key_answers_one_question(url: str, change: dict[str, Any]) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(2.0))
+    pay(ledger, "a")
+    with pytest.raises(KeyConflict, match="another"):
+        pay(ledger, "a", **change)
+    assert ledger.spent() == 1.0
+    assert ledger.private
+
+
+def test_the_budget_is_never_passed_and_the_error_says_what_is_left(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    for step in range(3):
+        pay(ledger, str(step), 0.5)
+    with pytest.raises(BudgetExhausted) as refused:
+        pay(ledger, "too much", 0.75)
+    error = refused.value
+    assert (error.asked, error.budget) == (0.75, 1.0)
+    assert error.left == pytest.approx(0.5)
+    assert "0.75" in str(error)
+    assert "0.5" in str(error)
+    assert len(ledger.charges()) == 3
+    restored = pickle.loads(pickle.dumps(error))
+    assert (restored.asked, restored.left, restored.budget) == (error.asked, error.left, error.budget)
+    pay(ledger, "3", 0.5)
+    assert ledger.spent() == pytest.approx(1.0, rel=1e-12)
+    assert ledger.remaining() == 0.0
+    pay(ledger, "3", 0.5)  # paid already: a retry is free on an empty ledger
+    with pytest.raises(BudgetExhausted):
+        pay(ledger, "4", 1e-5)
+
+
+def test_check_refuses_what_charge_would_refuse_and_writes_nothing(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    ledger.check(0.5, releases=4)
+    with pytest.raises(BudgetExhausted):
+        ledger.check(0.5, releases=5)
+    assert ledger.charges() == []
+
+
+@pytest.mark.parametrize("mu", [0.0, -1.0, math.nan, math.inf])
+def test_a_charge_without_a_price_is_refused(url: str, mu: float) -> None:
+    class Free:
+        mechanism = "free lunch"
+
+        def __init__(self) -> None:
+            self.mu = mu
+
+        def describe(self) -> dict[str, object]:
+            return {}
+
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    with pytest.raises(InputError, match="mu"):
+        ledger.charge("s", "k", Free(), digest="d")
+    assert ledger.charges() == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.floats(0.05, 0.9)), max_size=15))
+def test_any_sequence_of_charges_stays_within_the_budget(
+    tmp_path_factory: pytest.TempPathFactory, asked: list[tuple[str, float]]
+) -> None:
+    ledger = PrivacyLedger(tmp_path_factory.mktemp("ledger") / "x.db", Budget.gdp(1.0))
+    paid: dict[str, float] = {}
+    for key, mu in asked:
+        try:
+            charge = pay(ledger, key, mu)
+        except BudgetExhausted:
+            assert sum(m * m for m in paid.values()) + mu * mu > 1 - 1e-9
+        else:
+            assert charge.mu == paid.setdefault(key, mu)
+    assert {c.key: c.mu for c in ledger.charges()} == paid
+    assert ledger.spent() <= 1 + 1e-12
+
+
+def test_a_limit_holds_in_the_charging_transaction(url: str) -> None:
+    ledger, limit = PrivacyLedger(url, Budget.gdp(1.0)), Limit("value/", 2)
+    for key in ("value/0", "value/1", "value/1"):  # a retry is not a further charge
+        pay(ledger, key, 0.1, limit=limit)
+    pay(ledger, "step/1", 0.1, limit=Limit("step/", 1))
+    pay(ledger, "value/2", 0.1, scope="other", limit=limit)
+    with pytest.raises(PlanComplete):
+        pay(ledger, "value/2", 0.1, limit=limit)
+    assert len(ledger.charges("study")) == 3
+
+
+def test_charges_are_listed_in_order_by_scope_and_prefix(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(9.0))
+    for scope, key in [("s", "value/1"), ("t", "value/1"), ("s", "step/1"), ("s", "value/2"), ("s", "value%")]:
+        pay(ledger, key, scope=scope)
+    assert [(c.scope, c.key) for c in ledger.charges()][:3] == [("s", "value/1"), ("t", "value/1"), ("s", "step/1")]
+    assert [c.key for c in ledger.charges("s", prefix="value/")] == ["value/1", "value/2"]
+    assert [c.key for c in ledger.charges("s", prefix="value%")] == ["value%"]
+    assert [c.seq for c in ledger.charges()] == sorted(c.seq for c in ledger.charges())
+
+
+def test_charges_are_counted_by_scope_and_prefix(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(9.0))
+    for scope, key in [("s", "value/1"), ("t", "value/1"), ("s", "step/1"), ("s", "value/2"), ("s", "value%")]:
+        pay(ledger, key, scope=scope)
+    assert ledger.count() == 5
+    assert (ledger.count("s"), ledger.count("s", prefix="value/"), ledger.count("s", prefix="value%")) == (4, 2, 1)
+    assert (ledger.count("u"), ledger.count(prefix="value/")) == (0, 3)
+
+
+@given(st.lists(st.sampled_from([0.1, 0.1 + 2**-50, 1 / 3, 1e-9, 0.7]), max_size=20))
+@settings(max_examples=40, deadline=None)
+def test_the_sum_over_the_ledger_is_exact(tmp_path_factory: pytest.TempPathFactory, mus: list[float]) -> None:
+    ledger = PrivacyLedger(tmp_path_factory.mktemp("ledger") / "x.db", Budget.gdp(9.0))
+    for number, mu in enumerate(mus):
+        pay(ledger, str(number), mu)
+    assert ledger.spent() == math.sqrt(math.fsum(mu * mu for mu in mus))
+    assert ledger.remaining() == remaining_mu(mus, 9.0)
+
+
+def test_a_look_at_the_budget_reads_no_charge(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(2.0))
+    for number in range(3):
+        pay(ledger, str(number), 0.1)
+    pay(ledger, "seeded", 0.1, private=False)
+    monkeypatch.setattr("dptune.accounting.durable._charge", lambda row: pytest.fail("a charge was read"))
+    ledger.check(0.5, releases=2)
+    assert (ledger.spent(), ledger.count(), ledger.private) == (0.2, 4, False)
+    assert ledger.remaining() < 2.0

@@ -1,0 +1,159 @@
+"""Opening a ledger: made with a budget, reopened as it was, refused with another promise or in another place."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledger_tools import Urls, pay
+
+from dptune import Budget, BudgetExhausted, BudgetMismatch, InputError, LedgerError, PrivacyLedger
+
+# ---- the promise ---------------------------------------------------------------------------------------
+
+
+def test_reopened_as_it_was(url: str) -> None:
+    budget = Budget.approximate_dp(1.0, 1e-6)
+    PrivacyLedger(url, budget, dataset="hospital", unit="one patient")
+    for ledger in (PrivacyLedger(url), PrivacyLedger(url, budget), PrivacyLedger(url, dataset="hospital")):
+        assert ledger.budget == budget  # to the last bit
+        assert (ledger.dataset, ledger.unit) == ("hospital", "one patient")
+        assert "replace one" in ledger.adjacency
+
+
+def ulp_below(mu: float) -> float:
+    return math.nextafter(mu, 0)
+
+
+@pytest.mark.parametrize(
+    ("made", "given"),
+    [
+        (Budget.approximate_dp(4.0, 1e-7), Budget(ulp_below(Budget.approximate_dp(4.0, 1e-7).mu), 4.0, 1e-7)),
+        (Budget.approximate_dp(4.0, 1e-7), Budget.gdp(Budget.approximate_dp(4.0, 1e-7).mu)),
+        (Budget.gdp(0.3), Budget.gdp(0.1 + 0.2)),
+        (Budget.gdp(Budget.approximate_dp(4.0, 1e-7).mu), Budget.approximate_dp(4.0, 1e-7)),
+    ],
+    ids=["another root", "mu alone", "rounding", "pair alone"],
+)
+def test_the_same_promise_reopens_and_the_stored_mu_is_the_bound(url: str, made: Budget, given: Budget) -> None:
+    PrivacyLedger(url, made)
+    ledger = PrivacyLedger(url, given)
+    assert ledger.budget == made
+    pay(ledger, "all", made.mu)
+    assert ledger.remaining() == 0.0
+    with pytest.raises(BudgetExhausted):
+        pay(ledger, "more", 1e-5)
+
+
+def test_another_root_of_the_same_pair_leaves_the_stored_bound(url: str) -> None:
+    exact = Budget.approximate_dp(4.0, 1e-7)
+    stored = Budget(exact.mu * (1 - 5e-10), 4.0, 1e-7)  # of another root finder
+    PrivacyLedger(url, stored)
+    assert PrivacyLedger(url, exact).budget == stored
+    with pytest.raises(BudgetExhausted):
+        PrivacyLedger(url, exact).check(exact.mu)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Budget(0.5, 4.0, 1e-7),  # the same pair, a smaller mu
+        Budget.approximate_dp(4.0, 2e-7),
+        Budget.approximate_dp(4.0 + 1e-9, 1e-7),
+        Budget.gdp(Budget.approximate_dp(4.0, 1e-7).mu * (1 + 1e-11)),
+    ],
+)
+def test_another_promise_is_refused(url: str, given: Budget) -> None:
+    PrivacyLedger(url, Budget.approximate_dp(4.0, 1e-7))
+    with pytest.raises(BudgetMismatch, match="budget"):
+        PrivacyLedger(url, given)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"budget": Budget.gdp(2.0)}, {"dataset": "another"}, {"unit": "one household"}],
+    ids=["budget", "dataset", "unit"],
+)
+def test_reopened_with_another_setting_is_refused(url: str, change: dict[str, Any]) -> None:
+    PrivacyLedger(url, Budget.gdp(1.0), dataset="hospital", unit="one patient")
+    with pytest.raises(BudgetMismatch, match=next(iter(change))):
+        PrivacyLedger(url, **change)
+    assert PrivacyLedger(url).budget.mu == 1.0
+
+
+@pytest.mark.parametrize("budget", [1.0, (1.0, 1e-5), "1"])
+def test_a_number_is_not_a_budget(tmp_path: Path, budget: Any) -> None:
+    with pytest.raises(InputError, match="Budget"):
+        PrivacyLedger(tmp_path / "x.db", budget)
+
+
+# ---- the place -----------------------------------------------------------------------------------------
+
+
+def test_a_new_ledger_says_where_it_is(fast_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
+    assert f"created a new ledger, nothing spent yet: sqlite:///{fast_path}/x.db" in caplog.text
+    caplog.clear()
+    PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
+    assert caplog.text == ""
+
+
+def test_a_missing_ledger_is_not_made_without_a_budget(new_url: Urls, tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="no ledger"):
+        PrivacyLedger(new_url())
+    with pytest.raises(LedgerError, match="no ledger"):
+        PrivacyLedger(tmp_path / "none.db")
+    assert not (tmp_path / "none.db").exists()
+    with pytest.raises(LedgerError, match="folder"):
+        PrivacyLedger(tmp_path / "no folder" / "x.db", Budget.gdp(1.0))
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", ":memory:", "sqlite:///file:x?mode=memory&cache=shared&uri=true"]
+)
+def test_an_in_memory_ledger_is_refused(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="in-memory"):
+        PrivacyLedger(url, Budget.gdp(1.0))
+
+
+@pytest.mark.parametrize("url", ["mysql://u@h/d", "://", "oracle+x://h/d"])
+def test_other_databases_are_refused(url: str) -> None:
+    with pytest.raises(InputError, match=r"SQLite|URL"):
+        PrivacyLedger(url, Budget.gdp(1.0))
+
+
+def test_a_damaged_file_and_another_version_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("this is not a database, but long enough to look like one" * 50)
+    with pytest.raises(LedgerError, match="cannot be used"):
+        PrivacyLedger(tmp_path / "text.db", Budget.gdp(1.0))
+    PrivacyLedger(tmp_path / "new.db", Budget.gdp(1.0))
+    connection = sqlite3.connect(tmp_path / "new.db")
+    connection.execute("DROP TRIGGER dptune_ledger_no_UPDATE")
+    connection.execute("UPDATE dptune_ledger SET version = 99")
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError, match="99"):
+        PrivacyLedger(tmp_path / "new.db")
+
+
+@pytest.mark.parametrize("name", ["a b.db", "a%20b.db", "a?b=1.db", "a#b.db", "ä.db"])
+def test_a_path_is_taken_literally(tmp_path: Path, name: str) -> None:
+    PrivacyLedger(tmp_path / name, Budget.gdp(1.0))
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+    assert pickle.loads(pickle.dumps(PrivacyLedger(tmp_path / name))).budget.mu == 1.0
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ledger = PrivacyLedger("x.db", Budget.gdp(1.0))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    pay(ledger, "a")
+    assert pickle.loads(pickle.dumps(ledger)).spent() == 1.0
+    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -1,0 +1,122 @@
+"""Races: processes and threads for the last of a budget, for one key and for one fact."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from ledger_tools import Urls, pay
+
+from dptune import Budget, BudgetExhausted, PrivacyLedger
+
+
+def race(url: str, budget: float, mu: float, meet: Callable[[], object], keys: list[str]) -> list[str]:
+    """Pay for the keys one after the other; return those that were paid."""
+    ledger = PrivacyLedger(url, Budget.gdp(budget))
+    meet()
+    paid = []
+    for key in keys:
+        try:
+            pay(ledger, key, mu)
+        except BudgetExhausted:
+            continue
+        paid.append(key)
+    return paid
+
+
+def racer(name: str, barrier: Any, tasks: Any, results: Any) -> None:
+    for url in iter(tasks.get, None):
+        try:
+            results.put((name, race(url, 1.0, 0.9, barrier.wait, [name])))
+        except BaseException as error:  # noqa: BLE001 - the parent must hear of it, not wait for it
+            results.put((name, repr(error)))
+
+
+def test_two_processes_race_for_the_last_of_a_budget_100_rounds(new_url: Urls) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(2), context.Queue()
+    queues = [context.Queue(), context.Queue()]
+    workers = [
+        context.Process(target=racer, args=(name, barrier, queue, results), daemon=True)
+        for name, queue in zip("ab", queues, strict=True)
+    ]
+    for worker in workers:
+        worker.start()
+    wins = {"a": 0, "b": 0}
+    try:
+        for number in range(100):
+            url = new_url()
+            if number % 2:  # every other ledger is created in the race as well
+                PrivacyLedger(url, Budget.gdp(1.0))
+            for queue in queues:
+                queue.put(url)
+            outcome = dict(results.get(timeout=60) for _ in workers)
+            winners = [name for name, paid in outcome.items() if paid == [name]]
+            assert len(winners) == 1, outcome
+            assert [c.key for c in PrivacyLedger(url).charges()] == winners
+            wins[winners[0]] += 1
+    finally:
+        for queue in queues:
+            queue.put(None)
+        for worker in workers:
+            worker.join(20)
+    assert min(wins.values()) > 0, f"not a race: {wins}"
+
+
+def test_threads_race_for_a_budget(url: str) -> None:
+    ledger, barrier = PrivacyLedger(url, Budget.gdp(1.0)), threading.Barrier(8)
+    with ThreadPoolExecutor(8) as pool:
+        paid = list(pool.map(lambda i: race(url, 1.0, 0.25, barrier.wait, [f"{i}/{k}" for k in range(4)]), range(8)))
+    assert sum(map(len, paid)) == 16  # 16 * 0.25^2 = 1
+    assert ledger.spent() == 1.0
+
+
+def test_threads_with_one_key_pay_once_and_publish_one_value(url: str) -> None:
+    ledger, barrier = PrivacyLedger(url, Budget.gdp(1.0)), threading.Barrier(6)
+
+    def release(i: int) -> Any:
+        barrier.wait()
+        return ledger.record(pay(ledger, "same", 0.5), [float(i)]).value
+
+    with ThreadPoolExecutor(6) as pool:
+        values = set(pool.map(release, range(6)))
+    assert len(values) == 1
+    assert len(ledger.charges()) == 1
+
+
+def test_threads_fix_one_fact(url: str) -> None:
+    ledger, barrier = PrivacyLedger(url, Budget.gdp(1.0)), threading.Barrier(6)
+
+    def fix(i: int) -> object:
+        barrier.wait()
+        return ledger.fix("s", "plan", i)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert len(set(pool.map(fix, range(6)))) == 1
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable", "read committed"])
+def test_the_server_s_default_isolation_cannot_overspend(url: str, level: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    if ledger._engine.dialect.name == "postgresql":
+        with ledger._engine.connect() as connection:
+            role = connection.exec_driver_sql("SELECT current_user").scalar_one()
+            connection.exec_driver_sql(f"ALTER ROLE \"{role}\" SET default_transaction_isolation = '{level}'")
+            connection.commit()
+    barrier = threading.Barrier(4)
+
+    def attempt(i: int) -> bool:
+        barrier.wait()
+        try:
+            pay(ledger, str(i), 0.9)
+        except BudgetExhausted:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(attempt, range(4))) == 1
+    assert ledger.spent() == 0.9
