@@ -1,0 +1,27 @@
+"""What runs of both kinds of session share: a space, its losses, a trial, and the keys a run has paid for."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dptune import Float, PrivacyLedger, Space
+
+SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
+
+
+def losses_of(x: dict[str, Any], n: int) -> np.ndarray:
+    """Return the loss at x of each of n people, (n,)."""
+    return np.asarray((x["a"] - np.linspace(0.2, 0.6, n)) ** 2 + 0.02 * math.log10(x["b"]) ** 2)
+
+
+def trial(run: Any, name: str) -> float:
+    run.check(name)
+    x = run.ask()
+    return run.finish(name, x, losses_of(x, run.privatizer.n))
+
+
+def keys(ledger: PrivacyLedger, prefix: str = "", scope: str = "run") -> list[str]:
+    return [c.key for c in ledger.charges(scope, prefix=prefix)]

@@ -1,0 +1,122 @@
+"""One ledger, several runs: what a new one may plan with, and what each keeps."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import dump
+from gibo_runs import TRIALS, N, losses, planner, session
+from session_harness import SPACE, trial
+
+from dptune import (
+    Budget,
+    BudgetExhausted,
+    BudgetMismatch,
+    BudgetPlanned,
+    GIBOPlan,
+    GIBOSession,
+    InputError,
+    LossPrivatizer,
+    PrivacyLedger,
+    ValueRun,
+)
+from dptune.run import check_start
+
+
+def values_run(ledger: PrivacyLedger, scope: str, **change: Any) -> ValueRun:
+    privatizer = LossPrivatizer(PrivacyLedger(ledger._url.database), **{"n": N, "clip": (0.0, 1.0), **change})
+    return ValueRun(privatizer, scope=scope, trials=3, mu=None)
+
+
+def test_a_new_run_gets_what_is_left_and_no_more(ledger: PrivacyLedger) -> None:
+    first = session(ledger, mu=3.0)
+    for i in range(TRIALS):
+        trial(first, str(i))
+    with pytest.raises(BudgetExhausted):
+        session(ledger, scope="greedy", mu=3.5)
+    second = session(ledger, scope="second")
+    assert second.plan.mu == pytest.approx(math.sqrt(16 - 9))  # what the first has planned and not spent stays its own
+
+
+def test_no_run_begins_on_an_empty_ledger(ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
+    privatizer.observe("x", np.zeros(N))
+    for i in range(7):
+        privatizer.release(privatizer.mean_query("x", ledger.budget.per_release(7)), scope="s", key=str(i))
+    with pytest.raises(BudgetExhausted):
+        session(ledger)
+    assert ledger.fact("run", "plan") is None
+
+
+def test_a_new_run_leaves_what_others_have_planned(ledger: PrivacyLedger) -> None:
+    first = session(ledger)
+    for i in range(TRIALS):
+        trial(first, str(i))
+    before = dump(ledger)
+    with pytest.raises(BudgetPlanned, match=r"'run'.*by its name.*mu=.*larger") as refused:
+        session(ledger, scope="again")
+    with pytest.raises(BudgetExhausted):
+        check_start(ledger, "again", None)
+    check_start(ledger, "run", None)  # has begun
+    assert refused.value.runs == ("run",)
+    assert pickle.loads(pickle.dumps(refused.value)).args == refused.value.args
+    assert dump(ledger) == before
+    assert session(ledger).plan == first.plan  # it goes on as it was
+    first.estimate(first.recommend(), losses(first.recommend()))
+    assert ledger.fact("again", "plan") is None
+
+
+def test_an_explicit_mu_may_take_what_others_have_planned_and_says_so_once(ledger: PrivacyLedger) -> None:
+    trial(session(ledger, mu=3.0), "0")
+    trial(session(ledger, scope="beside", mu=math.sqrt(7) - 1e-3), "0")  # there is room
+    with pytest.warns(UserWarning, match=r"'takes' begins with mu=1, of which other runs \('beside', 'run'\)") as told:
+        session(ledger, scope="takes", mu=1.0)
+    assert len(told) == 1
+    session(ledger, scope="takes", mu=1.0)  # goes on, and says nothing
+    session(ledger, scope="takes")
+
+
+def test_too_little_for_a_plan_names_who_holds_the_rest_and_bad_settings_are_named_as_ever(
+    ledger: PrivacyLedger,
+) -> None:
+    trial(session(ledger, mu=math.sqrt(16 - 1e-10)), "0")
+
+    def make_plan(mu: float, seed: int) -> GIBOPlan:
+        if mu < 0.1:
+            raise InputError("mu is too small.")
+        return planner()(mu, seed)
+
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
+    with pytest.raises(BudgetPlanned, match="'run'"):
+        GIBOSession(privatizer, scope="late", space=SPACE, make_plan=make_plan)
+    with pytest.raises(InputError, match="steps"):
+        session(ledger, scope="wrong", steps=0)
+    assert ledger.fact("late", "plan") is None
+
+
+def test_a_run_that_was_given_up_before_its_first_charge_keeps_nothing(ledger: PrivacyLedger) -> None:
+    assert session(ledger).plan.mu == values_run(ledger, "other").plan.mu == 4.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("clip", {"clip": (5.0, 50.0)}),
+        ("dtype", {"dtype": np.float64}),
+        ("private", {"insecure_seed": 0}),
+        ("rows", {"n": None, "groups": np.arange(2 * N) // 2}),
+    ],
+)
+def test_a_run_keeps_its_privatizer(ledger: PrivacyLedger, kind: str, change: dict[str, Any]) -> None:
+    values_run(ledger, "values")
+    with pytest.raises(BudgetMismatch, match=f"another privatizer .other {kind}"):
+        values_run(ledger, "values", **change)
+    values_run(ledger, "values")
+    run = session(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)))
+    privatizer = LossPrivatizer(run.ledger, **{"n": N, "clip": (0.0, 1.0), **change})
+    with pytest.raises(BudgetMismatch, match=f"another privatizer .other {kind}"):
+        GIBOSession(privatizer, scope="run", space=SPACE, make_plan=planner())

@@ -1,0 +1,41 @@
+"""Values for any sampler: a budget divided among the trials, and no steps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from gibo_runs import N
+
+from dptune import BudgetMismatch, InputError, LossPrivatizer, PlanComplete, PrivacyLedger, ValueRun
+
+
+def values(ledger: PrivacyLedger, **change: Any) -> ValueRun:
+    privatizer = LossPrivatizer(PrivacyLedger(ledger._url.database), n=N, clip=(0.0, 1.0))
+    return ValueRun(privatizer, scope="values", **{"trials": 5, **change})
+
+
+def test_a_value_run_divides_its_budget_among_its_trials(ledger: PrivacyLedger) -> None:
+    run = values(ledger)
+    for i in range(5):
+        assert not run.complete
+        run.check(str(i))
+        value = run.finish(str(i), {"kind": "rbf", "C": i}, np.full(N, 0.5))
+        assert ledger.find("values", f"value/{i}").value == (value,)
+    assert run.complete
+    with pytest.raises(PlanComplete):
+        values(ledger).check("5")
+    assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
+    run.estimate({"kind": "rbf", "C": 1}, np.full(N, 0.5))
+    assert ledger.spent() == pytest.approx(4.0)
+    assert run.privatizer.points() == ()
+    with pytest.raises(BudgetMismatch):
+        values(ledger, trials=6)
+
+
+@pytest.mark.parametrize("bad", [{"trials": 0}, {"trials": 2.0}, {"final_share": 1.0}, {"final_share": -0.1}])
+def test_a_bad_value_plan_is_refused(ledger: PrivacyLedger, bad: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        values(ledger, **bad)
