@@ -1,0 +1,111 @@
+"""A privatizer's settings: which are refused, and which make another question of the same key."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import FreeLedger
+
+from dptune import Ball, BudgetMismatch, InputError, KeyConflict, LossPrivatizer, MeanQuery, PrivacyLedger
+from dptune.privacy import privatizer as module
+
+Make = Callable[..., LossPrivatizer]
+BAD_SETTINGS: list[dict[str, Any]] = [
+    {"clip": (1.0, 1.0)},
+    {"clip": (2.0, 1.0)},
+    {"clip": (0.0, math.inf)},
+    {"clip": (math.nan, 1.0)},
+    {"clip": (0.0,)},
+    {"clip": 1.0},
+    {"clip": ("0", "1")},
+    {"clip": None},
+    {"clip": (0.0, 1e300)},
+    {"n": 0},
+    {"n": -3},
+    {"n": 2.0},
+    {"n": True},
+    {"n": None},
+    {"n": 4, "groups": [1, 2]},
+    {"groups": []},
+    {"groups": [[1, 2], [3, 4]]},
+    {"groups": ["a", "a", "b"], "person_weights": [1.0, 2.0]},  # a weight would follow a place in a list
+    {"groups": np.array([1.0, np.nan])},
+    {"groups": np.array(["a", None])},
+    {"person_weights": [1, 1, 1]},
+    {"person_weights": [1, 1, 1, 0]},
+    {"person_weights": [1, 1, 1, -1]},
+    {"person_weights": [1, 1, 1, math.nan]},
+    {"person_weights": [1, 1, 1, math.inf]},
+    {"person_weights": "abcd"},
+    {"dtype": np.float16},
+    {"dtype": int},
+]
+
+
+@pytest.mark.parametrize("bad", BAD_SETTINGS, ids=str)
+def test_a_bad_setting_is_refused_before_anything_is_written(ledger: PrivacyLedger, bad: dict[str, Any]) -> None:
+    chosen = {"clip": (0.0, 1.0), **({} if "groups" in bad else {"n": 4}), **bad}
+    with pytest.raises(InputError):
+        LossPrivatizer(ledger, **chosen)
+    assert ledger.n is None
+
+
+def test_something_else_is_not_a_ledger() -> None:
+    with pytest.raises(InputError, match="PrivacyLedger"):
+        LossPrivatizer("ledger.db", n=3, clip=(0, 1))
+
+
+@pytest.mark.parametrize("k", [0.0, 0.7, math.nan])
+@pytest.mark.parametrize("rows", [1, 3, 5, 4000])
+def test_a_wrong_length_is_refused_in_words_that_depend_on_lengths_only(
+    privatizer: Make, rows: int, k: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_: object) -> None:
+        raise AssertionError("private data was read")
+
+    monkeypatch.setattr(module, "reveal", read)
+    with pytest.raises(InputError) as refused:
+        privatizer().observe("x", np.full(rows, k))
+    assert str(refused.value) == "expected 4 per-example losses, one per example, also for examples that fail."
+
+
+def test_the_number_of_people_is_the_ledgers(privatizer: Make) -> None:
+    privatizer(n=4)
+    with pytest.raises(BudgetMismatch):
+        privatizer(n=5)
+
+
+def test_a_retry_under_other_settings_is_another_question(privatizer: Make) -> None:
+    for clip in ((0.0, 1.0), (0.0, 2.0)):
+        mine = privatizer(clip=clip)
+        mine.observe("x", [0.5] * 4)
+        query = MeanQuery(("x",), np.ones((1, 1)), Ball(1.0), 0.5)
+        mine.release(query, scope="s", key="ball")  # the ball does not depend on the clip of the losses
+    weighted = privatizer(person_weights=[1, 1, 1, 5])
+    weighted.observe("x", [0.5] * 4)
+    with pytest.raises(KeyConflict):
+        weighted.release(query, scope="s", key="ball")
+
+
+def test_settings_are_told_apart_and_the_public_ones_say_nothing_of_groups() -> None:
+    ledger = FreeLedger()
+    made = {
+        "plain": {"n": 4},
+        "clip": {"n": 4, "clip": (0, 2)},
+        "precision": {"n": 4, "dtype": np.float64},
+        "seed": {"n": 4, "insecure_seed": 1},
+        "another seed": {"n": 4, "insecure_seed": 2},
+        "weights": {"n": 4, "person_weights": [1, 2, 3, 4]},
+        "pairs": {"groups": [0, 0, 1, 1, 2, 2, 3, 3]},
+        "other pairs": {"groups": [0, 1, 2, 3, 0, 1, 2, 3]},
+    }
+    all_of_them = {name: LossPrivatizer(ledger, **{"clip": (0, 1), **given}) for name, given in made.items()}
+    assert len({one.fingerprint() for one in all_of_them.values()}) == len(made)
+    assert LossPrivatizer(ledger, n=4, clip=(0, 1)).fingerprint() == all_of_them["plain"].fingerprint()
+    assert all_of_them["pairs"].describe() == all_of_them["other pairs"].describe()
+    public = {"n": 4, "rows": 8, "clip": [0.0, 1.0], "dtype": "float32", "private": True}
+    assert all_of_them["pairs"].describe() == public
