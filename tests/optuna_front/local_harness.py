@@ -1,0 +1,58 @@
+"""Functions and samplers for LocalObjective: somebody's code on somebody's device."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import FloatDistribution
+
+import dptune
+from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
+
+SECRET = 0.123456789
+SPACE = {"x": FloatDistribution(0.0, 1.0)}
+SAMPLERS = {
+    "tgp": LDPTGPSampler,
+    "ata": LDPATASampler,
+    "moma": LDPMoMASampler,
+    "tpe": lambda *args, **more: optuna.samplers.TPESampler(seed=2),
+}
+
+
+def open_sampler(kind: str = "tgp") -> Any:
+    settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=0.8, R=0.2), plays=2)
+    return SAMPLERS[kind](SPACE, settings, count=16, seed=1)
+
+
+def at_x(trial: Any, value: Any) -> Any:
+    """A value measured at the trial's x."""
+    trial.suggest_float("x", 0, 1)
+    return value
+
+
+def users_function(kind: str) -> Any:
+    """The user's code on somebody's device; ``kind`` says whose."""
+
+    def measure(trial):
+        x = trial.suggest_float("x", 0, 1)
+        if kind == "raise":
+            raise ValueError(f"the value is {SECRET}")
+        if kind == "prune":
+            raise optuna.TrialPruned(f"the value is {SECRET}")
+        if kind == "exit":
+            sys.exit(f"the value is {SECRET}")
+        if kind == "input error":
+            raise dptune.InputError(f"the value is {SECRET}")
+        odd = {"none": None, "text": str(SECRET), "nan": np.nan, "inf": np.inf, "array": np.array([SECRET, 2.0])}
+        return odd[kind] if kind in odd else SECRET * x
+
+    return measure
+
+
+def counted(randomizer: Any) -> tuple[LocalObjective, list[int]]:
+    """An objective and the trials in which its function was called."""
+    calls: list[int] = []
+    return LocalObjective(lambda trial: calls.append(trial.number) or at_x(trial, 0.5), randomizer), calls
