@@ -11,20 +11,18 @@ import argparse
 import json
 import os
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from tqdm import tqdm
 
 from benchmarks.data import load_split
 from benchmarks.digits_tasks import elastic_net_task, gradient_boosting_task
 from benchmarks.loops import SAMPLERS, run
-from benchmarks.report import DOCS, machine, markdown, save
+from benchmarks.report import DOCS, machine, markdown, run_missing, save
 from benchmarks.small_tasks import breast_cancer_task
 from benchmarks.tasks import Task, kernel_ridge_task, svr_task
 
@@ -82,27 +80,9 @@ def make_task(name: str, n: int, seed: int) -> Task:
     return kernel_ridge_task(split) if kind == "krr" else svr_task(split)
 
 
-def outcome(cell: Cell) -> dict[str, object]:
-    """Run one cell."""
-    result = run(make_task(cell.task, cell.n, cell.seed), cell.method, cell.mu, cell.trials, cell.seed)
-    return {**asdict(cell), "test_loss": result.test_loss}
-
-
-def run_all(asked: list[Cell], *, jobs: int, out: Path) -> list[dict[str, object]]:
-    """The results of all cells; those kept from an earlier run are not run again."""
-    path = out / "results" / "private.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kept = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {_key(result) for result in kept}
-    rest = [cell for cell in asked if _key(asdict(cell)) not in done]
-    with ProcessPoolExecutor(jobs) as pool, path.open("a") as file:
-        for future in tqdm(
-            as_completed([pool.submit(outcome, cell) for cell in rest]), total=len(rest), smoothing=0.02
-        ):
-            kept.append(future.result())
-            file.write(json.dumps(kept[-1]) + "\n")
-            file.flush()
-    return kept
+def measure(cell: Cell) -> float:
+    """The test loss of one cell."""
+    return run(make_task(cell.task, cell.n, cell.seed), cell.method, cell.mu, cell.trials, cell.seed).test_loss
 
 
 def _key(result: dict[str, object]) -> tuple[object, ...]:
@@ -279,7 +259,7 @@ def main() -> None:
         return
     every = () if asked.show else cells(asked.seeds, tuple(asked.methods))
     wanted = [cell for cell in every if cell.task in asked.tasks and cell.n in asked.people]
-    results = run_all(wanted, jobs=asked.jobs, out=asked.out)
+    results = run_missing(measure, wanted, jobs=asked.jobs, name="private", out=asked.out)
     if not asked.show:
         save("private", {"seeds": asked.seeds, "runs": len(results)}, asked.out)
     print(json.dumps(machine()))

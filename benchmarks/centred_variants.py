@@ -1,5 +1,6 @@
 """What else centred releases are good for: `python -m benchmarks.centred_variants [--seeds 10]`, docs/centred.md.
 
+Results are kept in `<out>/results/centred_variants.jsonl`; what is there is not run again.
 The package's algorithm beside variants of it, all at the same n, mu and trials, on the tasks its constants were chosen
 on (none of those kept aside). Seeded simulation, see `benchmarks.loops`.
 """
@@ -11,24 +12,33 @@ import json
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from cmaes import CMA
 
 from benchmarks.bench_private import make_task
 from benchmarks.data import Array
 from benchmarks.loops import Curator, fold_centred, run_gibo
-from benchmarks.report import DOCS, in_parallel, machine, markdown
+from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task
-from dptune.algorithms.centred_cma import PROPOSALS, CentredCMA, CentredCMASettings, Generation, _best_of_each
+from dptune.algorithms.centred_cma import (
+    PROPOSALS,
+    RESAMPLINGS,
+    CentredCMA,
+    CentredCMASettings,
+    Generation,
+    _best_of_each,
+)
 from dptune.centred_plan import default_population, plan_centred_cma
 from dptune.privacy.query import MeanQuery, NormQuery
 
 N = 300
 TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")
 BUDGETS, TRIALS = (0.5, 1.0, 2.0), (100, 400)
+STUCK = 0.5  # test loss of a run that got stuck; about 1 is that of predicting the mean
 FIRST_SEED = 100  # other splits than those of `make bench-private`
 
 
@@ -78,6 +88,20 @@ class Schedule(CentredCMA):
         G = self.settings.generations
         weights = self.ratio ** (-np.arange(G) / max(G - 1, 1))
         return math.sqrt(weights[self.t] / weights.mean())
+
+
+class LearningRate(CentredCMA):
+    """CMA-ES that adapts its learning rate to the noise (Nomura et al., arXiv 2304.03473), as `cmaes` has it."""
+
+    def __init__(self, settings: CentredCMASettings) -> None:
+        super().__init__(settings)
+        engine = partial(CMA, n_max_resampling=RESAMPLINGS, seed=settings.seed, population_size=settings.population)
+        bounds = np.tile([0.0, 1.0], (settings.d, 1))
+        self._cma = engine(np.full(settings.d, 0.5), settings.sigma, bounds=bounds, lr_adapt=True)
+
+
+class RawLearningRate(LearningRate, RawValues):
+    """The same, told the released values as they are."""
 
 
 class TrustRegion(CentredCMA):
@@ -165,9 +189,9 @@ def centred(kind: type[CentredCMA], task: Task, mu: float, trials: int, seed: in
     return algorithm.recommend()
 
 
-def twice_the_population(task: Task, mu: float, trials: int, seed: int) -> Array:
-    """Half as many generations."""
-    return centred(CentredCMA, task, mu, trials, seed, population=2 * default_population(task.d, trials))
+def large_population(times: int, task: Task, mu: float, trials: int, seed: int) -> Array:
+    """``times`` fewer generations."""
+    return centred(CentredCMA, task, mu, trials, seed, population=times * default_population(task.d, trials))
 
 
 def then_gibo(task: Task, mu: float, trials: int, seed: int) -> Array:
@@ -184,50 +208,80 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "TPE": partial(centred, TPE),
     "then DP-GIBO": then_gibo,
     "early budget": partial(centred, Schedule),
-    "2 lambda": twice_the_population,
+    "2 lambda": partial(large_population, 2),
+    "4 lambda": partial(large_population, 4),
+    "learning rate": partial(centred, LearningRate),
+    "learning rate, raw": partial(centred, RawLearningRate),
 }
 
 
-def outcome(job: tuple[str, float, int, str, int]) -> dict[str, object]:
-    """One run: task, mu, trials, variant, seed."""
-    name, mu, trials, variant, seed = job
-    task = make_task(name, N, seed)
-    loss = task.test_loss(VARIANTS[variant](task, mu, trials, seed))
-    return {"task": name, "mu": mu, "trials": trials, "variant": variant, "seed": seed, "test_loss": loss}
+@dataclass(frozen=True)
+class Run:
+    """One run of a variant."""
+
+    task: str
+    mu: float
+    trials: int
+    variant: str
+    seed: int
 
 
-def table(results: list[dict[str, object]], variants: tuple[str, ...]) -> str:
-    """Mean test loss by cell; below, each variant's loss over the package's, geometric mean, and standard error."""
-    losses = {(r["task"], r["mu"], r["trials"], r["variant"], r["seed"]): float(r["test_loss"]) for r in results}
-    seeds = sorted({key[-1] for key in losses})
-    found = np.array(
-        [[[[losses[t, m, k, v, s] for s in seeds] for v in variants] for m in BUDGETS] for t in TASKS for k in TRIALS]
-    )  # (tasks x trials, budgets, variants, seeds)
-    rows = []
-    for i, (t, k) in enumerate((t, k) for t in TASKS for k in TRIALS):
-        for j, m in enumerate(BUDGETS):
-            rows.append([t, str(k), f"{m:g}", *(f"{x:.3f}" for x in found[i, j].mean(axis=-1))])
-    ratios = np.log(found / found[:, :, :1])
-    cells = found.shape[0] * found.shape[1]
-    each = ratios.reshape(cells, len(variants), len(seeds)).transpose(1, 0, 2).reshape(len(variants), -1)
-    errors = each.std(axis=1, ddof=1) / math.sqrt(each.shape[1])
-    rows.append(["loss / package's", "", "", *(f"{math.exp(x):.2f}" for x in each.mean(axis=1))])
+def measure(run: Run) -> float:
+    """The test loss of one run."""
+    task = make_task(run.task, N, run.seed)
+    return task.test_loss(VARIANTS[run.variant](task, run.mu, run.trials, run.seed))
+
+
+def table(results: list[dict[str, object]], runs: list[Run]) -> str:
+    """Mean test loss by cell, with the number of runs that got stuck.
+
+    Below, each variant's loss over the package's, geometric mean, and the standard error of its logarithm.
+    """
+    kept = {Run(*(r[field.name] for field in fields(Run))): float(r["test_loss"]) for r in results}
+    variants = list(dict.fromkeys(run.variant for run in runs))
+    cells = list(dict.fromkeys((run.task, run.trials, run.mu) for run in runs))
+    seeds = list(dict.fromkeys(run.seed for run in runs))
+    losses = np.array([[[kept[Run(t, m, k, v, s)] for s in seeds] for v in variants] for t, k, m in cells])
+    rows = [
+        [task, str(trials), f"{mu:g}", *(_mean_and_stuck(of) for of in cell)]
+        for (task, trials, mu), cell in zip(cells, losses, strict=True)
+    ]
+    ratios = np.log(losses / losses[:, :1]).transpose(1, 0, 2).reshape(len(variants), -1)
+    errors = ratios.std(axis=1, ddof=1) / math.sqrt(ratios.shape[1])
+    rows.append(["loss / package's", "", "", *(f"{math.exp(x):.2f}" for x in ratios.mean(axis=1))])
     rows.append(["± (of its logarithm)", "", "", *(f"{x:.2f}" for x in errors)])
     return markdown(["task", "trials", "mu", *variants], rows)
+
+
+def _mean_and_stuck(losses: Array) -> str:
+    stuck = int(np.sum(losses > STUCK))
+    return f"{losses.mean():.3f}" + (f" ({stuck})" if stuck else "")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
+    parser.add_argument("--budgets", nargs="+", type=float, default=BUDGETS)
+    parser.add_argument("--trials", nargs="+", type=int, default=TRIALS)
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=list(VARIANTS))
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
-    variants = tuple(v for v in VARIANTS if v in {*asked.variants, "package's"})
-    seeds = range(FIRST_SEED, FIRST_SEED + asked.seeds)
-    jobs = [(t, m, k, v, s) for s in seeds for t in TASKS for m in BUDGETS for k in TRIALS for v in variants]
+    variants = [v for v in VARIANTS if v in {*asked.variants, "package's"}]
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    runs = [
+        Run(task, mu, trials, variant, seed)
+        for seed in seeds
+        for task in asked.tasks
+        for trials in asked.trials
+        for mu in asked.budgets
+        for variant in variants
+    ]
+    results = run_missing(measure, runs, jobs=asked.jobs, name="centred_variants", out=asked.out)
     print(json.dumps(machine()))
-    print(table(in_parallel(outcome, jobs, jobs=asked.jobs, name="centred_variants", out=asked.out), variants))
+    print(table(results, runs))
 
 
 if __name__ == "__main__":

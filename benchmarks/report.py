@@ -6,9 +6,10 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from tqdm import tqdm
@@ -38,6 +39,33 @@ def in_parallel(
     save(name, done, out)
     partial.unlink()
     return done
+
+
+def run_missing(
+    measure: Callable[[Any], float], runs: Sequence[Any], *, jobs: int, name: str, out: Path
+) -> list[dict[str, object]]:
+    """The test losses of all runs kept in `<out>/results/<name>.jsonl`, after adding those asked for and not there.
+
+    Args:
+        measure: the test loss of a run.
+        runs: dataclasses of plain data.
+        jobs: processes, one thread each.
+        name: of the file, a line for each run, written as it ends: what was stopped goes on from there.
+        out: folder.
+    """
+    path = out / "results" / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    done = [{key: value for key, value in result.items() if key != "test_loss"} for result in kept]
+    known = {json.dumps(about, sort_keys=True) for about in done}
+    rest = [run for run in runs if json.dumps(asdict(run), sort_keys=True) not in known]
+    with ProcessPoolExecutor(jobs) as pool, path.open("a") as file:
+        waiting = {pool.submit(measure, run): run for run in rest}
+        for future in tqdm(as_completed(waiting), total=len(rest), desc=name, smoothing=0.02):
+            kept.append({**asdict(waiting[future]), "test_loss": future.result()})
+            file.write(json.dumps(kept[-1]) + "\n")
+            file.flush()
+    return kept
 
 
 def mean_and_error(samples: Iterable[float], digits: int = 3) -> str:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
-from benchmarks import centred_variants
-from benchmarks.centred_variants import VARIANTS, RawValues, Schedule, TrustRegion, table
+from benchmarks.centred_variants import (
+    VARIANTS,
+    LearningRate,
+    RawLearningRate,
+    RawValues,
+    Run,
+    Schedule,
+    TrustRegion,
+    table,
+)
 from benchmarks.loops import Curator, fold_centred, run_centred
 from benchmarks.tasks import Task
 from dptune.algorithms.centred_cma import CentredCMA
@@ -37,7 +47,7 @@ def test_every_variant_recommends_a_point_of_the_cube(task: Task, variant: str) 
     assert same == (variant == "package's")
 
 
-@pytest.mark.parametrize("kind", [CentredCMA, RawValues, Schedule, TrustRegion])
+@pytest.mark.parametrize("kind", [CentredCMA, RawValues, Schedule, TrustRegion, LearningRate, RawLearningRate])
 def test_every_variant_costs_the_same(task: Task, kind: type[CentredCMA]) -> None:
     assert ran(kind, task)[1] == pytest.approx(1.0)
 
@@ -59,17 +69,11 @@ def test_with_raw_values_cma_learns_released_values(task: Task) -> None:
     assert len(told) == algorithm.settings.generations
 
 
-def test_the_table_compares_with_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(centred_variants, "TASKS", ("a",))
-    monkeypatch.setattr(centred_variants, "BUDGETS", (1.0,))
-    monkeypatch.setattr(centred_variants, "TRIALS", (100,))
-    losses = {"package's": (1.0, 4.0), "TPE": (2.0, 8.0)}
-    results = [
-        {"task": "a", "mu": 1.0, "trials": 100, "variant": v, "seed": s, "test_loss": x}
-        for v, both in losses.items()
-        for s, x in enumerate(both)
-    ]
-    lines = table(results, ("package's", "TPE")).splitlines()
-    assert lines[2] == "| a | 100 | 1 | 2.500 | 5.000 |"
+def test_the_table_compares_with_the_packages() -> None:
+    losses = {"package's": (0.1, 0.4), "TPE": (0.2, 0.8)}
+    runs = [Run("a", 1.0, 100, v, s) for v in losses for s in (0, 1)]
+    results = [{**asdict(run), "test_loss": losses[run.variant][run.seed]} for run in runs]
+    lines = table(results, runs).splitlines()
+    assert lines[2] == "| a | 100 | 1 | 0.250 | 0.500 (1) |"
     assert lines[3] == "| loss / package's |  |  | 1.00 | 2.00 |"
     assert lines[4].endswith("| 0.00 | 0.00 |")

@@ -1,11 +1,13 @@
 """The simulated runs answer as the package does, and every method and figure of the benchmark runs end to end."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import bench_private, defaults, failures, loops, paper_runs, speed
+from benchmarks.report import run_missing
 from benchmarks.tasks import Task
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.algorithms.centred_cma import CentredCMA
@@ -121,8 +123,9 @@ def test_a_step_is_timed_part_by_part() -> None:
 def test_the_private_benchmark_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     asked = [c for c in bench_private.cells(1) if c.task == "svc-breast-cancer" and c.trials == 100]
     asked = [c for c in asked if c.method in ("CMA-ES", "Random", bench_private.OURS) and c.mu in (None, 1.0)]
-    first = bench_private.run_all(asked[:2], jobs=1, out=tmp_path)
-    again = bench_private.run_all(asked, jobs=1, out=tmp_path)
+    kept = partial(run_missing, bench_private.measure, jobs=1, name="private", out=tmp_path)
+    first = kept(asked[:2])
+    again = kept(asked)
     assert again[:2] == first
     assert len(again) == len(asked) == 4
     table, summary = bench_private.table(again), bench_private.summary(again)

@@ -108,6 +108,18 @@ def test_threads_share_a_session(ledger: PrivacyLedger, kind: Kind) -> None:
     assert ledger.spent() <= 4.0
 
 
+def test_points_asked_for_one_after_another_differ_and_know_what_others_released(
+    ledger: PrivacyLedger, kind: Kind
+) -> None:
+    run, fresh = kind.session(ledger), kind.session(ledger)
+    asked = [run.ask() for _ in range(kind.first_step)]
+    assert asked == [fresh.ask(slot) for slot in range(kind.first_step)]
+    assert len({json.dumps(x) for x in asked}) == kind.first_step
+    for i, x in enumerate(asked):
+        run.finish(str(i), x, losses_of(x, kind.n))
+    assert fresh.ask(0) == kind.session(ledger).ask(0) != asked[0]
+
+
 # ---- odd trials ----------------------------------------------------------------------------------------
 
 
