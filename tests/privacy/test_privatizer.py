@@ -301,7 +301,10 @@ def test_a_wrong_length_is_refused_in_words_that_depend_on_lengths_only(
     monkeypatch.setattr(module, "reveal", read)
     with pytest.raises(InputError) as refused:
         privatizer().observe("x", np.full(rows, k))
-    assert str(refused.value) == "expected 4 per-example losses, one per example, also for examples that fail."
+    assert str(refused.value) == (
+        "expected 4 per-example losses, one per example, also for examples that fail; the n= or groups= of the "
+        "LossPrivatizer says how many."
+    )
 
 
 # ---- order: check, charge, read, draw, record ----------------------------------------------------------
