@@ -32,6 +32,7 @@ def invoke(*arguments: str) -> str:
 
 def test_statement_in_three_formats(path):
     assert "epsilon = 4.378 at" in invoke("statement", path)
+    assert "replace all records of one unit, with n public" in invoke("statement", path)
     assert invoke("statement", path, "--format", "markdown").startswith("## Privacy statement")
     assert json.loads(invoke("statement", path, "--format", "json", "--delta", "1e-6"))["delta"] == 1e-6
 

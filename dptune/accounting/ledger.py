@@ -22,7 +22,7 @@ __all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
 
 PLAN = "plan"  # the fact of a scope that says what its run will spend
 
-REPLACE_ONE = "replace one unit's record, with n public"
+REPLACE_ONE = "replace all records of one unit, with n public"
 CENTRAL = "trusted curator: one process reads the losses; everybody else sees noisy releases only"
 
 
