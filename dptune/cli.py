@@ -24,6 +24,7 @@ from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger, open_ledger
 from dptune.errors import DptuneError
 from dptune.local import UserLedger
+from dptune.printable import rounded_down, rounded_up
 
 app = typer.Typer(
     help="Differentially private hyperparameter tuning: ledgers and budgets.",
@@ -110,7 +111,8 @@ def convert(
     if (mu is None) == (epsilon is None):
         raise typer.BadParameter("give either --mu or --epsilon.")
     budget = Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta)
-    typer.echo(f"mu = {budget.mu:.6g}  epsilon = {budget.epsilon(delta):.6g}  delta = {delta:g}")
+    given = rounded_down(budget.mu, 6) if mu is None else rounded_up(budget.mu, 6)
+    typer.echo(f"mu = {given}  epsilon = {rounded_up(budget.epsilon(delta), 6)}  delta = {rounded_up(delta, 6)}")
 
 
 def main() -> None:

@@ -99,8 +99,8 @@ class BudgetPlanned(BudgetExhausted):
             f"a new run would have too little of the budget mu={self.budget:.6g}: what is not spent, "
             f"mu={self.left:.6g}, is planned by {names}. Nothing was read or spent. Continue a run by its name (in "
             "Optuna with storage=, study_name= and load_if_exists=True); or give the new run mu=, to take what the "
-            "others have not spent, their final estimates included; or share the budget out beforehand, with mu= for "
-            "each run, or make a ledger with a larger one."
+            "others have not spent, their final estimates included. Next time share the budget out beforehand, with "
+            "mu= for each run; a new ledger on the same people adds to what they have already paid."
         )
 
     def __reduce__(self) -> tuple[object, ...]:

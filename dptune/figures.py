@@ -13,6 +13,7 @@ from dptune.algorithms.centred_cma import Generation
 from dptune.centred import GENERATION
 from dptune.errors import InputError, MissingExtra
 from dptune.gp.grouped import Group, GroupedRegression
+from dptune.printable import rounded_up
 from dptune.run import FINAL, VALUE
 
 if TYPE_CHECKING:
@@ -144,7 +145,8 @@ def _draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta
     trials = np.cumsum([_trials_of(c) for c in charges])  # (releases,) trials that were released by then
     axes.step(trials, spent, where="post", color="C0", label="spent (odometer)")
     limit = ledger.budget.mu
-    promise = f"eps = {epsilon_from_mu(limit, delta):.2f} at delta = {delta:g}" if ledger.private else "NOT PRIVATE"
+    epsilon = rounded_up(epsilon_from_mu(limit, delta))
+    promise = f"eps = {epsilon} at delta = {rounded_up(delta, 6)}" if ledger.private else "NOT PRIVATE"
     axes.axhline(limit, color="C3", ls="--", label=f"budget: {promise}")
     axes.set(xlabel="trial", ylabel="mu (GDP)", title="Privacy budget", ylim=(0, 1.15 * limit))
     axes.legend(fontsize="x-small", loc="lower right")

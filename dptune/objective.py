@@ -74,7 +74,12 @@ def losses_function(
         raise InputError(f"the objective must be a function; got {type(function).__name__}.")
     if (loss is None) != (data is None):
         raise InputError("give loss= and data=(X, y) together, or return the losses yourself.")
-    return function if loss is None or data is None else _EstimatorLosses(function, loss, data, rows)
+    if loss is None or data is None:
+        return function
+    try:
+        return _EstimatorLosses(function, loss, data, rows)
+    except _PublicMistake as error:
+        raise InputError(str(error)) from None
 
 
 class _PublicMistake(InputError):

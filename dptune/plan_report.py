@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from dptune.accounting.gdp import probability
 from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld
-from dptune.printable import Printable
+from dptune.printable import Printable, rounded_up
 
 NOT_COVERED = (
     "the agent's own queries and trials: where it evaluates depends on its data, and whoever sees them or its "
@@ -115,4 +115,5 @@ class PlanStatement(Printable):
     def _guarantee(self) -> str:
         if not self.private:
             return "NONE (epsilon = infinity)"
-        return f"epsilon = {self.epsilon:.4g} at delta = {self.delta:g}, for all rounds of the plan together"
+        epsilon, delta = rounded_up(self.epsilon), rounded_up(self.delta, 6)
+        return f"epsilon = {epsilon} at delta = {delta}, for all rounds of the plan together"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 
 class Printable(ABC):
@@ -48,3 +49,23 @@ class Printable(ABC):
 def finite(value: float) -> float | str:
     """Return a number as JSON has it: infinity is a word."""
     return value if value != float("inf") else "infinity"
+
+
+def rounded_up(value: float, digits: int = 4) -> str:
+    """Return a loss of privacy in ``digits`` significant digits, never below it: 4.37718 is "4.378".
+
+    The nearest number would claim more than is proved half of the time.
+    """
+    return _rounded(value * (1 - _ROUNDING), digits, ROUND_CEILING)
+
+
+def rounded_down(value: float, digits: int = 4) -> str:
+    """Return a budget that may be spent in ``digits`` significant digits, never above it."""
+    return _rounded(value * (1 + _ROUNDING), digits, ROUND_FLOOR)
+
+
+_ROUNDING = 1e-9  # of sums and root finders, so that 3 stays "3"; every noise scale's slack is a thousand times larger
+
+
+def _rounded(value: float, digits: int, direction: str) -> str:
+    return f"{float(Context(prec=digits, rounding=direction).create_decimal_from_float(value)):.{digits}g}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from dptune.accounting.gdp import Budget, epsilon_from_mu, probability
-from dptune.printable import Printable, finite
+from dptune.printable import Printable, finite, rounded_up
 
 NOT_COVERED = (
     "losses that do not depend on one person each: a function that lets one record decide whether it raises, how many "
@@ -138,15 +138,18 @@ class Statement(Printable):
         ]
 
     def _promise(self) -> list[tuple[str, str]]:
-        stated = self._stated()
-        if stated is None:
+        epsilon, delta = self.budget.stated_epsilon, self.budget.stated_delta
+        if epsilon is None or delta is None:
             return []
         if not self.private:
             return [("Promised", "NONE (epsilon = infinity)")]
-        pair = f"epsilon = {stated['epsilon']:g} at delta = {stated['delta']:g}, as the budget was stated"
-        return [("Promised", f"{pair}; spent so far: epsilon = {stated['spent_epsilon']:.4g} at that delta")]
+        at = f"at delta = {rounded_up(delta, 6)}, as the budget was stated"
+        spent = f"spent so far: epsilon = {rounded_up(self._spent_epsilon(delta))} at that delta"
+        return [("Promised", f"epsilon = {rounded_up(epsilon, 6)} {at}; {spent}")]
 
     def _cost(self, mu: float, epsilon: float) -> str:
         if not self.private:
             return "NONE (epsilon = infinity)"
-        return f"mu = {mu:.4g} GDP, that is epsilon = {epsilon:.4g} at delta = {self.delta:g}"
+        return (
+            f"mu = {rounded_up(mu)} GDP, that is epsilon = {rounded_up(epsilon)} at delta = {rounded_up(self.delta, 6)}"
+        )

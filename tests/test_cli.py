@@ -31,7 +31,8 @@ def invoke(*arguments: str) -> str:
 
 
 def test_statement_in_three_formats(path):
-    assert "epsilon = 4.377" in invoke("statement", path)
+    assert "epsilon = 4.378 at" in invoke("statement", path)
+    assert "replace all records of one unit, with n public" in invoke("statement", path)
     assert invoke("statement", path, "--format", "markdown").startswith("## Privacy statement")
     assert json.loads(invoke("statement", path, "--format", "json", "--delta", "1e-6"))["delta"] == 1e-6
 
@@ -39,7 +40,7 @@ def test_statement_in_three_formats(path):
 def test_the_statement_of_a_plan(tmp_path, monkeypatch):
     plan = str(tmp_path / "plan.db")
     dptune.PlanLedger(plan, dptune.SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29)
-    assert "epsilon = 10.38 at delta = 0.0246" in invoke("statement", plan, "--delta", "0.0246242")
+    assert "epsilon = 10.39 at delta = 0.0246" in invoke("statement", plan, "--delta", "0.0246242")
     assert "0 of 60 releases of the plan q=0.35, z=1 made" in invoke("show", plan)
     assert json.loads(invoke("show", plan, "--format", "json"))["plan"] == {"q": 0.35, "z": 1.0, "steps": 60}
     assert "PlanLedger" in one_line(monkeypatch, "plot", plan, str(tmp_path / "f.png"))

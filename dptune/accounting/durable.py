@@ -146,7 +146,12 @@ class DurableLedger:
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
-        """A transaction on the ledger that was opened; another one lying in its place is refused."""
+        """A transaction on the ledger that was opened; nothing, or another one, lying in its place is refused."""
+        if self._url.get_backend_name() == "sqlite" and not Path(str(self._url.database)).exists():
+            raise LedgerError(
+                f"the ledger {self._name()} was moved or deleted since it was opened. What was spent is in it: put it "
+                "back."
+            )
         with self._connected(write=write) as connection:
             row = sa.select(schema.ledger.c.identity)
             if write and connection.dialect.name == "postgresql":  # SQLite took its lock at BEGIN IMMEDIATE
@@ -267,7 +272,21 @@ class DurableLedger:
         Raises:
             BudgetMismatch: the ledger protects another number of units.
         """
-        refuse_mismatch("n", int(n), self.fix("", "n", int(n)))
+        self._refuse_mismatch("n", int(n), self.fix("", "n", int(n)))
+
+    def _refuse_mismatch(self, name: str, given: object, stored: object) -> None:
+        """Refuse to be opened as something else than it was created as; None is not compared.
+
+        Raises:
+            BudgetMismatch: they differ.
+        """
+        if given is None or given == stored:
+            return
+        unused = "" if self.count() else " Nothing was charged to it yet: if it was made by mistake, delete it."
+        raise BudgetMismatch(
+            f"this ledger was created with {name}={stored!r}, not {given!r}; it is fixed for good. "
+            f"Open it as it was made, or make a ledger of its own for other people's data.{unused}"
+        )
 
     @property
     def n(self) -> int | None:
@@ -324,19 +343,6 @@ def _header() -> dict[str, object]:
         "created_at": _now(),
         "versions": library_versions(),
     }
-
-
-def refuse_mismatch(name: str, given: object, stored: object) -> None:
-    """Refuse to open a ledger as something else than it was created as; None is not compared.
-
-    Raises:
-        BudgetMismatch: they differ.
-    """
-    if given is not None and given != stored:
-        raise BudgetMismatch(
-            f"this ledger was created with {name}={stored!r}, not {given!r}; it is fixed for good. "
-            "Open it as it was made, or make a ledger of its own for other people's data."
-        )
 
 
 def _of(scope: str | None, prefix: str) -> sa.ColumnElement[bool]:

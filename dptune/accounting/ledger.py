@@ -11,7 +11,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from dptune.accounting import schema
-from dptune.accounting.durable import Charge, DurableLedger, Limit, refuse_mismatch
+from dptune.accounting.durable import Charge, DurableLedger, Limit
 from dptune.accounting.events import Event
 from dptune.accounting.gdp import Budget, compose_mu, fits, remaining_mu
 from dptune.errors import BudgetExhausted, InputError, LedgerError
@@ -22,7 +22,7 @@ __all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
 
 PLAN = "plan"  # the fact of a scope that says what its run will spend
 
-REPLACE_ONE = "replace one unit's record, with n public"
+REPLACE_ONE = "replace all records of one unit, with n public"
 CENTRAL = "trusted curator: one process reads the losses; everybody else sees noisy releases only"
 
 
@@ -83,9 +83,9 @@ class PrivacyLedger(DurableLedger):
             )
         self.budget = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
         if budget is not None and not budget.same_promise(self.budget):
-            refuse_mismatch("budget", budget, self.budget)
-        refuse_mismatch("dataset", dataset, self.dataset)
-        refuse_mismatch("unit", unit, self.unit)
+            self._refuse_mismatch("budget", budget, self.budget)
+        self._refuse_mismatch("dataset", dataset, self.dataset)
+        self._refuse_mismatch("unit", unit, self.unit)
 
     # ---- charging ----------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from dptune.accounting import schema
-from dptune.accounting.durable import Charge, DurableLedger, refuse_mismatch
+from dptune.accounting.durable import Charge, DurableLedger
 from dptune.accounting.events import SubsampledGaussianRelease
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.subsampled import SubsampledGaussianPlan
@@ -68,9 +68,9 @@ class PlanLedger(DurableLedger):
                 f"the ledger {self._name()} holds a budget in GDP, not a plan; open it with PrivacyLedger."
             )
         self.plan = SubsampledGaussianPlan(**stored)
-        refuse_mismatch("plan", plan, self.plan)
-        refuse_mismatch("dataset", dataset, self.dataset)
-        refuse_mismatch("unit", unit, self.unit)
+        self._refuse_mismatch("plan", plan, self.plan)
+        self._refuse_mismatch("dataset", dataset, self.dataset)
+        self._refuse_mismatch("unit", unit, self.unit)
         if agents is not None:
             self.bind_people(agents)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dptune.printable import Printable, finite
+from dptune.printable import Printable, finite, rounded_up
 
 UNIT = "one user and all their replies"
 ADJACENCY = "any two values of the user, at every reply"
@@ -60,7 +60,7 @@ class Device:
 
     def __str__(self) -> str:
         name, low, high = (self.settings.get(setting) for setting in ("mechanism", "low", "high"))
-        price = f"epsilon = {self.epsilon:g} a reply"
+        price = f"epsilon = {rounded_up(self.epsilon, 6)} a reply"
         if name == "CTL" and isinstance(low, float) and isinstance(high, float):
             return f"{CTL}; interval [{low:g}, {high:g}], {price}"
         return f"{name or 'a mechanism that has no name'}, not one of dptune's; {price}"
@@ -137,4 +137,4 @@ class LocalStatement(Printable):
         ]
 
     def _cost(self, epsilon: float) -> str:
-        return f"epsilon = {epsilon:.4g} (delta = 0)" if self.private else "NONE (epsilon = infinity)"
+        return f"epsilon = {rounded_up(epsilon)} (delta = 0)" if self.private else "NONE (epsilon = infinity)"

@@ -87,8 +87,9 @@ def loss_vector(values: Any) -> npt.NDArray[np.float64]:
         )
     if array.ndim != 1 or array.size == 0:
         raise InputError(
-            f"per-example losses must be a vector with one loss per example; got shape {array.shape}. "
-            "A mean, a score or an empty result will not do: return the losses before averaging."
+            f"per-example losses must be a vector with one loss per example; got {type(values).__name__} of shape "
+            f"{array.shape}. A mean, a score or an empty result will not do: return the losses before averaging, of a "
+            "column losses.ravel(); with loss= and data= return the fitted model."
         )
     if listed:
         return np.array([_number(entry) for entry in array], dtype=np.float64)

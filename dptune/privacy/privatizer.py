@@ -119,7 +119,10 @@ class LossPrivatizer:
 
     def _take(self, point: str, losses: PerExampleLosses) -> None:
         if len(losses) != self.rows:
-            raise InputError(f"expected {self.rows} per-example losses, one per example, also for examples that fail.")
+            raise InputError(
+                f"expected {self.rows} per-example losses, one per example, also for examples that fail; the n= or "
+                "groups= of the LossPrivatizer says how many."
+            )
         with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
             self._store(point, self._clean(reveal(losses)))
 

@@ -260,8 +260,9 @@ class SamplerObjective(PrivateFunction, Generic[S]):
         refuse_maximize(study)
         if not _uses(study.sampler, self._sampler):
             raise dptune.InputError(
-                f"the study uses {type(study.sampler).__name__}, not the {type(self._sampler).__name__} of this "
-                "objective; load the study with sampler=sampler, or use PrivateObjective with other samplers."
+                f"the study's sampler, a {type(study.sampler).__name__}, is not the {type(self._sampler).__name__} "
+                "that decorated this objective (made again, a sampler is another one); load the study with "
+                "sampler=sampler, or use PrivateObjective with other samplers."
             )
         session = self._sampler.session(study)
         if session is None:

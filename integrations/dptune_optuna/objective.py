@@ -123,6 +123,11 @@ class PrivateFunction:
         run = self.run_of(study)
         if run is None:
             raise dptune.InputError("the study has no finished trial yet; there is nothing to estimate.")
+        if not isinstance(parameters, Mapping):
+            kind = type(parameters).__name__
+            raise dptune.InputError(
+                f"parameters map names to values, as recommend(study) does; got {kind}. See .params."
+            )
         run.check_estimate(parameters)
         try:
             losses = evaluate(self._function, FixedTrial(dict(parameters)))

@@ -55,6 +55,18 @@ def test_a_copy_does_not_make_a_ledger_where_there_is_none(fast_path: Path) -> N
     assert ledger != "x"
 
 
+def test_a_ledger_that_was_moved_is_asked_back_and_no_file_is_left_in_its_place(fast_path: Path) -> None:
+    ledger = PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0))
+    pay(ledger, "a", 0.1)
+    (fast_path / "x.db").rename(fast_path / "y.db")
+    for use in (ledger.spent, lambda: pay(ledger, "b", 0.1), lambda: ledger.check(0.1)):
+        with pytest.raises(LedgerError, match=r"x\.db was moved or deleted .* put it back"):
+            use()
+    assert not (fast_path / "x.db").exists()
+    (fast_path / "y.db").rename(fast_path / "x.db")
+    assert ledger.spent() == 0.1
+
+
 def test_no_operation_reads_or_writes_another_ledger_in_the_old_one_s_place(fast_path: Path) -> None:
     path = fast_path / "ledger.db"
     old = PrivacyLedger(path, Budget.gdp(1.0))

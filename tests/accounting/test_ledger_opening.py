@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def test_reopened_as_it_was(url: str) -> None:
     for ledger in (PrivacyLedger(url), PrivacyLedger(url, budget), PrivacyLedger(url, dataset="hospital")):
         assert ledger.budget == budget  # to the last bit
         assert (ledger.dataset, ledger.unit) == ("hospital", "one patient")
-        assert "replace one" in ledger.adjacency
+        assert "replace all records of one" in ledger.adjacency
 
 
 def ulp_below(mu: float) -> float:
@@ -157,3 +158,21 @@ def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.
     pay(ledger, "a")
     assert pickle.loads(pickle.dumps(ledger)).spent() == 1.0
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_ledger_made_by_mistake_may_be_deleted_as_long_as_nothing_was_charged(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    ledger.bind_people(150)
+    mistakes: list[Callable[[], object]] = [
+        lambda: ledger.bind_people(200),
+        lambda: PrivacyLedger(url, Budget.gdp(2.0)),
+        lambda: PrivacyLedger(url, dataset="other"),
+    ]
+    for mistake in mistakes:
+        with pytest.raises(BudgetMismatch, match=r"Nothing was charged to it yet.*delete it"):
+            mistake()
+    pay(ledger, "a", 0.1)
+    for mistake in mistakes:
+        with pytest.raises(BudgetMismatch) as refused:
+            mistake()
+        assert "delete" not in str(refused.value)

@@ -203,6 +203,46 @@ def test_a_second_estimate_elsewhere_is_refused_before_a_model_is_trained(tmp_pa
     assert objective.estimate(study, {"x": 0.3}) == estimate
 
 
+@pytest.mark.parametrize("given", [3, None, "x", SPACE.keys()], ids=type)
+def test_an_estimate_needs_parameters_by_name(tmp_path, given):
+    sampler = open_centred(open_privatizer(tmp_path))
+    study = create(None, sampler)
+    study.optimize(sampler.objective(suggest(log=True)), n_trials=1)
+    trial, ledger = study.best_trial, open_ledger(tmp_path)
+    for wrong in (given, trial):
+        with pytest.raises(dptune.InputError, match=r"map names to values.*got (int|None|str|dict_keys|FrozenTrial)"):
+            sampler.objective(lambda trial: pytest.fail("trained")).estimate(study, wrong)
+    assert ledger.count() == 0
+
+
+@BOTH
+def test_a_sampler_made_again_is_told_from_the_study_s_own(tmp_path, kind):
+    privatizer = open_privatizer(tmp_path)
+    study, again = create(None, OPEN[kind](privatizer)), OPEN[kind](privatizer)
+    with pytest.raises(dptune.InputError, match=r"made again, a sampler is another one.*sampler=sampler"):
+        study.optimize(objective_of(again), n_trials=1)
+
+
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [(None, "NoneType of shape ()"), (np.zeros((N, 1)), "losses.ravel()"), (RandomSampler(), "loss= and data=")],
+    ids=["nothing", "a column", "a model"],
+)
+def test_what_is_no_vector_is_refused_by_its_type_with_what_to_return(tmp_path, returned, says):
+    sampler = open_centred(open_privatizer(tmp_path))
+    with pytest.raises(dptune.InputError) as refused:
+        create(None, sampler).optimize(sampler.objective(lambda trial: returned), n_trials=1)
+    assert says in str(refused.value)
+    assert open_ledger(tmp_path).count() == 0
+
+
+def test_data_of_another_length_is_an_input_error_by_name(tmp_path):
+    sampler = open_centred(open_privatizer(tmp_path))
+    with pytest.raises(dptune.InputError, match=f"{N} rows") as refused:
+        sampler.objective(loss="mse", data=(np.zeros((N + 1, 1)), np.zeros(N + 1)))(people)
+    assert type(refused.value) is dptune.InputError
+
+
 @BOTH
 def test_a_study_that_is_run_again_under_another_name_takes_nothing_from_the_first(tmp_path, kind):
     sampler = OPEN[kind](open_privatizer(tmp_path))
@@ -212,7 +252,7 @@ def test_a_study_that_is_run_again_under_another_name_takes_nothing_from_the_fir
     again = OPEN[kind](open_privatizer(tmp_path))
     calls = []
     for other in (optuna.create_study(sampler=again), create(None, again, "copy")):
-        with pytest.raises(dptune.BudgetPlanned, match=r"'study'.*storage=.*mu="):
+        with pytest.raises(dptune.BudgetPlanned, match=r"'study'.*storage=.*mu=.*a new ledger .* adds to what"):
             other.optimize(again.objective(calls.append), n_trials=again.n_trials)
     without = type(again)(None, open_privatizer(tmp_path), n_trials=24)
     with pytest.raises(dptune.BudgetPlanned):

@@ -70,7 +70,10 @@ def test_a_wrong_length_is_refused_in_words_that_depend_on_lengths_only(
     monkeypatch.setattr(module, "reveal", read)
     with pytest.raises(InputError) as refused:
         privatizer().observe("x", np.full(rows, k))
-    assert str(refused.value) == "expected 4 per-example losses, one per example, also for examples that fail."
+    assert str(refused.value) == (
+        "expected 4 per-example losses, one per example, also for examples that fail; the n= or groups= of the "
+        "LossPrivatizer says how many."
+    )
 
 
 def test_the_number_of_people_is_the_ledgers(privatizer: Make) -> None:

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 import ray
+from ray import tune
 
-EXAMPLES = sorted((Path(__file__).parent.parent.parent / "examples").glob("ray*.py"))
+import dptune
+from dptune.local import LocalRandomizer
+from dptune_ray import LDPTGPSearch
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("ray*.py"))
 
 
 @pytest.mark.ray
@@ -23,3 +29,17 @@ def test_an_example_runs_and_prints_its_statement(example: Path, fast_path: Path
     assert run.returncode == 0, run.stderr
     assert "epsilon" in run.stdout
     assert "NOT PRIVATE" not in run.stdout
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_the_page_s_python_of_local_privacy_runs(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(fast_path)
+    names = {
+        **{"dptune": dptune, "tune": tune, "LDPTGPSearch": LDPTGPSearch, "LocalRandomizer": LocalRandomizer},
+        **{"users": [f"user {i}" for i in range(1000)], "satisfaction": lambda config: config["x"]},
+    }
+    block = (ROOT / "docs" / "ray.md").read_text().split("```python\n")[2].split("```")[0]
+    exec(compile(block.replace("num_samples=1000", "num_samples=3"), "ray.md", "exec"), names)
+    assert names["search"].recommend().keys() == {"x"}
+    assert sum(account.replies for account in names["ledger"].accounts()) == 3

@@ -57,7 +57,7 @@ def test_a_new_run_leaves_what_others_have_planned(ledger: PrivacyLedger) -> Non
     for i in range(TRIALS):
         trial(first, str(i))
     before = dump(ledger)
-    with pytest.raises(BudgetPlanned, match=r"'run'.*by its name.*mu=.*larger") as refused:
+    with pytest.raises(BudgetPlanned, match=r"'run'.*by its name.*mu=.*new ledger") as refused:
         session(ledger, scope="again")
     with pytest.raises(BudgetExhausted):
         check_start(ledger, "again", None)
