@@ -147,7 +147,7 @@ class LDPSearch(RunSearch):
         self._log.agree_on_mode(self.mode)
         self._forget_replies()
         self.session()
-        if self._handle is None:
+        if self._handle is None or not self._client.runs():
             self._handle = self._client.start(self._log, self._ledger)
 
     def _propose(self, trial: str) -> Mapping[str, Any]:

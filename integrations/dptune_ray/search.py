@@ -66,8 +66,8 @@ class VaultSearch(RunSearch):
 
     @property
     def vault(self) -> VaultClient:
-        """The vault, which is started on this node if it does not run."""
-        if self._handle is None:
+        """The vault, which is started on this node if it does not run, or runs no more."""
+        if self._handle is None or not self._client.runs():
             if not self._privatizer.private:
                 _logger.warning(f"The run {self._name!r} is NOT PRIVATE: {self._privatizer!r}.")
             self._handle = self._client.start(self._privatizer, self.run_settings())

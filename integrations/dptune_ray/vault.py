@@ -100,6 +100,11 @@ class Vault:
         return self._asked[trial]
 
     @answered
+    def withdraw(self, trial: str) -> None:
+        """Forget a trial that asked and will not begin: it is none that was lost."""
+        self._asked.pop(trial, None)
+
+    @answered
     def check(self, trial: str, parameters: Mapping[str, Any] | None = None) -> None:
         """Refuse a trial before a model is trained; ``parameters`` as for :meth:`finish`.
 
