@@ -21,7 +21,7 @@ from dptune.run import FINAL
 from dptune_ray.answers import Answer, answered
 from dptune_ray.carried import Carried
 from dptune_ray.client import VaultClient
-from dptune_ray.guard import called_in_worker
+from dptune_ray.guard import called_in_worker, told_by_type
 from dptune_ray.private_process import make_this_process_private
 from dptune_ray.spaces import flat
 
@@ -89,13 +89,15 @@ class PrivateTrainable(SilentTrainable):
             KeyConflict: likewise; the trial has a value at other parameters.
             InputError: the function returned something that is not per-example losses.
         """
+        return {self.metric: told_by_type(self._value), "done": True}
+
+    def _value(self) -> float:
         try:
             self.vault.check(self.trial_id, flat(self.config))
             losses = losses_at(type(self).function, self.config)
-            value = self.vault.finish(self.trial_id, flat(self.config), losses)
+            return self.vault.finish(self.trial_id, flat(self.config), losses)
         except dptune.PlanComplete:
-            value = math.nan
-        return {self.metric: value, "done": True}
+            return math.nan
 
     @classmethod
     def try_out(cls, config: Mapping[str, Any]) -> str:
@@ -115,7 +117,8 @@ class FinalTrial:
         """Evaluate and hand over, like a trial."""
         make_this_process_private()
         trainable.function.load()
-        return trainable.vault.estimate(FINAL, flat(config), losses_at(trainable.function, config))
+        losses = losses_at(trainable.function, config)
+        return told_by_type(lambda: trainable.vault.estimate(FINAL, flat(config), losses))
 
 
 def losses_at(function: Function, config: Mapping[str, Any]) -> Any:

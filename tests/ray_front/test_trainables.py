@@ -6,7 +6,10 @@ import copy
 import importlib
 import logging
 import pickle
+import signal
+import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +23,9 @@ from ray.tune.trainable import trainable as tune_trainable
 import dptune
 from dptune_ray import PrivateSearch, RandomSearch
 from dptune_ray import trainable as trainables
+from dptune_ray.answers import Answer
 from dptune_ray.carried import Carried
+from dptune_ray.guard import told_by_type
 from dptune_ray.trainable import SilentTrainable, losses_at, made_trainable, resources
 from ray_harness import SPACE, N, losses, open_ledger, open_privatizer
 
@@ -77,6 +82,44 @@ def test_a_public_mistake_has_no_frame_of_the_function_and_the_configuration_sta
     assert not {"call_guarded", "loss_vector"} & set(names)  # their frames hold what was returned
     assert caught.value.__context__ is None
     assert config == {"nested": {"x": 1}}
+
+
+def test_nothing_that_the_function_leaves_behind_is_heard_of_later() -> None:
+    def leaving(config: dict[str, Any]) -> np.ndarray:
+        def too_late(*_: Any) -> None:
+            raise ValueError("person 7")
+
+        signal.signal(signal.SIGPROF, too_late)
+        signal.setitimer(signal.ITIMER_PROF, 0.02)
+        sys.stdout = None
+        return losses(config)
+
+    before, stream = signal.getsignal(signal.SIGPROF), sys.stdout
+    assert losses_at(leaving, CONFIG) is not None
+    assert sys.stdout is stream
+    end = time.process_time() + 0.1
+    while time.process_time() < end:
+        pass
+    assert signal.getsignal(signal.SIGPROF) == before
+
+
+def test_of_what_interrupts_a_trial_from_outside_only_the_type_is_told() -> None:
+    def interrupted() -> None:
+        raise TimeoutError("person 7")
+
+    with pytest.raises(dptune.DptuneError, match="interrupted: TimeoutError") as caught:
+        told_by_type(interrupted)
+    assert "person 7" not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(dptune.KeyConflict, match="public"):
+        told_by_type(lambda: Answer(error=dptune.KeyConflict("public")).get())
+
+
+@pytest.mark.parametrize("spoil", ["sys.stdout.close()", "sys.stdout = sys.stderr = None", "os.close(1)"])
+def test_a_silent_process_whose_streams_were_spoiled_is_silenced_again(spoil: str) -> None:
+    private = "from dptune_ray.private_process import make_this_process_private as private"
+    code = f"import os, sys; {private}; private(); {spoil}; private(); sys.stdout.flush(); print('said', flush=True)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_tune_keeps_no_log_files_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
