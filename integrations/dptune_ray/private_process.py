@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 STDOUT, STDERR = 1, 2
-_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_NAMES = ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF")
+_TIMERS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))  # Windows has none
 _OFF = (0.0, 0.0)
 
 
@@ -52,11 +53,28 @@ class _Open(io.TextIOWrapper):
 def nothing_left_behind() -> Iterator[None]:
     """Take back timers, signal handlers and streams that the user's function leaves behind.
 
-    A timer that goes off later would raise the function's exception, with its text, where nobody keeps that secret.
+    A timer that goes off later would raise the function's exception, with its text, where nobody keeps that secret. A
+    SIGTERM that a handler of the function's own has caught (libraries for training have such) is sent once more.
     """
-    streams, main = (sys.stdout, sys.stderr), threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()} if main else {}
-    idle = [timer for timer in _TIMERS if signal.getitimer(timer) == _OFF] if main else []
+    streams = sys.stdout, sys.stderr
+    try:
+        if threading.current_thread() is threading.main_thread():
+            with _same_signals():
+                yield
+        else:  # elsewhere it can set neither
+            yield
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+@contextmanager
+def _same_signals() -> Iterator[None]:
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    idle = [timer for timer in _TIMERS if signal.getitimer(timer) == _OFF]
+    caught, wakeup = os.pipe()
+    for end in (caught, wakeup):
+        os.set_blocking(end, False)
+    before = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)  # is told every signal that has a handler
     try:
         yield
     finally:
@@ -65,4 +83,11 @@ def nothing_left_behind() -> Iterator[None]:
         for number, handler in handlers.items():
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
-        sys.stdout, sys.stderr = streams
+        signal.set_wakeup_fd(before)
+        os.close(wakeup)
+        seen = b""
+        with suppress(BlockingIOError):  # nothing, and a child of the function still has the other end
+            seen = os.read(caught, 65536)
+        os.close(caught)
+        if signal.SIGTERM in seen:
+            os.kill(os.getpid(), signal.SIGTERM)

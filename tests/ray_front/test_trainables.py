@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import logging
+import os
 import pickle
 import signal
 import subprocess
@@ -101,6 +102,39 @@ def test_nothing_that_the_function_leaves_behind_is_heard_of_later() -> None:
     while time.process_time() < end:
         pass
     assert signal.getsignal(signal.SIGPROF) == before
+
+
+@pytest.mark.parametrize("stop", [lambda: None, sys.exit])
+def test_a_sigterm_that_the_functions_own_handler_caught_still_ends_the_process(stop: Any) -> None:
+    def handling(config: dict[str, Any]) -> np.ndarray:
+        signal.signal(signal.SIGTERM, lambda *_: stop())
+        os.kill(os.getpid(), signal.SIGTERM)
+        return losses(config)
+
+    ended: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
+    try:
+        losses_at(handling, CONFIG)
+        assert ended == [signal.SIGTERM]
+        assert losses_at(losses, CONFIG) is not None
+        assert ended == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_that_outlives_the_function_disturbs_nobody() -> None:
+    code = """
+import os, time
+from dptune_ray.trainable import losses_at
+def forking(config):
+    if os.fork() == 0:
+        time.sleep(1)
+        os._exit(0)
+    return [1.0]
+assert losses_at(forking, {}) is not None
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_of_what_interrupts_a_trial_from_outside_only_the_type_is_told() -> None:
