@@ -125,7 +125,8 @@ class VaultSearch(RunSearch):
         if loss is not None and self.mode == "max":
             raise dptune.InputError('loss= is minimised: use mode="min", or return scores yourself.')
         taken = losses_function(function, loss, data, rows=self._privatizer.rows)
-        return made_trainable(PrivateTrainable, function, function=taken, vault=self._client, metric=self.metric)
+        members = {"vault": self._client, "metric": self.metric}
+        return made_trainable(PrivateTrainable, function, function=taken, run=self._client, **members)
 
     @abc.abstractmethod
     def recommend(self) -> dict[str, Any]:

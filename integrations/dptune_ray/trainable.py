@@ -18,6 +18,7 @@ import dptune
 from dptune.objective import Function
 from dptune.privacy.private import loss_vector
 from dptune.run import FINAL
+from dptune_ray.actors import ActorClient
 from dptune_ray.answers import Answer, answered
 from dptune_ray.carried import Carried
 from dptune_ray.client import VaultClient
@@ -64,13 +65,18 @@ class SilentTrainable(tune.Trainable):  # type: ignore[misc]
 T = TypeVar("T", bound=SilentTrainable)
 
 
-def made_trainable(kind: type[T], original: Function, *, function: Function, **members: Any) -> type[T]:
+def made_trainable(
+    kind: type[T], original: Function, *, function: Function, run: ActorClient | None = None, **members: Any
+) -> type[T]:
     """Return a subclass for one user's function, under its name.
 
     It is no class of the user's module, where Ray would import it from: it travels by value, the function as bytes.
+    Tune finds it by a name again, and of two with one name the younger would run the other's trials: so the name that
+    Tune gets is also that of the ``run``.
     """
-    about = {"__doc__": original.__doc__, "__module__": __name__}
     name = getattr(original, "__name__", type(original).__name__)
+    registered = name if run is None else f"{name.strip('<>')}-{run.name[-6:]}"
+    about = {"__doc__": original.__doc__, "__module__": __name__, "_name": registered}
     return type(name, (kind,), {"function": Carried(function), **members, **about})
 
 

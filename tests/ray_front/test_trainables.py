@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ray import cloudpickle, tune
+from ray.tune.experiment import Experiment
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
@@ -233,6 +234,17 @@ def test_a_function_that_cannot_be_read_fails_the_trial_before_anything_is_asked
     with pytest.raises(dptune.InputError, match=r"could not be read .*\(KeyboardInterrupt\)") as caught:
         one.setup(CONFIG)
     assert caught.value.__context__ is None
+
+
+def test_tune_tells_trainables_of_different_runs_apart_and_finds_them_again(tmp_path: Path) -> None:
+    def name(run: str) -> str:
+        trainable = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=1, name=run).trainable(losses)
+        asking = tune.with_resources(trainable, {"cpu": 2})
+        assert trainable.__name__ == "losses"
+        assert Experiment.get_trainable_name(asking) == Experiment.get_trainable_name(trainable)
+        return str(Experiment.get_trainable_name(trainable))
+
+    assert name("one") == name("one") != name("other")
 
 
 def test_the_final_trial_gets_what_trials_get() -> None:
