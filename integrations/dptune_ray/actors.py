@@ -52,6 +52,14 @@ class ActorClient:
         kept = [ray.put(argument) for argument in args]
         return ray.remote(kind).options(**usual, **options).remote(*kept), kept
 
+    def runs(self) -> bool:
+        """Tell whether the actor is there, or is being started again."""
+        try:
+            self._actor()
+        except dptune.DptuneError:
+            return False
+        return True
+
     def stop(self) -> None:
         """End the actor; what it has not released is gone, what it has is in the ledger."""
         ray.kill(self._actor())

@@ -45,6 +45,10 @@ class VaultClient(ActorClient):
         asked: dict[str, Any] | None = self.call("ask", trial)
         return asked
 
+    def withdraw(self, trial: str) -> None:
+        """Say that the trial will not begin; see :meth:`Vault.withdraw`."""
+        self.call("withdraw", trial)
+
     def check(self, trial: str, parameters: Mapping[str, Any] | None = None) -> None:
         """Refuse a trial before a model is trained; see :meth:`Vault.check`."""
         self.call("check", trial, parameters)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ray.exceptions import RayError
+
+import dptune
 from dptune.objective import Function, call_guarded
 from dptune.privacy.private import bare
+from dptune_ray.private_process import nothing_left_behind
 
 T = TypeVar("T")
 
@@ -20,9 +24,24 @@ def called_in_worker(function: Function, argument: Any, take: Callable[[Any], T]
     Raises:
         InputError: what came back is refused by its public shape or type; without frames that ever held a value.
     """
-    outcome = call_guarded(function, argument, take)
+    with nothing_left_behind():
+        outcome = call_guarded(function, argument, take)
     if isinstance(outcome, KeyboardInterrupt):
         return None
     if isinstance(outcome, BaseException):
         raise bare(outcome)
     return outcome
+
+
+def told_by_type(call: Callable[[], T]) -> T:
+    """Return what the call returns; of an error that is neither dptune's nor Ray's only the type is told.
+
+    A thread or a timer of the user's function may raise in this thread when the function has ended.
+    """
+    try:
+        return call()
+    except (dptune.DptuneError, RayError) as error:
+        failure: Exception = bare(error)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, its text may quote a private value
+        failure = dptune.DptuneError(f"the trial was interrupted: {type(error).__name__}.")
+    raise failure

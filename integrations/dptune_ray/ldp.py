@@ -147,7 +147,7 @@ class LDPSearch(RunSearch):
         self._log.agree_on_mode(self.mode)
         self._forget_replies()
         self.session()
-        if self._handle is None:
+        if self._handle is None or not self._client.runs():
             self._handle = self._client.start(self._log, self._ledger)
 
     def _propose(self, trial: str) -> Mapping[str, Any]:
@@ -199,7 +199,7 @@ class LDPSearch(RunSearch):
         self._ledger, self._device = ledger, randomizer.describe()
         members = {"desk": self._client, "metric": self.metric, "randomizer": randomizer}
         whose = Carried(user) if callable(user) else user
-        return made_trainable(LocalTrainable, function, function=function, user=whose, **members)
+        return made_trainable(LocalTrainable, function, function=function, run=self._client, user=whose, **members)
 
     def recommend(self) -> dict[str, Any]:
         """Return the parameters to use: the tried candidate with the best posterior mean, never the best reply.

@@ -10,7 +10,7 @@ import dptune
 from dptune.local.randomizer import Randomizer
 from dptune_ray.carried import Carried
 from dptune_ray.desk import Ask, DeskClient, Promise
-from dptune_ray.guard import called_in_worker
+from dptune_ray.guard import called_in_worker, told_by_type
 from dptune_ray.spaces import flat
 from dptune_ray.trainable import SilentTrainable
 
@@ -31,12 +31,15 @@ class LocalTrainable(SilentTrainable):
             CapReached: before the function is called.
         """
         ask = self._ask()
+        return {self.metric: told_by_type(lambda: self._reply(ask)), "done": True}
+
+    def _reply(self, ask: Ask) -> float:
         reply = self.desk.charge(ask)
-        if reply is None:
-            function = type(self).function
-            value = called_in_worker(lambda config: float(function(config)), copy.deepcopy(dict(self.config)), float)
-            reply = self.desk.record(ask, type(self).randomizer.randomize(value))
-        return {self.metric: reply, "done": True}
+        if reply is not None:
+            return reply
+        function = type(self).function
+        value = called_in_worker(lambda config: float(function(config)), copy.deepcopy(dict(self.config)), float)
+        return self.desk.record(ask, type(self).randomizer.randomize(value))
 
     def _ask(self) -> Ask:
         user, randomizer = type(self).user, type(self).randomizer

@@ -7,12 +7,18 @@ paid for, and its value would be the upper clip.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 STDOUT, STDERR = 1, 2
+_NAMES = ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF")
+_TIMERS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))  # Windows has none
+_OFF = (0.0, 0.0)
 
 
 def make_this_process_private() -> None:
@@ -28,8 +34,60 @@ def make_this_process_private() -> None:
 def _silence() -> None:
     """Send standard output and error to nowhere: for Python, for C, for children and for late threads."""
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        with suppress(AttributeError, OSError, ValueError):  # the last trial's function may have closed it
+            stream.flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, STDOUT)
     os.dup2(nowhere, STDERR)
-    sys.stdout = sys.stderr = os.fdopen(nowhere, "w")
+    sys.stdout = sys.stderr = _Open(os.fdopen(nowhere, "wb"))
+
+
+class _Open(io.TextIOWrapper):
+    """A stream that stays open: Ray flushes it after every task, and would fail the trial."""
+
+    def close(self) -> None:
+        """Stay open; what it writes to is closed when nobody has it any more."""
+
+
+@contextmanager
+def nothing_left_behind() -> Iterator[None]:
+    """Take back timers, signal handlers and streams that the user's function leaves behind.
+
+    A timer that goes off later would raise the function's exception, with its text, where nobody keeps that secret. A
+    SIGTERM that a handler of the function's own has caught (libraries for training have such) is sent once more.
+    """
+    streams = sys.stdout, sys.stderr
+    try:
+        if threading.current_thread() is threading.main_thread():
+            with _same_signals():
+                yield
+        else:  # elsewhere it can set neither
+            yield
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+@contextmanager
+def _same_signals() -> Iterator[None]:
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    idle = [timer for timer in _TIMERS if signal.getitimer(timer) == _OFF]
+    caught, wakeup = os.pipe()
+    for end in (caught, wakeup):
+        os.set_blocking(end, False)
+    before = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)  # is told every signal that has a handler
+    try:
+        yield
+    finally:
+        for timer in idle:
+            signal.setitimer(timer, 0)
+        for number, handler in handlers.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+        signal.set_wakeup_fd(before)
+        os.close(wakeup)
+        seen = b""
+        with suppress(BlockingIOError):  # nothing, and a child of the function still has the other end
+            seen = os.read(caught, 65536)
+        os.close(caught)
+        if signal.SIGTERM in seen:
+            os.kill(os.getpid(), signal.SIGTERM)

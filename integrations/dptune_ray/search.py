@@ -66,8 +66,8 @@ class VaultSearch(RunSearch):
 
     @property
     def vault(self) -> VaultClient:
-        """The vault, which is started on this node if it does not run."""
-        if self._handle is None:
+        """The vault, which is started on this node if it does not run, or runs no more."""
+        if self._handle is None or not self._client.runs():
             if not self._privatizer.private:
                 _logger.warning(f"The run {self._name!r} is NOT PRIVATE: {self._privatizer!r}.")
             self._handle = self._client.start(self._privatizer, self.run_settings())
@@ -125,7 +125,8 @@ class VaultSearch(RunSearch):
         if loss is not None and self.mode == "max":
             raise dptune.InputError('loss= is minimised: use mode="min", or return scores yourself.')
         taken = losses_function(function, loss, data, rows=self._privatizer.rows)
-        return made_trainable(PrivateTrainable, function, function=taken, vault=self._client, metric=self.metric)
+        members = {"vault": self._client, "metric": self.metric}
+        return made_trainable(PrivateTrainable, function, function=taken, run=self._client, **members)
 
     @abc.abstractmethod
     def recommend(self) -> dict[str, Any]:

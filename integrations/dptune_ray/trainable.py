@@ -18,10 +18,11 @@ import dptune
 from dptune.objective import Function
 from dptune.privacy.private import loss_vector
 from dptune.run import FINAL
+from dptune_ray.actors import ActorClient
 from dptune_ray.answers import Answer, answered
 from dptune_ray.carried import Carried
 from dptune_ray.client import VaultClient
-from dptune_ray.guard import called_in_worker
+from dptune_ray.guard import called_in_worker, told_by_type
 from dptune_ray.private_process import make_this_process_private
 from dptune_ray.spaces import flat
 
@@ -64,13 +65,18 @@ class SilentTrainable(tune.Trainable):  # type: ignore[misc]
 T = TypeVar("T", bound=SilentTrainable)
 
 
-def made_trainable(kind: type[T], original: Function, *, function: Function, **members: Any) -> type[T]:
+def made_trainable(
+    kind: type[T], original: Function, *, function: Function, run: ActorClient | None = None, **members: Any
+) -> type[T]:
     """Return a subclass for one user's function, under its name.
 
     It is no class of the user's module, where Ray would import it from: it travels by value, the function as bytes.
+    Tune finds it by a name again, and of two with one name the younger would run the other's trials: so the name that
+    Tune gets is also that of the ``run``.
     """
-    about = {"__doc__": original.__doc__, "__module__": __name__}
     name = getattr(original, "__name__", type(original).__name__)
+    registered = name if run is None else f"{name.strip('<>')}-{run.name[-6:]}"
+    about = {"__doc__": original.__doc__, "__module__": __name__, "_name": registered}
     return type(name, (kind,), {"function": Carried(function), **members, **about})
 
 
@@ -89,13 +95,15 @@ class PrivateTrainable(SilentTrainable):
             KeyConflict: likewise; the trial has a value at other parameters.
             InputError: the function returned something that is not per-example losses.
         """
+        return {self.metric: told_by_type(self._value), "done": True}
+
+    def _value(self) -> float:
         try:
             self.vault.check(self.trial_id, flat(self.config))
             losses = losses_at(type(self).function, self.config)
-            value = self.vault.finish(self.trial_id, flat(self.config), losses)
+            return self.vault.finish(self.trial_id, flat(self.config), losses)
         except dptune.PlanComplete:
-            value = math.nan
-        return {self.metric: value, "done": True}
+            return math.nan
 
     @classmethod
     def try_out(cls, config: Mapping[str, Any]) -> str:
@@ -115,7 +123,8 @@ class FinalTrial:
         """Evaluate and hand over, like a trial."""
         make_this_process_private()
         trainable.function.load()
-        return trainable.vault.estimate(FINAL, flat(config), losses_at(trainable.function, config))
+        losses = losses_at(trainable.function, config)
+        return told_by_type(lambda: trainable.vault.estimate(FINAL, flat(config), losses))
 
 
 def losses_at(function: Function, config: Mapping[str, Any]) -> Any:

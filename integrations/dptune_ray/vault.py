@@ -100,6 +100,11 @@ class Vault:
         return self._asked[trial]
 
     @answered
+    def withdraw(self, trial: str) -> None:
+        """Forget a trial that asked and will not begin: it is none that was lost."""
+        self._asked.pop(trial, None)
+
+    @answered
     def check(self, trial: str, parameters: Mapping[str, Any] | None = None) -> None:
         """Refuse a trial before a model is trained; ``parameters`` as for :meth:`finish`.
 
@@ -187,9 +192,10 @@ class Vault:
 
     def _losses(self, trial: str, upload: str, rows: int | None) -> Any:
         """The losses (rows,), as the privatizer wants them; None if there are none, or not all of them."""
-        held = self._uploads.pop(trial, None)
+        held = self._uploads.get(trial)
         if rows is None or held is None or held.name != upload:
-            return None
+            return None  # another process of the trial may be handing over: its upload stays
+        del self._uploads[trial]
         joined = np.frombuffer(b"".join(held.parts[first] for first in sorted(held.parts)))
         if len(joined) != rows:
             return None

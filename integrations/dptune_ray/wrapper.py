@@ -110,6 +110,7 @@ class PrivateSearch(VaultSearch):
         self._catch_up()
         suggested = self.searcher.suggest(trial_id)
         if suggested is None or suggested == Searcher.FINISHED:
+            self.vault.withdraw(trial_id)  # a searcher that waits is asked again under other identifiers
             return suggested if suggested is None else str(suggested)
         self._open.add(trial_id)
         return self._completed(trial_id, suggested)

@@ -161,6 +161,22 @@ def test_a_vault_that_dies_is_restarted_and_the_run_goes_on(fast_path):
     assert ledger.spent() <= 1.0
 
 
+def test_a_vault_that_is_gone_for_good_is_started_again_by_its_searcher(fast_path):
+    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path), n_trials=2, seed=1)
+    trainable = search.trainable(losses)
+    tuner(trainable, search, fast_path, num_samples=1).fit()
+    search.vault.stop()  # as ray.shutdown, or the end of another searcher of this name that had started it
+    while search._client.runs():
+        time.sleep(0.05)
+    assert search.estimate(trainable, search.recommend()).private
+    assert len(values_in(fast_path)) == 1
+    search._client.stop()
+    while search._client.runs():
+        time.sleep(0.05)
+    tuner(trainable, search, fast_path, num_samples=1, run={"name": "again"}).fit()
+    assert len(values_in(fast_path)) == 2
+
+
 def test_a_run_ended_by_time_budget_and_stop_is_restored_and_completed(fast_path):
     gate = fast_path / "gate"  # closed after the first trial, opened for the restored run
 

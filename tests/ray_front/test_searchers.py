@@ -196,6 +196,18 @@ def test_a_concurrency_limiter_never_stalls_and_pickles(tmp_path, opened):
     assert pickle.loads(cloudpickle.dumps(search)).searcher.n_trials == 12
 
 
+def test_while_the_inner_searcher_waits_no_trial_counts_as_lost(tmp_path):
+    inner = ConcurrencyLimiter(OptunaSearch(seed=1), max_concurrent=1)
+    search = begin(private_search(tmp_path, inner, n_trials=2))
+    for trial in "ab":
+        config = search.suggest(trial)
+        assert [search.suggest(f"{trial}{i}") for i in range(20)] == [None] * 20  # Tune: another identifier each time
+        value = search.vault.finish(trial, flat(config), evaluated(losses, config))
+        search.on_trial_complete(trial, {"loss": value, "training_iteration": 1})
+    assert search.suggest("c") == Searcher.FINISHED
+    assert [t.state.name for t in inner.searcher._ot_study.trials] == ["COMPLETE", "COMPLETE"]
+
+
 def test_choices_of_lists_are_in_the_ledger_and_told_apart(tmp_path):
     space = {**SPACE, "layers": tune.choice([[64, 64], (32,)])}
     search = begin(private_search(tmp_path), space=space)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import copy
 import importlib
 import logging
+import os
 import pickle
+import signal
+import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +19,15 @@ from typing import Any
 import numpy as np
 import pytest
 from ray import cloudpickle, tune
+from ray.tune.experiment import Experiment
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
 from dptune_ray import PrivateSearch, RandomSearch
 from dptune_ray import trainable as trainables
+from dptune_ray.answers import Answer
 from dptune_ray.carried import Carried
+from dptune_ray.guard import told_by_type
 from dptune_ray.trainable import SilentTrainable, losses_at, made_trainable, resources
 from ray_harness import SPACE, N, losses, open_ledger, open_privatizer
 
@@ -77,6 +84,77 @@ def test_a_public_mistake_has_no_frame_of_the_function_and_the_configuration_sta
     assert not {"call_guarded", "loss_vector"} & set(names)  # their frames hold what was returned
     assert caught.value.__context__ is None
     assert config == {"nested": {"x": 1}}
+
+
+def test_nothing_that_the_function_leaves_behind_is_heard_of_later() -> None:
+    def leaving(config: dict[str, Any]) -> np.ndarray:
+        def too_late(*_: Any) -> None:
+            raise ValueError("person 7")
+
+        signal.signal(signal.SIGPROF, too_late)
+        signal.setitimer(signal.ITIMER_PROF, 0.02)
+        sys.stdout = None
+        return losses(config)
+
+    before, stream = signal.getsignal(signal.SIGPROF), sys.stdout
+    assert losses_at(leaving, CONFIG) is not None
+    assert sys.stdout is stream
+    end = time.process_time() + 0.1
+    while time.process_time() < end:
+        pass
+    assert signal.getsignal(signal.SIGPROF) == before
+
+
+@pytest.mark.parametrize("stop", [lambda: None, sys.exit])
+def test_a_sigterm_that_the_functions_own_handler_caught_still_ends_the_process(stop: Any) -> None:
+    def handling(config: dict[str, Any]) -> np.ndarray:
+        signal.signal(signal.SIGTERM, lambda *_: stop())
+        os.kill(os.getpid(), signal.SIGTERM)
+        return losses(config)
+
+    ended: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
+    try:
+        losses_at(handling, CONFIG)
+        assert ended == [signal.SIGTERM]
+        assert losses_at(losses, CONFIG) is not None
+        assert ended == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_that_outlives_the_function_disturbs_nobody() -> None:
+    code = """
+import os, time
+from dptune_ray.trainable import losses_at
+def forking(config):
+    if os.fork() == 0:
+        time.sleep(1)
+        os._exit(0)
+    return [1.0]
+assert losses_at(forking, {}) is not None
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_of_what_interrupts_a_trial_from_outside_only_the_type_is_told() -> None:
+    def interrupted() -> None:
+        raise TimeoutError("person 7")
+
+    with pytest.raises(dptune.DptuneError, match="interrupted: TimeoutError") as caught:
+        told_by_type(interrupted)
+    assert "person 7" not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(dptune.KeyConflict, match="public"):
+        told_by_type(lambda: Answer(error=dptune.KeyConflict("public")).get())
+
+
+@pytest.mark.parametrize("spoil", ["sys.stdout.close()", "sys.stdout = sys.stderr = None", "os.close(1)"])
+def test_a_silent_process_whose_streams_were_spoiled_is_silenced_again(spoil: str) -> None:
+    private = "from dptune_ray.private_process import make_this_process_private as private"
+    code = f"import os, sys; {private}; private(); {spoil}; private(); sys.stdout.flush(); print('said', flush=True)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_tune_keeps_no_log_files_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +234,17 @@ def test_a_function_that_cannot_be_read_fails_the_trial_before_anything_is_asked
     with pytest.raises(dptune.InputError, match=r"could not be read .*\(KeyboardInterrupt\)") as caught:
         one.setup(CONFIG)
     assert caught.value.__context__ is None
+
+
+def test_tune_tells_trainables_of_different_runs_apart_and_finds_them_again(tmp_path: Path) -> None:
+    def name(run: str) -> str:
+        trainable = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=1, name=run).trainable(losses)
+        asking = tune.with_resources(trainable, {"cpu": 2})
+        assert trainable.__name__ == "losses"
+        assert Experiment.get_trainable_name(asking) == Experiment.get_trainable_name(trainable)
+        return str(Experiment.get_trainable_name(trainable))
+
+    assert name("one") == name("one") != name("other")
 
 
 def test_the_final_trial_gets_what_trials_get() -> None:

@@ -80,6 +80,14 @@ def test_losses_that_are_missing_are_asked_for_again_and_nothing_is_charged(tmp_
     assert open_ledger(tmp_path).charges() == []
 
 
+def test_of_two_processes_of_one_trial_one_always_gets_through(tmp_path):
+    vault, part = values_vault(tmp_path), np.zeros(N).tobytes()
+    for upload in ("one", "other"):
+        vault.put("a", upload, 0, part).get()
+    assert vault.finish("a", POINT, "one", N).get() is None
+    assert vault.finish("a", POINT, "other", N).get() is not None
+
+
 def test_parts_come_in_any_order_and_are_taken_once(tmp_path, monkeypatch):
     vault, taken, values = values_vault(tmp_path), [], losses_at(people(), **POINT)
     plain = dptune.LossPrivatizer.observe
