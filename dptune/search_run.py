@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dptune.errors import BudgetExhausted
+from dptune.errors import BudgetExhausted, InputError
 from dptune.locks import ForkSafeLock
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.run import Plan, Run, agree_on_plan
@@ -130,6 +130,19 @@ class SearchRun(Run, Generic[A, P]):
             u = self.algorithm.ask(self._asked if slot is None else slot)
             self._asked += 1
         return self.space.decode(u)
+
+    def check_estimate(self, parameters: Mapping[str, Value]) -> None:
+        """Refuse an estimate outside the search space, besides what :meth:`Run.check_estimate` refuses.
+
+        Raises:
+            InputError: the parameters are no point of the space.
+        """
+        if not self.space.contains(parameters):
+            raise InputError(
+                f"the run's one final estimate is for a point of its search space {self.space.describe()}; got "
+                f"{dict(parameters)}. Ask for it at what recommend() returns; nothing was trained or spent."
+            )
+        super().check_estimate(parameters)
 
     def _has_a_say(self, parameters: Mapping[str, Value]) -> bool:
         """Tell whether a trial is a point of the space; count those that are not."""

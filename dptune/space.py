@@ -153,7 +153,8 @@ class Space(Mapping[str, Float | Int]):
 
     def contains(self, parameters: Mapping[str, Value]) -> bool:
         """Tell whether every parameter of the space is there and within its range."""
-        return all(name in parameters and p.low <= parameters[name] <= p.high for name, p in self.items())
+        given = {name: real(parameters.get(name)) for name in self}
+        return all((value := given[name]) is not None and p.low <= value <= p.high for name, p in self.items())
 
     def describe(self) -> dict[str, dict[str, object]]:
         """Return plain JSON data."""

@@ -37,6 +37,13 @@ _CREATION_LOCK = 0x6470_7475_6E65  # "dptune", for pg_advisory_xact_lock
 _SELECT_CHARGES = sa.select(schema.charges, schema.releases.c.value).select_from(
     schema.charges.outerjoin(schema.releases, schema.releases.c.charge == schema.charges.c.seq)
 )
+_REMEDIES = {  # by a part of SQLite's own words
+    "unable to open": "It must be a file, in a folder where this process may write",
+    "readonly": "This process must be allowed to write the file and its folder",
+    "not a database": "Another file lies there: check the path",
+    "is full": "Make room on the disk and go on: what failed was not charged",
+    "locked": "Another process has held it for a minute: see what that one does",
+}
 _logger = logging.getLogger("dptune.accounting.ledger")
 
 
@@ -171,7 +178,8 @@ class DurableLedger:
             raise
         except sa.exc.SQLAlchemyError as error:
             reason = str(getattr(error, "orig", None) or type(error).__name__).partition("\n")[0]
-            raise LedgerError(f"the ledger {self._name()} cannot be used: {reason}") from None
+            remedy = next((f". {remedy}" for known, remedy in _REMEDIES.items() if known in reason), "")
+            raise LedgerError(f"the ledger {self._name()} cannot be used: {reason}{remedy}") from None
 
     def _name(self) -> str:
         return self._url.render_as_string(hide_password=True)

@@ -48,6 +48,11 @@ class Budget:
     stated_epsilon: float | None = None
     stated_delta: float | None = None
 
+    def __repr__(self) -> str:
+        if self.stated_epsilon is None:
+            return f"Budget(mu={self.mu!r})"
+        return f"Budget(mu={self.mu!r}, stated_epsilon={self.stated_epsilon!r}, stated_delta={self.stated_delta!r})"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", positive("mu", self.mu))
         self._check_stated()

@@ -22,6 +22,10 @@ __all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
 
 PLAN = "plan"  # the fact of a scope that says what its run will spend
 
+_NOTHING = sa.insert(schema.charges).from_select(  # no row, but a ledger that cannot be written refuses it
+    schema.charges.columns.keys(), sa.select(schema.charges).where(sa.false())
+)
+
 REPLACE_ONE = "replace all records of one unit, with n public"
 CENTRAL = "trusted curator: one process reads the losses; everybody else sees noisy releases only"
 
@@ -135,8 +139,10 @@ class PrivacyLedger(DurableLedger):
 
         Raises:
             BudgetExhausted: ``releases`` releases of ``mu`` each do not fit.
+            LedgerError: nothing can be written to the ledger.
         """
-        with self._transaction(write=False) as connection:
+        with self._transaction(write=True) as connection:
+            connection.execute(_NOTHING)
             self._check(connection, positive("mu", mu) * math.sqrt(at_least("releases", releases, 1)))
 
     def _check(self, connection: sa.Connection, mu: float) -> None:

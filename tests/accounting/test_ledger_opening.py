@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -176,3 +179,31 @@ def test_a_ledger_made_by_mistake_may_be_deleted_as_long_as_nothing_was_charged(
         with pytest.raises(BudgetMismatch) as refused:
             mistake()
         assert "delete" not in str(refused.value)
+
+
+READ_ONLY = """
+import os, sys
+from dptune import LedgerError, PrivacyLedger
+
+ledger = PrivacyLedger(sys.argv[1])
+ledger.spent()  # imports what it needs
+if os.geteuid() == 0:  # for whom there are no permissions
+    os.setuid(65534)
+assert ledger.spent() == 0.1, "reading is allowed"
+try:
+    ledger.check(0.1)
+except LedgerError as error:
+    print(error)
+"""
+
+
+def test_a_ledger_that_cannot_be_written_is_noticed_by_the_check_before_a_trial(fast_path: Path) -> None:
+    pay(PrivacyLedger(fast_path / "x.db", Budget.gdp(1.0)), "a", 0.1)
+    (fast_path / "x.db").chmod(0o444)
+    fast_path.chmod(0o555)
+    try:
+        command = [sys.executable, "-c", READ_ONLY, str(fast_path / "x.db")]
+        found = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=True)
+    finally:
+        fast_path.chmod(0o755)
+    assert "readonly database. This process must be allowed to write the file and its folder" in found.stdout

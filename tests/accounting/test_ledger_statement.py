@@ -73,7 +73,14 @@ def test_the_statement_says_everything_in_three_forms(url: str) -> None:
         "Laplace": 1,
     }
     for text in (statement.to_text(), statement.to_markdown(), str(statement)):
-        for part in ("replace all records of one", "trusted curator", "one patient", "mu = 3", "training data", "search space"):
+        for part in (
+            "replace all records of one",
+            "trusted curator",
+            "one patient",
+            "mu = 3",
+            "training data",
+            "search space",
+        ):
             assert part in text
         for part in ("timing", "opendp", "in 4 releases", "n = 500", "delta = 1e-05", "Laplace mechanism"):
             assert part in text

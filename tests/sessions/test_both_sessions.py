@@ -210,3 +210,18 @@ def test_progress_is_plain_public_data(ledger: PrivacyLedger, kind: Kind) -> Non
     done, planned = progress[f"{kind.counted}_done"], progress[kind.counted]
     assert (done, planned, progress["private"]) == (1, kind.steps, True)
     assert progress["mu_spent"] == ledger.spent()
+
+
+# ---- the estimate --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("elsewhere", [{"a": 1.5, "b": 1.0}, {"a": 0.5}, {"a": "0.5", "b": 1.0}, {"a": 0.5, "b": 0.0}])
+def test_an_estimate_outside_the_search_space_is_refused_before_a_model_is_trained(
+    ledger: PrivacyLedger, kind: Kind, elsewhere: dict[str, Any]
+) -> None:
+    run = kind.session(ledger)
+    for refused in (run.check_estimate, lambda x: run.estimate(x, losses_of({"a": 0.5, "b": 1.0}, kind.n))):
+        with pytest.raises(InputError, match=r"search space .*recommend\(\)"):
+            refused(elsewhere)
+    assert keys(ledger) == []
+    run.check_estimate({"a": 0.5, "b": 1.0})
