@@ -15,18 +15,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from dptune.accounting.ledger import Charge, Limit
 from dptune.algorithms.centred_cma import CentredCMA, Generation
-from dptune.centred_plan import CentredCMAPlan
+from dptune.centred_plan import CentredCMAPlan, cell_widths, plan_centred_cma
 from dptune.errors import BudgetExhausted, KeyConflict, PlanComplete
+from dptune.privacy.privatizer import LossPrivatizer
 from dptune.run import Losses
 from dptune.search_run import SearchRun
-from dptune.space import Value
+from dptune.space import Space, Value
 
 SHARE, GENERATION = "share/", "generation/"
+
+
+def plan_for(privatizer: LossPrivatizer, space: Space, *, mu: float, seed: int, **settings: Any) -> CentredCMAPlan:
+    """Return a run's plan for the people of ``privatizer``; ``settings`` as in :func:`plan_centred_cma`."""
+    options = {"steps": cell_widths(space), **settings}
+    return plan_centred_cma(d=len(space), loss_range=privatizer.interval.diameter, mu=mu, seed=seed, **options)
 
 
 class CentredCMASession(SearchRun[CentredCMA, CentredCMAPlan]):

@@ -11,7 +11,8 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 import dptune
-from dptune.centred_plan import OPTIONS, cell_widths, plan_centred_cma
+from dptune import centred
+from dptune.centred_plan import OPTIONS
 from dptune.options import refuse_unknown
 from dptune.space import Value
 from dptune_optuna.base import PrivateSampler
@@ -74,9 +75,7 @@ class CentredCMASampler(PrivateSampler[dptune.CentredCMASession]):
         )
 
     def _plan(self, space: dptune.Space, mu: float, seed: int) -> dptune.CentredCMAPlan:
-        options = {"steps": cell_widths(space), **self._settings}
-        loss_range = self._privatizer.interval.diameter
-        return plan_centred_cma(d=len(space), loss_range=loss_range, mu=mu, seed=seed, **options)
+        return centred.plan_for(self._privatizer, space, mu=mu, seed=seed, **self._settings)
 
     def _propose(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]

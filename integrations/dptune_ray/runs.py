@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import dptune
-from dptune.centred_plan import cell_widths, plan_centred_cma
+from dptune import centred
 from dptune.defaults import plan_for
 from dptune.space import Value
 
@@ -102,9 +102,7 @@ class CentredCMARun(SpaceRun):
 
     def plan(self, privatizer: dptune.LossPrivatizer, mu: float, seed: int) -> dptune.CentredCMAPlan:
         """Return the plan for a budget and a seed."""
-        options = {"steps": cell_widths(self.space), **self.settings}
-        loss_range = privatizer.interval.diameter
-        return plan_centred_cma(d=len(self.space), loss_range=loss_range, mu=mu, seed=seed, **options)
+        return centred.plan_for(privatizer, self.space, mu=mu, seed=seed, **self.settings)
 
     def propose(self, run: dptune.CentredCMASession, number: int) -> Mapping[str, Value]:
         """Return the present generation's proposal of that number, as in Optuna."""
