@@ -138,6 +138,27 @@ assert losses_at(forking, {}) is not None
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_sigterm_of_a_child_is_not_the_functions() -> None:
+    code = """
+import os, signal, time
+from dptune_ray.trainable import losses_at
+def ending_a_child(config):  # as a pool does
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    ready, begun = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(begun, b".")
+        time.sleep(60)
+    os.read(ready, 1)
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+    return [1.0]
+assert losses_at(ending_a_child, {}) is not None
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_of_what_interrupts_a_trial_from_outside_only_the_type_is_told() -> None:
     def interrupted() -> None:
         raise TimeoutError("person 7")
