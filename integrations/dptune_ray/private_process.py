@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from typing import Any
 
 STDOUT, STDERR = 1, 2
 _NAMES = ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF")
@@ -40,7 +41,8 @@ def _silence() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, STDOUT)
     os.dup2(nowhere, STDERR)
-    sys.stdout = sys.stderr = _Open(os.fdopen(nowhere, "wb"))
+    buffer = _OpenBuffer(io.FileIO(nowhere, "wb"))
+    sys.stdout = sys.stderr = _Open(buffer, encoding="utf-8", errors="backslashreplace")
 
 
 class _Open(io.TextIOWrapper):
@@ -48,6 +50,17 @@ class _Open(io.TextIOWrapper):
 
     def close(self) -> None:
         """Stay open; what it writes to is closed when nobody has it any more."""
+
+    def detach(self) -> Any:
+        """Share the buffer: functions that want another encoding put a stream of their own around it."""
+        return self.buffer
+
+
+class _OpenBuffer(io.BufferedWriter):
+    """Its buffer, which another stream around it would close."""
+
+    def close(self) -> None:
+        """Stay open, likewise."""
 
 
 @contextmanager

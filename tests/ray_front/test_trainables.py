@@ -178,6 +178,28 @@ def test_a_silent_process_whose_streams_were_spoiled_is_silenced_again(spoil: st
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "sys.stdout.close()",
+        "sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='latin-1')",
+        "sys.stdout = codecs.getwriter('utf-8')(sys.stdout.detach())",
+        "print(chr(0xdc80))",
+    ],
+)
+def test_a_silent_process_prints_after_whatever_the_function_did_to_its_streams(spoil: str) -> None:
+    code = f"""
+import codecs, gc, io, sys
+from dptune_ray.private_process import make_this_process_private, nothing_left_behind
+make_this_process_private()
+with nothing_left_behind():
+    {spoil}
+gc.collect()
+print("said", flush=True)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_tune_keeps_no_log_files_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune_trainable, "DEFAULT_STORAGE_PATH", str(tmp_path))
     handlers = copy.copy(logging.getLogger("ray").handlers)
