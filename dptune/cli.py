@@ -141,7 +141,7 @@ def _open(ledger: str) -> PrivacyLedger | PlanLedger | UserLedger:
 
 
 def _studies(opened: PrivacyLedger) -> _Found:
-    title = f"{opened.dataset}: mu {opened.spent():.4g} of {opened.budget.mu:.4g} spent"
+    title = f"{opened.dataset}: mu {rounded_up(opened.spent())} of {rounded_up(opened.budget.mu)} spent"
     rows = []
     for scope in sorted({charge.scope for charge in opened.charges()}):
         charges = opened.charges(scope)
@@ -164,7 +164,7 @@ def _rounds(opened: PlanLedger) -> _Found:
 
 def _users(opened: UserLedger) -> _Found:
     rows = [asdict(account) for account in opened.accounts()]
-    title = f"local privacy: a cap of epsilon = {opened.cap:g} for each of {len(rows)} users"
+    title = f"local privacy: a cap of epsilon = {rounded_up(opened.cap, 6)} for each of {len(rows)} users"
     facts = {"private": all(row["private"] for row in rows), "cap": {"epsilon": opened.cap}, "users": rows}
     return _Found(title, facts, "users")
 
@@ -190,4 +190,4 @@ _WIDE = 100_000
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "NO"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return rounded_up(value) if isinstance(value, float) else str(value)  # the numbers are what was spent

@@ -24,6 +24,8 @@ A message names public settings only: never a private value, a count or a positi
 
 from __future__ import annotations
 
+from dptune.printable import rounded_down
+
 
 class DptuneError(Exception):
     """Base of all errors raised by dptune."""
@@ -72,7 +74,7 @@ class BudgetExhausted(BudgetError):
 
     def _text(self) -> str:
         return (
-            f"asked for a release with mu={self.asked:.6g}, but only mu={self.left:.6g} of the budget "
+            f"asked for a release with mu={self.asked:.6g}, but only mu={rounded_down(self.left, 6)} of the budget "
             f"mu={self.budget:.6g} is left. Nothing was read or spent. Ask for less, or stop here and report the "
             "budget; a new ledger on the same people adds to what they have already paid."
         )
@@ -97,10 +99,10 @@ class BudgetPlanned(BudgetExhausted):
         names = ", ".join(repr(run) for run in self.runs[:5]) + (", ..." if len(self.runs) > 5 else "")
         return (
             f"a new run would have too little of the budget mu={self.budget:.6g}: what is not spent, "
-            f"mu={self.left:.6g}, is planned by {names}. Nothing was read or spent. Continue a run by its name (in "
-            "Optuna with storage=, study_name= and load_if_exists=True); or give the new run mu=, to take what the "
-            "others have not spent, their final estimates included. Next time share the budget out beforehand, with "
-            "mu= for each run; a new ledger on the same people adds to what they have already paid."
+            f"mu={rounded_down(self.left, 6)}, is planned by {names}. Nothing was read or spent. Continue a run by its "
+            "name (in Optuna with storage=, study_name= and load_if_exists=True); or give the new run mu=, to take "
+            "what the others have not spent, their final estimates included. Next time share the budget out "
+            "beforehand, with mu= for each run; a new ledger on the same people adds to what they have already paid."
         )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -119,8 +121,8 @@ class CapReached(BudgetError):
     def __init__(self, asked: float, left: float, cap: float) -> None:
         self.asked, self.left, self.cap = asked, left, cap
         super().__init__(
-            f"asked for a reply with epsilon={asked:.6g}, but only epsilon={left:.6g} of this user's cap {cap:.6g} is "
-            "left. Nothing was measured or sent. Ask another user."
+            f"asked for a reply with epsilon={asked:.6g}, but only epsilon={rounded_down(left, 6)} of this user's cap "
+            f"{cap:.6g} is left. Nothing was measured or sent. Ask another user."
         )
 
     def __reduce__(self) -> tuple[type[CapReached], tuple[float, float, float]]:

@@ -93,6 +93,13 @@ def test_every_list_says_first_that_it_is_not_private(users):
     assert invoke("show", users).startswith("NOT PRIVATE (seeded noise): local privacy")
 
 
+def test_lists_round_what_may_be_spent_up(tmp_path):
+    dptune.UserLedger(tmp_path / "users.db", cap=1.0000012)
+    assert "a cap of epsilon = 1.00001 for" in invoke("show", str(tmp_path / "users.db"))
+    dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=0.71723))
+    assert "mu 0 of 0.7173 spent" in invoke("show", str(tmp_path / "l.db"))
+
+
 def test_show_as_json(path):
     shown = json.loads(invoke("show", path, "--format", "json"))
     assert (shown["private"], shown["budget"]["mu"], shown["spent"]["mu"]) == (True, 1.0, pytest.approx(1.0))

@@ -139,7 +139,8 @@ class PrivacyLedger(DurableLedger):
 
         Raises:
             BudgetExhausted: ``releases`` releases of ``mu`` each do not fit.
-            LedgerError: nothing can be written to the ledger.
+            LedgerError: the ledger may not be written. (A full disk, or a folder that may not be written while the file
+                may, is noticed by a charge only.)
         """
         with self._transaction(write=True) as connection:
             connection.execute(_NOTHING)

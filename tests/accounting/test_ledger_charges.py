@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 from typing import Any
 
 import pytest
@@ -67,6 +68,16 @@ def test_check_refuses_what_charge_would_refuse_and_writes_nothing(url: str) -> 
     with pytest.raises(BudgetExhausted):
         ledger.check(0.5, releases=5)
     assert ledger.charges() == []
+
+
+@pytest.mark.parametrize("mu", [0.7071067811865476, 1.5831082, 1.0])
+def test_what_a_refusal_says_is_left_can_be_paid(url: str, mu: float) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(mu))
+    with pytest.raises(BudgetExhausted) as caught:
+        ledger.check(2 * mu)
+    said = re.search(r"but only mu=(\S+) of", str(caught.value))
+    assert said is not None
+    ledger.check(float(said[1]))
 
 
 @pytest.mark.parametrize("mu", [0.0, -1.0, math.nan, math.inf])
