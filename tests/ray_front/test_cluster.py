@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from pathlib import Path
-from threading import Event, Thread
 
 import numpy as np
 import optuna
@@ -177,26 +176,37 @@ def test_a_vault_that_is_gone_for_good_is_started_again_by_its_searcher(fast_pat
     assert len(values_in(fast_path)) == 2
 
 
-def test_a_run_ended_by_time_budget_and_stop_is_restored_and_completed(fast_path):
-    gate = fast_path / "gate"  # closed after the first trial, opened for the restored run
+class EndInside(tune.Stopper):
+    """Ends the run, as a time budget does, once a trial is inside the function that does not return."""
+
+    def __init__(self, inside: Path, opened: Path) -> None:
+        self.inside, self.opened = inside, opened
+
+    def __call__(self, trial_id, result):
+        return False
+
+    def stop_all(self):
+        return self.inside.exists() and not self.opened.exists()
+
+
+def test_a_run_that_tune_ended_inside_a_trial_is_restored_and_completed(fast_path):
+    first, inside, opened = (fast_path / name for name in ("first", "inside", "opened"))
 
     def gated(config):
-        while gate.exists():
-            time.sleep(0.05)
-        gate.touch()
+        if first.exists() and not opened.exists():
+            inside.touch()
+            time.sleep(600)
+        first.touch()
         return losses(config)
 
     search = PrivateSearch(OptunaSearch(seed=1), open_privatizer(fast_path), n_trials=4)
     trainable = search.trainable(gated)
-    limits = {"time_budget_s": 10, "max_concurrent_trials": 1, "num_samples": 4}
-    tuner(trainable, search, fast_path, run={"stop": {"training_iteration": 1}}, **limits).fit()
+    limits = {"max_concurrent_trials": 1, "num_samples": 4}
+    tuner(trainable, search, fast_path, run={"stop": EndInside(inside, opened)}, **limits).fit()
     before = [c for c in open_ledger(fast_path).charges() if c.value]
-    assert len(before) == 1
-    opener = Thread(target=_keep_open, args=(gate, stop := Event()))
-    opener.start()
+    assert len(before) == len(open_ledger(fast_path).charges()) == 1
+    opened.touch()
     results = tune.Tuner.restore(str(fast_path / "experiment"), trainable, resume_unfinished=True).fit()
-    stop.set()
-    opener.join()
     after = open_ledger(fast_path).charges()
     assert {c.key: c.value for c in before}.items() <= {c.key: c.value for c in after}.items()
     assert sorted(r.metrics["loss"] for r in results if "loss" in r.metrics) == sorted(values_in(fast_path))
@@ -213,11 +223,6 @@ def test_a_trial_that_is_ended_inside_the_function_releases_nothing(fast_path):
     results = tuner(search.trainable(ended), search, fast_path, num_samples=1).fit()
     assert results.num_errors == 1
     assert open_ledger(fast_path).charges() == []
-
-
-def _keep_open(gate: Path, stop: Event) -> None:
-    while not stop.wait(0.02):
-        gate.unlink(missing_ok=True)
 
 
 def test_many_losses_go_in_parts(fast_path):

@@ -71,7 +71,7 @@ def test_after_kill_9_of_the_driver_the_restored_run_finishes_within_its_budget(
     code = textwrap.dedent(DRIVER).format(
         folder=str(fast_path), opened=opened.__name__, where=where, at=at, limit=limit, address=address
     )
-    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, env=os.environ, timeout=120)
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, env=os.environ, timeout=240)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
     before = open_ledger(fast_path).charges()
     assert before

@@ -135,7 +135,7 @@ def forking(config):
     return [1.0]
 assert losses_at(forking, {}) is not None
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -174,7 +174,7 @@ def test_of_what_interrupts_a_trial_from_outside_only_the_type_is_told() -> None
 def test_a_silent_process_whose_streams_were_spoiled_is_silenced_again(spoil: str) -> None:
     private = "from dptune_ray.private_process import make_this_process_private as private"
     code = f"import os, sys; {private}; private(); {spoil}; private(); sys.stdout.flush(); print('said', flush=True)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
