@@ -137,7 +137,7 @@ class SearchRun(Run, Generic[A, P]):
         Raises:
             InputError: the parameters are no point of the space.
         """
-        if not self.space.contains(parameters):
+        if self.plan.final_mu and not self.space.contains(parameters):
             raise InputError(
                 f"the run's one final estimate is for a point of its search space {self.space.describe()}; got "
                 f"{dict(parameters)}. Ask for it at what recommend() returns; nothing was trained or spent."

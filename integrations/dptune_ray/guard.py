@@ -10,7 +10,7 @@ from ray.exceptions import RayError
 import dptune
 from dptune.objective import Function, call_guarded
 from dptune.privacy.private import bare
-from dptune_ray.private_process import nothing_left_behind
+from dptune_ray.left_behind import nothing_left_behind
 
 T = TypeVar("T")
 

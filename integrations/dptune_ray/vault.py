@@ -150,6 +150,7 @@ class Vault:
         own = self._run.plan.monitor_mu > 0
         value = self._released(trial, parameters, losses) if own else self._reported(trial, parameters, losses)
         self._asked.pop(trial, None)
+        self._uploads.pop(trial, None)  # of another process of the trial, which gets the value too
         return value
 
     def _released(self, trial: str, parameters: Mapping[str, Any], losses: Any) -> float:

@@ -88,6 +88,13 @@ def test_of_two_processes_of_one_trial_one_always_gets_through(tmp_path):
     assert vault.finish("a", POINT, "other", N).get() is not None
 
 
+def test_what_another_process_of_a_trial_has_uploaded_is_not_kept_when_the_trial_has_its_value(tmp_path):
+    vault = values_vault(tmp_path)
+    vault.put("a", "slow", 0, np.zeros(N).tobytes())
+    assert vault.finish("a", POINT, "fast", None).get() is not None
+    assert vault._uploads == {}
+
+
 def test_parts_come_in_any_order_and_are_taken_once(tmp_path, monkeypatch):
     vault, taken, values = values_vault(tmp_path), [], losses_at(people(), **POINT)
     plain = dptune.LossPrivatizer.observe
