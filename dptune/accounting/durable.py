@@ -82,6 +82,10 @@ class Charge:
     value: tuple[float, ...] | None
     description: Mapping[str, Any]
 
+    def __eq__(self, other: object) -> bool:
+        """Equal by its fields, a price that is NaN too, which Python's own comparison refuses since 3.13."""
+        return isinstance(other, Charge) and repr(self) == repr(other)
+
     @property
     def note(self) -> Mapping[str, Any]:
         """Public data stored with the charge."""

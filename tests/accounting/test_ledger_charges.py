@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 from ledger_tools import pay
 
 from dptune import Budget, BudgetExhausted, InputError, KeyConflict, PlanComplete, PrivacyLedger
+from dptune.accounting.durable import Charge
 from dptune.accounting.gdp import remaining_mu
 from dptune.accounting.ledger import Limit
+
+
+def test_a_charge_without_a_price_equals_itself_read_again() -> None:
+    one, again = (Charge(1, "rounds", "round/0", float("nan"), True, (0.5,), {"note": {}}) for _ in range(2))
+    assert one == again
+    assert one != Charge(1, "rounds", "round/0", 0.1, True, (0.5,), {"note": {}})
+    assert one != Charge(1, "rounds", "round/0", float("nan"), True, (0.25,), {"note": {}})
 
 
 def test_a_charge_is_paid_once_per_key(url: str) -> None:
