@@ -52,19 +52,19 @@ def finite(value: float) -> float | str:
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
-    """Return a loss of privacy in ``digits`` significant digits, never below it: 4.37718 is "4.378".
+    """Return a loss of privacy in ``digits`` significant digits, rounded up: 4.37718 is "4.378".
 
-    The nearest number would claim more than is proved half of the time.
+    The nearest number would claim more than is proved half of the time. Up to 1e-9 of the value may be cut off.
     """
     return _rounded(value * (1 - _ROUNDING), digits, ROUND_CEILING)
 
 
 def rounded_down(value: float, digits: int = 4) -> str:
-    """Return a budget that may be spent in ``digits`` significant digits, never above it."""
+    """Return a budget that may be spent in ``digits`` significant digits, rounded down but for 1e-9 of it."""
     return _rounded(value * (1 + _ROUNDING), digits, ROUND_FLOOR)
 
 
-_ROUNDING = 1e-9  # of sums and root finders, so that 3 stays "3"; every noise scale's slack is a thousand times larger
+_ROUNDING = 1e-9  # of sums and root finders, so that 3 stays "3"; dptune's noise scales have a slack of 1e-6
 
 
 def _rounded(value: float, digits: int, direction: str) -> str:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,15 @@ from dptune_ray.trainable import losses_at
 from ray_harness import losses
 
 CONFIG = {"x": 0.1, "y": 1.0}
+
+
+@pytest.fixture
+def ended() -> Iterator[list[int]]:
+    """Every SIGTERM that reaches this process, which a worker would not survive."""
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    yield heard
+    signal.signal(signal.SIGTERM, before)
 
 
 def test_nothing_that_the_function_leaves_behind_is_heard_of_later() -> None:
@@ -38,24 +48,18 @@ def test_nothing_that_the_function_leaves_behind_is_heard_of_later() -> None:
 
 
 @pytest.mark.parametrize("stop", [lambda: None, sys.exit])
-def test_a_sigterm_that_the_functions_own_handler_caught_still_ends_the_process(stop: Any) -> None:
+def test_a_sigterm_that_the_functions_own_handler_caught_still_ends_the_process(stop: Any, ended: list[int]) -> None:
     def handling(config: dict[str, Any]) -> np.ndarray:
         signal.signal(signal.SIGTERM, lambda *_: stop())
         os.kill(os.getpid(), signal.SIGTERM)
         return losses(config)
 
-    ended: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
-    try:
-        losses_at(handling, CONFIG)
-        assert ended == [signal.SIGTERM]
-        assert losses_at(losses, CONFIG) is not None
-        assert ended == [signal.SIGTERM]
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    losses_at(handling, CONFIG)
+    assert ended == [signal.SIGTERM]
+    assert losses_at(losses, CONFIG) is not None
+    assert ended == [signal.SIGTERM]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_that_outlives_the_function_disturbs_nobody() -> None:
     code = """
 import os, time
@@ -70,7 +74,6 @@ assert losses_at(forking, {}) is not None
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_sigterm_of_a_child_is_not_the_functions() -> None:
     code = """
 import os, signal, time
@@ -122,17 +125,12 @@ print("said", flush=True)
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_a_sigterm_that_the_function_blocked_ends_the_process_after_it() -> None:
+def test_a_sigterm_that_the_function_blocked_ends_the_process_after_it(ended: list[int]) -> None:
     def blocking(config: dict[str, Any]) -> np.ndarray:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         os.kill(os.getpid(), signal.SIGTERM)
         return losses(config)
 
-    ended: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
-    try:
-        losses_at(blocking, CONFIG)
-        assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        assert ended
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    losses_at(blocking, CONFIG)
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert ended
