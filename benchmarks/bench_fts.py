@@ -27,7 +27,7 @@ from dptune.accounting.subsampled import (
     epsilon_pld,
     noise_multiplier,
 )
-from dptune.algorithms.fts_settings import FTSSettings
+from dptune.federated.settings import FTSSettings
 
 CACHE = Path("out")
 SHOWN = (0, 1, 2, 5, 10, 20, 40, 60)  # rounds in the tables

@@ -24,15 +24,8 @@ from benchmarks.data import Array
 from benchmarks.loops import Curator, fold_centred, run_gibo
 from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task
-from dptune.algorithms.centred_cma import (
-    PROPOSALS,
-    RESAMPLINGS,
-    CentredCMA,
-    CentredCMASettings,
-    Generation,
-    _best_of_each,
-)
-from dptune.centred_plan import default_population, plan_centred_cma
+from dptune.algorithms.centred import PROPOSALS, RESAMPLINGS, CentredCMA, CentredCMASettings, Generation, _best_of_each
+from dptune.algorithms.centred_plan import default_population, plan_centred_cma
 from dptune.privacy.query import MeanQuery, NormQuery
 
 N = 300

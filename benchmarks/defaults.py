@@ -144,7 +144,7 @@ def settings_of(variant: str, task: Task, trials: int) -> dict[str, object]:
     if "starts" in change:
         change["starts"] = int(float(change["starts"]) * trials)
     if "rule" in change or "path" in change:
-        from dptune.defaults import plan_gibo
+        from dptune.algorithms.gibo_plan import plan_gibo
 
         path, rule = float(change.pop("path", 0.5)), change.pop("rule", AdaGradNorm)
         T = plan_gibo(d=d, n=task.n, loss_range=high - low, mu=1.0, trials=trials, seed=0).settings.steps

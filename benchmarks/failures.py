@@ -19,8 +19,8 @@ from benchmarks.bench_private import make_task
 from benchmarks.data import Array
 from benchmarks.loops import Curator, fold_centred
 from benchmarks.report import DOCS, in_parallel, machine, markdown
-from dptune.algorithms.centred_cma import CentredCMA
-from dptune.centred_plan import plan_centred_cma
+from dptune.algorithms.centred import CentredCMA
+from dptune.algorithms.centred_plan import plan_centred_cma
 
 N, MU, TRIALS, RATE, REGION = 300, 1.0, 100, 0.2, 0.7
 TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")  # none of those kept aside

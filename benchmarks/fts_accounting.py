@@ -13,7 +13,7 @@ from dptune.accounting.subsampled import (
     epsilon_pld,
     noise_multiplier,
 )
-from dptune.algorithms.fts_settings import FTSSettings
+from dptune.federated.settings import FTSSettings
 
 N, T = 200, 40
 DELTA = N**-1.1

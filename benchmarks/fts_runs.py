@@ -22,9 +22,9 @@ import numpy.typing as npt
 from benchmarks.fts_problems import FederatedProblem
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import SubsampledGaussianPlan
-from dptune.algorithms.fts import FTSAgent, FTSModel, Points
-from dptune.algorithms.fts_settings import FTSSettings
 from dptune.federated import FTSServer, Message
+from dptune.federated.agent import FTSAgent, FTSModel, Points
+from dptune.federated.settings import FTSSettings
 
 Array = npt.NDArray[np.float64]
 Broadcaster = Callable[[int, list[FTSAgent]], Array | None]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.data import data_folder
-from dptune.algorithms.ldp_replies import HeavyTailedReplies, LaplaceReplies, Replies
+from dptune.bandits.replies import HeavyTailedReplies, LaplaceReplies, Replies
 from dptune.gp.kernels import RBF, Kernel, Matern52
 
 Array = NDArray[np.float64]

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.ldp_problems import Problem, told_values
-from dptune.algorithms.ldp_ata import LDPATA
-from dptune.algorithms.ldp_bandit import LDPSettings, LocalBandit, theorem_plays
-from dptune.algorithms.ldp_moma import LDPMoMA
-from dptune.algorithms.ldp_replies import Replies
-from dptune.algorithms.ldp_tgp import LDPTGP
+from dptune.bandits.ata import LDPATA
+from dptune.bandits.bandit import LDPSettings, LocalBandit, theorem_plays
+from dptune.bandits.moma import LDPMoMA
+from dptune.bandits.replies import Replies
+from dptune.bandits.tgp import LDPTGP
 
 Array = NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,7 +1,7 @@
 """What the Optuna samplers cost per trial against t, and what asking many users at the same time costs in regret.
 
 `overhead`: a study with t told trials in memory goes on for some trials. Of each it is told how long the run took
-(`LDPSession.tell` and `ask`), how long reading the storage, and the whole trial, beside a trial of RandomSampler. CPU
+(`LDPRun.tell` and `ask`), how long reading the storage, and the whole trial, beside a trial of RandomSampler. CPU
 time, in which other jobs on the machine count less.
 
 `parallel`: the paper's synthetic problem with replies that come in groups: nobody in a group is told before all are

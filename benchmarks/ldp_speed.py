@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks import ldp_literal as literal
 from benchmarks.ldp_problems import Problem, R, _uniform
 from benchmarks.ldp_runs import ALGORITHMS, DEFAULT, save, table
-from dptune.algorithms.ldp_ata import LDPATA
-from dptune.algorithms.ldp_bandit import LDPSettings, LocalBandit
-from dptune.algorithms.ldp_replies import LaplaceReplies
+from dptune.bandits.ata import LDPATA
+from dptune.bandits.bandit import LDPSettings, LocalBandit
+from dptune.bandits.replies import LaplaceReplies
 from dptune.gp.kernels import RBF, Kernel, Matern52
 
 HORIZONS = (1_000, 10_000, 100_000)

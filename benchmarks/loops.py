@@ -18,13 +18,13 @@ import numpy as np
 
 from benchmarks.data import Array
 from benchmarks.tasks import Task
-from dptune.algorithms.centred_cma import CentredCMA
+from dptune.algorithms.centred import CentredCMA
+from dptune.algorithms.centred_plan import plan_centred_cma
 from dptune.algorithms.gibo import DPGIBO
-from dptune.centred_plan import plan_centred_cma
-from dptune.defaults import plan_gibo
-from dptune.plan import GIBOPlan, ValuePlan
+from dptune.algorithms.gibo_plan import GIBOPlan, plan_gibo
 from dptune.privacy.noise import noise_scale
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
+from dptune.search.values import ValuePlan
 
 NO_PRIVACY = 1e9  # mu of a plan whose noise is then left out
 

@@ -19,12 +19,12 @@ except ImportError:
     sys.exit('the command line needs typer and rich: pip install "dptune[cli]".')
 
 import dptune
+from dptune._numbers import rounded_down, rounded_up
 from dptune.accounting.gdp import Budget, compose_mu
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger, open_ledger
 from dptune.errors import DptuneError
 from dptune.local import UserLedger
-from dptune.printable import rounded_down, rounded_up
 
 app = typer.Typer(
     help="Differentially private hyperparameter tuning: ledgers and budgets.",

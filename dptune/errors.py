@@ -24,7 +24,7 @@ A message names public settings only: never a private value, a count or a positi
 
 from __future__ import annotations
 
-from dptune.printable import rounded_down
+from dptune._numbers import rounded_down
 
 
 class DptuneError(Exception):

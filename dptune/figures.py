@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dptune._numbers import rounded_up
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.accounting.ledger import Charge, PrivacyLedger
-from dptune.algorithms.centred_cma import Generation
-from dptune.centred import GENERATION
+from dptune.algorithms.centred import GENERATION, Generation
 from dptune.errors import InputError, MissingExtra
 from dptune.gp.grouped import Group, GroupedRegression
-from dptune.printable import rounded_up
-from dptune.run import FINAL, VALUE
+from dptune.search.run import FINAL, VALUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dptune._numbers import plain, real, whole
 from dptune.errors import InputError
-from dptune.scalars import plain, real, whole
 
 Vector = npt.NDArray[np.float64]
 Value = float | int

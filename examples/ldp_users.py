@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dptune.algorithms.ldp_bandit import LDPSettings
-from dptune.algorithms.ldp_replies import LaplaceReplies
-from dptune.algorithms.ldp_tgp import LDPTGP
+from dptune.bandits.bandit import LDPSettings
+from dptune.bandits.replies import LaplaceReplies
+from dptune.bandits.tgp import LDPTGP
 from dptune.gp.kernels import RBF
 from dptune.local import CapReached, LocalRandomizer, UserLedger
 

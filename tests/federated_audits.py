@@ -27,9 +27,9 @@ from scipy.stats import binom, chi2, kstest, norm
 
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import SubsampledGaussianPlan
-from dptune.algorithms.fts_settings import FTSSettings
 from dptune.errors import DptuneError, LedgerError
 from dptune.federated import FTSServer, Message
+from dptune.federated.settings import FTSSettings
 
 Array = npt.NDArray[np.float64]
 SETTINGS = FTSSettings(agents=7, d=2, M=10, regions=(2, 1), S=3.0, hold=2, decay=2, candidates=16)
@@ -269,7 +269,7 @@ import numpy as np
 from dptune.accounting.durable import DurableLedger
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import SubsampledGaussianPlan
-from dptune.algorithms.fts_settings import FTSSettings
+from dptune.federated.settings import FTSSettings
 from dptune.federated import FTSServer, Message
 from dptune.privacy.noise import OpenDPNoise
 

@@ -8,7 +8,7 @@ import signal
 import threading
 import warnings
 
-from dptune.locks import ForkSafeLock
+from dptune._locks import ForkSafeLock
 
 
 def test_a_child_of_a_fork_has_its_own_lock():

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import dptune
-from dptune.centred_plan import plan_centred_cma
-from dptune.defaults import plan_gibo
+from dptune._checks import at_least, positive, share
+from dptune._numbers import plain
+from dptune.algorithms.centred_plan import plan_centred_cma
+from dptune.algorithms.gibo_plan import plan_gibo
 from dptune.local import LocalRandomizer, UserLedger
-from dptune.scalars import at_least, plain, positive, share
 
 GIVEN: dict[str, Any] = {"mu": 0.5, "seed": 3, "trials": 40, "final_share": 0.25}
 KINDS = {"mu": np.float32, "seed": np.int64, "trials": np.int16, "final_share": np.float16}

@@ -53,7 +53,7 @@ RELIED_ON = {  # issues 2 to 4 and 6, and design.md; removing one breaks users
     "KeyConflict",
     "LDPATA",
     "LDPMoMA",
-    "LDPSession",
+    "LDPRun",
     "LDPSettings",
     "LDPTGP",
     "LaplaceReplies",

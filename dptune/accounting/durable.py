@@ -30,11 +30,11 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from dptune.accounting import schema
+from dptune.accounting.statement import library_versions
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
-from dptune.report import library_versions
 
 _CREATION_LOCK = 0x6470_7475_6E65  # "dptune", for pg_advisory_xact_lock
-_SELECT_CHARGES = sa.select(schema.charges, schema.releases.c.value).select_from(
+SELECT_CHARGES = sa.select(schema.charges, schema.releases.c.value).select_from(
     schema.charges.outerjoin(schema.releases, schema.releases.c.charge == schema.charges.c.seq)
 )
 _REMEDIES = {  # by a part of SQLite's own words
@@ -211,7 +211,7 @@ class DurableLedger:
             inserted = self._find(connection, scope, key)
         if inserted is None:
             raise LedgerError(f"the ledger {self._name()} lost a charge; do not go on with it.")
-        return _charge(inserted)
+        return charge_of(inserted)
 
     def record(self, charge: Charge, value: Sequence[float]) -> Charge:
         """Store the released value of ``charge``; if one is stored already, return that one instead.
@@ -230,13 +230,13 @@ class DurableLedger:
         """Return the charge under ``key``, or None."""
         with self._transaction(write=False) as connection:
             row = self._find(connection, scope, key)
-        return None if row is None else _charge(row)
+        return None if row is None else charge_of(row)
 
     def charges(self, scope: str | None = None, *, prefix: str = "") -> list[Charge]:
         """Return the charges in order, of one scope and with keys that start with ``prefix``."""
         with self._transaction(write=False) as connection:
-            query = _SELECT_CHARGES.where(_of(scope, prefix)).order_by(schema.charges.c.seq)
-            return [_charge(row) for row in connection.execute(query).mappings()]
+            query = SELECT_CHARGES.where(_of(scope, prefix)).order_by(schema.charges.c.seq)
+            return [charge_of(row) for row in connection.execute(query).mappings()]
 
     def count(self, scope: str | None = None, *, prefix: str = "") -> int:
         """Return how many charges :meth:`charges` would list, without reading them."""
@@ -251,7 +251,7 @@ class DurableLedger:
 
     def _find(self, connection: sa.Connection, scope: str, key: str) -> sa.RowMapping | None:
         where = (schema.charges.c.scope == scope) & (schema.charges.c.key == key)
-        return connection.execute(_SELECT_CHARGES.where(where)).mappings().first()
+        return connection.execute(SELECT_CHARGES.where(where)).mappings().first()
 
     # ---- facts fixed once --------------------------------------------------------------------
 
@@ -309,9 +309,8 @@ class DurableLedger:
     @property
     def private(self) -> bool:
         """False if any charge was made with seeded noise."""
-        seeded = sa.select(schema.charges.c.seq).where(~schema.charges.c.private).limit(1)
         with self._transaction(write=False) as connection:
-            return connection.execute(seeded).first() is None
+            return all_private(connection)
 
     def _mechanisms(self) -> tuple[tuple[str, int], ...]:
         """Pairs (mechanism, number of charges), in the order of their first use."""
@@ -338,6 +337,12 @@ class DurableLedger:
 
     def __hash__(self) -> int:
         return hash(self._url)
+
+
+def all_private(connection: sa.Connection) -> bool:
+    """Tell whether no charge was made with seeded noise."""
+    seeded = sa.select(schema.charges.c.seq).where(~schema.charges.c.private).limit(1)
+    return connection.execute(seeded).first() is None
 
 
 def _replaced(name: str) -> LedgerError:
@@ -376,10 +381,11 @@ def _same_question(row: sa.RowMapping, digest: object, private: object) -> Charg
             f"the ledger already holds a release {row['key']!r} of study {row['scope']!r} that answers another "
             "question. A study's name is its scope in the ledger: give a new study a new name."
         )
-    return _charge(row)
+    return charge_of(row)
 
 
-def _charge(row: sa.RowMapping) -> Charge:
+def charge_of(row: sa.RowMapping) -> Charge:
+    """Return the charge of a row of :data:`SELECT_CHARGES`."""
     value = None if row["value"] is None else tuple(float(v) for v in row["value"])
     mu = math.nan if row["mu"] is None else row["mu"]
     return Charge(row["seq"], row["scope"], row["key"], mu, bool(row["private"]), value, row["description"])

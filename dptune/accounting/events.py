@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
-from dptune.accounting.gdp import mu_from_laplace, mu_from_pure_dp
-
 Json = dict[str, object]
 
 
@@ -54,51 +52,6 @@ class GaussianRelease:
     def describe(self) -> Json:
         """Return the public description, for the ledger."""
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class PureRelease:
-    """Any epsilon-DP mechanism; it is mu-GDP with mu = 2 Phi^-1(e^eps / (1 + e^eps))."""
-
-    epsilon: float
-    statistic: str
-
-    @property
-    def mu(self) -> float:
-        """What the release costs in GDP."""
-        return mu_from_pure_dp(self.epsilon)
-
-    @property
-    def mechanism(self) -> str:
-        """One line for the statement."""
-        return f"epsilon-DP mechanism on the {self.statistic}"
-
-    def describe(self) -> Json:
-        """Return the public description, for the ledger."""
-        return {**asdict(self), "mu": self.mu}
-
-
-@dataclass(frozen=True)
-class LaplaceRelease:
-    """One scalar plus Laplace(Delta/epsilon); it is mu-GDP with mu = -2 Phi^-1(e^(-eps/2)/2)."""
-
-    epsilon: float
-    sensitivity: float
-    statistic: str
-
-    @property
-    def mu(self) -> float:
-        """What the release costs in GDP."""
-        return mu_from_laplace(self.epsilon)
-
-    @property
-    def mechanism(self) -> str:
-        """One line for the statement."""
-        return f"Laplace mechanism on the {self.statistic}"
-
-    def describe(self) -> Json:
-        """Return the public description, for the ledger."""
-        return {**asdict(self), "mu": self.mu}
 
 
 @dataclass(frozen=True)

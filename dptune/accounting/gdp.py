@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from scipy.optimize import brentq
 from scipy.special import log_expit, log_ndtr, ndtri_exp
 
+from dptune._checks import at_least, positive
+from dptune._numbers import real
 from dptune.errors import InputError
-from dptune.scalars import at_least, positive, real
 
 _ROUND_UP = 1 + 1e-12  # a bridge from pure DP is rounded towards more privacy loss
 SMALLEST_MU, LARGEST_MU = 1e-9, 1e9  # of a budget; beyond them its square would lose digits

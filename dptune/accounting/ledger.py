@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
 
+from dptune._checks import at_least, positive
 from dptune.accounting import schema
-from dptune.accounting.durable import Charge, DurableLedger, Limit
+from dptune.accounting.durable import SELECT_CHARGES, Charge, DurableLedger, Limit, all_private, charge_of
 from dptune.accounting.events import Event
 from dptune.accounting.gdp import Budget, compose_mu, fits, remaining_mu
+from dptune.accounting.statement import Statement
 from dptune.errors import BudgetExhausted, InputError, LedgerError
-from dptune.report import Statement
-from dptune.scalars import at_least, positive
 
 __all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
 
@@ -43,6 +43,21 @@ class Rest:
     left: float
     unplanned: float
     holders: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class News:
+    """What a run does not know yet, read in one transaction.
+
+    Attributes:
+        charges: of its scope, in their order.
+        spent: mu of every charge of the ledger.
+        private: False if any of them was made with seeded noise.
+    """
+
+    charges: tuple[Charge, ...]
+    spent: Sequence[float]
+    private: bool
 
 
 class PrivacyLedger(DurableLedger):
@@ -189,6 +204,23 @@ class PrivacyLedger(DurableLedger):
         return Rest(left, unplanned, tuple(sorted(scope for scope in kept if kept[scope] > 0)))
 
     # ---- reading -----------------------------------------------------------------------------
+
+    def news(self, scope: str, *, after: int, again: Collection[int] = (), write: bool = False) -> News:
+        """Return the scope's charges after number ``after``, and those of the numbers ``again``.
+
+        Args:
+            write: make sure that the ledger can be written, too.
+
+        Raises:
+            LedgerError: it cannot be used, or with ``write`` not be written.
+        """
+        c = schema.charges.c
+        wanted = (c.scope == scope) & ((c.seq > after) | c.seq.in_(again))
+        with self._transaction(write=write) as connection:
+            if write:
+                connection.execute(_NOTHING)
+            rows = connection.execute(SELECT_CHARGES.where(wanted).order_by(c.seq)).mappings()
+            return News(tuple(map(charge_of, rows)), _prices(connection), all_private(connection))
 
     def spent(self) -> float:
         """Return mu of all charges so far: an odometer reading, not a guarantee fixed in advance."""

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from dptune._numbers import whole
 from dptune.accounting import schema
 from dptune.accounting.durable import Charge, DurableLedger
 from dptune.accounting.events import SubsampledGaussianRelease
 from dptune.accounting.ledger import PrivacyLedger
+from dptune.accounting.plan_statement import PlanStatement
 from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.errors import InputError, LedgerError, PlanComplete
-from dptune.plan_report import PlanStatement
-from dptune.scalars import whole
 
 ZERO_OUT = "zero out one agent: all its messages become 0, with the number of agents, regions, weights and plan public"
 TRUSTED_SERVER = (

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.pool import NullPool
 
+from dptune._checks import place
 from dptune.errors import InputError
-from dptune.places import place
 
 VERSION = 2
 metadata = sa.MetaData()

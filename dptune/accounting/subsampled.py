@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, xlog1py
 
+from dptune._numbers import real, whole
 from dptune.errors import InputError, MissingExtra
-from dptune.scalars import real, whole
 
 VALUE_DISCRETIZATION_INTERVAL = 1e-3  # nats; the privacy loss is rounded up to this grid
 MAX_LAMBDA = 32

@@ -10,7 +10,7 @@ Algorithms 1 and 2 and section 3.4; line numbers are Algorithm 1's. Corrections:
     B            clipping radius of the per-person gradients
     mu, T        GDP budget of all gradients, number of steps: mu_t = mu / sqrt(T)
 
-Everything here is public: the algorithm proposes points, asks a :class:`MeanQuery`, and is told the
+Everything here is public: the algorithm proposes points, asks a :class:`MeanQuery`, and learns the
 released answer. Where the paper starts at a given theta_0, ``starts`` > 0 first compares that many
 quasi-random points by one release of their centred losses (the same primitive: per person the losses
 at the points minus their mean, clipped) and starts from the best. ``starts=0`` is the paper's algorithm.
@@ -19,20 +19,23 @@ at the points minus their mean, clipped) and starts from the best. ``starts=0`` 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc
 
+from dptune._checks import at_least, positive
+from dptune._numbers import plain, real
+from dptune.algorithms.rounds import Rounds
 from dptune.algorithms.steps import AdaGrad, StepRule
 from dptune.errors import InputError
 from dptune.gp.design import Design, fit_into_cube, optimised_design, simplex_design
 from dptune.gp.kernels import RBF, Kernel, Stationary
 from dptune.gp.posterior import GradientPosterior
-from dptune.privacy.query import Ball, MeanQuery
-from dptune.scalars import at_least, plain, positive, real
+from dptune.privacy.query import Ball, MeanQuery, Question
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -109,29 +112,38 @@ class GIBOSettings:
         return self.batch if isinstance(self.batch, int) else self.batch[min(t, self.steps - 1)]
 
     @property
+    def step_mu(self) -> float:
+        """mu / sqrt(T), the GDP price of one step."""
+        return self.mu / math.sqrt(self.steps)
+
+    def describe(self) -> dict[str, object]:
+        """Return them as plain JSON data."""
+        rule = {"type": type(self.rule).__name__, "eta": self.rule.eta}
+        return {**asdict(self), "kernel": self.kernel.describe(), "rule": rule}
+
+    @property
     def evaluations(self) -> int:
         """Number of evaluated points of a complete run."""
         return self.starts + sum(self.batch_at(t) for t in range(self.steps))
 
 
-class DPGIBO:
-    """The algorithm as ask / observe / query / tell; holds public data only.
+class DPGIBO(Rounds):
+    """The algorithm; holds public data only. See :class:`dptune.algorithms.method.SearchAlgorithm` for its use.
 
-    One step: ``ask`` for ``batch_left()`` points, evaluate them, ``observe`` each, have ``query()`` answered,
-    ``tell`` the answer and begin the ``next_batch``. More points than asked for, or points of one's own, are
-    welcome: any point observed is information. Points are in the unit cube.
+    One step: ``ask`` for ``missing()`` points, evaluate them, ``observe`` each, have the ``question()`` answered and
+    ``learn`` the answer. More points than asked for, or points of one's own, are welcome: any point observed is
+    information. Points are in the unit cube.
     """
 
+    unit = "step"
+
     def __init__(self, settings: GIBOSettings) -> None:
-        self.settings = settings
+        super().__init__(settings)
         self.theta0 = np.array(settings.theta0 or (0.5,) * settings.d, dtype=np.float64)
         self.started = settings.starts == 0
-        self.t = 0
-        self.gradients: dict[int, Vector] = {}
         self.path: list[Vector] = [self.theta0]
-        self._names: list[str] = []
-        self._points: list[Vector] = []
-        self._batch_of: list[int] = []  # in which batch of this process a point was observed
+        self._gradients: list[Vector] = []
+        self._batch_of: dict[str, int] = {}  # in which batch of this process a point was observed
         self._batches = 0
         self._held = self._empty_posterior()
         self._designs: dict[int, Design] = {}
@@ -142,9 +154,14 @@ class DPGIBO:
         return self.path[-1]
 
     @property
-    def finished(self) -> bool:
-        """Whether all T steps are used."""
-        return self.t >= self.settings.steps
+    def rounds(self) -> int:
+        """T."""
+        return int(self.settings.steps)
+
+    @property
+    def batch(self) -> int:
+        """b_t, or the number of starting points before the first step."""
+        return int(self.settings.batch_at(self.t)) if self.started else int(self.settings.starts)
 
     # ---- where to look ---------------------------------------------------------------------------
 
@@ -152,8 +169,7 @@ class DPGIBO:
         """Line 3: return point number ``slot`` = 0, 1, ... of this step, (d,); beyond b, a fresh design."""
         if not self.started:
             return self._start_point(slot)
-        b = self.settings.batch_at(self.t)
-        return np.array(self._design(slot // b).points[slot % b])
+        return np.array(self._design(slot // self.batch).points[slot % self.batch])
 
     def _start_point(self, slot: int) -> Vector:
         count = max(self.settings.starts, slot + 1)
@@ -169,7 +185,7 @@ class DPGIBO:
         return self._designs[repeat]
 
     def _new_design(self, rng: np.random.Generator) -> Design:
-        s, b = self.settings, self.settings.batch_at(self.t)
+        s, b = self.settings, self.batch
         if s.optimised:
             return optimised_design(
                 self._posterior,
@@ -187,127 +203,90 @@ class DPGIBO:
         covariance = self._posterior.covariance(self.theta) if b <= s.d and len(self._posterior) else None
         return simplex_design(self.theta, s.kernel, s.noise_variance, b, rng, covariance=covariance)
 
-    # ---- what was looked at ------------------------------------------------------------------------
-
     def observe(self, name: str, x: Vector) -> None:
         """Line 5: the losses at x (d,) are with the curator under ``name``; told twice, counted once."""
-        if name in self._names:
-            return
-        self._names.append(name)
-        self._points.append(np.array(x, dtype=np.float64))
-        self._batch_of.append(self._batches)
-
-    def batch_left(self) -> int:
-        """Return how many more points this step needs before it can ask its question; <= 0 means ready."""
-        needed = self.settings.batch_at(self.t) if self.started else self.settings.starts
-        return needed - self._batch_of.count(self._batches)
+        self._batch_of.setdefault(name, self._batches)
+        super().observe(name, x)
 
     # ---- what to know ------------------------------------------------------------------------------
 
-    def query(self) -> MeanQuery:
-        """Lines 6-7: the mean over people of the surrogate gradient at theta_t, clipped to B.
+    def price(self) -> float:
+        """GDP price of the next question."""
+        return float(self.settings.step_mu if self.started else self.settings.start_mu)
 
-        Raises:
-            InputError: the step has no points yet, or the run is finished.
-        """
-        if self.finished or not self._names:
-            raise InputError("there is nothing to ask: observe points first, or the run is finished.")
-        return self._gradient_query() if self.started else self._start_query()
+    def question(self) -> Question | None:
+        """Return the batch's question; None if points are missing, or all steps are made."""
+        if self.finished or self.missing() > 0:
+            return None
+        if self.started:
+            return Question(f"step/{self.t + 1}", self._gradient_query(), {"theta": self.theta.tolist()})
+        names = tuple(self._points)
+        return Question(START, self._start_query(names), {"points": self.points_at(names).tolist()})
 
     def _gradient_query(self) -> MeanQuery:
+        """Lines 6-7: the mean over people of the surrogate gradient at theta_t, clipped to B."""
         s = self.settings
         W = self._posterior.weights(self._design(0).centre, constant_mean=s.constant_mean)  # (d, m)
-        return MeanQuery(tuple(self._names), W, Ball(s.clip), s.mu / math.sqrt(s.steps))
+        return MeanQuery(tuple(self._points), W, Ball(s.clip), s.step_mu)
 
-    def _start_query(self) -> MeanQuery:
-        m = len(self._names)
-        return MeanQuery(tuple(self._names), np.eye(m) - 1 / m, Ball(self.settings.start_clip), self.settings.start_mu)
+    def _start_query(self, names: tuple[str, ...]) -> MeanQuery:
+        m = len(names)
+        return MeanQuery(names, np.eye(m) - 1 / m, Ball(self.settings.start_clip), self.settings.start_mu)
 
     # ---- what was learned --------------------------------------------------------------------------
 
-    def start_points(self) -> Matrix:
-        """Return the points that :meth:`query` compares before the first step, (k, d)."""
-        return np.array(self._points)
-
-    def tell_start(self, points: Matrix, value: Vector) -> None:
-        """theta_0 is the point of ``points`` (k, d) with the smallest released loss, ``value`` (k,)."""
-        self.theta0 = np.array(points[int(np.argmin(value))], dtype=np.float64)
-        self.skip_start()
-
-    def skip_start(self) -> None:
-        """Go on from theta_0 as it is."""
-        self.started = True
-        self._replay()
-
-    def tell(self, gradient: Vector, *, step: int | None = None) -> None:
+    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
         """Line 8: theta_{t+1} = Pi(theta_t + step of the rule), from a released gradient (d,).
 
-        Args:
-            gradient: the answer to :meth:`query`.
-            step: its number 1, ..., T; default the next one. Answers may come out of order (from other
-                processes): the iterate is always the fold over the answers by number.
+        Or theta_0, the point with the smallest released loss, from the comparison of the starting points (k,).
         """
-        step = self.t + 1 if step is None else step
-        in_order = not self.gradients or step > max(self.gradients)
-        self.gradients[step] = np.array(gradient, dtype=np.float64)
-        self.t = max(self.t, step)
-        if in_order:
-            self._append_iterate([self.gradients[i] for i in sorted(self.gradients)])
-        else:
-            self._replay()
+        if own or (key == START and self._batches == 0):  # starting points are too far apart for a first step
+            self._next_batch()
+        self._designs.clear()
+        if key == START:
+            self.started = True
+            if answer is not None:
+                self.theta0 = np.array(note["points"][int(np.argmin(answer))], dtype=np.float64)
+                self.path = [self.theta0]
+            return
+        self.t = int(key.removeprefix("step/"))
+        if answer is not None:
+            self._gradients.append(answer)
+            self.path.append(np.clip(self.theta + self.settings.rule.step(np.array(self._gradients)), 0.0, 1.0))
 
-    def use_up(self, step: int) -> None:
-        """Step number ``step`` is paid and its answer is not known (yet): it is not asked again."""
-        if step > self.t:
-            self.t = step
-            self._designs.clear()
-
-    def next_batch(self) -> None:
-        """Begin a batch: the points so far have been asked about, and those beyond ``memory`` are forgotten."""
+    def _next_batch(self) -> None:
+        """The points so far have been asked about; those beyond ``memory`` are forgotten."""
         self._batches += 1
-        self._designs.clear()
+        self._waiting.clear()
         if self.settings.memory is not None:
-            self._keep([i for i, k in enumerate(self._batch_of) if k >= self._batches - self.settings.memory])
+            oldest = self._batches - self.settings.memory
+            kept = {name for name in self._points if self._batch_of[name] >= oldest}
+            if len(kept) < len(self._points):
+                self._keep(kept)
+                self._held = self._empty_posterior()
 
-    def _append_iterate(self, gradients: list[Vector]) -> None:
-        moved = self.theta + self.settings.rule.step(np.array(gradients))
-        self.path.append(np.clip(moved, 0.0, 1.0))
-        self._designs.clear()
-
-    def _replay(self) -> None:
-        self.path = [self.theta0]
-        self._designs.clear()
-        ordered = [self.gradients[i] for i in sorted(self.gradients)]
-        for t in range(len(ordered)):
-            self._append_iterate(ordered[: t + 1])
+    def restarted(self) -> Self:
+        """Return the algorithm before its first answer, holding the same points."""
+        again = super().restarted()
+        again._batch_of, again._batches = dict(self._batch_of), self._batches
+        return again
 
     def recommend(self) -> Vector:
         """Return the mean of the last ``average`` iterates, (d,)."""
         return np.asarray(np.mean(self.path[-self.settings.average :], axis=0))
 
-    def points_in_use(self) -> tuple[str, ...]:
-        """Return the names of the points of D_t; the curator may forget the others."""
-        return tuple(self._names)
-
-    def _keep(self, kept: list[int]) -> None:
-        if len(kept) == len(self._names):
-            return
-        self._names = [self._names[i] for i in kept]
-        self._points = [self._points[i] for i in kept]
-        self._batch_of = [self._batch_of[i] for i in kept]
-        self._held = self._empty_posterior()
-
     @property
     def _posterior(self) -> GradientPosterior:
         """The posterior of D_t. Points join it when it is next needed, as one block: a batch costs one solve."""
         if len(self._held) < len(self._points):
-            self._held.append(np.array(self._points[len(self._held) :]))
+            self._held.append(np.array(list(self._points.values())[len(self._held) :]))
         return self._held
 
     def _empty_posterior(self) -> GradientPosterior:
         return GradientPosterior(self.settings.kernel, self.settings.noise_variance, self.settings.d)
 
 
+START = "start"  # key of the comparison of the starting points
 OPTIMISED_STARTS, OPTIMISED_ITERATIONS = 1, 30  # from the closed form; see docs/benchmarks.md for its cost
 POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
 

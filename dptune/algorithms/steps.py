@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dptune.scalars import positive
+from dptune._checks import positive
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dptune.algorithms.fts import Cube, Domain, Points
-from dptune.algorithms.fts_settings import FTSSettings
+from dptune.federated.agent import Cube, Domain, Points
+from dptune.federated.settings import FTSSettings
 from dptune.space import Float, Int, Space
 
 Vector = npt.NDArray[np.float64]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dptune._numbers import whole
 from dptune.errors import MessageRefused
-from dptune.scalars import whole
 
 Vector = npt.NDArray[np.float64]
 _NOT_SHOWN = 10**9

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from dptune.algorithms.fts import FTSAgent
 from dptune.errors import AlreadySent, InputError, PlanComplete, RoundClosed
+from dptune.federated.agent import FTSAgent
 from dptune.federated.messages import Message
 from dptune.federated.transport import Transport
 

@@ -16,18 +16,18 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from dptune._locks import ForkSafeLock
+from dptune._numbers import whole
 from dptune.accounting.durable import Charge
 from dptune.accounting.events import SubsampledGaussianRelease
 from dptune.accounting.plan_ledger import PlanLedger
-from dptune.algorithms.fts_settings import FTSSettings
 from dptune.errors import AlreadySent, BudgetMismatch, InputError, MessageRefused, PlanComplete, RoundClosed
 from dptune.federated.aggregate import weighted_sums
 from dptune.federated.messages import Message, checked_message
-from dptune.locks import ForkSafeLock
+from dptune.federated.settings import FTSSettings
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
 from dptune.privacy.private import bare
 from dptune.privacy.sampling import SampleSource, SecretSample, SeededSample
-from dptune.scalars import whole
 
 Matrix = npt.NDArray[np.float64]
 

@@ -13,10 +13,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from dptune._numbers import real
 from dptune.errors import InputError
 from dptune.federated.messages import Message
 from dptune.federated.server import FTSServer
-from dptune.scalars import real
 
 Matrix = npt.NDArray[np.float64]
 

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dptune.errors import InputError
-from dptune.scalars import real, whole
 
 FloatArray = NDArray[np.float64]
 
@@ -33,30 +32,6 @@ def as_vector(values: ArrayLike, d: int | None = None, *, name: str = "theta") -
     if vector.ndim != 1 or vector.size == 0 or (d is not None and vector.size != d):
         raise InputError(f"{name} must have shape ({'d' if d is None else d},), got {vector.shape}.")
     return _finite(vector, name)
-
-
-def as_positive(value: float, *, name: str) -> float:
-    """The value as a finite float above zero.
-
-    Raises:
-        InputError: zero, negative or not finite.
-    """
-    number = real(value)
-    if number is None or number <= 0:
-        raise InputError(f"{name} must be a finite number above 0, got {value!r}.")
-    return number
-
-
-def as_count(value: int, *, name: str, least: int = 1) -> int:
-    """The value as an integer of at least ``least``.
-
-    Raises:
-        InputError: below it or not an integer.
-    """
-    number = whole(value)
-    if number is None or number < least:
-        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}.")
-    return number
 
 
 def _finite(values: FloatArray, name: str) -> FloatArray:

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import qmc
 
+from dptune._checks import at_least
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray, as_count, as_vector
+from dptune.gp.arrays import FloatArray, as_vector
 
 
 def sobol_candidates(d: int, count: int, *, seed: int = 0) -> FloatArray:
@@ -18,7 +19,7 @@ def sobol_candidates(d: int, count: int, *, seed: int = 0) -> FloatArray:
     Raises:
         InputError: d or count is not an integer of at least 1.
     """
-    d, count = as_count(d, name="d"), as_count(count, name="count")
+    d, count = at_least("d", d, 1), at_least("count", count, 1)
     sobol = qmc.Sobol(d, rng=np.random.default_rng([seed, d]))
     return np.asarray(sobol.random_base2(math.ceil(math.log2(count)))[:count], dtype=np.float64)
 

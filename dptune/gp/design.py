@@ -26,8 +26,9 @@ from numpy.typing import ArrayLike
 from scipy.linalg import block_diag, helmert
 from scipy.optimize import Bounds, minimize, minimize_scalar
 
+from dptune._checks import at_least, positive
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray, as_count, as_points, as_positive, as_vector
+from dptune.gp.arrays import FloatArray, as_points, as_vector
 from dptune.gp.kernels import Stationary
 from dptune.gp.posterior import GradientPosterior
 
@@ -53,8 +54,8 @@ def step_length(kernel: Stationary, noise_variance: float, q: int) -> float:
     Raises:
         InputError: noise_variance is not above 0, or q is not an integer of at least 1.
     """
-    noise = as_positive(noise_variance, name="noise_variance") / kernel.variance
-    q = as_count(q, name="q")
+    noise = positive("noise_variance", noise_variance) / kernel.variance
+    q = at_least("q", q, 1)
 
     def variance_left(log_h: float) -> float:
         s = np.exp(2 * log_h) * np.array([0.0, 1.0, 2 * (q + 1) / q])  # centre, vertex, edge
@@ -94,7 +95,7 @@ def simplex_design(
     """
     centre = _in_cube(theta)
     axes = _axes(kernel.scales(centre.size), rng, covariance)  # (d, d)
-    offsets = _offsets(kernel, noise_variance, as_count(b, name="b"), centre.size) @ axes  # (b, d)
+    offsets = _offsets(kernel, noise_variance, at_least("b", b, 1), centre.size) @ axes  # (b, d)
     return fit_into_cube(centre, offsets)
 
 
@@ -125,7 +126,7 @@ def optimised_design(
     Raises:
         InputError: theta outside the unit cube, or a setting out of range.
     """
-    centre, b = _in_cube(theta, posterior.d), as_count(b, name="b")
+    centre, b = _in_cube(theta, posterior.d), at_least("b", b, 1)
     trace_after = posterior.lookahead(centre, constant_mean=constant_mean)
 
     def objective(flat: FloatArray) -> tuple[float, FloatArray]:
@@ -133,7 +134,7 @@ def optimised_design(
         return value / scale, gradient.ravel() / scale
 
     scale = max(posterior.trace(centre, constant_mean=constant_mean), np.finfo(np.float64).tiny)
-    iterations = as_count(iterations, name="iterations")
+    iterations = at_least("iterations", iterations, 1)
     runs = [
         minimize(
             objective,
@@ -143,7 +144,7 @@ def optimised_design(
             bounds=Bounds(0, 1),
             options={"maxiter": iterations, "ftol": 1e-9, "gtol": 1e-9},
         )
-        for start in _starts(posterior, centre, b, rng, as_count(starts, name="starts"))
+        for start in _starts(posterior, centre, b, rng, at_least("starts", starts, 1))
     ]
     best = min(runs, key=lambda run: float(run.fun))
     return Design(centre, np.clip(best.x.reshape(b, -1), 0.0, 1.0))

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
+from dptune._checks import at_least, positive
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray, as_count, as_positive
+from dptune.gp.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +47,11 @@ class FourierFeatures:
         Raises:
             InputError: M is odd, or a setting is out of range.
         """
-        if as_count(M, name="M") % 2:
+        if at_least("M", M, 1) % 2:
             raise InputError(f"M must be even, a cosine and a sine per frequency; got {M!r}.")
         if np.ndim(lengthscale) == 0:
-            as_positive(float(lengthscale), name="lengthscale")
-        frequencies = np.random.default_rng([seed, d, M]).standard_normal((M // 2, as_count(d, name="d")))
+            positive("lengthscale", float(lengthscale))
+        frequencies = np.random.default_rng([seed, d, M]).standard_normal((M // 2, at_least("d", d, 1)))
         return cls(frequencies, lengthscale)
 
     @property
@@ -102,7 +103,7 @@ class FeaturePosterior:
     """
 
     def __init__(self, Phi: FloatArray, y: FloatArray, lam: float) -> None:
-        self.lam = as_positive(lam, name="lam")
+        self.lam = positive("lam", lam)
         Sigma = Phi.T @ Phi
         Sigma[np.diag_indices_from(Sigma)] += self.lam
         self._L = cholesky(Sigma, lower=True, overwrite_a=True, check_finite=False)

@@ -2,7 +2,7 @@
 
 Srinivas, Krause, Kakade, Seeger, *Information-theoretic regret bounds for Gaussian process optimization in the bandit
 setting* (2012), Theorem 5. The gain of the points actually played, log det(I + K_t/lambda)/2, needs no constant and
-is what :class:`dptune.algorithms.ldp_tgp.LDPTGP` uses unless told otherwise.
+is what :class:`dptune.bandits.tgp.LDPTGP` uses unless told otherwise.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dptune.gp.arrays import as_count, as_positive
+from dptune._checks import at_least, positive
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Gain:
 
 def rbf_gain(d: int) -> Gain:
     """Return t -> (ln t)^(d + 1) for the squared exponential kernel in d dimensions."""
-    return Gain(0.0, as_count(d, name="d") + 1)
+    return Gain(0.0, at_least("d", d, 1) + 1)
 
 
 def matern_gain(d: int, nu: float = 2.5) -> Gain:
     """Return t -> t^(d (d + 1) / (2 nu + d (d + 1))) ln t for the Matern kernel of smoothness nu in d dimensions."""
-    c = as_count(d, name="d") * (d + 1)
-    return Gain(c / (2 * as_positive(nu, name="nu") + c), 1.0)
+    c = at_least("d", d, 1) * (d + 1)
+    return Gain(c / (2 * positive("nu", nu) + c), 1.0)

@@ -22,8 +22,9 @@ from typing import Protocol
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from dptune._checks import positive
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray, as_points, as_positive, as_vector
+from dptune.gp.arrays import FloatArray, as_points, as_vector
 
 Description = dict[str, str | float | list[float]]
 
@@ -74,7 +75,7 @@ class Stationary(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengthscale", _lengthscale(self.lengthscale))
-        object.__setattr__(self, "variance", as_positive(self.variance, name="variance"))
+        object.__setattr__(self, "variance", positive("variance", self.variance))
 
     @abstractmethod
     def profile(self, s: FloatArray) -> FloatArray:
@@ -200,7 +201,7 @@ class Polynomial2:
         if not (np.isfinite(self.constant) and self.constant >= 0):
             raise InputError(f"constant must be a finite number of at least 0, got {self.constant!r}.")
         object.__setattr__(self, "constant", float(self.constant))
-        object.__setattr__(self, "variance", as_positive(self.variance, name="variance"))
+        object.__setattr__(self, "variance", positive("variance", self.variance))
 
     def __call__(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         """v (x.y + c)^2, (m, k)."""
@@ -242,8 +243,8 @@ def _two_sets(X: FloatArray, Y: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _lengthscale(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
     if np.ndim(value) == 0:
-        return as_positive(float(np.asarray(value)), name="lengthscale")
-    scales = tuple(as_positive(float(v), name="lengthscale") for v in np.asarray(value, dtype=np.float64))
+        return positive("lengthscale", float(np.asarray(value)))
+    scales = tuple(positive("lengthscale", float(v)) for v in np.asarray(value, dtype=np.float64))
     if not scales:
         raise InputError("lengthscale must be a number or one number per coordinate, got an empty sequence.")
     return scales

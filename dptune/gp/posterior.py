@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dptune.gp.arrays import FloatArray, as_count, as_points, as_positive, as_vector
+from dptune._checks import at_least, positive
+from dptune.gp.arrays import FloatArray, as_points, as_vector
 from dptune.gp.factor import GrowingCholesky
 from dptune.gp.kernels import Kernel
 from dptune.gp.lookahead import Lookahead
@@ -57,8 +58,8 @@ class GradientPosterior:
 
     def __init__(self, kernel: Kernel, noise_variance: float, d: int) -> None:
         self.kernel = kernel
-        self.noise_variance = as_positive(noise_variance, name="noise_variance")
-        self.d = as_count(d, name="d")
+        self.noise_variance = positive("noise_variance", noise_variance)
+        self.d = at_least("d", d, 1)
         self.jitter = Jitter()
         self._factor = GrowingCholesky()
         self._points = np.zeros((0, self.d))  # (capacity, d)
@@ -105,7 +106,7 @@ class GradientPosterior:
         Raises:
             InputError: m is not an integer of at least 1.
         """
-        return type(self).from_points(self.kernel, self.noise_variance, self.points[-as_count(m, name="m") :])
+        return type(self).from_points(self.kernel, self.noise_variance, self.points[-at_least("m", m, 1) :])
 
     def weights(self, theta: ArrayLike, *, constant_mean: bool = False) -> FloatArray:
         """W = grad k(theta, D) K^-1, (d, m); for an unknown mean, less (W 1)(1^T K^-1) / (1^T K^-1 1).

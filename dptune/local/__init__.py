@@ -3,6 +3,6 @@
 from dptune.errors import CapReached
 from dptune.local.ledger import UserLedger
 from dptune.local.randomizer import InsecureRandomizer, LocalRandomizer, Randomizer
-from dptune.local.report import LocalStatement
+from dptune.local.statement import LocalStatement
 
 __all__ = ["CapReached", "InsecureRandomizer", "LocalRandomizer", "LocalStatement", "Randomizer", "UserLedger"]

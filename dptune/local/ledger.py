@@ -27,11 +27,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import SupportsFloat
 
+from dptune._checks import place, positive
 from dptune.errors import BudgetMismatch, CapReached, InputError, KeyConflict, LedgerError
 from dptune.local.randomizer import Randomizer
-from dptune.local.report import Account, Device, LocalStatement
-from dptune.places import place
-from dptune.scalars import positive
+from dptune.local.statement import Account, Device, LocalStatement
 
 VERSION = 2
 _FORGIVEN = 1e-12  # rounding of k replies of cap/k; the noise carries a slack a million times larger

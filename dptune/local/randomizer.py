@@ -33,8 +33,8 @@ from opendp.measurements import make_laplace
 from opendp.metrics import absolute_distance
 from opendp.mod import enable_features
 
+from dptune._numbers import real
 from dptune.errors import InputError
-from dptune.scalars import real
 
 Interval = tuple[float, float]
 

@@ -6,13 +6,27 @@ dtype of its own is read entry by entry, and an entry that cannot be had or is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dptune.privacy.attempt import attempt
+T = TypeVar("T")
+
+
+def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
+    """Return what the call returns, or ``failed`` whatever it raises, ``SystemExit`` and panics included.
+
+    Only ``KeyboardInterrupt`` passes, as a new one: the other's frames hold private values.
+    """
+    try:
+        return call(*args)
+    except KeyboardInterrupt:
+        pass
+    except BaseException:  # noqa: BLE001
+        return failed
+    raise KeyboardInterrupt
 
 
 def as_array(values: Any) -> npt.NDArray[Any] | None:

@@ -5,23 +5,46 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from dptune._checks import at_least
+from dptune._locks import ForkSafeLock
+from dptune._numbers import COUNTABLE, real, whole
 from dptune.accounting.events import GaussianRelease
 from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
 from dptune.errors import InputError
-from dptune.locks import ForkSafeLock
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
 from dptune.privacy.private import PerExampleLosses, bare, reveal
-from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query, Released
+from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
 from dptune.privacy.rows import LossRows
-from dptune.scalars import COUNTABLE, at_least, real, whole
 
 Vector = npt.NDArray[np.float64]
+Losses = PerExampleLosses | npt.ArrayLike
 
 _PEOPLE_PER_CHUNK = 8192  # G of one chunk, (p, 8192) float64, stays in cache; memory beside the rows is O(p * 8192)
+
+
+@dataclass(frozen=True)
+class Released:
+    """A released vector and the charge that paid for it. Built by ``LossPrivatizer.release`` only.
+
+    Attributes:
+        value: (p,), read-only; public.
+        charge: the ledger's record of it.
+        sigma: standard deviation of the noise per coordinate.
+    """
+
+    value: Vector
+    charge: Charge
+    sigma: float
+
+    @property
+    def scalar(self) -> float:
+        """The value of a release with p = 1, as a Python float."""
+        return float(self.value.item())
 
 
 class LossPrivatizer:
@@ -83,6 +106,11 @@ class LossPrivatizer:
         """False if the noise is seeded: then nothing is protected."""
         return self._noise.private
 
+    @property
+    def loss_range(self) -> float:
+        """Width of the clipping interval, high - low."""
+        return self.interval.diameter
+
     def describe(self) -> dict[str, object]:
         """Return the public settings as plain JSON data, without seed and groups, by which a run is recognised."""
         clip = [self.interval.low, self.interval.high]
@@ -99,7 +127,7 @@ class LossPrivatizer:
 
     # ---- private data in -----------------------------------------------------------------------
 
-    def observe(self, point: str, losses: PerExampleLosses | npt.ArrayLike) -> None:
+    def observe(self, point: str, losses: Losses) -> None:
         """Take the losses (rows,) of one evaluated point. A second call with the same name changes nothing.
 
         Args:

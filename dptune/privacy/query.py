@@ -17,14 +17,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dptune.accounting.ledger import Charge
+from dptune._checks import positive
+from dptune._numbers import plain, real
 from dptune.errors import InputError
-from dptune.scalars import plain, positive, real
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -159,17 +161,6 @@ class MeanQuery(_Question):
             return "mean clipped loss of one evaluated point"
         return "mean clipped linear statistic of the losses"
 
-    def to_json(self) -> str:
-        """Return the query as JSON text; :meth:`from_json` reads it back exactly."""
-        return json.dumps({**self._described(), "clip": self._clip()})
-
-    @classmethod
-    def from_json(cls, text: str) -> MeanQuery:
-        """Return the query that :meth:`to_json` wrote."""
-        data = json.loads(text)
-        clip = Ball(data["clip"][0]) if len(data["clip"]) == 1 else Interval(*data["clip"])
-        return cls(tuple(data["points"]), np.array(data["weights"]), clip, data["mu"], data.get("failed_above"))
-
     def _clip(self) -> list[float]:
         return [self.clip.radius] if isinstance(self.clip, Ball) else [self.clip.low, self.clip.high]
 
@@ -222,18 +213,6 @@ class NormQuery(_Question):
         """The released statistic in words, for the statement."""
         return "share of people whose linear statistic of the losses lies in a public ball"
 
-    def to_json(self) -> str:
-        """Return the query as JSON text; :meth:`from_json` reads it back exactly."""
-        return json.dumps({**self._described(), "radius": self.radius})
-
-    @classmethod
-    def from_json(cls, text: str) -> NormQuery:
-        """Return the query that :meth:`to_json` wrote."""
-        data = json.loads(text)
-        return cls(
-            tuple(data["points"]), np.array(data["weights"]), data["radius"], data["mu"], data.get("failed_above")
-        )
-
     def digest(self) -> str:
         """Return a fingerprint of the question, by which a retry is recognised."""
         return self._fingerprint({"norm at most": self.radius})
@@ -243,23 +222,18 @@ Query = MeanQuery | NormQuery
 
 
 @dataclass(frozen=True)
-class Released:
-    """A released vector and the charge that paid for it. Built by ``LossPrivatizer.release`` only.
+class Question:
+    """What an algorithm wants to know next; public.
 
     Attributes:
-        value: (p,), read-only; public.
-        charge: the ledger's record of it.
-        sigma: standard deviation of the noise per coordinate.
+        key: names the release in its run, as "step/3".
+        query: what to release.
+        note: what is needed to learn the answer in another process, as JSON data.
     """
 
-    value: Vector
-    charge: Charge
-    sigma: float
-
-    @property
-    def scalar(self) -> float:
-        """The value of a release with p = 1, as a Python float."""
-        return float(self.value.item())
+    key: str
+    query: Query
+    note: Mapping[str, Any]
 
 
 def _public_weights(points: tuple[str, ...], weights: Matrix) -> Matrix:

@@ -1,14 +1,13 @@
 """What the private samplers share: one run a study, its search space, the decorated objective.
 
-A sampler only translates; its run (:class:`dptune.GIBOSession`, :class:`dptune.CentredCMASession`) decides.
+A sampler only translates; its run (:class:`dptune.SearchRun`) decides.
 """
 
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import Any, ClassVar, overload
 
 import optuna
 from optuna.distributions import BaseDistribution
@@ -17,12 +16,13 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 import dptune
-from dptune.locks import ForkSafeLock
-from dptune.objective import Data, Function
-from dptune.privacy.losses import NamedLoss
-from dptune.run import check_start, stored_space, usual_share
-from dptune.scalars import at_least, positive
-from dptune.search_run import SearchRun
+from dptune._checks import at_least, positive
+from dptune._locks import ForkSafeLock
+from dptune.losses.named import NamedLoss
+from dptune.losses.user_function import Data, Function
+from dptune.search.agreement import check_start, stored_space, usual_share
+from dptune.search.run import SearchRun
+from dptune.space import Value
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.numerical import LARGEST_SEED, NumericalSampler
 from dptune_optuna.objective import PrivateFunction, refuse_maximize
@@ -44,10 +44,7 @@ _FAILED = (
 )
 
 
-S = TypeVar("S", bound=dptune.GIBOSession | dptune.CentredCMASession)
-
-
-class PrivateSampler(NumericalSampler, Generic[S]):
+class PrivateSampler(NumericalSampler):
     """A sampler that searches float and int parameters with one private run a study; subclasses say which.
 
     Args:
@@ -65,14 +62,18 @@ class PrivateSampler(NumericalSampler, Generic[S]):
 
     def __init__(
         self,
-        space: Mapping[str, BaseDistribution] | None,
-        privatizer: dptune.LossPrivatizer | None,
+        space: Mapping[str, BaseDistribution] | None = None,
+        privatizer: dptune.LossPrivatizer | None = None,
         *,
-        mu: float | None,
-        seed: int | None,
-        independent_sampler: BaseSampler | None,
-        warn_independent_sampling: bool,
+        mu: float | None = None,
+        n_trials: int | None = None,
+        seed: int | None = None,
+        independent_sampler: BaseSampler | None = None,
+        warn_independent_sampling: bool = True,
+        **settings: Any,
     ) -> None:
+        self.method.refuse_unknown(settings, front_end=type(self).__name__)
+        self._settings = {"trials": n_trials, **settings}
         if not isinstance(privatizer, dptune.LossPrivatizer):
             name = type(self).__name__
             raise dptune.InputError(f"{name} needs a LossPrivatizer: {name}(space, privatizer, ...).")
@@ -89,22 +90,22 @@ class PrivateSampler(NumericalSampler, Generic[S]):
             independent_sampler=independent_sampler,
             warn_independent_sampling=warn_independent_sampling,
         )
-        self._sessions: dict[str, S] = {}
+        self._sessions: dict[str, SearchRun] = {}
         self._search_spaces: dict[str, IntersectionSearchSpace] = {}  # of each study
         self._shielded: set[tuple[str, int]] = set()  # study and number of the trials that a private objective runs
         self._beginning = ForkSafeLock()
 
     # ---- what subclasses say -------------------------------------------------------------------------
 
-    _session_type: ClassVar[Callable[..., Any]]  # the run's class
+    method: ClassVar[dptune.Method]
 
-    @abstractmethod
-    def _plan(self, space: dptune.Space, mu: float, seed: int) -> Any:
-        """Return the plan of a run.
+    def _plan(self, space: dptune.Space, mu: float, seed: int) -> dptune.Plan:
+        return self.method.plan(self._privatizer, space, mu=mu, seed=seed, **self._settings)
 
-        Raises:
-            InputError: a setting is out of range.
-        """
+    def _propose(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
+    ) -> Mapping[str, Value]:
+        return self.begin(study, search_space).ask(trial.number)
 
     # ---- the run -------------------------------------------------------------------------------------
 
@@ -121,7 +122,7 @@ class PrivateSampler(NumericalSampler, Generic[S]):
             raise dptune.InputError("n_trials depends on the number of parameters; give the sampler its space.")
         return int(self._plan(self._space, usual_share(self._privatizer.ledger, self._mu), 0).trials)
 
-    def session(self, study: optuna.Study) -> S | None:
+    def session(self, study: optuna.Study) -> SearchRun | None:
         """Return the study's run, or None as long as its search space is not known."""
         name = study.study_name
         if name not in self._sessions:
@@ -143,7 +144,7 @@ class PrivateSampler(NumericalSampler, Generic[S]):
         """
         check_start(self._privatizer.ledger, study.study_name, self._mu)
 
-    def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> S:
+    def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> SearchRun:
         """Begin the study's run with the numerical parameters of ``distributions``, unless it has begun.
 
         Raises:
@@ -165,14 +166,9 @@ class PrivateSampler(NumericalSampler, Generic[S]):
                     raise
                 return self._begin(study.study_name, stored)  # another process was first
 
-    def _begin(self, name: str, space: dptune.Space) -> S:
-        session: S = self._session_type(
-            self._privatizer,
-            scope=name,
-            space=space,
-            make_plan=lambda mu, seed: self._plan(space, mu, seed),
-            mu=self._mu,
-            seed=self._seed,
+    def _begin(self, name: str, space: dptune.Space) -> SearchRun:
+        session = SearchRun(
+            self.method, self._privatizer, scope=name, space=space, mu=self._mu, seed=self._seed, **self._settings
         )
         budget, plan = self._privatizer.ledger.budget.mu, session.plan
         spends = f"The study {name!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials"
@@ -187,7 +183,7 @@ class PrivateSampler(NumericalSampler, Generic[S]):
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the run's search space; empty until it is known."""
         session = self.session(study)
-        return {} if session is None else to_distributions(session.space)
+        return {} if session is None or session.space is None else to_distributions(session.space)
 
     def _has_space(self, study: optuna.Study) -> bool:
         return study.study_name in self._sessions
@@ -202,16 +198,19 @@ class PrivateSampler(NumericalSampler, Generic[S]):
         self._shielded.discard((study.study_name, trial.number))
         if state == TrialState.FAIL and _in_optimize(study) and not shielded:
             warnings.warn(_FAILED, UnprotectedValueWarning, stacklevel=2)
+        if session is not None and session.plan.monitor_mu == 0 and trial.number + 1 >= session.plan.trials:
+            others = (t for t in study.get_trials(deepcopy=False) if t.number != trial.number)
+            session.warn_if_behind(1 + sum(t.state.is_finished() for t in others))
 
     # ---- the user's interface --------------------------------------------------------------------------
 
     @overload
-    def objective(self, function: Function) -> SamplerObjective[S]: ...
+    def objective(self, function: Function) -> SamplerObjective: ...
 
     @overload
     def objective(
         self, *, loss: str | NamedLoss | None = None, data: Data | Callable[[], Data] | None = None
-    ) -> Callable[[Function], SamplerObjective[S]]: ...
+    ) -> Callable[[Function], SamplerObjective]: ...
 
     def objective(
         self,
@@ -244,14 +243,14 @@ class PrivateSampler(NumericalSampler, Generic[S]):
         return {**self.__dict__, "_sessions": {}, "_search_spaces": {}, "_shielded": set()}
 
 
-class SamplerObjective(PrivateFunction, Generic[S]):
+class SamplerObjective(PrivateFunction):
     """A function decorated with :meth:`PrivateSampler.objective`."""
 
-    def __init__(self, sampler: PrivateSampler[S], function: Function, **options: Any) -> None:
+    def __init__(self, sampler: PrivateSampler, function: Function, **options: Any) -> None:
         super().__init__(function, sampler._privatizer, **options)
         self._sampler, self._warned = sampler, False
 
-    def run_of(self, study: optuna.Study) -> S | None:
+    def run_of(self, study: optuna.Study) -> SearchRun | None:
         """Return the run that pays for the study's trials; None before the first trial if no space was given.
 
         Raises:
@@ -269,7 +268,7 @@ class SamplerObjective(PrivateFunction, Generic[S]):
             self._sampler.check_budget(study)
         return session
 
-    def compare(self, run: SearchRun[Any, Any], trial: Trial) -> None:
+    def compare(self, run: SearchRun, trial: Trial) -> None:
         """Without ``space=`` the first trial decided what is searched: another one is ignored, with a warning.
 
         Raises:
@@ -277,7 +276,7 @@ class SamplerObjective(PrivateFunction, Generic[S]):
         """
         if self._sampler._space is not None:
             super().compare(run, trial)
-        elif not self._warned and not run.space.contains(trial.params):
+        elif not self._warned and run.space is not None and not run.space.contains(trial.params):
             self._warned = True
             searched = ", ".join(map(repr, run.space))
             warnings.warn(
@@ -287,7 +286,7 @@ class SamplerObjective(PrivateFunction, Generic[S]):
                 stacklevel=3,
             )
 
-    def first_run(self, trial: Trial) -> S:
+    def first_run(self, trial: Trial) -> SearchRun:
         """Begin the run with the search space of its first trial."""
         return self._sampler.begin(trial.study, trial.distributions)
 

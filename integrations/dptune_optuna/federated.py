@@ -13,12 +13,12 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 import dptune
-from dptune.algorithms.fts import FTSAgent, FTSModel
-from dptune.algorithms.fts_settings import FTSSettings
+from dptune._checks import at_least
+from dptune._locks import ForkSafeLock
 from dptune.federated import Participant, Transport
+from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.domain import domain_of
-from dptune.locks import ForkSafeLock
-from dptune.scalars import at_least
+from dptune.federated.settings import FTSSettings
 from dptune.space import Value
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.numerical import NumericalSampler

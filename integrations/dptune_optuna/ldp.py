@@ -1,4 +1,4 @@
-"""The three LDP algorithms as Optuna samplers: a trial is one user's reply. The run is :class:`dptune.LDPSession`.
+"""The three LDP algorithms as Optuna samplers: a trial is one user's reply. The run is :class:`dptune.LDPRun`.
 
 The samplers see what the storage holds and nothing else: the number, the parameters and the value of every completed
 trial. They store nothing. A restart, a second process or a copy reads the same trials and is in the same state.
@@ -20,11 +20,12 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 import dptune
-from dptune.algorithms.ldp_bandit import LocalBandit
-from dptune.algorithms.ldp_replies import check_randomizer, middle_of
-from dptune.ldp_curator import Refinement
-from dptune.locks import ForkSafeLock
-from dptune.scalars import at_least, plain
+from dptune._checks import at_least
+from dptune._locks import ForkSafeLock
+from dptune._numbers import plain
+from dptune.bandits.bandit import LocalBandit
+from dptune.bandits.curator import Refinement
+from dptune.bandits.replies import check_randomizer, middle_of
 from dptune.space import Value
 from dptune_optuna.distributions import to_distributions, to_space
 from dptune_optuna.numerical import NumericalSampler
@@ -93,13 +94,13 @@ class LDPSampler(NumericalSampler):
         self._lock = ForkSafeLock()
         self._runs: WeakKeyDictionary[BaseStorage, dict[int, _Run]] = WeakKeyDictionary()
 
-    def _begin(self, space: dptune.Space, maximize: bool, centre: float) -> dptune.LDPSession:
+    def _begin(self, space: dptune.Space, maximize: bool, centre: float) -> dptune.LDPRun:
         options: dict[str, Any] = self._options
-        return dptune.LDPSession(self._algorithm, space, self._settings, maximize=maximize, centre=centre, **options)
+        return dptune.LDPRun(self._algorithm, space, self._settings, maximize=maximize, centre=centre, **options)
 
     # ---- the run -------------------------------------------------------------------------------------
 
-    def session(self, study: optuna.Study) -> dptune.LDPSession | None:
+    def session(self, study: optuna.Study) -> dptune.LDPRun | None:
         """Return the study's run with all replies in storage, or None as long as its search space is not known."""
         with self._lock:
             return self._follow(study).session
@@ -209,7 +210,7 @@ class _Run:
 
     def __init__(
         self,
-        begin: Callable[[dptune.Space], dptune.LDPSession],
+        begin: Callable[[dptune.Space], dptune.LDPRun],
         space: dptune.Space | None,
         public: tuple[bool, float],
     ) -> None:

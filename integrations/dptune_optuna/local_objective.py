@@ -19,7 +19,7 @@ from optuna.trial import FixedTrial, FrozenTrial, Trial
 
 import dptune
 from dptune.local.randomizer import Randomizer
-from dptune.objective import Function
+from dptune.losses.user_function import Function
 from dptune.privacy.private import bare
 from dptune_optuna.distributions import refuse_other_space
 from dptune_optuna.ldp import LDPSampler

@@ -11,10 +11,10 @@ import optuna
 from optuna.trial import FixedTrial, Trial
 
 import dptune
-from dptune.objective import Data, Function, losses_function
-from dptune.privacy.losses import NamedLoss
-from dptune.run import plain
-from dptune.search_run import SearchRun
+from dptune.losses.named import NamedLoss
+from dptune.losses.user_function import Data, Function, losses_function
+from dptune.search.run import SearchRun, as_stored
+from dptune.search.values import VALUES, plan_values
 from dptune_optuna.distributions import refuse_other_space
 from dptune_optuna.shield import evaluate
 from dptune_optuna.withheld import withhold_values
@@ -22,9 +22,6 @@ from dptune_optuna.withheld import withhold_values
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 PROGRESS = "dptune"  # study user attribute: released facts only
 _KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
-
-
-TrialRun = dptune.GIBOSession | dptune.CentredCMASession | dptune.ValueRun
 
 
 class PrivateFunction:
@@ -55,7 +52,7 @@ class PrivateFunction:
         functools.update_wrapper(self, function, updated=())
         withhold_values()  # should the function itself be given to study.optimize
 
-    def run_of(self, study: optuna.Study) -> TrialRun | None:
+    def run_of(self, study: optuna.Study) -> SearchRun | None:
         """Return the run that pays for the study's trials, or None if its first trial must come first.
 
         Raises:
@@ -63,17 +60,18 @@ class PrivateFunction:
         """
         raise NotImplementedError
 
-    def first_run(self, trial: Trial) -> TrialRun:
+    def first_run(self, trial: Trial) -> SearchRun:
         """Begin the run with the search space of its first trial."""
         raise NotImplementedError
 
-    def compare(self, run: SearchRun[Any, Any], trial: Trial) -> None:
+    def compare(self, run: SearchRun, trial: Trial) -> None:
         """Compare what the function has suggested with the run's search space.
 
         Raises:
             InputError: the space was given, and the function did not suggest it.
         """
-        refuse_other_space(run.space, trial.distributions, kept=_KEPT)
+        if run.space is not None:
+            refuse_other_space(run.space, trial.distributions, kept=_KEPT)
 
     def __call__(self, trial: Trial) -> float:
         """Run one trial: check the budget, train, hand the losses over, return the released value.
@@ -97,7 +95,7 @@ class PrivateFunction:
                 run.check(str(trial.number))
             losses = evaluate(self._function, _as_recorded(trial, run))
             run = run or self.first_run(trial)
-            if losses is not None and isinstance(run, SearchRun):
+            if losses is not None:
                 self.compare(run, trial)
             value = run.finish(str(trial.number), trial.params, losses)
         except dptune.PlanComplete as error:
@@ -179,20 +177,23 @@ class PrivateObjective(PrivateFunction):
         data: Data | Callable[[], Data] | None = None,
     ) -> None:
         super().__init__(function, privatizer, loss=loss, data=data)
-        plan = dptune.ValuePlan(mu=1.0 if mu is None else mu, trials=n_trials, final_share=final_share)  # refuse early
+        plan = plan_values(
+            mu=1.0 if mu is None else mu, seed=0, trials=n_trials, final_share=final_share
+        )  # refuse early
         self._privatizer, self._n_trials = privatizer, plan.trials
         self._mu, self._final_share = None if mu is None else plan.mu, plan.final_share
-        self._runs: dict[str, dptune.ValueRun] = {}
+        self._runs: dict[str, SearchRun] = {}
 
-    def run_of(self, study: optuna.Study) -> dptune.ValueRun:
+    def run_of(self, study: optuna.Study) -> SearchRun:
         """Return the run that pays for the study's trials."""
         refuse_maximize(study)
         name = study.study_name
         if name not in self._runs:
             if not self._privatizer.private:
                 _logger.warning(f"The study {name!r} is NOT PRIVATE: {self._privatizer!r}.")
-            self._runs[name] = dptune.ValueRun(
-                self._privatizer, scope=name, trials=self._n_trials, mu=self._mu, final_share=self._final_share
+            settings = {"trials": self._n_trials, "final_share": self._final_share}
+            self._runs[name] = SearchRun(
+                VALUES, self._privatizer, scope=name, space=None, mu=self._mu, seed=0, **settings
             )
         return self._runs[name]
 
@@ -232,14 +233,14 @@ class _RecordedTrial:
 
         def suggest(parameter: str, *args: Any, **options: Any) -> Any:
             value = found(parameter, *args, **options)
-            if {**self._recorded, **plain({parameter: value})} != self._recorded:
+            if {**self._recorded, **as_stored({parameter: value})} != self._recorded:
                 raise self._refusal
             return value
 
         return suggest
 
 
-def _as_recorded(trial: Trial, run: TrialRun | None) -> Trial:
+def _as_recorded(trial: Trial, run: SearchRun | None) -> Trial:
     recorded = None if run is None else run.recorded_parameters(str(trial.number))
     if run is None or recorded is None:
         return trial

@@ -17,7 +17,7 @@ from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 
 import dptune
-from dptune.algorithms.ldp_replies import middle_of
+from dptune.bandits.replies import middle_of
 
 PROMISE = "dptune:local"  # begins the name of the study user attributes
 

@@ -1,8 +1,8 @@
 """What stands between the user's code, which sees private data, and Optuna, which must not.
 
 The user's function gets a :class:`ShieldedTrial`, which can suggest but not report. What becomes of what it raises,
-and what no shield can do, is in :mod:`dptune.objective`. Public mistakes still raise: a refused method, a bad search
-space, losses of the wrong shape.
+and what no shield can do, is in :mod:`dptune.losses.user_function`. Public mistakes still raise: a refused method,
+a bad search space, losses of the wrong shape.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, NoReturn, TypeVar
 from optuna.trial import FixedTrial, Trial
 
 import dptune
-from dptune.objective import Function, call_guarded
+from dptune.losses.user_function import Function, call_guarded
 from dptune.privacy.private import bare
-from dptune.run import Losses
+from dptune.privacy.privatizer import Losses
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
-from dptune.algorithms.fts import FTSModel
-from dptune.algorithms.fts_settings import FTSSettings
+from dptune.federated.agent import FTSModel
 from dptune.federated.domain import domain_of
+from dptune.federated.settings import FTSSettings
 from dptune.space import Value
 from dptune_ray.spaces import Domains, domains_of, flat, resolve, rounded, to_space
 

@@ -18,7 +18,7 @@ import ray
 from ray.tune.search import Searcher
 
 import dptune
-from dptune.scalars import at_least
+from dptune._checks import at_least
 from dptune_ray.spaces import Domains, describe, domains_of, from_description, resolve
 
 

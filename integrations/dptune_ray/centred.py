@@ -1,15 +1,8 @@
-"""CMA-ES on centred releases as a Tune searcher. Everything it decides is in :class:`dptune.CentredCMASession`."""
+"""CMA-ES on centred releases as a Tune searcher. Everything it decides is in :class:`dptune.SearchRun`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import dptune
-from dptune.centred_plan import OPTIONS
-from dptune.options import refuse_unknown
-from dptune_ray.runs import CentredCMARun
-from dptune_ray.search import METRIC
 from dptune_ray.space_search import SpaceSearch
 
 
@@ -35,36 +28,11 @@ class CentredCMASearch(SpaceSearch):
         seed: of the searcher's own randomness (not of the noise, which has none).
         metric: the name under which trials report.
         mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
-        settings: further keyword arguments of :func:`dptune.centred_plan.plan_centred_cma`.
+        settings: further keyword arguments of :func:`dptune.algorithms.centred_plan.plan_centred_cma`.
 
     Raises:
         InputError: a setting is out of range, or the space holds what is not supported.
         MissingExtra: cmaes is not installed; when the run begins.
     """
 
-    _run_type = CentredCMARun
-
-    def __init__(
-        self,
-        param_space: Mapping[str, Any] | None = None,
-        privatizer: dptune.LossPrivatizer | None = None,
-        *,
-        name: str = "tune",
-        mu: float | None = None,
-        n_trials: int | None = None,
-        seed: int | None = None,
-        metric: str = METRIC,
-        mode: str | None = None,
-        **settings: Any,
-    ) -> None:
-        refuse_unknown(settings, OPTIONS, front_end=type(self).__name__)
-        super().__init__(
-            param_space,
-            privatizer,
-            name=name,
-            mu=mu,
-            seed=seed,
-            metric=metric,
-            mode=mode,
-            settings={"trials": n_trials, **settings},
-        )
+    method = dptune.CENTRED_CMA

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import dptune
-from dptune.algorithms.fts import FTSAgent
-from dptune.algorithms.fts_settings import FTSSettings
+from dptune._checks import at_least, place
 from dptune.federated import Participant, Transport
-from dptune.places import place
-from dptune.scalars import at_least
+from dptune.federated.agent import FTSAgent
+from dptune.federated.settings import FTSSettings
 from dptune_ray.agents import AgentSpace, larger_is_better
 from dptune_ray.base import RunSearch
 from dptune_ray.log import TrialLog

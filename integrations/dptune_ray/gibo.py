@@ -1,15 +1,8 @@
-"""DP-GIBO as a Tune searcher. Batching and accounting are in :class:`dptune.GIBOSession`, in the vault."""
+"""DP-GIBO as a Tune searcher. Batching and accounting are in :class:`dptune.SearchRun`, in the vault."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import dptune
-from dptune.defaults import OPTIONS
-from dptune.options import refuse_unknown
-from dptune_ray.runs import GIBORun
-from dptune_ray.search import METRIC
 from dptune_ray.space_search import SpaceSearch
 
 
@@ -25,11 +18,10 @@ class DPGIBOSearch(SpaceSearch):
         name: the run's name in the ledger. The same name continues the run.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
-        steps, batch: T and b, instead of ``n_trials``.
         seed: of the searcher's own randomness (not of the noise, which has none).
         metric: the name under which trials report.
         mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
-        settings: further keyword arguments of :func:`dptune.defaults.plan_gibo`.
+        settings: further keyword arguments of :func:`dptune.algorithms.gibo_plan.plan_gibo`.
 
     Raises:
         InputError: a setting is out of range, or the space holds what is not supported.
@@ -43,31 +35,4 @@ class DPGIBOSearch(SpaceSearch):
         search.recommend()
     """
 
-    _run_type = GIBORun
-
-    def __init__(
-        self,
-        param_space: Mapping[str, Any] | None = None,
-        privatizer: dptune.LossPrivatizer | None = None,
-        *,
-        name: str = "tune",
-        mu: float | None = None,
-        n_trials: int | None = None,
-        steps: int | None = None,
-        batch: int | None = None,
-        seed: int | None = None,
-        metric: str = METRIC,
-        mode: str | None = None,
-        **settings: Any,
-    ) -> None:
-        refuse_unknown(settings, OPTIONS, front_end=type(self).__name__)
-        super().__init__(
-            param_space,
-            privatizer,
-            name=name,
-            mu=mu,
-            seed=seed,
-            metric=metric,
-            mode=mode,
-            settings={"trials": n_trials, "steps": steps, "batch": batch, **settings},
-        )
+    method = dptune.GIBO

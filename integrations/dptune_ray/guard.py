@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ray.exceptions import RayError
 
 import dptune
-from dptune.objective import Function, call_guarded
+from dptune.losses.user_function import Function, call_guarded
 from dptune.privacy.private import bare
 from dptune_ray.left_behind import nothing_left_behind
 

@@ -17,9 +17,9 @@ from typing import Any
 import ray
 
 import dptune
-from dptune.algorithms.fts import FTSAgent
-from dptune.algorithms.fts_settings import FTSSettings
 from dptune.federated import Participant, Transport
+from dptune.federated.agent import FTSAgent
+from dptune.federated.settings import FTSSettings
 from dptune_ray.actors import answer_of
 from dptune_ray.agents import AgentSpace, Vector, larger_is_better
 from dptune_ray.answers import answered

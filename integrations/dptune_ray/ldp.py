@@ -1,4 +1,4 @@
-"""The three LDP algorithms as Tune searchers: a trial is one user's reply. The run is :class:`dptune.LDPSession`.
+"""The three LDP algorithms as Tune searchers: a trial is one user's reply. The run is :class:`dptune.LDPRun`.
 
 The searcher reads the run's replies from their file and nothing else; what Tune tells it, twice, late or never, is not
 needed. A trial that failed is a reply that was lost.
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import dptune
-from dptune.algorithms.ldp_bandit import LocalBandit
-from dptune.algorithms.ldp_replies import check_randomizer, middle_of
-from dptune.ldp_curator import Refinement
+from dptune._checks import at_least, place
+from dptune._numbers import plain
+from dptune.bandits.bandit import LocalBandit
+from dptune.bandits.curator import Refinement
+from dptune.bandits.replies import check_randomizer, middle_of
 from dptune.local.randomizer import Randomizer
-from dptune.objective import Function
-from dptune.places import place
-from dptune.scalars import at_least, plain
+from dptune.losses.user_function import Function
 from dptune.space import Value
 from dptune_ray.base import RunSearch
 from dptune_ray.carried import Carried
@@ -102,9 +102,9 @@ class LDPSearch(RunSearch):
 
     # ---- the run -----------------------------------------------------------------------------------
 
-    def _new_session(self, space: dptune.Space) -> dptune.LDPSession:
+    def _new_session(self, space: dptune.Space) -> dptune.LDPRun:
         options: dict[str, Any] = {**self._options, "centre": self._known_centre()}
-        return dptune.LDPSession(self._algorithm, space, self._settings, maximize=self.mode == "max", **options)
+        return dptune.LDPRun(self._algorithm, space, self._settings, maximize=self.mode == "max", **options)
 
     def _known_centre(self) -> float:
         device: Mapping[str, Any] = self._device or self._log.fact(PROMISE) or {}
@@ -119,10 +119,10 @@ class LDPSearch(RunSearch):
         return stated
 
     def _forget_replies(self) -> None:
-        self._current: dptune.LDPSession | None = None
+        self._current: dptune.LDPRun | None = None
         self._last = -1  # number of the newest reply the session knows
 
-    def session(self) -> dptune.LDPSession:
+    def session(self) -> dptune.LDPRun:
         """Return the run with all recorded replies.
 
         Raises:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from ray.tune.search import Searcher
 
-from dptune.scalars import at_least
+from dptune._checks import at_least
 from dptune_ray.spaces import Domains, describe, domains_of, from_description, resolve
 
 

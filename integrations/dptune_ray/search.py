@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 import dptune
-from dptune.objective import Data, Function, losses_function
-from dptune.privacy.losses import NamedLoss
+from dptune.losses.named import NamedLoss
+from dptune.losses.user_function import Data, Function, losses_function
 from dptune_ray.base import RunSearch
 from dptune_ray.client import VaultClient
-from dptune_ray.runs import RunSettings, TrialRun, mode_of
+from dptune_ray.runs import RunSettings, mode_of
 from dptune_ray.spaces import flat
 from dptune_ray.trainable import PrivateTrainable, final_estimate, made_trainable
 
@@ -60,7 +60,7 @@ class VaultSearch(RunSearch):
             InputError: there is nothing to search.
         """
 
-    def _run(self) -> TrialRun:
+    def _run(self) -> dptune.SearchRun:
         """The run as the ledger has it, to read from in this process."""
         return self.run_settings().begin(self._privatizer)
 

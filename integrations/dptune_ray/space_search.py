@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import dptune
-from dptune.run import stored_space, usual_share
-from dptune.scalars import positive
-from dptune.search_run import SearchRun
-from dptune_ray.runs import SpaceRun, mode_of
-from dptune_ray.search import VaultSearch
+from dptune._checks import positive
+from dptune.search.agreement import stored_space, usual_share
+from dptune.search.run import SearchRun
+from dptune_ray.runs import RunSettings, mode_of
+from dptune_ray.search import METRIC, VaultSearch
 from dptune_ray.spaces import nested, rounded, to_space
 
 
@@ -34,20 +34,22 @@ class SpaceSearch(VaultSearch):
         InputError: a setting is out of range, or the space holds what is not supported.
     """
 
-    _run_type: ClassVar[type[SpaceRun]]
+    method: ClassVar[dptune.Method]
 
     def __init__(
         self,
-        param_space: Mapping[str, Any] | None,
-        privatizer: dptune.LossPrivatizer | None,
+        param_space: Mapping[str, Any] | None = None,
+        privatizer: dptune.LossPrivatizer | None = None,
         *,
-        name: str,
-        mu: float | None,
-        seed: int | None,
-        metric: str,
-        mode: str | None,
-        settings: Mapping[str, Any],
+        name: str = "tune",
+        mu: float | None = None,
+        n_trials: int | None = None,
+        seed: int | None = None,
+        metric: str = METRIC,
+        mode: str | None = None,
+        **settings: Any,
     ) -> None:
+        self.method.refuse_unknown(settings, front_end=type(self).__name__)
         super().__init__(
             privatizer,  # type: ignore[arg-type]  # the base says what is missing
             name=name,
@@ -57,15 +59,15 @@ class SpaceSearch(VaultSearch):
             seed=seed,
         )
         self._mu = None if mu is None else positive("mu", mu)
-        self._settings = dict(settings)
+        self._settings = {"trials": n_trials, **settings}
         self._plan(to_space(self._domains) or dptune.Space({"x": dptune.Float(0, 1)}))  # refuse early
 
     def _plan(self, space: dptune.Space) -> Any:
         share = usual_share(self._privatizer.ledger, self._mu)
         return self._settings_on(space).plan(self._privatizer, share, 0)
 
-    def _settings_on(self, space: dptune.Space) -> SpaceRun:
-        return self._run_type(self._name, space, self.mode, self._mu, self._seed, self._settings)
+    def _settings_on(self, space: dptune.Space) -> RunSettings:
+        return RunSettings(self.method, self._name, space, self.mode, self._mu, self._seed, self._settings)
 
     def _space(self) -> dptune.Space:
         space = to_space(self._domains) or stored_space(self._privatizer.ledger, self._name)
@@ -73,7 +75,7 @@ class SpaceSearch(VaultSearch):
             raise dptune.InputError("the search space has no numerical parameter with more than one value to search.")
         return space
 
-    def run_settings(self) -> SpaceRun:
+    def run_settings(self) -> RunSettings:
         """Return what the vault is to run."""
         return self._settings_on(self._space())
 
@@ -95,7 +97,6 @@ class SpaceSearch(VaultSearch):
             {path: rounded(self._domains[path], v) if path in self._domains else v for path, v in found.items()}
         )
 
-    def _read(self) -> SearchRun[Any, Any]:
+    def _read(self) -> SearchRun:
         self._mode = mode_of(self._privatizer.ledger, self._name)
-        run: SearchRun[Any, Any] = self.run_settings().begin(self._privatizer)
-        return run
+        return self.run_settings().begin(self._privatizer)

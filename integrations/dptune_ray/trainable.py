@@ -15,9 +15,9 @@ import ray
 from ray import tune
 
 import dptune
-from dptune.objective import Function
+from dptune.losses.user_function import Function
 from dptune.privacy.private import loss_vector
-from dptune.run import FINAL
+from dptune.search.run import FINAL
 from dptune_ray.actors import ActorClient
 from dptune_ray.answers import Answer, answered
 from dptune_ray.carried import Carried

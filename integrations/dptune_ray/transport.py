@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 import dptune
 from dptune.accounting.plan_ledger import PlanLedger
-from dptune.algorithms.fts_settings import FTSSettings
 from dptune.errors import AlreadySent, RoundClosed
 from dptune.federated import FTSServer, InProcess, Message
+from dptune.federated.settings import FTSSettings
 from dptune_ray.actors import ActorClient
 from dptune_ray.answers import answered
 

@@ -19,7 +19,7 @@ import numpy as np
 import dptune
 from dptune_ray.answers import answered
 from dptune_ray.reports import Reports
-from dptune_ray.runs import RunSettings, TrialRun, reflected
+from dptune_ray.runs import RunSettings, reflected
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Vault:
 
     def __init__(self, privatizer: dptune.LossPrivatizer, settings: RunSettings) -> None:
         self._privatizer, self._settings = privatizer, settings
-        self._begun: TrialRun | None = None
+        self._begun: dptune.SearchRun | None = None
         self._asked: dict[str, dict[str, Any]] = {}  # trial -> what it was told to try
         self._proposals = 0
         self._taken: set[str] = set()  # trials without a release of their own, whose losses the run has had
@@ -48,7 +48,7 @@ class Vault:
         self._uploads: dict[str, _Upload] = {}
 
     @property
-    def _run(self) -> TrialRun:
+    def _run(self) -> dptune.SearchRun:
         if self._begun is None:
             self._begun = self._settings.begin(self._privatizer)
         return self._begun
@@ -92,10 +92,10 @@ class Vault:
         except dptune.PlanComplete:
             return None
         except dptune.BudgetExhausted:
-            if not self._run.ledger.charges(self._run.scope):
+            if not self._run.ledger.count(self._run.scope):
                 raise
             return None
-        self._asked[trial] = dict(self._settings.propose(self._run, self._proposals))
+        self._asked[trial] = {} if self._settings.space is None else dict(self._run.ask(self._proposals))
         self._proposals += 1
         return self._asked[trial]
 

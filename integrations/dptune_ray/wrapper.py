@@ -11,8 +11,9 @@ from typing import Any
 from ray.tune.search import Searcher
 
 import dptune
-from dptune.run import VALUE
-from dptune_ray.runs import ValuesRun, mode_of, reflected
+from dptune.search.run import VALUE
+from dptune.search.values import VALUES, plan_values
+from dptune_ray.runs import RunSettings, mode_of, reflected
 from dptune_ray.search import METRIC, VaultSearch
 from dptune_ray.spaces import nested, resolve
 
@@ -69,7 +70,9 @@ class PrivateSearch(VaultSearch):
             mode=mode,
             seed=seed,
         )
-        plan = dptune.ValuePlan(mu=1.0 if mu is None else mu, trials=n_trials, final_share=final_share)  # refuse early
+        plan = plan_values(
+            mu=1.0 if mu is None else mu, seed=0, trials=n_trials, final_share=final_share
+        )  # refuse early
         self.searcher = searcher
         if self.searcher.metric not in (None, metric):
             raise dptune.InputError(f"the inner searcher looks at {self.searcher.metric!r}; trials report {metric!r}.")
@@ -79,9 +82,10 @@ class PrivateSearch(VaultSearch):
         self._told: set[str] = set()  # trials whose value it knows
         self._caught_up = False
 
-    def run_settings(self) -> ValuesRun:
+    def run_settings(self) -> RunSettings:
         """Return what the vault is to run."""
-        return ValuesRun(self._name, self._trials, self.mode, self._mu, self._final_share)
+        settings = {"trials": self._trials, "final_share": self._final_share}
+        return RunSettings(VALUES, self._name, None, self.mode, self._mu, 0, settings)
 
     @property
     def n_trials(self) -> int:

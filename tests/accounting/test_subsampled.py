@@ -16,12 +16,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from dptune.accounting import subsampled
-from dptune.accounting.subsampled import (
-    SubsampledGaussianPlan,
-    delta_pld,
-    epsilon_moments_accountant,
-    epsilon_pld,
-)
+from dptune.accounting.subsampled import SubsampledGaussianPlan, delta_pld, epsilon_moments_accountant, epsilon_pld
 from dptune.errors import InputError, MissingExtra
 
 DELTA = 200**-1.1

@@ -15,18 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import chi2, kstest, norm
 
-from dptune import (
-    Ball,
-    Budget,
-    CentredCMASession,
-    Float,
-    LossPrivatizer,
-    MeanQuery,
-    NormQuery,
-    PrivacyLedger,
-    Space,
-)
-from dptune.centred_plan import plan_centred_cma
+from dptune import Ball, Budget, CentredCMASession, Float, LossPrivatizer, MeanQuery, NormQuery, PrivacyLedger, Space
+from dptune.algorithms.centred_plan import plan_centred_cma
 from dptune.privacy import privatizer as implementation
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.rows import LossRows

@@ -10,8 +10,8 @@ from audit_tools import Array, FreeLedger, NoNoise, lower_bound
 
 from dptune import Budget, CentredCMASession, Float, GIBOSession, LossPrivatizer, MeanQuery, Released, Space
 from dptune.accounting.ledger import Rest
-from dptune.centred_plan import plan_centred_cma
-from dptune.defaults import plan_gibo
+from dptune.algorithms.centred_plan import plan_centred_cma
+from dptune.algorithms.gibo_plan import plan_gibo
 
 CLIP, N, MU = (0.0, 1.0), 4, 2.0
 

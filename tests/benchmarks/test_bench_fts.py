@@ -11,7 +11,7 @@ from benchmarks import bench_fts
 from benchmarks.fts_problems import FederatedProblem, synthetic
 from benchmarks.fts_runs import Method, run, timed
 from dptune.accounting.subsampled import SubsampledGaussianPlan
-from dptune.algorithms.fts_settings import FTSSettings
+from dptune.federated.settings import FTSSettings
 
 points = np.random.default_rng(0).random((80, 2))
 TINY = FederatedProblem("tiny", points, np.array([np.sin(3 * points[:, 0] + 0.1 * n) for n in range(4)]))

@@ -19,8 +19,8 @@ from benchmarks.centred_variants import (
 )
 from benchmarks.loops import Curator, fold_centred, run_centred
 from benchmarks.tasks import Task
-from dptune.algorithms.centred_cma import CentredCMA
-from dptune.centred_plan import plan_centred_cma
+from dptune.algorithms.centred import CentredCMA
+from dptune.algorithms.centred_plan import plan_centred_cma
 
 
 def ran(kind: type[CentredCMA], task: Task) -> tuple[CentredCMA, float]:

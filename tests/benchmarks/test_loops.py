@@ -10,10 +10,10 @@ from benchmarks import bench_private, defaults, failures, loops, paper_runs, spe
 from benchmarks.report import run_missing
 from benchmarks.tasks import Task
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.algorithms.centred_cma import CentredCMA
+from dptune.algorithms.centred import CentredCMA
+from dptune.algorithms.centred_plan import plan_centred_cma
 from dptune.algorithms.gibo import DPGIBO
-from dptune.centred_plan import plan_centred_cma
-from dptune.defaults import plan_gibo
+from dptune.algorithms.gibo_plan import plan_gibo
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
 
 N = 70

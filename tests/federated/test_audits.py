@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dptune import InputError
-from dptune.algorithms.fts_settings import FTSSettings
 from dptune.federated import aggregate, server
 from dptune.federated.aggregate import clipped, weighted_sums
 from dptune.federated.server import FTSServer
+from dptune.federated.settings import FTSSettings
 
 AUDITS = [audits.audit_sensitivity, audits.audit_empty_sample, audits.audit_sample, audits.audit_transcript]
 

@@ -15,8 +15,8 @@ from federated_audits import PLAN, SETTINGS, BrokenDisk, server
 
 from dptune import InputError, LedgerError, PlanComplete
 from dptune.accounting.plan_ledger import PlanLedger
-from dptune.algorithms.fts import FTSAgent, FTSModel
 from dptune.federated import InProcess, Message, Participant, Transport
+from dptune.federated.agent import FTSAgent, FTSModel
 
 GOOD = np.arange(10.0)
 

@@ -18,8 +18,8 @@ from optuna.testing.pytest_samplers import BasicSamplerTestCase, RelativeSampler
 import dptune
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import SubsampledGaussianPlan
-from dptune.algorithms.fts_settings import FTSSettings
 from dptune.federated import FTSServer, InProcess
+from dptune.federated.settings import FTSSettings
 from dptune_optuna import DPFTSSampler
 
 SPACE = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}

@@ -19,7 +19,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 import dptune
-from dptune.ldp_curator import key_of
+from dptune.bandits.curator import key_of
 from dptune.local import InsecureRandomizer
 from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
 from dptune_optuna.ldp import LDPSampler
@@ -253,17 +253,17 @@ def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_p
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_interrupt_while_reading_loses_no_reply(monkeypatch, when):
-    study, follower, original = optuna.create_study(sampler=open_sampler()), open_sampler(), dptune.LDPSession.tell
+    study, follower, original = optuna.create_study(sampler=open_sampler()), open_sampler(), dptune.LDPRun.tell
     study.optimize(reply_of, n_trials=12)
 
     def press(self: Any, number: int, *reply: Any) -> bool:
         taken = original(self, number, *reply) if when == "after" or number != 7 else True
         if number == 7:
-            monkeypatch.setattr(dptune.LDPSession, "tell", original)
+            monkeypatch.setattr(dptune.LDPRun, "tell", original)
             raise KeyboardInterrupt
         return taken
 
-    monkeypatch.setattr(dptune.LDPSession, "tell", press)
+    monkeypatch.setattr(dptune.LDPRun, "tell", press)
     with pytest.raises(KeyboardInterrupt):
         follower.session(study)
     assert follower.session(study).bandit.t == 12

@@ -26,8 +26,8 @@ from ray.tune.utils import flatten_dict
 import dptune
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import SubsampledGaussianPlan
-from dptune.algorithms.fts_settings import FTSSettings
 from dptune.federated import FTSServer, InProcess, Message
+from dptune.federated.settings import FTSSettings
 from dptune_optuna import DPFTSSampler
 from dptune_ray import DPFTSSearch, Federation, RayTransport, hosts
 from dptune_ray.agents import AgentSpace

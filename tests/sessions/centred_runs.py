@@ -8,7 +8,7 @@ import numpy as np
 from session_harness import SPACE, losses_of, trial
 
 from dptune import CentredCMASession, LossPrivatizer, PrivacyLedger
-from dptune.centred_plan import cell_widths, plan_centred_cma
+from dptune.algorithms.centred_plan import cell_widths, plan_centred_cma
 
 N, POPULATION, GENERATIONS = 50, 5, 4
 TRIALS = POPULATION * GENERATIONS

@@ -13,7 +13,7 @@ from centred_runs import EVERY, GENERATIONS, POPULATION, TRIALS, N, losses, sess
 from session_harness import SPACE, keys, trial
 
 from dptune import Budget, CentredCMASession, Float, InputError, Int, LossPrivatizer, PlanComplete, PrivacyLedger, Space
-from dptune.centred_plan import plan_centred_cma
+from dptune.algorithms.centred_plan import plan_centred_cma
 
 # ---- a whole run ---------------------------------------------------------------------------------------
 

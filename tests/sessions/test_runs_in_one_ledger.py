@@ -24,7 +24,7 @@ from dptune import (
     PrivacyLedger,
     ValueRun,
 )
-from dptune.run import check_start
+from dptune.search.agreement import check_start
 
 
 def values_run(ledger: PrivacyLedger, scope: str, **change: Any) -> ValueRun:

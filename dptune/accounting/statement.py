@@ -1,0 +1,156 @@
+"""The privacy statement: what may be claimed, about whom, and what is not covered."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from dptune._numbers import finite, rounded_up
+from dptune._statement import Printable
+from dptune.accounting.gdp import Budget, epsilon_from_mu, probability
+
+NOT_COVERED = (
+    "losses that do not depend on one person each: a function that lets one record decide whether it raises, how many "
+    "losses it returns, or what another person's loss is",
+    "the training data (train privately, and add its mu: sqrt(mu_train^2 + mu_val^2))",
+    "the choice of the search space, of the clipping bounds and of the settings, if made by looking at the data",
+    "timing, memory use and other side channels",
+    "other releases about the same people that this ledger did not see",
+)
+ACCOUNTANT = (
+    "Gaussian differential privacy (Dong, Roth, Su 2022); adaptive composition mu^2 = sum of mu_t^2 with a "
+    "filter fixed in advance (Smith & Thakurta, arXiv 2210.17520)"
+)
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of what the guarantee rests on."""
+    found = {"python": platform.python_version()}
+    for name in ("dptune", "opendp", "sqlalchemy", "numpy", "scipy", "dp-accounting"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            if name != "dp-accounting":  # plans of subsampled releases alone rest on it, and need it
+                found[name] = "not installed as a package"
+    return found
+
+
+@dataclass(frozen=True)
+class Statement(Printable):
+    """Everything a sceptical reader needs; print it, or use one of the three renderings.
+
+    Attributes:
+        spent_mu: odometer reading; the guarantee to report is the budget.
+        delta: the delta at which epsilons are given.
+        mechanisms: pairs (mechanism, number of charges).
+        private: False if any noise was seeded; then nothing is guaranteed.
+        versions: library versions when the ledger was created.
+    """
+
+    dataset: str
+    unit: str
+    adjacency: str
+    trust_model: str
+    n: int | None
+    budget: Budget
+    spent_mu: float
+    delta: float
+    mechanisms: tuple[tuple[str, int], ...]
+    private: bool
+    versions: dict[str, str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", probability("delta", self.delta))
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the budget at ``delta``; infinite if any noise was seeded."""
+        return self.budget.epsilon(self.delta) if self.private else float("inf")
+
+    @property
+    def spent_epsilon(self) -> float:
+        """Epsilon of what was spent so far at ``delta``; infinite if any noise was seeded."""
+        return self._spent_epsilon(self.delta)
+
+    def _spent_epsilon(self, delta: float) -> float:
+        if not self.private:
+            return float("inf")
+        return epsilon_from_mu(self.spent_mu, delta) if self.spent_mu > 0 else 0.0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must see before the numbers."""
+        found = []
+        if not self.private:
+            found.append("NOT PRIVATE: noise was drawn from a seeded generator (insecure_seed); epsilon = infinity.")
+        delta = max(self.delta, self.budget.stated_delta or 0.0)
+        if self.n is not None and delta >= 1 / self.n:
+            found.append(f"delta = {delta:g} is not below 1/n = {1 / self.n:g}: choose a smaller delta.")
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the statement as plain JSON data (an infinite epsilon is the string "infinity")."""
+        return {
+            "private": self.private,
+            "warnings": list(self.warnings),
+            "dataset": self.dataset,
+            "unit": self.unit,
+            "n": self.n,
+            "adjacency": self.adjacency,
+            "trust_model": self.trust_model,
+            "accountant": ACCOUNTANT,
+            "mechanisms": [{"mechanism": name, "releases": count} for name, count in self.mechanisms],
+            "releases": self.releases,
+            "delta": self.delta,
+            "stated": self._stated(),
+            "budget": {"mu": self.budget.mu if self.private else "infinity", "epsilon": finite(self.epsilon)},
+            "spent": {"mu": self.spent_mu if self.private else "infinity", "epsilon": finite(self.spent_epsilon)},
+            "not_covered": list(NOT_COVERED),
+            "versions": self.versions,
+        }
+
+    def _stated(self) -> dict[str, object] | None:
+        """The (epsilon, delta) that the budget was made from, and what is spent of it; None if it was made from mu."""
+        epsilon, delta = self.budget.stated_epsilon, self.budget.stated_delta
+        if epsilon is None or delta is None:
+            return None
+        held = epsilon if self.private else float("inf")
+        return {"epsilon": finite(held), "delta": delta, "spent_epsilon": finite(self._spent_epsilon(delta))}
+
+    @property
+    def releases(self) -> int:
+        """Number of charged releases."""
+        return sum(count for _, count in self.mechanisms)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        mechanisms = "; ".join(f"{name} ({count})" for name, count in self.mechanisms) or "none so far"
+        return [
+            ("Protects", f"{self.unit} in {self.dataset!r}" + (f", n = {self.n}" if self.n else "")),
+            ("Adjacency", self.adjacency),
+            ("Trust model", self.trust_model),
+            *self._promise(),
+            ("Guarantee", self._cost(self.budget.mu, self.epsilon)),
+            ("Spent so far", f"{self._cost(self.spent_mu, self.spent_epsilon)} in {self.releases} releases"),
+            ("Mechanisms", mechanisms),
+            ("Accountant", ACCOUNTANT),
+            ("Not covered", "; ".join(NOT_COVERED)),
+            ("Versions", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
+        ]
+
+    def _promise(self) -> list[tuple[str, str]]:
+        epsilon, delta = self.budget.stated_epsilon, self.budget.stated_delta
+        if epsilon is None or delta is None:
+            return []
+        if not self.private:
+            return [("Promised", "NONE (epsilon = infinity)")]
+        at = f"at delta = {rounded_up(delta, 6)}, as the budget was stated"
+        spent = f"spent so far: epsilon = {rounded_up(self._spent_epsilon(delta))} at that delta"
+        return [("Promised", f"epsilon = {rounded_up(epsilon, 6)} {at}; {spent}")]
+
+    def _cost(self, mu: float, epsilon: float) -> str:
+        if not self.private:
+            return "NONE (epsilon = infinity)"
+        return (
+            f"mu = {rounded_up(mu)} GDP, that is epsilon = {rounded_up(epsilon)} at delta = {rounded_up(self.delta, 6)}"
+        )

@@ -1,0 +1,351 @@
+"""CMA-ES on centred joint releases: a rank-based search that asks for differences only.
+
+CMA-ES: Hansen, *The CMA Evolution Strategy: A Tutorial*, arXiv 1604.00772; integers: CMA-ES with margin, Hamano et
+al., arXiv 2205.13482; both from the `cmaes` library. Candidates are chosen by Thompson sampling on a surrogate, as
+in surrogate-assisted CMA-ES.
+
+    lambda       population: new points of a generation          G    number of generations
+    r            references: the best earlier points, asked again in every generation
+    L_i (m,)     a person's losses at the m = lambda + r points of a generation
+    H = I - 11^T/m, (m, m)        the centring matrix
+    H L_i        a person's losses minus their own mean over the generation: everybody's level drops out
+    C            clipping radius of ||H L_i||; replacing one person moves the mean of clipped H L_i by at most 2 C / n
+    mu_c, mu_q   GDP price of one generation's two releases, mu_c^2 + mu_q^2 = mu^2 / G
+
+One generation:
+
+1. propose lambda points: CMA-ES draws many candidates from N(m, sigma^2 C); each proposal is the best candidate
+   under a function drawn from the surrogate's posterior given all released values;
+2. release the share of people with ||H L_i|| <= C, and set C <- C exp(-rate (share - quantile)): as the search
+   converges people agree, C shrinks, and so does the noise;
+3. release the mean over people of H L_i, clipped to C *after* centring: one query, 2 C / n for all m points. A point
+   whose evaluation failed counts, for each person, as their mean over the other points plus C / sqrt(m);
+4. fit the surrogate (:mod:`dptune.gp.grouped`) to all released values, with their known noise, and tell CMA-ES its
+   posterior means at the lambda points: what earlier generations said takes noise away.
+
+The references tie the generations together: each is known up to a constant of its own only. Their losses are with
+the curator anyway, so they cost no trial.
+
+Everything here is public: the state is a fold over released values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._checks import at_least
+from dptune._numbers import plain
+from dptune.algorithms.rounds import Rounds
+from dptune.errors import InputError, MissingExtra
+from dptune.gp.grouped import Group, GroupedRegression
+from dptune.privacy.query import LARGEST, SMALLEST, Ball, MeanQuery, NormQuery, Question, smallest_price
+
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+
+RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many optima lie on the boundary
+PROPOSALS = 4  # proposals made at once, in generations
+_LARGEST_EXPONENT = 700.0  # exp of more overflows
+
+
+@dataclass(frozen=True)
+class CentredCMASettings:
+    """All of the algorithm's settings, public; :func:`dptune.algorithms.centred_plan.plan_centred_cma` chooses them.
+
+    Attributes:
+        d: dimension.
+        generations: G.
+        population: lambda, new points of a generation, at least 4: with fewer CMA-ES has no covariance to learn.
+        mu: GDP budget of all generations together.
+        radius: the first C, in units of the loss times sqrt(lambda).
+        quantile: the share of people that C aims to leave unclipped.
+        rate: how fast C follows.
+        floor: the smallest C, in units of the first, 1e-12 to 1. Where most people's losses are the same at all points,
+            their norms are 0 and C would follow: the released mean would become a vote, with another minimiser.
+        share: share of mu^2 for the releases that C follows; 0 keeps C as it is.
+        references: r.
+        sigma: initial step size of CMA-ES, in sides of the cube.
+        spread: scale of the random part of the functions drawn from the surrogate: 1 is Thompson sampling, 0 its mean.
+        candidates: drawn from CMA-ES for each place of a generation; 1 switches the surrogate's choice off.
+        average, reach: the recommendation is the surrogate's minimiser, sought at most ``reach`` in each coordinate
+            from the mean of CMA-ES's last ``average`` means.
+        steps: cell width of each coordinate, 0 for a continuum: (d,); () for none.
+        seed: of the algorithm's own, public randomness.
+
+    Raises:
+        InputError: a setting is out of range; names it.
+    """
+
+    d: int
+    generations: int
+    population: int
+    mu: float
+    radius: float
+    quantile: float = 0.5
+    rate: float = 1.0
+    floor: float = 0.01
+    share: float = 0.05
+    references: int = 2
+    sigma: float = 0.2
+    spread: float = 0.5
+    candidates: int = 40
+    average: int = 1
+    reach: float = 0.2
+    steps: tuple[float, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, plain(getattr(self, field.name)))
+        least = {"d": 1, "generations": 1, "population": 4, "references": 0, "candidates": 1, "average": 1, "seed": 0}
+        for name, smallest in least.items():
+            at_least(name, getattr(self, name), smallest)
+        for name in ("mu", "radius", "rate", "sigma", "reach"):
+            if not (_is_finite(getattr(self, name)) and getattr(self, name) > 0):
+                raise InputError(f"{name} must be positive and finite; got {getattr(self, name)!r}.")
+        if not SMALLEST <= self.radius <= LARGEST:
+            raise InputError(
+                f"radius must lie in [{SMALLEST:g}, {LARGEST:g}]; got {self.radius!r}. It is 0.4 of the clip's width "
+                "unless given: scale the loss."
+            )
+        if not (_is_finite(self.floor) and 1e-12 <= self.floor <= 1):
+            raise InputError(f"floor must lie between 1e-12 and 1; got {self.floor!r}.")
+        if not (_is_finite(self.quantile) and 0 < self.quantile < 1):
+            raise InputError(f"quantile must lie between 0 and 1; got {self.quantile!r}.")
+        if not (_is_finite(self.spread) and self.spread >= 0):
+            raise InputError(f"spread must be finite and not negative; got {self.spread!r}.")
+        if not (_is_finite(self.share) and 0 <= self.share < 1):
+            raise InputError(f"share must lie in [0, 1); got {self.share!r}.")
+        widths = self.steps if isinstance(self.steps, tuple | list) else (None,)
+        if len(widths) not in (0, self.d) or not all(_is_finite(width) and 0 <= width <= 1 for width in widths):
+            raise InputError(
+                f"steps must be {self.d} cell widths in [0, 1], or (); got {self.steps!r}. To plan trials use n_trials."
+            )
+        remedy = f"too small for {self.generations} generations; plan fewer trials or a larger mu"
+        if self.mean_mu < smallest_price(self.population + self.references):
+            raise InputError(f"mu={self.mu!r} is {remedy}.")
+        if self.share and self.share_mu < smallest_price(1):
+            raise InputError(f"share={self.share!r} of mu={self.mu!r} is {remedy}, or share=0.")
+
+    def describe(self) -> dict[str, object]:
+        """Return them as plain JSON data."""
+        return asdict(self)
+
+    @property
+    def mean_mu(self) -> float:
+        """mu_c, of one generation's centred mean."""
+        return self.mu * math.sqrt((1 - self.share) / self.generations)
+
+    @property
+    def share_mu(self) -> float:
+        """mu_q, of one generation's share of unclipped people; 0 if there is none."""
+        return self.mu * math.sqrt(self.share / self.generations)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What is public about one generation, once it is released.
+
+    Attributes:
+        points: (m, d), the new ones first.
+        new: number of new ones.
+        values: (m,), the released mean of clipped H L_i.
+        sigma: standard deviation of their noise.
+        radius: C.
+    """
+
+    points: Matrix
+    new: int
+    values: Vector
+    sigma: float
+    radius: float
+
+    def note(self) -> dict[str, object]:
+        """Return what a ledger keeps beside the values, as plain JSON data."""
+        return {"points": self.points.tolist(), "new": self.new, "radius": self.radius}
+
+    @classmethod
+    def from_note(cls, note: Mapping[str, Any], values: Vector, sigma: float) -> Generation:
+        """Return the generation that a ledger kept."""
+        return cls(np.array(note["points"]), int(note["new"]), np.array(values), sigma, float(note["radius"]))
+
+
+class CentredCMA(Rounds):
+    """The algorithm; holds public data only. See :class:`dptune.algorithms.method.SearchAlgorithm` for its use.
+
+    One generation: ``ask`` for ``missing()`` points, evaluate them, ``observe`` each; have its two questions answered,
+    the share of unclipped people and the centred mean, and ``learn`` each answer. Points of one's own are welcome, and
+    what is never observed is missed by nobody: another proposal takes its place.
+    """
+
+    unit = "generation"
+
+    def __init__(self, settings: CentredCMASettings) -> None:
+        super().__init__(settings)
+        self.radius = settings.radius
+        self.generations: list[Generation] = []
+        self.means: list[Vector] = [np.full(settings.d, 0.5)]
+        self.surrogate = GroupedRegression(settings.d)
+        self._cma = _engine(settings)
+        self._followed = 0  # generations whose share of unclipped people is released
+        self._proposed: Matrix | None = None  # (PROPOSALS lambda, d)
+
+    @property
+    def rounds(self) -> int:
+        """G."""
+        return int(self.settings.generations)
+
+    @property
+    def batch(self) -> int:
+        """lambda."""
+        return int(self.settings.population)
+
+    # ---- where to look ---------------------------------------------------------------------------
+
+    def ask(self, slot: int) -> Vector:
+        """Return proposal number ``slot`` = 0, 1, ... of the current generation, (d,)."""
+        if self._proposed is None:
+            self._proposed = self._propose()
+        return np.array(self._proposed[slot % len(self._proposed)])
+
+    def _propose(self) -> Matrix:
+        s = self.settings
+        rng = np.random.default_rng([s.seed, self.t])
+        self._cma.reseed_rng(int(rng.integers(2**31)))
+        count = PROPOSALS * s.population
+        drawn = np.array([_point(self._cma.ask()) for _ in range(max(s.candidates * s.population, count))])
+        if s.candidates == 1 or not self.generations:
+            return drawn[:count]
+        return drawn[_best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))]
+
+    # ---- what to know ------------------------------------------------------------------------------
+
+    def price(self) -> float:
+        """GDP price of what is left of the generation's two questions."""
+        return math.hypot(self.settings.mean_mu, 0.0 if self._followed > self.t else self.settings.share_mu)
+
+    def question(self) -> Question | None:
+        """Return the generation's next question; None if points are missing, or all generations are used."""
+        if self.finished or self.missing() > 0:
+            return None
+        s, names = self.settings, self._asked_names()
+        m = len(names)
+        H = np.eye(m) - 1 / m
+        # Higher, and a failure would fill the clipped vectors; lower, and where the function fails would look good.
+        failed_above = self.radius / math.sqrt(m)
+        if s.share and self._followed <= self.t:
+            query = NormQuery(names, H, self.radius, s.share_mu, failed_above)
+            return Question(f"{SHARE}{self.t + 1}", query, {"radius": self.radius})
+        asked = Generation(self.points_at(names), s.population, np.zeros(0), 0.0, self.radius)
+        mean = MeanQuery(names, H, Ball(self.radius), s.mean_mu, failed_above)
+        return Question(f"{GENERATION}{self.t + 1}", mean, asked.note())
+
+    def _asked_names(self) -> tuple[str, ...]:
+        """The new points, then the references."""
+        return (*self.waiting(), *(name for name in self._points if name not in self._waiting))
+
+    # ---- what was learned --------------------------------------------------------------------------
+
+    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
+        """Set C from the released share, or tell the surrogate and CMA-ES the released mean; see the module."""
+        if key.startswith(SHARE):
+            self._followed = int(key.removeprefix(SHARE))
+            if answer is not None:
+                self._follow(float(note["radius"]), float(answer[0]))
+            return
+        self.t += 1
+        self._proposed = None
+        if answer is not None:
+            self._tell(Generation.from_note(note, answer, sigma))
+            if own:
+                self._asked_about(self.waiting())
+            self._keep_references()
+
+    def _follow(self, radius: float, share: float) -> None:
+        s = self.settings
+        moved = radius * math.exp(min(-s.rate * (min(max(share, 0.0), 1.0) - s.quantile), _LARGEST_EXPONENT))
+        self.radius = min(max(moved, s.floor * s.radius, SMALLEST), LARGEST)
+
+    def _tell(self, generation: Generation) -> None:
+        self.radius = generation.radius
+        self.generations.append(generation)
+        self.surrogate.fit([Group(g.points, g.values, g.sigma) for g in self.generations])
+        new = generation.points[: generation.new]
+        self._cma.tell([(x, float(v)) for x, v in zip(new, self.surrogate.mean(new), strict=True)])
+        self.means.append(_mean(self._cma))
+
+    def _keep_references(self) -> None:
+        """Of the points that were asked about keep the best ``references``."""
+        asked = tuple(name for name in self._points if name not in self._waiting)
+        means = self.surrogate.mean(self.points_at(asked)) if asked else np.zeros(0)
+        self._keep({asked[i] for i in np.argsort(means, kind="stable")[: self.settings.references]})
+
+    def value(self, x: Vector) -> float:
+        """Return how much worse than the centre of the cube x (d,) may be: a careful estimate for displays.
+
+        The posterior mean of f(x) - f(centre) plus its standard deviation; before the first release the first C.
+        An optimistic estimate would make an early guess the best trial for ever.
+        """
+        if not self.generations:
+            return float(self.settings.radius)
+        mean, covariance = self.surrogate.joint(np.array([x, self.means[0]]))
+        contrast = np.array([1.0, -1.0])
+        return float(contrast @ mean + math.sqrt(max(contrast @ covariance @ contrast, 0.0)))
+
+    def recommend(self) -> Vector:
+        """Return where the surrogate is smallest near the mean of CMA-ES's last ``average`` means, (d,).
+
+        Never the argmin of noisy values.
+        """
+        average = np.clip(np.mean(self.means[-self.settings.average :], axis=0), 0.0, 1.0)
+        return self.surrogate.minimiser(average, reach=self.settings.reach)
+
+    def progress(self) -> dict[str, object]:
+        """Return how far it is, for a dashboard."""
+        return {**super().progress(), "radius": self.radius}
+
+
+SHARE, GENERATION = "share/", "generation/"  # keys of a generation's two questions
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _best_of_each(samples: Matrix) -> list[int]:
+    """For each column of samples (candidates, count) the smallest row that no earlier column took."""
+    taken: list[int] = []
+    for column in samples.T:
+        taken.append(next(int(i) for i in np.argsort(column) if int(i) not in taken))
+    return taken
+
+
+def _engine(settings: CentredCMASettings) -> Any:
+    """CMA-ES, or CMA-ES with margin if a coordinate has cells."""
+    try:
+        from cmaes import CMA, CMAwM
+    except ImportError:
+        raise MissingExtra('this algorithm needs cmaes: pip install "dptune[cmaes]".') from None
+    mean = np.full(settings.d, 0.5)
+    common = {"population_size": settings.population, "seed": settings.seed, "n_max_resampling": RESAMPLINGS}
+    if not any(settings.steps):
+        bounds = np.tile([0.0, 1.0], (settings.d, 1))
+        return CMA(mean=mean, sigma=settings.sigma, bounds=bounds, **common)
+    steps = np.array(settings.steps)
+    bounds = np.column_stack([steps / 2, 1 - steps / 2])  # the first and the last cell's middle
+    return CMAwM(mean=mean, sigma=settings.sigma, bounds=bounds, steps=steps, **common)
+
+
+def _point(asked: Any) -> Vector:
+    """CMA-ES with margin returns the rounded point and the one it was rounded from."""
+    return np.asarray(np.clip(asked[0] if isinstance(asked, tuple) else asked, 0.0, 1.0))
+
+
+def _mean(engine: Any) -> Vector:
+    return np.array(engine.mean, dtype=np.float64)

@@ -1,0 +1,114 @@
+"""How a run of CMA-ES on centred releases spends its budget, and its defaults: public functions of (n, d, mu, trials).
+
+Found with ``python -m benchmarks.bench_private`` on kernel ridge (parkinsons, pumadyn32nm) and a support vector
+classifier (breast cancer); docs/centred.md says what was kept aside.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dptune._checks import at_least, positive
+from dptune._checks import share as share_of
+from dptune.algorithms.centred import CentredCMA, CentredCMASettings
+from dptune.algorithms.method import Method, Plan
+from dptune.errors import InputError
+from dptune.space import Space
+
+NAME = "CMA-ES on centred releases"
+RADIUS = 0.4  # the first C, in units of the loss's range
+QUANTILE = 0.5  # share of people that C aims to leave unclipped
+RATE = 1.0  # of C's logarithm, per unit of the share
+FLOOR = 0.01  # the smallest C, in units of the first
+SHARE = 0.05  # of mu^2, for the releases that C follows
+REFERENCES = 2
+SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
+SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
+CANDIDATES = 40
+REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
+AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
+FEWEST_GENERATIONS = 4
+FEWEST_TRIALS = 4  # one generation
+
+
+def default_population(d: int, trials: int) -> int:
+    """lambda = 4 + floor(3 log d), as CMA-ES; less if that leaves fewer than four generations."""
+    return max(min(4 + math.floor(3 * math.log(d)), trials // FEWEST_GENERATIONS), 4)
+
+
+def default_average(generations: int) -> int:
+    """The last 15% of CMA-ES's means."""
+    return max(round(AVERAGED * generations), 1)
+
+
+def cell_widths(space: Space) -> tuple[float, ...]:
+    """Width of each coordinate's cells, 0 for a continuum and for whole numbers on a log scale; () if all are 0."""
+    widths = [0.0 if p.log or p.cells is None or p.cells < 2 else 1.0 / p.cells for p in space.values()]
+    return tuple(widths) if any(widths) else ()
+
+
+def plan_centred_cma(
+    *,
+    d: int,
+    loss_range: float,
+    mu: float,
+    seed: int,
+    trials: int | None = None,
+    population: int | None = None,
+    radius: float | None = None,
+    quantile: float = QUANTILE,
+    rate: float = RATE,
+    floor: float = FLOOR,
+    share: float = SHARE,
+    references: int = REFERENCES,
+    sigma: float = SIGMA,
+    spread: float = SPREAD,
+    candidates: int = CANDIDATES,
+    reach: float = REACH,
+    average: int | None = None,
+    space: Space | None = None,
+    steps: tuple[float, ...] | None = None,
+    final_share: float = 0.05,
+) -> Plan:
+    """Return a plan; what is None is chosen from the public (d, trials, loss range).
+
+    Args:
+        d: number of parameters.
+        loss_range: high - low of the clipped loss.
+        mu: GDP budget of the run.
+        seed: of the algorithm's own randomness.
+        trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
+        radius: the first C; default 0.4 of the loss's range.
+        space: the search space, for ``steps``; None: a continuum.
+        steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
+
+    Everything else is as in :class:`dptune.algorithms.centred.CentredCMASettings`.
+    """
+    trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else 20 * (d + 1)
+    population = at_least("population", population, 4) if population is not None else default_population(d, trials)
+    if trials < population:
+        raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
+    generations = trials // population
+    settings = CentredCMASettings(
+        d=d,
+        generations=generations,
+        population=population,
+        mu=positive("mu", mu) * math.sqrt(1 - share_of("final_share", final_share)),
+        radius=radius if radius is not None else RADIUS * loss_range,
+        quantile=quantile,
+        rate=rate,
+        floor=floor,
+        share=share,
+        references=references,
+        sigma=sigma,
+        spread=spread,
+        candidates=candidates,
+        reach=reach,
+        average=average if average is not None else default_average(generations),
+        steps=steps if steps is not None else (() if space is None else cell_widths(space)),
+        seed=seed,
+    )
+    return Plan(NAME, mu, settings, generations * population, final_share=final_share)
+
+
+CENTRED_CMA = Method(NAME, plan_centred_cma, CentredCMA, shared_slots=True)

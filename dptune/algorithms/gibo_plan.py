@@ -1,0 +1,194 @@
+"""How a DP-GIBO run spends its budget, and its defaults: public functions of (n, d, mu, trials) and the loss's range.
+
+Found by ``make bench-defaults`` (benchmarks/defaults.py); docs/benchmarks.md shows its table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dptune._checks import at_least, positive, share
+from dptune.algorithms.gibo import DPGIBO, GIBOSettings
+from dptune.algorithms.method import Method, Plan
+from dptune.algorithms.steps import AdaGradNorm, StepRule
+from dptune.errors import InputError
+from dptune.gp.design import step_length
+from dptune.gp.kernels import RBF, Kernel
+from dptune.space import Space
+
+NAME = "DP-GIBO"
+LENGTHSCALE = 0.5  # of the surrogate, in sides of the cube
+NOISE_VARIANCE = 1e-3  # with it the simplex's vertices lie about .1 from theta
+CLIP = 0.2  # B, in units of the loss's range per side of the cube
+START_CLIP = 0.3  # in units of the loss's range times sqrt(starts)
+START_SHARE = 0.1  # of mu^2
+START_NOISE = 0.1  # in units of the loss's range
+PATH = 0.5  # eta sqrt(T)
+FEWEST_STEPS = 5
+AVERAGED = 0.25  # share of the iterates whose mean is returned
+FEW_PARAMETERS = 5  # up to here random starting points are worth their trials
+
+
+def default_batch(d: int, trials: int) -> int:
+    """b = d + 1, so that every step measures every direction; less if that leaves fewer than five steps."""
+    return min(d + 1, max(trials // FEWEST_STEPS, 2))
+
+
+def default_memory(d: int, batch: int) -> int:
+    """As many earlier batches as measure every direction once."""
+    return math.ceil((d + 1) / max(batch, 1))
+
+
+def default_starts(d: int, trials: int, n: int, mu: float) -> int:
+    """A tenth of the trials for up to five parameters; none for more, where random points are hardly ever better.
+
+    None either where the noise of their comparison, in units of the loss's range, would choose at random.
+    """
+    starts = max(trials // 10, 2)
+    told_apart = 2 * START_CLIP * math.sqrt(starts) <= START_NOISE * n * mu * math.sqrt(START_SHARE)
+    return starts if d <= FEW_PARAMETERS and told_apart else 0
+
+
+def default_lengthscale(cells: Sequence[float], noise_variance: float = NOISE_VARIANCE) -> float | tuple[float, ...]:
+    """0.5, and more along a coarse grid, so that a design's points lie half a cell from theta or farther.
+
+    A design inside one cell would be rounded to a single point, and measure no gradient at all.
+
+    Args:
+        cells: cell width of each coordinate, 0 for a continuum, (d,).
+        noise_variance: of the surrogate; it decides how far a design reaches.
+    """
+    d = len(cells)
+    reach = step_length(RBF(1.0), noise_variance, d) / math.sqrt(d)  # of a coordinate, root mean square
+    scales = tuple(max(LENGTHSCALE, 0.5 * float(cell) / reach) for cell in cells)
+    return scales if max(scales) > LENGTHSCALE else LENGTHSCALE
+
+
+def default_clip(loss_range: float) -> float:
+    """B: a bias that keeps the direction costs less than noise 2 B / (n mu_t) in each coordinate."""
+    return CLIP * loss_range
+
+
+def default_rule(steps: int) -> StepRule:
+    """AdaGradNorm whose path, eta sqrt(d) (1 + 1/sqrt(2) + ... + 1/sqrt(T)) at most, does not grow with T."""
+    return AdaGradNorm(PATH / math.sqrt(steps))
+
+
+def default_average(steps: int) -> int:
+    """The last quarter of the iterates."""
+    return max(int(AVERAGED * steps), 1)
+
+
+def split_budget(
+    *,
+    mu: float,
+    settings: GIBOSettings,
+    monitor_share: float = 0.1,
+    start_share: float = 0.0,
+    final_share: float = 0.05,
+) -> Plan:
+    """Return the plan that divides ``mu``, in shares of mu^2; the prices inside ``settings`` are set by it::
+
+        gradients     1 - start - monitor - final      in T equal releases
+        start         one comparison of the starting points
+        monitor       the values the framework shows, one a trial
+        final         one estimate of the recommended point's loss
+
+    Raises:
+        InputError: a share is out of range, or nothing is left for the gradients.
+    """
+    shares = {"monitor_share": monitor_share, "start_share": start_share, "final_share": final_share}
+    monitor_share, start_share, final_share = (share(name, value) for name, value in shares.items())
+    mu = positive("mu", mu)
+    start_share = start_share if settings.starts else 0.0
+    if settings.starts and start_share == 0:
+        raise InputError("starts needs start_share > 0: comparing the starting points is a release too.")
+    gradients = 1 - monitor_share - start_share - final_share
+    if gradients <= 0:
+        raise InputError("the shares leave nothing for the gradients; make monitor_share or final_share smaller.")
+    priced = replace(settings, mu=mu * math.sqrt(gradients), start_mu=mu * math.sqrt(start_share))
+    spare = 2 * max(settings.batch_at(t) for t in range(settings.steps))
+    return Plan(NAME, mu, priced, settings.evaluations, monitor_share, final_share, spare)
+
+
+def plan_gibo(
+    *,
+    d: int,
+    n: int,
+    loss_range: float,
+    mu: float,
+    seed: int,
+    trials: int | None = None,
+    steps: int | None = None,
+    batch: int | None = None,
+    starts: int | None = None,
+    clip: float | None = None,
+    start_clip: float | None = None,
+    lengthscale: float | tuple[float, ...] | None = None,
+    noise_variance: float | None = None,
+    kernel: Kernel | None = None,
+    rule: StepRule | None = None,
+    theta0: tuple[float, ...] | None = None,
+    space: Space | None = None,
+    constant_mean: bool = True,
+    memory: int | None = None,
+    optimised: bool = False,
+    average: int | None = None,
+    monitor_share: float = 0.1,
+    start_share: float = START_SHARE,
+    final_share: float = 0.05,
+) -> Plan:
+    """Return a plan; what is None is chosen from the public (d, mu, trials, loss range).
+
+    Args:
+        d: number of parameters.
+        n: number of people; with mu it decides whether starting points can be told apart.
+        loss_range: high - low of the clipped loss.
+        mu: GDP budget of the run.
+        seed: of the algorithm's own randomness.
+        trials: wished number of trials; T and b follow. Default 20 (d + 1).
+        space: the search space; on a coarse grid the surrogate's length-scales grow. None: a continuum.
+        memory: earlier batches kept in D_t; any number from T on keeps all, as the paper does.
+
+    Everything else is as in :class:`dptune.algorithms.gibo.GIBOSettings` and :func:`split_budget`.
+    """
+    mu = positive("mu", mu)
+    trials = at_least("n_trials", trials, 1) if trials is not None else 20 * (d + 1)
+    batch = at_least("batch", batch, 1) if batch is not None else default_batch(d, trials)
+    most = default_starts(d, trials, n, mu) if theta0 is None else 0
+    starts = at_least("starts", starts, 0) if starts is not None else most
+    steps = at_least("steps", steps, 1) if steps is not None else max((trials - starts) // batch, 1)
+    average = at_least("average", average, 1) if average is not None else default_average(steps)
+    noise_variance = positive("noise_variance", noise_variance) if noise_variance is not None else NOISE_VARIANCE
+    cells = (0.0,) * d if space is None else space.resolution.tolist()
+    settings = GIBOSettings(
+        d=d,
+        steps=steps,
+        batch=batch,
+        mu=mu,
+        clip=clip if clip is not None else default_clip(loss_range),
+        kernel=kernel or RBF(lengthscale if lengthscale is not None else default_lengthscale(cells, noise_variance)),
+        noise_variance=noise_variance,
+        rule=rule or default_rule(steps),
+        theta0=theta0,
+        starts=starts,
+        start_mu=mu,
+        start_clip=start_clip if start_clip is not None else START_CLIP * loss_range * math.sqrt(max(starts, 1)),
+        optimised=optimised,
+        constant_mean=constant_mean,
+        memory=memory if memory is not None else default_memory(d, batch),
+        average=min(average, steps),
+        seed=seed,
+    )
+    return split_budget(
+        mu=mu,
+        settings=settings,
+        monitor_share=monitor_share,
+        start_share=start_share,
+        final_share=final_share,
+    )
+
+
+GIBO = Method(NAME, plan_gibo, DPGIBO)

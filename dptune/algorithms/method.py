@@ -1,0 +1,255 @@
+"""What a search method is to everybody else: a public algorithm, its plan, and a name.
+
+A front end, a run and a benchmark know nothing more of a method than this file says::
+
+    method = Method("my search", plan=plan_my_search, algorithm=MySearch)
+    plan = method.plan(people, space, mu=1.0, seed=0, trials=100)   # what it will spend; fixed in the ledger
+    algorithm = method.algorithm(plan.settings)                     # proposes, asks, learns
+
+Everything here is public. An algorithm is a fold over released answers: it never sees a loss, a ledger or noise.
+``examples/own_algorithm.py`` is a complete method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._checks import at_least, positive, share
+from dptune.errors import InputError
+from dptune.privacy.query import Question
+from dptune.space import Space
+
+Vector = npt.NDArray[np.float64]
+
+
+class Settings(Protocol):
+    """All of an algorithm's settings: frozen and public."""
+
+    @property
+    def seed(self) -> int:
+        """Of the algorithm's own randomness."""
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """Return them as plain JSON data."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run spends its budget: decided before it begins, public, written to the ledger once.
+
+    The budget is split in shares of mu^2: ``monitor_share`` for a value of each trial, ``final_share`` for one final
+    estimate, the rest for the algorithm's questions, whose prices are in ``settings``.
+
+    Attributes:
+        method: name of the method.
+        mu: GDP budget of the whole run.
+        settings: of the algorithm.
+        trials: number of trials of a complete run.
+        monitor_share: for the trials' own values; 0 withholds them.
+        final_share: for the final estimate; 0 makes none.
+        spare: trials beyond the plan that may still get a value, to replace lost ones.
+
+    Raises:
+        InputError: a setting is out of range.
+    """
+
+    method: str
+    mu: float
+    settings: Any
+    trials: int
+    monitor_share: float = 0.0
+    final_share: float = 0.05
+    spare: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", positive("mu", self.mu))
+        object.__setattr__(self, "trials", at_least("n_trials", self.trials, 1))
+        for name in ("monitor_share", "final_share"):
+            object.__setattr__(self, name, share(name, getattr(self, name)))
+
+    @property
+    def monitor_mu(self) -> float:
+        """GDP price of one trial's value; 0 withholds values."""
+        return self.mu * math.sqrt(self.monitor_share / (self.trials + self.spare))
+
+    @property
+    def final_mu(self) -> float:
+        """GDP price of the final estimate; 0 if there is none."""
+        return self.mu * math.sqrt(self.final_share)
+
+    def describe(self) -> dict[str, object]:
+        """Return plain JSON data, by which a second process recognises the plan."""
+        return {
+            "algorithm": self.method,
+            "mu": self.mu,
+            "seed": self.settings.seed,
+            "settings": self.settings.describe(),
+            "trials": self.trials,
+            "shares": {"monitor": self.monitor_share, "final": self.final_share},
+            "spare": self.spare,
+        }
+
+
+class SearchAlgorithm(Protocol):
+    """A private search in rounds; its state is a fold over released answers.
+
+    A run calls ``observe`` for every evaluated point, ``question`` as long as there is one, and ``learn`` for every
+    answer in the ledger, whoever asked for it. :class:`dptune.algorithms.rounds.Rounds` has what most of them share.
+    """
+
+    unit: ClassVar[str]  # what one round is called: "step", "generation"
+
+    @property
+    def t(self) -> int:
+        """Rounds used up."""
+        ...
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of a complete run."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether all questions are asked."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """Points that the present round needs."""
+        ...
+
+    def ask(self, slot: int) -> Vector:
+        """Return the present round's proposal number ``slot`` = 0, 1, ..., a point of the unit cube (d,)."""
+        ...
+
+    def observe(self, name: str, x: Vector) -> None:
+        """Take note that the losses at x (d,) are with the curator under ``name``; told twice, counted once."""
+        ...
+
+    def missing(self) -> int:
+        """Return how many more points the next question needs; <= 0: none."""
+        ...
+
+    def price(self) -> float:
+        """GDP price of what is left of the present round's questions."""
+        ...
+
+    def question(self) -> Question | None:
+        """Return the next question, or None if points are missing or all questions are asked."""
+        ...
+
+    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
+        """Learn the answer to a question of this or of another process.
+
+        Args:
+            key, note: of the question.
+            answer: (p,), or None: it is paid, and its answer is lost or not recorded yet.
+            sigma: standard deviation of its noise per coordinate.
+            own: whether it was about this process's points.
+        """
+        ...
+
+    def restarted(self) -> Self:
+        """Return the algorithm before its first answer, holding the same points.
+
+        All answers are learned again then, in the order of the ledger: an answer that was recorded late changes what
+        came after it.
+        """
+        ...
+
+    def points_in_use(self) -> tuple[str, ...]:
+        """Return the names of the points it may still ask about; the curator forgets the others."""
+        ...
+
+    def value(self, x: Vector) -> float | None:
+        """Return what the answers say about x (d,), for displays; None if they say nothing comparable."""
+        ...
+
+    def recommend(self) -> Vector:
+        """Return the point to use, (d,): never the argmin of noisy values."""
+        ...
+
+    def progress(self) -> dict[str, object]:
+        """Return how far it is: released facts, as plain JSON data."""
+        ...
+
+
+class People(Protocol):
+    """The public facts about the people whose losses are asked about; a ``LossPrivatizer`` has them."""
+
+    @property
+    def n(self) -> int:
+        """Number of people."""
+        ...
+
+    @property
+    def loss_range(self) -> float:
+        """Width of the clipping interval, high - low."""
+        ...
+
+
+_FRONT_END = ("mu", "seed", "trials")  # a front end has arguments of its own for these
+
+
+@dataclass(frozen=True)
+class Method:
+    """A search algorithm that a front end can be made for.
+
+    Attributes:
+        name: in plans, statements and messages.
+        planner: keyword arguments -> :class:`Plan`. It takes ``mu``, ``seed`` and ``trials``; of the public facts
+            ``d``, ``n``, ``loss_range``, ``space`` those that it names; the others are the user's settings.
+        algorithm: a plan's settings -> the algorithm before its first answer.
+        shared_slots: whether processes take different proposals of a round, by the trial's number.
+    """
+
+    name: str
+    planner: Callable[..., Plan]
+    algorithm: Callable[[Any], SearchAlgorithm]
+    shared_slots: bool = False
+
+    def plan(self, people: People, space: Space | None, *, mu: float, seed: int, **settings: Any) -> Plan:
+        """Return the plan of a run with this budget.
+
+        Args:
+            people: the public facts about them.
+            space: search space; None if another searcher proposes.
+            mu: GDP budget of the run.
+            seed: of the algorithm's own randomness.
+            settings: of the planner, ``trials`` and :attr:`options`.
+
+        Raises:
+            InputError: a setting is out of range.
+        """
+        facts: dict[str, Any] = {"n": people.n, "loss_range": people.loss_range}
+        facts |= {} if space is None else {"d": len(space), "space": space}
+        wanted = signature(self.planner).parameters
+        return self.planner(**{k: v for k, v in facts.items() if k in wanted}, mu=mu, seed=seed, **settings)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the settings that a front end passes on."""
+        known = (*_FRONT_END, "d", "n", "loss_range", "space")
+        return tuple(name for name in signature(self.planner).parameters if name not in known)
+
+    def refuse_unknown(self, given: Mapping[str, Any], *, front_end: str) -> None:
+        """Refuse a misspelt setting under the name of what the user called.
+
+        Raises:
+            InputError: it is none of :attr:`options`; names them.
+        """
+        for name in given:
+            if name not in self.options:
+                raise InputError(
+                    f"{front_end} has no option {name!r}; it has n_trials, mu, seed, {', '.join(self.options)}."
+                )

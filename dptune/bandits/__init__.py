@@ -1,0 +1,1 @@
+"""The curator's half of local privacy: bandits that learn from noisy replies."""

@@ -1,0 +1,305 @@
+"""The common part of the three LDP-GP-UCB algorithms: a finite candidate set, ask and tell.
+
+Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), Algorithms 1-3. Notation::
+
+    X (M, d)   candidates; a point is named by its row      N (M,)  how often each was played
+    t          number of replies so far                     T       horizon
+    beta_t     width of the confidence bound                 lambda  regulariser
+    mu~, s~    posterior mean and deviation at the candidates, (M,)
+
+The curator sees privatised replies only, so everything here may be printed, stored and replayed. It maximises; to
+minimise, tell the negated replies. The state is a function of the candidates and of the (point, reply) pairs in the
+order in which they were told, so storage is enough to rebuild it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
+from dptune._checks import at_least, positive
+from dptune._numbers import plain
+from dptune.bandits.replies import Replies
+from dptune.errors import InputError
+from dptune.gp.arrays import FloatArray, as_points
+from dptune.gp.kernels import Kernel, Matern52
+
+IntArray = npt.NDArray[np.int64]
+Pair = tuple[int, float]
+Told = tuple["array[int]", "array[float]", "array[int]"]  # points, replies, numbers
+
+LARGEST_REPLY = 1e100  # beyond it squares would overflow; no honest reply comes near
+
+
+@dataclass(frozen=True)
+class LDPSettings:
+    """Public settings of the three algorithms.
+
+    Attributes:
+        replies: what is known about the replies.
+        kernel: prior covariance of f; data-independent, or fitted on replies only.
+        horizon: T, number of replies planned; more are allowed.
+        lam: lambda, the regulariser of the posterior; default :func:`matched_regulariser` (of MoMA, a k-th of it: an
+            epoch is k replies). The papers' is 1.
+        delta: the regret bound fails with at most this probability.
+        exploration: multiplies the theorem's beta_t; 1 is the theorem's constant, None the algorithm's default,
+            found by ``benchmarks/bench_ldp.py multiplier``.
+        q, accuracy: a played point enters the Nystroem dictionary with probability min(q s~^2, 1) per play; the
+            theorems' q for an accuracy of the approximation in (0, 1) is :func:`theorem_q`. ATA and MoMA only.
+        redraw: the dictionary is drawn afresh when the variances s~^2/lambda of the points played since the last
+            draw add up to more than this (Calandriello et al. 2020: variances stay right within 1 + redraw); 0 draws
+            it in every round, as printed.
+        plays: k, replies per epoch of MoMA; the theorem's is :func:`theorem_plays`.
+        gain: t -> gamma_t for TGP's beta, e.g. ``dptune.gp.information.rbf_gain(d)``; default the gain of the points
+            played, from the posterior.
+        seed: of the dictionaries, public.
+
+    Raises:
+        InputError: a setting is out of range; names it.
+    """
+
+    replies: Replies
+    kernel: Kernel = field(default_factory=lambda: Matern52(0.2))
+    horizon: int = 10_000
+    lam: float | None = None
+    delta: float = 0.1
+    exploration: float | None = None
+    q: float = 2.0
+    accuracy: float = 0.5
+    redraw: float = 0.25
+    plays: int = 5
+    gain: Callable[[int], float] | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.replies, Replies):
+            raise InputError(f"replies must be LaplaceReplies(epsilon, B, R) or the like; got {self.replies!r}.")
+        for name in ("lam", "exploration", "delta", "q", "accuracy"):
+            if getattr(self, name) is not None or name not in ("lam", "exploration"):
+                object.__setattr__(self, name, positive(name, getattr(self, name)))
+        for name, least in {"horizon": 1, "plays": 1, "seed": 0}.items():
+            object.__setattr__(self, name, at_least(name, getattr(self, name), least))
+        if max(self.delta, self.accuracy) >= 1:
+            raise InputError("delta and accuracy must lie strictly between 0 and 1.")
+        object.__setattr__(self, "redraw", plain(self.redraw))
+        if not (isinstance(self.redraw, float | int) and self.redraw >= 0):  # infinite: never
+            raise InputError(f"redraw must be a number, at least 0; got {self.redraw!r}.")
+
+    def theorem(self) -> LDPSettings:
+        """Return the same settings with the constants of the theorems."""
+        q = theorem_q(self.horizon, self.delta, self.accuracy)
+        plays = theorem_plays(self.horizon, self.delta)
+        return replace(self, lam=1.0, exploration=1.0, q=q, plays=plays, redraw=0.0)
+
+
+def matched_regulariser(replies: Replies, prior_variance: float) -> float:
+    """Return lambda = 4 v k(x, x) / B^2: noise over prior variance, if B is two prior deviations of f.
+
+    The theorems hold for every lambda > 0. With lambda = 1 a posterior believes each reply as if it had no noise to
+    speak of, and the noise of CTL is large: v >= 8 (B + R)^2 / epsilon^2.
+    """
+    return 4 * replies.second_moment * prior_variance / replies.B**2
+
+
+def theorem_q(horizon: int, delta: float, accuracy: float) -> float:
+    """Return q = 6 (1 + a)/(1 - a) ln(4 T/delta) / a^2."""
+    return 6 * (1 + accuracy) / (1 - accuracy) * math.log(4 * horizon / delta) / accuracy**2
+
+
+def theorem_plays(horizon: int, delta: float) -> int:
+    """Return k = ceil(24 ln(4 e T/delta))."""
+    return math.ceil(24 * math.log(4 * math.e * horizon / delta))
+
+
+class LocalBandit(ABC):
+    """ask for a point, tell a privatised reply; the cost of a round does not depend on t.
+
+    Args:
+        points: candidates X (M, d).
+        settings: public.
+
+    Raises:
+        InputError: the candidates have the wrong shape or are not finite, or there is none.
+    """
+
+    EXPLORATION: ClassVar[float]
+
+    def __init__(self, points: ArrayLike, settings: LDPSettings) -> None:
+        self.settings = settings
+        self.exploration = self.EXPLORATION if settings.exploration is None else settings.exploration
+        self.points = as_points(points).copy()  # (M, d)
+        if not len(self.points):
+            raise InputError("there must be at least one candidate.")
+        self.counts: IntArray = np.zeros(len(self.points), dtype=np.int64)
+        self._first = len(self.points)
+        self.t = 0  # number of replies so far
+        self._told: Told | None = (array("q"), array("d"), array("q"))
+        self._extensions: list[tuple[int, int]] = []  # (replies so far, M afterwards)
+        self._set_prior()
+        self.lam = settings.lam or self._regulariser()
+        self._start()
+
+    # ---- the round ---------------------------------------------------------------------------------
+
+    def ask(self, pending: Iterable[int] = ()) -> int:
+        """Return the candidate with the largest upper confidence bound, the first of equals.
+
+        Args:
+            pending: rows that users are trying at the moment, one per user. They count in the deviation as if played
+                and not in the mean (Desautels, Krause, Burdick 2014, GP-BUCB), so that users asked at the same
+                time do not all try the same candidate.
+        """
+        return self._largest_bound(self._plays(pending))
+
+    def _largest_bound(self, plays: IntArray) -> int:
+        mean, deviation = self._posterior()
+        if plays.any():
+            deviation = np.sqrt(np.maximum(self._variance_after(plays), 0.0))
+        return int((mean + self.beta() * deviation).argmax())
+
+    def _plays(self, rows: Iterable[int]) -> IntArray:
+        return np.bincount(np.array([self._row(row) for row in rows], dtype=np.int64), minlength=len(self.points))
+
+    def tell(self, point: int, reply: float, *, number: int | None = None) -> None:
+        """Take a privatised reply at candidate ``point``. Replies may be lost or come in any order.
+
+        Args:
+            point: row of the candidate, whether it was asked for or not.
+            reply: what the randomiser returned.
+            number: the reply's number 1, 2, ... where it is not the order of telling (a trial's number, so that
+                another order of telling cuts the same replies).
+
+        Raises:
+            InputError: there is no such candidate, or the reply is not a finite number.
+        """
+        point = self._row(point)
+        if not (isinstance(reply, Real) and -LARGEST_REPLY < reply < LARGEST_REPLY):
+            raise InputError("a reply must be a finite number below 1e100: it comes from a randomiser.")
+        number = self.t + 1 if number is None else at_least("number", number, 1)
+        self.t += 1
+        if self._told is not None:
+            points, replies, numbers = self._told
+            points.append(point)
+            replies.append(float(reply))
+            numbers.append(number)
+        self._take(point, float(reply), number)
+
+    def _row(self, point: int) -> int:
+        whole = isinstance(point, int | np.integer) and not isinstance(point, bool)
+        if not (whole and 0 <= point < len(self.points)):
+            raise InputError(f"point must be one of the {len(self.points)} candidates' rows; got {point!r}.")
+        return int(point)
+
+    def replay(self, pairs: Iterable[Pair]) -> None:
+        """Tell many (point, reply) pairs in order."""
+        for point, reply in pairs:
+            self.tell(point, reply)
+
+    @property
+    def T(self) -> int:
+        """The horizon, or t once it is passed."""
+        return max(self.settings.horizon, self.t)
+
+    def mean(self) -> FloatArray:
+        """mu~ at the candidates, (M,)."""
+        return self._posterior()[0].copy()
+
+    def deviation(self) -> FloatArray:
+        """s~ at the candidates, (M,), >= 0."""
+        return self._posterior()[1].copy()
+
+    def beta(self) -> float:
+        """Return exploration times the theorem's beta_{t+1}."""
+        return self.exploration * self._theorem_beta()
+
+    def recommend(self) -> int:
+        """Return the played candidate with the largest posterior mean; before any reply, the first."""
+        return int(np.where(self.counts > 0, self._posterior()[0], -np.inf).argmax())
+
+    # ---- more candidates ---------------------------------------------------------------------------
+
+    def extend(self, points: ArrayLike) -> range:
+        """Add candidates (k, d) and return their rows; nothing told is lost."""
+        more = as_points(points, self.points.shape[1])
+        before = len(self.points)
+        self.points = np.concatenate([self.points, more])
+        self.counts = np.concatenate([self.counts, np.zeros(len(more), dtype=np.int64)])
+        self._extensions.append((self.t, len(self.points)))
+        self._set_prior()
+        self._grow(len(more))
+        return range(before, len(self.points))
+
+    # ---- storage -----------------------------------------------------------------------------------
+
+    def copy(self) -> Self:
+        """Return an independent copy that keeps no record of the replies; its cost does not depend on t."""
+        twin, shared = copy.copy(self), (self.settings, self.points, self._K, self._prior)  # never changed in place
+        twin._told = None
+        return copy.deepcopy(twin, {id(thing): thing for thing in shared})
+
+    def state(self) -> dict[str, Any]:
+        """Return candidates and replies as plain JSON data; :meth:`from_state` replays them.
+
+        Raises:
+            InputError: this is a copy.
+        """
+        if self._told is None:
+            raise InputError("a copy keeps no record of the replies; ask the algorithm it was copied from.")
+        replies = [list(row) for row in zip(*self._told, strict=True)]
+        extensions = [list(extension) for extension in self._extensions]
+        return {"points": self.points.tolist(), "first": self._first, "extensions": extensions, "replies": replies}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], settings: LDPSettings) -> Self:
+        """Return the algorithm that has been told what :meth:`state` says, with the same settings."""
+        points = np.asarray(state["points"], dtype=np.float64)
+        bandit, extensions = cls(points[: state["first"]], settings), [tuple(e) for e in state["extensions"]]
+        for told, (point, reply, number) in enumerate([*state["replies"], (None, None, None)]):
+            while extensions and extensions[0][0] == told:
+                bandit.extend(points[len(bandit.points) : extensions.pop(0)[1]])
+            if point is not None:
+                bandit.tell(point, reply, number=number)
+        return bandit
+
+    # ---- what an algorithm is ----------------------------------------------------------------------
+
+    def _regulariser(self) -> float:
+        return matched_regulariser(self.settings.replies, float(self._prior.mean()))
+
+    def _set_prior(self) -> None:
+        self._K = self.settings.kernel(self.points, self.points)  # (M, M)
+        self._prior = np.diag(self._K).copy()  # (M,)
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Begin without replies."""
+
+    @abstractmethod
+    def _grow(self, more: int) -> None:
+        """``more`` candidates were added to points, counts and prior."""
+
+    @abstractmethod
+    def _take(self, point: int, reply: float, number: int) -> None:
+        """Count one reply."""
+
+    @abstractmethod
+    def _posterior(self) -> tuple[FloatArray, FloatArray]:
+        """Return mu~ and s~, (M,) each."""
+
+    @abstractmethod
+    def _variance_after(self, plays: IntArray) -> FloatArray:
+        """Return s~^2 (M,) as it would be after so many more plays (M,) of each candidate; at least one."""
+
+    @abstractmethod
+    def _theorem_beta(self) -> float:
+        """Return beta_{t+1} with the theorem's constants."""

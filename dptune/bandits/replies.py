@@ -1,0 +1,152 @@
+"""What a curator may assume about the replies it gets: their moments, and where TGP cuts them.
+
+Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020); non-private heavy tails: Chowdhury,
+Gopalan, *Bayesian Optimization under Heavy-tailed Payoffs* (2019), both with finite variance (alpha = 1). Notation::
+
+    B        bound of |f|; the RKHS norm of f in the theorems, max|f| in the papers' experiments
+    R        bound of the noise of one value; values lie in [-(B + R), B + R], or are clamped to it
+    L        scale of the Laplace noise of CTL, 2 (B + R) / epsilon
+    v        bound of E[reply^2]
+    b_t      TGP sets reply number t to 0 if it is larger than b_t in absolute value
+    bias(t)  bound of the sum over the first t replies of (what b_s cuts off in the mean)^2
+
+Everything is public: these are settings, not data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from dptune._checks import positive
+from dptune.errors import InputError
+
+
+@runtime_checkable
+class Replies(Protocol):
+    """Public knowledge about replies."""
+
+    @property
+    def B(self) -> float:
+        """Bound of |f|."""
+        ...
+
+    @property
+    def second_moment(self) -> float:
+        """v, bound of E[reply^2]."""
+        ...
+
+    def truncation(self, t: int) -> float:
+        """b_t of reply number t = 1, 2, ..."""
+        ...
+
+    def bias(self, t: int) -> float:
+        """Bound of the sum of the squared biases of the first t truncated replies."""
+        ...
+
+
+@dataclass(frozen=True)
+class LaplaceReplies:
+    """Replies of CTL(epsilon): clamped to [-(B + R), B + R], plus Laplace(L).
+
+    Attributes:
+        epsilon: of one reply.
+        B, R: bounds of |f| and of the noise of one value; B + R is half the randomiser's interval.
+
+    Raises:
+        InputError: a setting is not positive and finite.
+    """
+
+    epsilon: float
+    B: float
+    R: float
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "B", "R"):
+            object.__setattr__(self, name, positive(name, getattr(self, name)))
+
+    @property
+    def L(self) -> float:
+        """Laplace scale, 2 (B + R) / epsilon."""
+        return 2 * (self.B + self.R) / self.epsilon
+
+    @property
+    def second_moment(self) -> float:
+        """B^2 + R^2 + 2 L^2."""
+        return self.B**2 + self.R**2 + 2 * self.L**2
+
+    def truncation(self, t: int) -> float:
+        """b_t = B + R + L ln t: exceeded with probability at most 1/t."""
+        return self.B + self.R + self.L * math.log(t)
+
+    def bias(self, t: int) -> float:
+        """v (ln t + 1) >= sum_s v/s, by Cauchy-Schwarz; 0 for t = 0, where the paper has ln 0."""
+        return self.second_moment * (math.log(t) + 1) if t else 0.0
+
+
+def middle_of(settings: Mapping[str, Any]) -> float | None:
+    """Return the middle of a randomiser's interval, or None if its settings do not say."""
+    if not {"low", "high"} <= settings.keys():
+        return None
+    return float(settings["low"] + (settings["high"] - settings["low"]) / 2)
+
+
+def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
+    """Refuse Laplace replies that are not those of a randomiser: users would pay for answers that are misread.
+
+    Args:
+        replies: of the algorithm's settings.
+        stated: public settings of the randomiser; what it does not state is not compared.
+
+    Raises:
+        InputError: epsilon, or B + R and half of the interval, differ.
+    """
+    if not isinstance(replies, LaplaceReplies):
+        return
+    half = (stated["high"] - stated["low"]) / 2 if {"low", "high"} <= stated.keys() else replies.B + replies.R
+    epsilon = stated.get("epsilon", replies.epsilon)
+    if not (_same(epsilon, replies.epsilon) and _same(half, replies.B + replies.R)):
+        raise InputError(
+            f"the settings are for replies with epsilon={replies.epsilon!r} and B + R = {replies.B + replies.R!r}, but "
+            f"the randomiser has epsilon={epsilon!r} and an interval of half-width {half!r}. Give the algorithm "
+            f"LaplaceReplies(epsilon={epsilon!r}, B=..., R=...) with B + R = {half!r}, or the users another randomiser."
+        )
+
+
+def _same(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-9)
+
+
+@dataclass(frozen=True)
+class HeavyTailedReplies:
+    """Replies with a finite second moment and nothing else; CTL off, NOT PRIVATE.
+
+    Attributes:
+        v: bound of E[reply^2], not of the variance.
+        B: bound of |f|.
+
+    Raises:
+        InputError: a setting is not positive and finite.
+    """
+
+    v: float
+    B: float
+
+    def __post_init__(self) -> None:
+        for name in ("v", "B"):
+            object.__setattr__(self, name, positive(name, getattr(self, name)))
+
+    @property
+    def second_moment(self) -> float:
+        """v."""
+        return self.v
+
+    def truncation(self, t: int) -> float:
+        """b_t = sqrt(v) t^(1/4)."""
+        return math.sqrt(self.v * math.sqrt(t))
+
+    def bias(self, t: int) -> float:
+        """2 v sqrt(t) >= sum_s (v / b_s)^2."""
+        return 2 * self.v * math.sqrt(t)

@@ -1,0 +1,112 @@
+"""LDP-TGP-UCB: cut each reply once, then an exact Gaussian process.
+
+Zhou, Tan (2020), LDP-TGP-UCB; without CTL the TGP-UCB of Chowdhury, Gopalan (2019). Notation of ``ldp_bandit`` and::
+
+    y^_t     reply_t 1{|reply_t| <= b_t}
+    n        largest number of a reply so far; t if none was lost, else n > t
+    S (M,)   sums of y^ at each candidate; N and S are all that is kept of the replies
+    C (M, M) posterior covariance, K - K_P (K_PP + lambda N^-1)^-1 K_P for the played candidates P
+    gamma    information gain of the points played, log det(I + K_t/lambda) / 2
+
+One reply at j with c = C[:, j] is a rank-one update: mu += c (y^ - mu_j)/(lambda + c_j), C -= c c^T/(lambda + c_j),
+gamma += log(1 + c_j/lambda)/2. C is computed afresh from N and S now and then, so rounding does not build up; when
+depends on the replies alone, so that a replay ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg import blas, solve_triangular
+
+from dptune.bandits.bandit import IntArray, LocalBandit
+from dptune.gp.arrays import FloatArray
+from dptune.gp.factor import stable_cholesky
+
+AFRESH = 10  # C is computed afresh after this many replies per candidate
+
+
+class LDPTGP(LocalBandit):
+    """Algorithm LDP-TGP-UCB; a round costs O(M^2)."""
+
+    EXPLORATION = 0.03  # benchmarks/bench_ldp.py multiplier: docs/results/ldp_multiplier.json
+
+    def _start(self) -> None:
+        self._sums = np.zeros(len(self.points))
+        self._last = 0  # n
+        self._waiting: list[tuple[int, float]] = []  # replies counted but not yet in the posterior
+        self._updates = 0
+        self._refresh()
+
+    def _grow(self, more: int) -> None:
+        self._sums = np.concatenate([self._sums, np.zeros(more)])
+        self._refresh()
+
+    def _take(self, point: int, reply: float, number: int) -> None:
+        self._last = max(self._last, number)
+        cut = reply if abs(reply) <= self.settings.replies.truncation(number) else 0.0
+        self.counts[point] += 1
+        self._sums[point] += cut
+        self._waiting.append((point, cut))
+        if self._updates + len(self._waiting) > AFRESH * len(self.points):
+            self._refresh()
+
+    def _posterior(self) -> tuple[FloatArray, FloatArray]:
+        self._catch_up()
+        return self._mean, np.sqrt(np.maximum(self._variance, 0.0))
+
+    def _variance_after(self, plays: IntArray) -> FloatArray:
+        self._catch_up()
+        at = np.flatnonzero(plays)  # (P,)
+        C = self._C[:, at]  # (M, P)
+        inner = C[at] + np.diag(self.lam / plays[at])
+        A = solve_triangular(np.linalg.cholesky(inner), C.T, lower=True, check_finite=False)  # (P, M)
+        return np.asarray(self._variance - np.einsum("pm,pm->m", A, A))
+
+    def _catch_up(self) -> None:
+        for point, cut in self._waiting:
+            self._update(point, cut)
+        self._waiting.clear()
+
+    @property
+    def gamma(self) -> float:
+        """Information gain gamma_t in nats: of the points played, or as the settings have it."""
+        self._catch_up()
+        return self._gamma if self.settings.gain is None else self.settings.gain(self.t)
+
+    def _theorem_beta(self) -> float:
+        """B + (2 sqrt 2 b_n sqrt(gamma_t + ln(1/delta)) + sqrt(bias(t))) / sqrt(lambda).
+
+        Where replies were lost, those that came were cut at b_s with s up to n: b_n bounds them all. What b_s cuts off
+        in the mean falls with s, so the t largest such terms, bias(t), bound the sum over those that came.
+        """
+        s, t = self.settings, self.t
+        cut = s.replies.truncation(max(self._last, 1))
+        width = 2 * math.sqrt(2) * cut * math.sqrt(self.gamma + math.log(1 / s.delta))
+        return s.replies.B + (width + math.sqrt(s.replies.bias(t))) / math.sqrt(self.lam)
+
+    def _update(self, j: int, cut: float) -> None:
+        c = self._C[:, j].copy()  # (M,)
+        scale = 1.0 / (self.lam + max(float(c[j]), 0.0))
+        self._gamma -= 0.5 * math.log(self.lam * scale)
+        self._mean += c * ((cut - float(self._mean[j])) * scale)
+        self._variance -= c * c * scale
+        blas.dger(-scale, c, c, a=self._C, overwrite_a=1)
+        self._updates += 1
+
+    def _refresh(self) -> None:
+        """Compute mu, C and gamma from N and S."""
+        played, lam = np.flatnonzero(self.counts), self.lam
+        root = np.sqrt(self.counts[played])  # (P,)
+        inner = root[:, None] * self._K[np.ix_(played, played)] * root + lam * np.eye(len(played))
+        scale = float(np.mean(np.diag(inner))) if len(played) else 1.0
+        factor, _ = stable_cholesky(inner, scale=scale, noise_variance=lam)  # (P, P)
+        A = solve_triangular(factor, root[:, None] * self._K[played], lower=True, check_finite=False)  # (P, M)
+        target = solve_triangular(factor, self._sums[played] / root, lower=True, check_finite=False)  # (P,)
+        self._mean = A.T @ target
+        self._C = np.asfortranarray(self._K - A.T @ A)
+        self._variance = self._prior - np.einsum("pm,pm->m", A, A)
+        self._gamma = float(np.log(np.diag(factor)).sum()) - 0.5 * len(played) * math.log(lam)
+        self._waiting.clear()
+        self._updates = 0

@@ -1,0 +1,246 @@
+"""An agent of DP-FTS-DE: its own Gaussian process, its messages, its choices. It sees its own data and broadcasts.
+
+Source: Dai, Low, Jaillet (NeurIPS 2021), Algorithm 2, whose lines are named below; settings and notation in
+:mod:`dptune.federated.settings`. An agent maximises its values y.
+
+An agent's data may be private towards others; the agent itself and whoever sees its queries are trusted with them.
+What leaves it is :meth:`FTSAgent.message` alone, and only a trusted server may read that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._numbers import whole
+from dptune.errors import InputError
+from dptune.federated.settings import FTSSettings
+from dptune.gp.arrays import FloatArray, as_points, as_vector
+from dptune.gp.candidates import sobol_candidates
+from dptune.gp.features import FeaturePosterior, FourierFeatures
+from dptune.gp.fit import Hyperparameters, fit
+from dptune.gp.maximise import ascend
+
+_SAME = 1e-6  # of the cube's side: two points that count as one
+_EDGE = 1e-9
+_TRIES = 16  # for an initial point that is new where points are rounded
+_CLIMBERS, _LOOKED_AT = 5, 64
+_FITTED = 4  # observations below which hyperparameters stay at their prior
+_INITIAL, _MESSAGE, _CHOICE, _OWN = range(4)  # streams of an agent's random numbers
+
+
+def _apart(points: FloatArray, distance: float) -> list[int]:
+    """The first points (m, d) that are that far from all chosen before: climbers on hills of their own."""
+    chosen, free = [0], np.ones(len(points), dtype=bool)
+    while len(chosen) < _CLIMBERS:
+        free &= np.abs(points - points[chosen[-1]]).max(axis=1) >= distance
+        if not free.any():
+            break
+        chosen.append(int(free.argmax()))
+    return chosen
+
+
+class Domain(Protocol):
+    """Where an agent may evaluate, on the unit cube."""
+
+    @property
+    def points(self) -> FloatArray:
+        """Points from which the largest value is looked for, (m, d)."""
+        ...
+
+    @property
+    def discrete(self) -> bool:
+        """Whether ``points`` are all there are."""
+        ...
+
+    def snap(self, x: FloatArray) -> FloatArray:
+        """The point (d,) that is evaluated, and observed, when x (d,) is asked for."""
+        ...
+
+
+class Cube:
+    """The whole unit cube [0, 1]^d: Sobol candidates, refined by exact gradients."""
+
+    discrete = False
+
+    def __init__(self, settings: FTSSettings) -> None:
+        self.points = sobol_candidates(settings.d, settings.candidates, seed=settings.seed)
+
+    def snap(self, x: FloatArray) -> FloatArray:
+        """The point itself."""
+        return x
+
+
+class Points:
+    """A finite set of points (m, d) of the unit cube; nothing else is evaluated."""
+
+    discrete = True
+
+    def __init__(self, points: npt.ArrayLike) -> None:
+        self.points = as_points(points).copy()
+
+    def snap(self, x: FloatArray) -> FloatArray:
+        """The point itself."""
+        return x
+
+
+class FTSModel:
+    """What all agents share and may share in memory: features, candidates and their regions. Public.
+
+    Args:
+        settings: agreed on by all.
+        domain: where agents may evaluate; default the cube.
+    """
+
+    def __init__(self, settings: FTSSettings, domain: Domain | None = None) -> None:
+        s = self.settings = settings
+        self.domain: Domain = Cube(settings) if domain is None else domain
+        self.features = s.features()
+        self.own_features = FourierFeatures.draw(d=s.d, M=s.own_features, lengthscale=1.0, seed=s.seed + 1)
+        self.points32 = self.domain.points.astype(np.float32)
+        self.Phi = self.features(as_points(self.domain.points, s.d))  # (m, M)
+        self.regions = s.region_of(self.domain.points)  # (m,)
+
+
+class FTSAgent:
+    """One agent: tell it observations, ask it for a message and for the next point.
+
+    Every random choice depends on (seed, agent, round) alone, so an agent rebuilt from its observations repeats it.
+
+    Args:
+        model: shared by all agents.
+        agent: n, from 0.
+        seed: of this agent's own choices; default drawn by the operating system.
+
+    Raises:
+        InputError: there is no such agent.
+    """
+
+    def __init__(self, model: FTSModel, agent: int, *, seed: int | None = None) -> None:
+        number = whole(agent)
+        if number is None or not 0 <= number < model.settings.agents:
+            raise InputError(f"agents are numbered 0 to {model.settings.agents - 1}; got {agent!r}.")
+        self.model, self.settings, self.agent = model, model.settings, number
+        self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+        self._X: list[FloatArray] = []
+        self._Phi: list[FloatArray] = []  # shared features of the observed points
+        self._y: list[float] = []
+        self._own = Hyperparameters.prior(self.settings.d)
+        self._fitted = 0  # observations at the last fit
+
+    # ---- observations ------------------------------------------------------------------------------
+
+    def tell(self, x: npt.ArrayLike, y: float) -> None:
+        """Add an observation, larger is better.
+
+        Raises:
+            InputError: x is not a point of the cube, or y is not finite.
+        """
+        point = as_vector(x, self.settings.d, name="x")
+        if not ((point >= -_SAME) & (point <= 1 + _SAME)).all():
+            raise InputError("x must lie in the unit cube.")
+        if not np.isfinite(y):
+            raise InputError("a value must be finite; leave out an evaluation that failed.")
+        self._X.append(point.copy())
+        self._Phi.append(self.model.features(point[None])[0])
+        self._y.append(float(y))
+
+    def __len__(self) -> int:
+        return len(self._y)
+
+    @property
+    def X(self) -> FloatArray:
+        """The observed points (m, d)."""
+        return np.array(self._X).reshape(-1, self.settings.d)
+
+    @property
+    def y(self) -> FloatArray:
+        """The observed values (m,), less their mean and over their standard deviation."""
+        values = np.array(self._y)
+        if len(values) == 0:
+            return values
+        spread = float(values.std())
+        return np.asarray((values - values.mean()) / (spread if spread > 0 else 1.0))
+
+    # ---- Algorithm 2 -------------------------------------------------------------------------------
+
+    def initial_point(self, k: int) -> FloatArray:
+        """Line 1: the k-th of the initial points, uniform in the agent's own region; (d,)."""
+        rng = self._rng(_INITIAL, k)
+        if self.model.domain.discrete:
+            order = rng.permutation(len(self.model.regions))
+            mine = self.model.regions[order] == self.settings.assigned(self.agent)
+            return self._not_yet(self.model.domain.points[np.concatenate([order[mine], order[~mine]])])
+        low, high = self.settings.box(np.array([self.settings.assigned(self.agent)]))
+        return self._not_yet(rng.uniform(low[0], high[0], (_TRIES, self.settings.d)))
+
+    def message(self, t: int) -> FloatArray:
+        """Line 8: omega_n ~ N(nu, lambda Sigma^-1) on the shared features, (M,). For the trusted server only."""
+        Phi = np.array(self._Phi).reshape(-1, self.settings.M)  # (m, M)
+        posterior = FeaturePosterior(Phi, self.y, self.settings.noise)
+        return posterior.sample(self._rng(_MESSAGE, t), spread=self.settings.spread)
+
+    def ask(self, t: int, broadcast: FloatArray | None) -> FloatArray:
+        """Lines 2-6: the point to evaluate in round t, (d,).
+
+        Args:
+            t: round, from 0.
+            broadcast: the noisy sums of round t, (P, M); None if there is none, then the agent follows itself.
+        """
+        follow = self._rng(_CHOICE, t).random() < self.settings.joint_chance(t)
+        return self.joint_point(broadcast, t) if follow and broadcast is not None else self.own_point(t)
+
+    def joint_point(self, broadcast: FloatArray, t: int) -> FloatArray:
+        """Line 5: argmax of phi(x).omega^(i[x]) over the domain, i[x] the region of x."""
+        m = self.model
+        omega = as_points(broadcast, self.settings.M, name="broadcast")  # (P, M)
+        values = np.einsum("mk,mk->m", m.Phi, omega[m.regions]) if len(omega) > 1 else m.Phi @ omega[0]
+        return self._best(values, m.features, omega, self.settings.lengthscale)
+
+    def own_point(self, t: int) -> FloatArray:
+        """Lines 3-4: argmax of the agent's own Thompson sample, its spread scaled by beta."""
+        own, X = self.hyperparameters(), self.X
+        features = self.model.own_features.rescaled(own.lengthscale)
+        posterior = FeaturePosterior(features(X), self.y, own.noise / own.variance)
+        spread = self.settings.beta * np.sqrt(own.variance)  # lambda Sigma^-1 is in units of the kernel's variance
+        omega = posterior.sample(self._rng(_OWN, t), spread=float(spread))
+        values = features.rough_values(self.model.points32, omega)
+        return self._best(values, features, omega[None], float(own.lengthscale.min()))
+
+    def hyperparameters(self) -> Hyperparameters:
+        """The agent's own, fitted to its own observations only, after every ``refit`` of them."""
+        due = len(self) >= _FITTED and (self._fitted == 0 or len(self) - self._fitted >= self.settings.refit)
+        if due:
+            self._own, self._fitted = fit(self.X, self.y, self._own), len(self)
+        return self._own
+
+    # ---- the largest value -------------------------------------------------------------------------
+
+    def _best(self, values: npt.NDArray[Any], features: FourierFeatures, omega: FloatArray, scale: float) -> FloatArray:
+        """The best point not yet observed: candidates, and on the cube the best of them climbed further."""
+        points = self.model.domain.points
+        order = np.argsort(-values)
+        if self.model.domain.discrete:
+            return self._not_yet(points[order])
+        top = order[_apart(points[order[:_LOOKED_AT]], 0.5 * min(scale, 1.0))]
+        one = len(omega) == 1
+        i = np.zeros(len(top), dtype=np.intp) if one else self.model.regions[top]
+        low, high = (np.zeros((1, 1)), np.ones((1, 1))) if one else self.settings.box(i)
+        high = np.where(high < 1, high - _EDGE, high)  # a point on the edge belongs to the next region
+        w = omega[i]  # (climbers, M)
+        step = 0.1 * min(scale, 1.0)
+        X, climbed = ascend(lambda x: features.value_and_gradient(x, w), points[top], low, high, first_step=step)
+        return self._not_yet(np.concatenate([X[np.argsort(-climbed)], points[order]]))
+
+    def _not_yet(self, points: FloatArray) -> FloatArray:
+        """The first of the points (m, d) that was not observed, as it is evaluated; the very first if all were."""
+        X, snap = self.X, self.model.domain.snap
+        for x in map(snap, points):
+            if not len(X) or np.abs(X - x).max(axis=1).min() > _SAME:
+                return np.array(x)
+        return np.array(snap(points[0]))
+
+    def _rng(self, stream: int, t: int) -> np.random.Generator:
+        return np.random.default_rng([self._seed, self.agent, stream, t])

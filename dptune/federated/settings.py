@@ -1,0 +1,196 @@
+"""What server and agents of DP-FTS-DE agree on before the first round; all of it public and fixed.
+
+Source: Dai, Low, Jaillet, *Differentially Private Federated Bayesian Optimization with Distributed Exploration*
+(NeurIPS 2021), Algorithms 1 and 2. Notation::
+
+    N, n     agents, 0..N-1                       P, i     regions of the cube, 0..P-1
+    M        features                             S        clipping: messages are cut to norm S / sqrt(P)
+    t        round, 0..T-1                        I_n^(i)  1 if agent n explored region i at the start
+    phi_n^(i)(t)   weight of agent n in region i: softmax over n of (a I_n^(i) + 1) / temperature_t
+    p_t      chance that an agent follows its own sample in round t
+
+The weights are a function of (n, i, t) alone. The temperature is 1 for `hold` rounds and then rises so that
+a / temperature falls linearly to 0 in `decay` rounds: from then on every weight is 1/N.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._numbers import real, whole
+from dptune.errors import InputError
+from dptune.gp.arrays import FloatArray
+from dptune.gp.features import FourierFeatures
+
+Intervals = tuple[int, ...]
+Indices = npt.NDArray[np.intp]
+
+_WHOLE = {  # name -> least
+    **dict.fromkeys(("agents", "d", "M", "own_features", "initial", "refit", "candidates"), 1),
+    **dict.fromkeys(("hold", "decay", "seed"), 0),
+}
+_REAL = {  # name -> range
+    "S": (1e-6, 1e6),
+    **dict.fromkeys(("lengthscale", "noise", "joint_power"), (1e-12, 1e12)),
+    **dict.fromkeys(("a", "joint", "spread", "beta"), (0.0, 1e12)),
+}
+
+
+@dataclass(frozen=True)
+class FTSSettings:
+    """Settings of DP-FTS-DE; the defaults are those that carry information at few agents, not the paper's.
+
+    Its variants are settings of the same code::
+
+        FTS, DP-FTS          regions=()                (one region: the cube)
+        FTS-DE, DP-FTS-DE    regions=(2, 2), ...       (halves of each coordinate, ...)
+        plain TS             joint=0                   (the broadcast is never used)
+        without DP           messages summed without clipping and noise: `benchmarks`, not for private data
+
+    Attributes:
+        agents: N, public.
+        d: number of coordinates.
+        M: number of shared features, even.
+        lengthscale: of the shared features, in units of the cube's side; public, the same for all.
+        noise: lambda of the messages' posterior, in units of the standardised values' variance.
+        regions: into how many intervals each coordinate is cut, (d,); () for one region.
+        S: clipping bound, 1e-6 to 1e6; a message of norm above S / sqrt(P) is scaled back to it.
+        a, hold, decay: weights of the regions, see above.
+        joint, joint_power: in round t = 1, 2, ... (the first is 1) an agent follows the broadcast with probability
+            1 - p_t = joint / t^joint_power.
+        spread: of the messages around their posterior mean, in standard deviations: 1 is the paper's Thompson sample;
+            0 sends the mean, which is shorter and so drowns less in the noise (docs/federated.md).
+        beta: the same for the agent's own samples.
+        own_features: features of the agent's own samples, even.
+        initial: observations an agent makes in its own region before it sends its first message.
+        refit: an agent fits its own hyperparameters after every so many observations.
+        candidates: number of points from which the largest value of a sample is climbed to.
+        seed: of the shared features and candidates.
+
+    Raises:
+        InputError: a setting is out of range.
+    """
+
+    agents: int
+    d: int
+    M: int = 50
+    lengthscale: float = 0.25
+    noise: float = 0.1
+    regions: Intervals = ()
+    S: float = 3.0
+    a: float = 15.0
+    hold: int = 10
+    decay: int = 30
+    joint: float = 1.0
+    joint_power: float = 1.0
+    spread: float = 0.0
+    beta: float = 1.0
+    own_features: int = 100
+    initial: int = 10
+    refit: int = 10
+    candidates: int = 512
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, smallest in _WHOLE.items():
+            self._set(name, _count(getattr(self, name), name, smallest))
+        for name, (least, most) in _REAL.items():
+            number = real(getattr(self, name))
+            if number is None or not least <= number <= most:
+                raise InputError(f"{name} must be a number from {least:g} to {most:g}; got {getattr(self, name)!r}.")
+            self._set(name, number)
+        if self.M % 2 or self.own_features % 2:
+            raise InputError("M and own_features must be even, a cosine and a sine per frequency.")
+        self._set("regions", tuple(_count(k, "an entry of regions", 1) for k in self.regions))
+        if self.regions and len(self.regions) != self.d:
+            raise InputError(f"regions must hold one number of intervals for each of {self.d} coordinates, or nothing.")
+        if self.agents < self.P:
+            raise InputError(f"{self.P} regions need at least as many agents; got {self.agents}.")
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    # ---- regions -----------------------------------------------------------------------------------
+
+    @property
+    def splits(self) -> Intervals:
+        """Number of intervals of each coordinate, (d,)."""
+        return self.regions or (1,) * self.d
+
+    @property
+    def P(self) -> int:
+        """Number of regions."""
+        return math.prod(self.splits)
+
+    def region_of(self, X: FloatArray) -> Indices:
+        """i[x] of the points in the rows of X (m, d): (m,)."""
+        cells = np.minimum((np.clip(X, 0, 1) * self.splits).astype(np.intp), np.array(self.splits) - 1)
+        return np.asarray(np.ravel_multi_index(tuple(cells.T), self.splits), dtype=np.intp)
+
+    def box(self, i: Indices) -> tuple[FloatArray, FloatArray]:
+        """The corners of regions i (m,): low (m, d) and high (m, d)."""
+        cells = np.stack(np.unravel_index(i, self.splits), axis=-1)
+        return cells / self.splits, (cells + 1) / self.splits
+
+    def assigned(self, n: int) -> int:
+        """The region that agent n explores at the start."""
+        return n % self.P
+
+    # ---- weights -----------------------------------------------------------------------------------
+
+    def weights(self, t: int) -> FloatArray:
+        """phi(t), (N, P): columns sum to 1."""
+        n, i = np.arange(self.agents)[:, None], np.arange(self.P)
+        logits = self._strength(t) * (n % self.P == i)  # the "+ 1" of the paper cancels
+        grown = np.exp(logits - logits.max())
+        return np.asarray(grown / grown.sum(axis=0))
+
+    def _strength(self, t: int) -> float:
+        """a / temperature_t."""
+        if t < self.hold:
+            return self.a
+        return self.a * max(0.0, 1 - (t - self.hold + 1) / self.decay) if self.decay else 0.0
+
+    @property
+    def clip(self) -> float:
+        """S / sqrt(P), the largest norm of a clipped message."""
+        return self.S / math.sqrt(self.P)
+
+    def sensitivity(self, t: int, q: float) -> float:
+        """The most that zeroing out one sampled agent moves all regions' sums together, in L2 norm.
+
+        Agent n adds the P M-vector (phi_n^(1) w, ..., phi_n^(P) w) / q with |w| <= S / sqrt(P), of norm
+        |phi_n| |w| / q; so Delta_t = max_n |phi_n(t)|_2 S / (sqrt(P) q). The paper uses phi_max S / q >= Delta_t.
+        """
+        return float(np.sqrt((self.weights(t) ** 2).sum(axis=1)).max()) * self.clip / q
+
+    # ---- exploration -------------------------------------------------------------------------------
+
+    def joint_chance(self, t: int) -> float:
+        """1 - p of round t (from 0): the chance of following the broadcast."""
+        return float(min(1.0, self.joint / (t + 1) ** self.joint_power))
+
+    # ---- what all share ----------------------------------------------------------------------------
+
+    def features(self) -> FourierFeatures:
+        """The shared features, drawn from NumPy's random numbers."""
+        return FourierFeatures.draw(d=self.d, M=self.M, lengthscale=self.lengthscale, seed=self.seed)
+
+    def describe(self) -> dict[str, object]:
+        """Return plain JSON data, by which server and agents recognise that they agree.
+
+        The features have a digest of their own: another version of NumPy may draw others from the same settings.
+        """
+        agreed = {**asdict(self), "regions": list(self.regions), "features": self.features().digest()}
+        return {"algorithm": "DP-FTS-DE", **agreed}
+
+
+def _count(value: object, name: str, least: int) -> int:
+    number = whole(value)
+    if number is None or number < least:
+        raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+    return number

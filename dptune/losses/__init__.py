@@ -1,0 +1,1 @@
+"""What a person's loss is, and how the user's code is asked for it."""

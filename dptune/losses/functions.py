@@ -1,0 +1,269 @@
+"""Losses of single people: pure functions from answers and predictions to one number per person.
+
+Notation: n people, k classes; y (n,) the private answers; every result is a float64 vector (n,),
+in the units of the loss (squared_error: units of y squared; log_loss: nats).
+
+Entry i of a result depends on entry i of the arguments only, which is what makes the mean over people
+a query of bounded sensitivity. Since y is private, no *value* can raise or warn: a prediction that is not
+finite, an answer that is not a number and a label that is not in `labels` give NaN or inf at that entry,
+which the privatizer later replaces by the upper clip. What raises `InputError` is public: shapes, the kind
+of an array (text instead of numbers), and the settings. A list, or an array of objects, has no kind and no shape but
+its length: it is read entry by entry, or row by row against the public number of labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import starmap
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.errors import InputError
+from dptune.privacy.entries import as_array, attempt, listed, number
+
+Vector: TypeAlias = npt.NDArray[np.float64]
+Codes: TypeAlias = npt.NDArray[np.intp]
+
+EPS = float(np.finfo(np.float64).eps)
+_KINDS = {
+    "b": "numbers",
+    "i": "numbers",
+    "u": "numbers",
+    "f": "numbers",
+    "U": "text",
+    "T": "text",
+    "S": "bytes",
+}
+
+__all__ = [
+    "EPS",
+    "Vector",
+    "absolute_error",
+    "brier_loss",
+    "hinge_loss",
+    "huber_loss",
+    "log_loss",
+    "pinball_loss",
+    "squared_error",
+    "zero_one_loss",
+]
+
+
+def squared_error(y: npt.ArrayLike, prediction: npt.ArrayLike) -> Vector:
+    """(y - prediction)^2, (n,). Its mean is the MSE, whose root may be taken after the release."""
+    return _of_residual(y, prediction, np.square)
+
+
+def absolute_error(y: npt.ArrayLike, prediction: npt.ArrayLike) -> Vector:
+    """|y - prediction|, (n,)."""
+    return _of_residual(y, prediction, np.abs)
+
+
+def huber_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, c: float = 1.0) -> Vector:
+    """r^2/2 where |r| <= c, else c(|r| - c/2), with r = y - prediction, (n,). Source: Huber (1964).
+
+    Raises:
+        InputError: c is not positive and finite.
+    """
+    if not 0 < c < np.inf:
+        raise InputError(f"huber_loss: c={c} must be positive and finite; the usual choice is c=1.0")
+
+    def huber(r: Vector) -> Vector:
+        a = np.abs(r)
+        return np.where(a <= c, a * a / 2, c * (a - c / 2))
+
+    return _of_residual(y, prediction, huber)
+
+
+def pinball_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, quantile: float) -> Vector:
+    """max(quantile * r, (quantile - 1) * r) with r = y - prediction, (n,). Source: Koenker & Bassett (1978).
+
+    Raises:
+        InputError: quantile is not strictly between 0 and 1.
+    """
+    if not 0 < quantile < 1:
+        raise InputError(f"pinball_loss: quantile={quantile} must lie strictly between 0 and 1")
+    return _of_residual(y, prediction, lambda r: np.maximum(quantile * r, (quantile - 1) * r))
+
+
+def log_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any], eps: float = EPS) -> Vector:
+    """-ln P(y), (n,), in nats, with P clipped to [eps, 1]: no entry exceeds ln(1/eps) (36.04 by default).
+
+    Args:
+        y: (n,) labels.
+        proba: (n, k), column j being P(labels[j]); or (n,), being P(labels[1]) of two labels. In a list each row is
+            k numbers, or one number for two labels; any other row gives NaN.
+        labels: the k public labels *in the order of the columns* (a fitted model's `classes_`); never sorted.
+        eps: public floor of a probability.
+
+    Raises:
+        InputError: shapes that do not fit, or eps outside (0, 1).
+    """
+    if not 0 < eps < 1:
+        raise InputError(f"log_loss: eps={eps} must lie strictly between 0 and 1")
+    codes, p, known = _labels_and_proba(y, proba, labels)
+    chosen = p[np.arange(len(p)), codes]  # (n,)
+    with np.errstate(all="ignore"):
+        return np.where(known, -np.log(np.clip(chosen, eps, 1.0)), np.nan)
+
+
+def brier_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any]) -> Vector:
+    """sum_j (P(j) - 1{y = j})^2, (n,), halved for two labels, where both terms of the sum are equal.
+
+    Within [0, 1] for two labels and [0, 2] for more, as in scikit-learn. Arguments and errors as `log_loss`.
+    Source: Brier (1950).
+    """
+    codes, p, known = _labels_and_proba(y, proba, labels)
+    truth = np.eye(p.shape[1])[codes]  # (n, k)
+    with np.errstate(all="ignore"):
+        loss = np.square(p - truth).sum(axis=1) / (2 if p.shape[1] == 2 else 1)
+    return np.where(known, loss, np.nan)
+
+
+def hinge_loss(y: npt.ArrayLike, decision: npt.ArrayLike, *, labels: Sequence[Any]) -> Vector:
+    """max(0, 1 - s * decision), (n,), with s = +1 where y = labels[1] and s = -1 where y = labels[0].
+
+    Raises:
+        InputError: labels are not exactly two, or decision is not (n,).
+    """
+    if len(labels) != 2:
+        raise InputError("hinge_loss is for exactly two labels; for more, use log_loss or zero_one_loss")
+    codes, d = _codes(y, labels), _numbers(decision, "decision", ndim=1)
+    _same_length(codes, d, "decision")
+    with np.errstate(all="ignore"):
+        loss = np.maximum(0.0, 1.0 - (2.0 * codes - 1.0) * d)
+    return np.where((codes >= 0) & np.isfinite(d), loss, np.nan)
+
+
+def zero_one_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, labels: Sequence[Any] | None = None) -> Vector:
+    """1 where y differs from the predicted label and 0 where it does not, (n,). Accuracy is 1 minus its mean.
+
+    With `labels` (the public label set), a label outside it in y or in prediction gives NaN; so does a NaN.
+    """
+    if labels is not None:
+        a, b = _codes(y, labels), _codes(prediction, labels, "prediction")
+        _same_length(a, b, "prediction")
+        return np.where((a >= 0) & (b >= 0), a != b, np.nan)
+    left, right = _array(y, "y"), _array(prediction, "prediction")
+    _vector(left, "y")
+    _vector(right, "prediction")
+    _same_length(left, right, "prediction")
+    _same_kind(_KINDS.get(left.dtype.kind), _KINDS.get(right.dtype.kind), "prediction")
+    return np.array(list(starmap(_differs, zip(left.tolist(), right.tolist(), strict=True))), dtype=np.float64)
+
+
+def _of_residual(y: npt.ArrayLike, prediction: npt.ArrayLike, rho: Callable[[Vector], Vector]) -> Vector:
+    """rho(y - prediction), (n,)."""
+    a, b = _numbers(y, "y", ndim=1), _numbers(prediction, "prediction", ndim=1)
+    _same_length(a, b, "prediction")
+    with np.errstate(all="ignore"):
+        return np.asarray(rho(a - b), dtype=np.float64)
+
+
+def _labels_and_proba(
+    y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[Any]
+) -> tuple[Codes, Vector, npt.NDArray[np.bool_]]:
+    """Codes (n,) of y, proba as (n, k), and where both are usable (n,)."""
+    codes, p = _codes(y, labels), _rows_of_numbers(_array(proba, "proba"), len(labels))
+    if p.ndim == 1 and len(labels) == 2:
+        with np.errstate(all="ignore"):
+            p = np.column_stack([1.0 - p, p])  # (n, 2)
+    if p.ndim != 2 or p.shape[1] != len(labels):
+        raise InputError(
+            f"proba has shape {p.shape} for {len(labels)} labels; allowed: (n, {len(labels)}), one column "
+            "per label in the order of `labels`, or (n,) for P(labels[1]) of two labels"
+        )
+    _same_length(codes, p, "proba")
+    return codes, p, (codes >= 0) & np.isfinite(p).all(axis=1)
+
+
+def _rows_of_numbers(array: npt.NDArray[Any], k: int) -> Vector:
+    """proba as float64; of objects each row is read by itself, as k numbers or NaN: (n, k)."""
+    if array.dtype.kind == "O" and array.ndim == 1:
+        return np.array([_row(entry, k) for entry in array], dtype=np.float64).reshape(-1, k)
+    return _numbers(array, "proba")
+
+
+def _row(entry: Any, k: int) -> list[float]:
+    """k numbers; of two labels also P(labels[1]) alone; NaN for anything else."""
+    width = attempt(len, entry, failed=None)
+    if width is None and k == 2:
+        p = number(entry)
+        return [1.0 - p, p]
+    row = as_array(entry) if width == k else None
+    return [np.nan] * k if row is None or row.shape != (k,) else [number(value) for value in row]
+
+
+def _codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Codes:
+    """Index in `labels` of each entry, (n,); -1 where it is not one of them."""
+    public = list(np.asarray(labels).tolist() if isinstance(labels, np.ndarray) else labels)
+    try:
+        index = {label: j for j, label in enumerate(public)}
+    except TypeError:
+        raise InputError("labels must be plain values: text, numbers or booleans") from None
+    if not index or len(index) < len(public):
+        raise InputError("labels must be distinct, and at least one")
+    array = _array(y, name)
+    _vector(array, name)
+    kinds = {_KINDS.get(np.asarray(label).dtype.kind) for label in public}
+    _same_kind(kinds.pop() if len(kinds) == 1 else None, _KINDS.get(array.dtype.kind), name)
+    return np.array([_look_up(index, label) for label in array.tolist()], dtype=np.intp)
+
+
+def _look_up(index: dict[Any, int], label: Any) -> int:
+    return attempt(index.get, label, -1, failed=-1)  # what is not hashable is no label
+
+
+def _differs(a: Any, b: Any) -> float:
+    return attempt(_unequal, a, b, failed=np.nan)  # a missing value may refuse to be compared
+
+
+def _unequal(a: Any, b: Any) -> float:
+    return np.nan if a != a or b != b else float(a != b)  # NaN is unequal to itself
+
+
+def _numbers(values: npt.ArrayLike, name: str, ndim: int | None = None) -> Vector:
+    """A float64 copy; entries of a list or of an object array that are not numbers become NaN."""
+    array = _array(values, name)
+    if ndim == 1:
+        _vector(array, name)
+    if array.dtype.kind == "O":
+        return np.array([number(v) for v in array.ravel()], dtype=np.float64).reshape(array.shape)
+    if _KINDS.get(array.dtype.kind) != "numbers":
+        raise InputError(f"{name} must hold real numbers, not text, dates or complex numbers")
+    with np.errstate(all="ignore"):
+        return array.astype(np.float64)
+
+
+def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """An array of the caller's own dtype; a sequence without one becomes objects (n,), and so does a matrix of objects.
+
+    Rows of objects make a matrix if all are alike and a vector if one is not: whether they do is private.
+    """
+    array = as_array(values)
+    if array is None:
+        raise InputError(
+            f"{name} cannot be read as an array; it is a {type(values).__name__}. Of a tensor give "
+            "x.detach().float().cpu().numpy()"
+        )
+    return listed(array) if array.ndim > 1 and isinstance(values, np.ndarray) and array.dtype.kind == "O" else array
+
+
+def _vector(array: npt.NDArray[Any], name: str) -> None:
+    if array.ndim != 1:
+        raise InputError(f"{name} has shape {array.shape}; allowed: (n,), one entry per person (try .ravel())")
+
+
+def _same_length(y: npt.NDArray[Any], other: npt.NDArray[Any], name: str) -> None:
+    if len(y) != len(other):
+        raise InputError(
+            f"y has shape {y.shape} and {name} has shape {other.shape}; both must describe the same people"
+        )
+
+
+def _same_kind(expected: str | None, given: str | None, name: str) -> None:
+    """Refuse text against numbers, by the public kind of the arrays; unknown kinds (objects) pass."""
+    if expected and given and expected != given:
+        raise InputError(f"{name} holds {given} where {expected} are expected, so no label could ever match")

@@ -1,0 +1,145 @@
+"""From the names users know to per-example losses, and what is refused because one person has no bounded share.
+
+A metric can be released when it is a mean over people of a loss that depends on one person and the model.
+Everything else (ranks, ratios of counts, roots, K-fold scores) is refused here with a reason and an alternative,
+before anything is trained. The loss functions themselves are in `dptune.losses.functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import numpy.typing as npt
+
+from dptune.errors import InputError, UnsupportedMetric
+from dptune.losses.functions import (
+    EPS,
+    Vector,
+    absolute_error,
+    brier_loss,
+    hinge_loss,
+    huber_loss,
+    log_loss,
+    pinball_loss,
+    squared_error,
+    zero_one_loss,
+)
+
+__all__ = [
+    "EPS",
+    "NamedLoss",
+    "absolute_error",
+    "brier_loss",
+    "hinge_loss",
+    "huber_loss",
+    "log_loss",
+    "per_example_loss",
+    "pinball_loss",
+    "squared_error",
+    "zero_one_loss",
+]
+
+Output: TypeAlias = Literal["predict", "predict_proba", "decision_function"]
+
+
+@dataclass(frozen=True)
+class NamedLoss:
+    """A loss function with what a front end must know to use it.
+
+    Attributes:
+        name: canonical name.
+        function: (y, output, *, labels=..., options) -> (n,).
+        output: the method of a fitted estimator whose result the function takes.
+        uses_labels: whether the function takes the public labels.
+        note: how the released mean relates to the metric that was asked for.
+        options: names of the keyword-only settings `per_example_loss` accepts for it.
+    """
+
+    name: str
+    function: Callable[..., Vector]
+    output: Output = "predict"
+    uses_labels: bool = False
+    note: str = "The released value is a loss: lower is better, and scikit-learn's neg_ score is minus this value."
+    options: tuple[str, ...] = ()
+
+    def __call__(self, y: npt.ArrayLike, output: npt.ArrayLike, *, labels: Sequence[Any] | None = None) -> Vector:
+        """Per-example losses (n,), of answers y (n,) and the estimator's output (n,) or (n, k)."""
+        if not self.uses_labels:
+            return self.function(y, output)
+        if labels is None:
+            raise InputError(f"{self.name} needs labels=, the public labels in the order of the columns")
+        return self.function(y, output, labels=labels)
+
+
+_ACCURACY = "accuracy = 1 - the released loss: zero_one is minimised."
+_LOSSES = (
+    NamedLoss("squared_error", squared_error),
+    NamedLoss("absolute_error", absolute_error),
+    NamedLoss("huber_loss", huber_loss, options=("c",)),
+    NamedLoss("pinball_loss", pinball_loss, options=("quantile",)),
+    NamedLoss("log_loss", log_loss, "predict_proba", uses_labels=True, options=("eps",)),
+    NamedLoss("brier_loss", brier_loss, "predict_proba", uses_labels=True),
+    NamedLoss("hinge_loss", hinge_loss, "decision_function", uses_labels=True),
+    NamedLoss("zero_one_loss", zero_one_loss, uses_labels=True, note=_ACCURACY),
+)
+_ALIASES = {
+    "squared_error": ("mse", "mean_squared_error", "neg_mean_squared_error"),
+    "absolute_error": ("mae", "mean_absolute_error", "neg_mean_absolute_error"),
+    "huber_loss": ("huber",),
+    "pinball_loss": ("pinball", "mean_pinball_loss", "neg_mean_pinball_loss"),
+    "log_loss": ("neg_log_loss", "cross_entropy"),
+    "brier_loss": ("brier", "brier_score_loss", "neg_brier_score"),
+    "hinge_loss": ("hinge",),
+    "zero_one_loss": ("zero_one", "accuracy", "error_rate"),
+}
+_BY_NAME = {alias: loss for loss in _LOSSES for alias in (loss.name, *_ALIASES[loss.name])}
+
+_RANKS = ("it ranks all people against each other, so one person changes everyone's share", "log_loss or brier")
+_COUNTS = ("it is a ratio of counts, in which one person of a rare class can move everything", "log_loss or accuracy")
+_VARIANCE = ("it divides by the spread of the private answers, which has no lower bound", "squared_error")
+_ORDER = ("it is an order statistic, which one person can move across the whole range", "absolute_error or huber")
+_ROOT = ("the root of a mean is not a mean over people", "squared_error, and take the root of the released value")
+_ROOT_LOG = (_ROOT[0], "squared_error of the logarithms, and take the root of the released value")
+_REFUSED = {
+    **dict.fromkeys(("roc_auc", "auc", "average_precision"), _RANKS),
+    **dict.fromkeys(("f1", "fbeta", "precision", "recall", "jaccard", "balanced_accuracy"), _COUNTS),
+    **dict.fromkeys(("mcc", "matthews_corrcoef", "cohen_kappa", "kappa"), _COUNTS),
+    **dict.fromkeys(("r2", "explained_variance", "d2"), _VARIANCE),
+    **dict.fromkeys(("median_absolute_error", "max_error"), _ORDER),
+    **dict.fromkeys(("rmse", "root_mean_squared_error"), _ROOT),
+    **dict.fromkeys(("rmsle", "root_mean_squared_log_error"), _ROOT_LOG),
+}
+
+
+def is_named(loss: NamedLoss) -> bool:
+    """Tell whether it is one of dptune's own losses, and not the user's."""
+    return loss.name in _BY_NAME
+
+
+def per_example_loss(name: str, **options: float) -> NamedLoss:
+    """The loss of a name known from scikit-learn, for example `per_example_loss("pinball", quantile=0.9)`.
+
+    Raises:
+        UnsupportedMetric: the metric is not a mean over people; says why, and what to release instead.
+        InputError: an unknown name (lists the allowed ones) or option.
+    """
+    loss = _BY_NAME.get(name) if isinstance(name, str) else None
+    if loss is None:
+        raise _refusal(name)
+    if unknown := sorted(set(options) - set(loss.options)):
+        raise InputError(f"{name!r} has no option {unknown}; allowed: {list(loss.options)}")
+    if loss.name == "pinball_loss" and "quantile" not in options:
+        raise InputError(f"{name!r} needs quantile=, strictly between 0 and 1")
+    return replace(loss, function=partial(loss.function, **options)) if options else loss
+
+
+def _refusal(name: object) -> InputError:
+    stem = name.removeprefix("neg_") if isinstance(name, str) else ""
+    for refused, (reason, alternative) in _REFUSED.items():
+        if stem == refused or stem.startswith(f"{refused}_"):
+            return UnsupportedMetric(f"{name!r} cannot be released: {reason}. Release {alternative} instead.")
+    given = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
+    return InputError(f"{given} is not the name of a loss. Allowed: {', '.join(sorted(_BY_NAME))}")

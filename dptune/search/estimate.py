@@ -1,0 +1,39 @@
+"""A released number for people to read: its value, its noise, and an interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scipy.special import ndtri
+
+from dptune.errors import InputError
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A released mean clipped loss and its privacy noise.
+
+    Attributes:
+        value: released mean clipped loss, in units of the loss.
+        sigma: standard deviation of the privacy noise, same units.
+        private: False if the noise was seeded.
+    """
+
+    value: float
+    sigma: float
+    private: bool
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return the interval that holds these people's mean clipped loss with the given confidence.
+
+        It covers the privacy noise only, not how far these people are from a population.
+        """
+        if not 0 < confidence < 1:
+            raise InputError(f"confidence must lie between 0 and 1; got {confidence!r}.")
+        half = float(-ndtri((1 - confidence) / 2)) * self.sigma
+        return self.value - half, self.value + half
+
+    def __str__(self) -> str:
+        low, high = self.interval()
+        seeded = "" if self.private else " NOT PRIVATE"
+        return f"{self.value:.4g} (95% interval of the privacy noise: {low:.4g} to {high:.4g}){seeded}"

@@ -1,0 +1,436 @@
+"""One run in one scope of a ledger: ask for points, collect losses, ask the method's questions, learn the answers.
+
+Example::
+
+    run = SearchRun(CENTRED, privatizer, scope="svm", space=Space({"C": Float(1e-3, 1e3, log=True)}), trials=100)
+    while not run.complete:
+        name, parameters = str(uuid4()), run.ask()
+        run.check(name)                                   # refuses before a model is trained
+        run.finish(name, parameters, losses(parameters))  # per-example losses (rows,)
+    run.recommend()
+
+There is one run for every method. The method's algorithm is public and knows neither losses nor ledger; the run carries
+its questions to the privatizer and the answers back. The ledger is the only memory: an algorithm's state is a fold over
+the answers in it, so a restart, a second process or a copy goes on in the same state and with the remaining budget.
+
+Nobody waits. A question is asked by the process that has enough points of its own. A trial that fails, is late or
+never returns delays only its own process's next question, by one trial. Losses stay in the process that observed them.
+
+Guarantee: what leaves a run is a function of its releases; each is paid in the ledger before losses are read for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dptune._locks import ForkSafeLock
+from dptune.accounting.gdp import compose_mu, fits, remaining_mu
+from dptune.accounting.ledger import Charge, Limit
+from dptune.algorithms.method import Method, SearchAlgorithm
+from dptune.errors import BudgetExhausted, DptuneError, InputError, KeyConflict, PlanComplete
+from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.search.agreement import agree_on_plan
+from dptune.search.estimate import Estimate
+from dptune.space import Space, Value
+
+VALUE, FINAL = "value/", "final"  # keys of the run's own releases; all others are the algorithm's
+
+
+class SearchRun:
+    """One method in one scope of a ledger; thread-safe, and several processes may share the scope.
+
+    Args:
+        method: what searches.
+        privatizer: holds the losses and pays.
+        scope: the run's name in the ledger.
+        space: search space; None for :data:`dptune.search.values.VALUES`, where another searcher proposes.
+        mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
+        seed: of the algorithm's own randomness; default drawn when the run begins.
+        settings: of the method's planner, ``trials`` among them.
+
+    Raises:
+        BudgetMismatch: an earlier process planned this scope differently, or with another privatizer.
+        BudgetExhausted: the ledger has not that much left for a new run.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        privatizer: LossPrivatizer,
+        *,
+        scope: str,
+        space: Space | None,
+        mu: float | None = None,
+        seed: int | None = None,
+        **settings: Any,
+    ) -> None:
+        self.method, self.privatizer, self.ledger = method, privatizer, privatizer.ledger
+        self.scope, self.space = scope, space
+        self.plan = agree_on_plan(
+            privatizer,
+            scope,
+            make_plan=lambda budget, drawn: method.plan(privatizer, space, mu=budget, seed=drawn, **settings),
+            mu=mu,
+            seed=seed,
+            space=space,
+        )
+        self._start()
+
+    def _start(self) -> None:
+        """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
+        self.algorithm: SearchAlgorithm = self.method.algorithm(self.plan.settings)
+        self._lock = ForkSafeLock()
+        self._asked = 0  # points of the present round that this process has asked for
+        self._spent_by_others = self._warned = False
+        self._outside = 0  # trials of this process that were no points of the space
+        self._held: set[str] = set()  # points whose losses may be forgotten when the algorithm is done with them
+        self._told: dict[str, float] = {}  # trial -> its value, where that is no release of its own
+        self._spent: list[float] = []  # mu of every charge of the ledger
+        self._private = True
+        self._read = 0  # charges of the ledger up to here are known
+        self._answers: dict[int, Charge] = {}  # charges of the algorithm's questions, by their number
+        self._releases: dict[str, Charge] = {}  # the run's own, by their keys
+        self._sync()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: self.__dict__[name] for name in ("method", "privatizer", "ledger", "scope", "space", "plan")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    # ---- before a model is trained ------------------------------------------------------------------
+
+    def ask(self, number: int | None = None) -> dict[str, Value]:
+        """Return the parameters to try next. Never waits.
+
+        Args:
+            number: of the trial, for methods whose processes take different proposals; default this process's next.
+
+        Raises:
+            InputError: the method proposes nothing.
+        """
+        if self.space is None:
+            raise InputError(f"the method {self.method.name!r} proposes no points: another searcher does.")
+        with self._lock:
+            self._sync()
+            slot = self._asked if number is None or not self.method.shared_slots else number
+            self._asked += 1
+            return self.space.decode(self.algorithm.ask(slot))
+
+    def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
+        """Refuse, before a model is trained, a trial whose next releases could not be paid.
+
+        Args:
+            trial: its name.
+            parameters: where it will be evaluated, if that is known by now.
+
+        Raises:
+            PlanComplete: the run has made all its releases.
+            BudgetExhausted: the ledger is spent, by this run or by others.
+            KeyConflict: the trial has its value at other parameters.
+            InputError: the trial has the name of the final estimate.
+            LedgerError: the ledger cannot be written.
+        """
+        _refuse_name(trial)
+        with self._lock:
+            self._sync(write=True)
+            recorded = self._recorded(trial)
+            if recorded is not None:
+                if parameters is not None and as_stored(parameters) != recorded:
+                    raise self.other_parameters(trial)
+                return
+            left = self.plan.trials + self.plan.spare - self._values
+            if self.complete or left <= 0:
+                raise PlanComplete(self._over())
+            price = self._price(left)
+            if price > 0 and not fits(self._spent, price, self.ledger.budget.mu):
+                budget = self.ledger.budget.mu
+                raise BudgetExhausted(price, remaining_mu(self._spent, budget), budget)
+
+    def _price(self, left: int) -> float:
+        """GDP price of the round's next releases: its other trials' values, as many as are left, and its questions."""
+        values = max(min(self.algorithm.missing(), left), 1)
+        return math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
+
+    def _over(self) -> str:
+        text = (
+            f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read or "
+            "spent. Read its recommendation, or start another study with a mu= of its own."
+        )
+        return text if self.complete else f"{text} {self._rounds_missing()}"
+
+    def recorded_parameters(self, trial: str) -> Mapping[str, object] | None:
+        """Return where the trial was evaluated, as plain JSON data, or None if it has no release of its own yet."""
+        with self._lock:
+            return self._recorded(trial)
+
+    def _recorded(self, trial: str) -> Mapping[str, object] | None:
+        charge = self._releases.get(VALUE + trial)
+        return None if charge is None else charge.note["parameters"]
+
+    def other_parameters(self, trial: str) -> KeyConflict:
+        """Return the refusal of a trial that comes again at other parameters."""
+        return KeyConflict(
+            f"the trial {trial!r} of the run {self.scope!r} has a released value at other parameters; nothing was "
+            "trained or spent. If the study was begun again, continue it from its storage (storage=, study_name=, "
+            "load_if_exists=True), or give a new study a new name."
+        )
+
+    # ---- after a model is trained -------------------------------------------------------------------
+
+    def finish(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> float:
+        """Take a trial's losses, release or work out its value, and ask what can be asked.
+
+        Args:
+            trial: the trial's public name, unique in the run.
+            parameters: where it was really evaluated, after rounding.
+            losses: per-example losses (rows,), or None if the evaluation failed.
+
+        Returns:
+            The trial's own released value, a noisy clipped mean loss, if the plan has one for it. Else what the
+            algorithm makes of the answers so far, a function of released values; 0.0 if values are withheld.
+
+        Raises:
+            InputError: the losses have the wrong shape or dtype, or the trial has the name of the final estimate.
+            BudgetExhausted: the value does not fit; nothing was read.
+        """
+        _refuse_name(trial)
+        point = self._observe(trial, parameters, losses)
+        value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
+        with self._lock:
+            self._held.add(point)
+            self._sync()
+            known = 0.0 if self.space is None else self._take_part(self.space, point, parameters)
+            self._forget()
+            self._told[trial] = known if value is None else value
+            return self._told[trial]
+
+    def _observe(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
+        """Hand losses to the privatizer; return a name that no other run and no other parameters share."""
+        where = hashlib.sha256(json.dumps(dict(parameters), sort_keys=True, default=str).encode()).hexdigest()[:12]
+        point = json.dumps([self.scope, trial, where])
+        if losses is None:
+            self.privatizer.observe_failure(point)
+        else:
+            self.privatizer.observe(point, losses)
+        return point
+
+    def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
+        limit = Limit(VALUE, self.plan.trials + self.plan.spare)
+        try:
+            return self._release(VALUE + trial, point, parameters, self.plan.monitor_mu, limit).value
+        except DptuneError:
+            self.privatizer.forget(point)
+            raise
+
+    def _release(
+        self, key: str, point: str, parameters: Mapping[str, Value], mu: float, limit: Limit | None = None
+    ) -> Estimate:
+        """Release the mean clipped loss of a point under ``key``."""
+        query, note = self.privatizer.mean_query(point, mu), {"parameters": as_stored(parameters)}
+        released = self.privatizer.release(query, scope=self.scope, key=key, note=note, limit=limit)
+        return Estimate(released.scalar, released.sigma, released.charge.private)
+
+    def _take_part(self, space: Space, point: str, parameters: Mapping[str, Value]) -> float:
+        """Tell the algorithm of a point and ask what can be asked; return what is known about the point then."""
+        centre = space.decode(np.full(len(space), 0.5))
+        u = space.encode({**centre, **parameters})
+        inside = space.contains(parameters)
+        self._outside += not inside
+        if inside:
+            self.algorithm.observe(point, u)
+            self._ask_questions()
+        return self.algorithm.value(u) or 0.0
+
+    def _forget(self) -> None:
+        for point in self._held.difference(self.algorithm.points_in_use()):
+            self.privatizer.forget(point)
+            self._held.discard(point)
+
+    def released(self, trial: str, value: float) -> bool:
+        """Tell whether ``value`` is what the run released, or this process was told, for the trial."""
+        if trial in self._told or self.plan.monitor_mu == 0:
+            return self._told.get(trial) == value
+        charge = self.ledger.find(self.scope, VALUE + trial)
+        return charge is not None and charge.value == (value,)
+
+    # ---- questions and answers ----------------------------------------------------------------------
+
+    def _ask_questions(self) -> None:
+        """Ask what this process has the points for."""
+        while not self._spent_by_others and (asked := self.algorithm.question()) is not None:
+            before = self.algorithm.t
+            try:
+                released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=asked.note)
+            except KeyConflict:  # another process was first: its answer is learned
+                if not self._sync() or self.algorithm.t > before:
+                    return  # our points stay for the next round
+            except BudgetExhausted:  # other runs spent it; the trial that got us here is complete all the same
+                self._spent_by_others = True
+            else:
+                self._spent.append(released.charge.mu)
+                self._learn(released.charge, own=True)
+
+    def _sync(self, *, write: bool = False) -> bool:
+        """Learn what the ledger holds and this process does not know; return whether there was any such thing.
+
+        An answer that was recorded late changes what came after it: then all are learned again, in their order.
+
+        Args:
+            write: whether to make sure that the ledger can be written.
+        """
+        unanswered = [seq for seq, charge in self._answers.items() if charge.value is None]
+        news = self.ledger.news(self.scope, after=self._read, again=unanswered, write=write)
+        self._spent, self._private = list(news.spent), news.private
+        self._read = max([self._read, *(charge.seq for charge in news.charges)])
+        questions = [charge for charge in news.charges if not self._is_ours(charge)]
+        drawn = {charge.seq for charge in questions if self.privatizer.drew(charge)}  # here, and not recorded before
+        new = {c.seq: c for c in map(self.privatizer.recorded, questions) if self._is_new(c)}
+        if new and min(new) <= max(self._answers, default=0):
+            self.algorithm, new = self.algorithm.restarted(), dict(sorted({**self._answers, **new}.items()))
+        for charge in new.values():
+            self._learn(charge, own=charge.seq in drawn)
+        return bool(new)
+
+    def _is_new(self, charge: Charge) -> bool:
+        known = self._answers.get(charge.seq)
+        return known is None or (known.value is None and charge.value is not None)
+
+    def _is_ours(self, charge: Charge) -> bool:
+        """Tell, and remember, whether it paid for a trial's value or the final estimate."""
+        ours = charge.key == FINAL or charge.key.startswith(VALUE)
+        if ours:
+            self._releases[charge.key] = charge
+        return ours
+
+    @property
+    def _values(self) -> int:
+        """Number of trials that have a value of their own."""
+        return len(self._releases) - (FINAL in self._releases)
+
+    def _learn(self, charge: Charge, *, own: bool) -> None:
+        self._answers[charge.seq] = charge
+        self._asked = 0
+        answer = None if charge.value is None else np.array(charge.value)
+        self.algorithm.learn(charge.key, charge.note, answer, float(charge.description["sigma"]), own=own)
+
+    # ---- the answer --------------------------------------------------------------------------------
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has nothing left to release for trials."""
+        return self.algorithm.finished or (self.space is None and self._values >= self.plan.trials)
+
+    def recommend(self) -> dict[str, Value]:
+        """Return the parameters to use: what the algorithm ends with, never the argmin of noisy values.
+
+        Raises:
+            InputError: the method proposes nothing.
+        """
+        if self.space is None:
+            raise InputError(f"the method {self.method.name!r} recommends nothing: see its values.")
+        with self._lock:
+            self._sync()
+            if self.algorithm.t == 0 and self.plan.monitor_mu == 0:
+                centre = "no answer is released yet, so this recommendation is the centre of the search space."
+                warnings.warn(f"{centre} {self._rounds_missing()}", stacklevel=2)
+            return self.space.decode(self.algorithm.recommend())
+
+    def check_estimate(self, parameters: Mapping[str, Value]) -> None:
+        """Refuse, before a model is trained, a final estimate that could not be paid or was made elsewhere.
+
+        Raises:
+            InputError: the plan has no final estimate, or the parameters are no point of the search space.
+            BudgetExhausted: it does not fit.
+            KeyConflict: it was made at other parameters.
+        """
+        if self.plan.final_mu == 0:
+            raise InputError("this run was planned with final_share=0; there is no budget for a final estimate.")
+        if self.space is not None and not self.space.contains(parameters):
+            raise InputError(
+                f"the run's one final estimate is for a point of its search space {self.space.describe()}; got "
+                f"{dict(parameters)}. Ask for it at what recommend() returns; nothing was trained or spent."
+            )
+        made = self.ledger.find(self.scope, FINAL)
+        if made is None:
+            self.ledger.check(self.plan.final_mu)
+        elif made.note["parameters"] != as_stored(parameters):
+            raise KeyConflict(
+                f"the run {self.scope!r} has its one final estimate, at {made.note['parameters']}; nothing was trained "
+                "or spent. Ask for it there, as often as you like; the loss at other parameters would be a release "
+                "that the run did not plan."
+            )
+
+    def estimate(self, parameters: Mapping[str, Value], losses: Losses | None) -> Estimate:
+        """Release the mean clipped loss at the recommended parameters, once per run.
+
+        Args:
+            parameters: those of :meth:`recommend`.
+            losses: per-example losses there (rows,), or None if the evaluation failed.
+
+        Raises:
+            InputError: the plan has no final estimate, or the losses have the wrong shape.
+            KeyConflict: the run's final estimate was made at other parameters.
+        """
+        self.check_estimate(parameters)
+        point = self._observe(FINAL, parameters, losses)
+        try:
+            return self._release(FINAL, point, parameters, self.plan.final_mu)
+        finally:
+            self.privatizer.forget(point)
+
+    def progress(self) -> dict[str, object]:
+        """Return released facts only, as plain JSON data, for a dashboard."""
+        with self._lock:  # another thread may be learning from a release
+            recommended = {} if self.space is None else {"recommended": self.space.decode(self.algorithm.recommend())}
+            return {
+                "private": self._private and self.privatizer.private,
+                **self.algorithm.progress(),
+                **recommended,
+                "mu_budget": self.ledger.budget.mu,
+                "mu_spent": compose_mu(self._spent),
+                "trials_planned": self.plan.trials,
+            }
+
+    # ---- workers that are too many -------------------------------------------------------------------
+
+    def warn_if_behind(self, trials: int) -> None:
+        """Warn, once, if as many ``trials`` of all processes have ended as planned, and rounds are missing."""
+        with self._lock:
+            if self._warned or trials < self.plan.trials:
+                return
+            self._sync()
+            self._warned = not self.complete
+        if self._warned:
+            planned = f"{trials} trials have ended and {self.plan.trials} trials were planned."
+            warnings.warn(f"{planned} {self._rounds_missing()}", stacklevel=2)
+
+    def _rounds_missing(self) -> str:
+        unit = self.algorithm.unit
+        made = f"Only {self.algorithm.t} of {self.algorithm.rounds} {unit}s were made."
+        if self._spent_by_others:
+            return f"{made} Other runs have spent the budget for the next."
+        outside = f", and {self._outside} of this process's trials were not" if self._outside else ""
+        return (
+            f"{made} A process makes one from {self.algorithm.batch} trials of its own that are in the search "
+            f"space{outside}. Go on with more trials; with several processes use threads (n_jobs) or fewer of them."
+        )
+
+
+def _refuse_name(trial: str) -> None:
+    if trial == FINAL:
+        raise InputError(f"{FINAL!r} is the name of a run's final estimate; give the trial another name.")
+
+
+def as_stored(parameters: Mapping[str, Value]) -> Mapping[str, object]:
+    """Return parameters as the JSON data that a ledger keeps of them."""
+    kept: dict[str, object] = json.loads(json.dumps(dict(parameters), default=str))
+    return kept

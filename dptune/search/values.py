@@ -1,0 +1,84 @@
+"""The method of those who bring their own searcher: equal releases of the trials' values, nothing asked jointly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._checks import at_least, share
+from dptune.algorithms.method import Method, Plan
+from dptune.algorithms.rounds import Rounds
+from dptune.privacy.query import Question
+
+Vector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _NoQuestions:
+    """Settings of a search without questions."""
+
+    seed: int = 0
+    rounds: int = 0
+    batch: int = 1
+
+    def describe(self) -> dict[str, object]:
+        """Return them as plain JSON data."""
+        return asdict(self)
+
+
+class Values(Rounds):
+    """Asks nothing, proposes nothing: another searcher looks at the trials' values."""
+
+    unit = "value"
+
+    @property
+    def finished(self) -> bool:
+        """False: a run of values is complete when its trials have theirs."""
+        return False
+
+    def points_in_use(self) -> tuple[str, ...]:
+        """Return none: a point is forgotten when its value is released."""
+        return ()
+
+    def price(self) -> float:
+        """0: there are no questions."""
+        return 0.0
+
+    def question(self) -> Question | None:
+        """Return None."""
+        return None
+
+    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
+        """There are no answers."""
+
+    def ask(self, slot: int) -> Vector:
+        """Refuse."""
+        raise NotImplementedError("another searcher proposes the points")
+
+    def recommend(self) -> Vector:
+        """Refuse."""
+        raise NotImplementedError("another searcher recommends a point")
+
+    def progress(self) -> dict[str, object]:
+        """Return nothing: the run says how many trials it planned."""
+        return {}
+
+
+def plan_values(*, mu: float, seed: int, trials: int, final_share: float = 0.05) -> Plan:
+    """Return the plan of equal releases of ``trials`` values, and a final estimate.
+
+    Args:
+        mu: GDP budget of the run.
+        seed: unused.
+        trials: number of trials that the budget is divided among.
+        final_share: share of mu^2 kept for the final estimate.
+    """
+    trials, final_share = at_least("n_trials", trials, 1), share("final_share", final_share)
+    return Plan("values", mu, _NoQuestions(), trials, monitor_share=1 - final_share, final_share=final_share)
+
+
+VALUES = Method("values", plan_values, Values)

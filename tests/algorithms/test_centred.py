@@ -1,0 +1,293 @@
+"""CMA-ES on centred releases: the contract, the order of centring and clipping, and what it learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import noiseless
+from cmaes import CMA
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dptune import Ball, CentredCMA, CentredCMASettings, InputError, Interval
+from dptune.algorithms.centred import Generation
+from dptune.algorithms.centred_plan import cell_widths, default_population, plan_centred_cma
+from dptune.space import Float, Int, Space
+
+N = 200
+
+
+def make(**change: Any) -> CentredCMASettings:
+    return CentredCMASettings(
+        **{"d": 4, "generations": 12, "population": 8, "mu": 1.0, "radius": 0.5, "seed": 3, **change}
+    )
+
+
+def sphere(u: np.ndarray) -> np.ndarray:
+    """Losses (N,) of people whose optima lie around 0.7 in every coordinate, at different levels."""
+    centres = 0.7 + 0.05 * np.random.default_rng(1).standard_normal((N, len(u)))
+    levels = np.random.default_rng(2).random(N)
+    return ((u - centres) ** 2).mean(axis=1) + levels
+
+
+def answer(algorithm: CentredCMA, rows: dict[str, np.ndarray], *, noise: float = 0.0, seed: int = 0) -> Generation:
+    """Answer the two questions as the privatizer would, without noise unless asked."""
+    share = algorithm.share_query()
+    norms = np.linalg.norm(share.weights @ np.array([rows[p] for p in share.points]), axis=0)
+    algorithm.follow(share.radius, float(np.mean(norms <= share.radius)))
+    query = algorithm.query()
+    G = query.weights @ np.array([rows[p] for p in query.points])
+    assert isinstance(query.clip, Ball)
+    clipped = G * np.minimum(1, query.clip.radius / np.linalg.norm(G, axis=0))
+    noisy = clipped.mean(axis=1) + noise * np.random.default_rng(seed).standard_normal(len(G))
+    return algorithm.asked(noisy, noise)
+
+
+def run(settings_: CentredCMASettings, *, noise: float = 0.0) -> CentredCMA:
+    algorithm, rows, count = CentredCMA(settings_), {}, 0
+    while not algorithm.finished:
+        for slot in range(algorithm.missing()):
+            u = algorithm.ask(slot)
+            rows[str(count)] = sphere(u)
+            algorithm.observe(str(count), u)
+            count += 1
+        algorithm.tell(answer(algorithm, rows, noise=noise, seed=count))
+        algorithm.next_generation(own=True)
+    return algorithm
+
+
+# ---- the question --------------------------------------------------------------------------------------------
+
+
+def filled(**change: Any) -> CentredCMA:
+    algorithm = CentredCMA(make(**change))
+    for slot in range(8):
+        algorithm.observe(f"p{slot}", algorithm.ask(slot))
+    return algorithm
+
+
+def test_the_question_is_centred_and_costs_what_was_planned() -> None:
+    algorithm = filled()
+    query, share = algorithm.query(), algorithm.share_query()
+    assert query.weights @ np.ones(8) == pytest.approx(np.zeros(8), abs=1e-15)
+    assert query.weights @ query.weights == pytest.approx(query.weights, abs=1e-15)  # a projection
+    assert np.array_equal(query.weights, share.weights)
+    assert query.clip == Ball(0.5)
+    assert share.radius == 0.5
+    assert 12 * (query.mu**2 + share.mu**2) == pytest.approx(1.0)
+    assert query.failed_above == share.failed_above == pytest.approx(0.5 / np.sqrt(8))
+    assert share.mu**2 == pytest.approx(0.05 * (query.mu**2 + share.mu**2))
+
+
+def test_centring_happens_before_clipping() -> None:
+    """People at levels far above C who agree about every difference are not clipped at all."""
+    algorithm = filled()
+    differences = 0.01 * np.arange(8.0)
+    losses = differences[:, None] + np.linspace(10, 1000, N)[None, :]  # (8, N)
+    settings_ = {"clip": (0.0, 2000.0), "dtype": np.float64}
+    assert noiseless(algorithm.query(), losses, **settings_)[0] == pytest.approx(differences - differences.mean())
+    assert noiseless(algorithm.share_query(), losses, **settings_)[0] == pytest.approx([0.5])  # 1, less its centre
+
+
+def test_references_are_the_best_earlier_points_and_others_are_forgotten() -> None:
+    algorithm = filled()
+    values = np.arange(8.0)
+    algorithm.tell(algorithm.asked(values, 1e-6))
+    algorithm.next_generation(own=True)
+    assert algorithm.points_in_use() == ("p0", "p1")
+    for slot in range(8):
+        algorithm.observe(f"q{slot}", algorithm.ask(slot))
+    assert algorithm.query().points == (*(f"q{j}" for j in range(8)), "p0", "p1")
+    assert algorithm.query().weights.shape == (10, 10)
+
+
+def test_the_radius_follows_released_shares_only() -> None:
+    algorithm = filled()
+    algorithm.follow(0.5, 1.0)
+    assert algorithm.radius == pytest.approx(0.5 * np.exp(-0.5))
+    algorithm.follow(0.5, 0.5)
+    assert algorithm.radius == 0.5
+    algorithm.follow(0.5, 1e9)  # noise may leave [0, 1]
+    assert algorithm.radius == pytest.approx(0.5 * np.exp(-0.5))
+    algorithm.tell(Generation(np.full((8, 4), 0.5), 8, np.zeros(8), 0.1, 0.123))
+    assert algorithm.radius == 0.123
+
+
+def test_the_radius_stays_where_it_can_clip_and_divide_the_noise() -> None:
+    algorithm = filled()
+    for _ in range(100):
+        algorithm.follow(algorithm.radius, 1.0)
+    assert algorithm.radius == 0.5 * 0.01
+    for first, share in ((1e-29, 1.0), (9e29, 0.0)):
+        extreme = filled(radius=first, rate=1e300, floor=1e-12)
+        extreme.follow(first, share)
+        assert extreme.radius == (1e-30 if share else 1e30)
+        assert extreme.query().clip == Ball(extreme.radius)
+        assert extreme.share_query().radius == extreme.radius
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    values=st.lists(st.floats(-1e6, 1e6), min_size=8, max_size=8),
+    shares=st.lists(st.floats(-10, 10), min_size=1, max_size=5),
+)
+def test_two_copies_told_the_same_answers_are_in_the_same_state(values: list[float], shares: list[float]) -> None:
+    copies = []
+    for _ in range(2):
+        algorithm = filled()
+        for share in shares:
+            algorithm.follow(algorithm.radius, share)
+        algorithm.tell(algorithm.asked(np.array(values), 0.1))
+        algorithm.next_generation(own=True)
+        copies.append((algorithm.radius, algorithm.ask(3).tolist(), algorithm.recommend().tolist()))
+    assert copies[0] == copies[1]
+    assert np.isfinite(copies[0][1]).all()
+
+
+def test_a_generation_survives_its_note() -> None:
+    import json
+
+    generation = Generation(np.random.default_rng(0).random((3, 2)), 2, np.arange(3.0), 0.1, 0.7)
+    again = Generation.from_note(json.loads(json.dumps(generation.note())), generation.values, generation.sigma)
+    assert np.array_equal(again.points, generation.points)
+    assert (again.new, again.sigma, again.radius) == (2, 0.1, 0.7)
+
+
+# ---- the search ----------------------------------------------------------------------------------------------
+
+
+def test_without_surrogate_choice_it_is_cma_es_told_the_surrogates_means() -> None:
+    algorithm = CentredCMA(make(candidates=1, references=0))
+    plain = CMA(np.full(4, 0.5), 0.2, bounds=np.tile([0.0, 1.0], (4, 1)), population_size=8, seed=3, n_max_resampling=3)
+    for g in range(4):
+        plain.reseed_rng(int(np.random.default_rng([3, g]).integers(2**31)))
+        X = [plain.ask() for _ in range(8)]
+        for slot in range(8):
+            assert np.array_equal(algorithm.ask(slot), X[slot])
+            algorithm.observe(f"{g}/{slot}", X[slot])
+        algorithm.tell(algorithm.asked(np.array([sphere(x).mean() for x in X]), 0.0))
+        algorithm.next_generation(own=True)
+        means = algorithm.surrogate.mean(np.array(X))
+        plain.tell([(x, float(v)) for x, v in zip(X, means, strict=True)])
+        assert np.array_equal(algorithm.means[-1], plain.mean)
+
+
+def test_it_finds_the_optimum_without_noise_and_comes_near_it_with() -> None:
+    start = sphere(np.full(4, 0.5)).mean()
+    best = sphere(np.full(4, 0.7)).mean()
+    for noise, left in ((0.0, 0.02), (0.01, 0.3)):
+        found = sphere(run(make(), noise=noise).recommend()).mean()
+        assert found - best < left * (start - best), noise
+
+
+@pytest.mark.parametrize("candidates", [1, 2, 3, 4])
+def test_few_candidates_are_enough(candidates: int) -> None:
+    algorithm = run(make(generations=3, candidates=candidates))
+    algorithm.t -= 1
+    assert len(np.unique([algorithm.ask(slot) for slot in range(32)], axis=0)) == 32
+
+
+def test_the_trajectory_is_the_same_every_time() -> None:
+    first, second = run(make(), noise=0.01), run(make(), noise=0.01)
+    assert np.array_equal(first.means, second.means)
+    assert not np.array_equal(first.means, run(make(seed=4), noise=0.01).means)
+
+
+def test_proposals_are_in_the_cube_and_differ() -> None:
+    algorithm = run(make(generations=5))
+    algorithm.t -= 1
+    X = np.array([algorithm.ask(slot) for slot in range(32)])
+    assert ((X >= 0) & (X <= 1)).all()
+    assert len(np.unique(X, axis=0)) == 32
+
+
+def test_the_radius_shrinks_as_people_agree() -> None:
+    assert run(make(generations=20)).radius < 0.1
+
+
+def test_whole_numbers_are_proposed_on_their_cells() -> None:
+    space = Space({"a": Int(1, 4), "b": Float(0, 1), "c": Int(1, 100, log=True), "e": Float(0, 1, step=0.5)})
+    steps = cell_widths(space)
+    assert steps == (0.25, 0.0, 0.0, 1 / 3)
+    algorithm = CentredCMA(make(steps=steps))
+    X = np.array([algorithm.ask(slot) for slot in range(32)])
+    assert set(np.round(X[:, 0], 12)) <= {0.125, 0.375, 0.625, 0.875}
+    assert set(np.round(X[:, 3], 6)) <= {0.166667, 0.5, 0.833333}
+    assert np.array_equal(X, [space.encode(space.decode(x)) for x in X]) or np.allclose(
+        X[:, [0, 1, 3]], [space.encode(space.decode(x))[[0, 1, 3]] for x in X]
+    )
+    found = run(make(steps=steps)).recommend()
+    assert abs(found[0] - 0.7) < 0.2
+
+
+def test_used_up_generations_are_not_asked_again() -> None:
+    algorithm = filled()
+    before = algorithm.ask(0)
+    algorithm.use_up()
+    assert algorithm.t == 1
+    assert not np.array_equal(algorithm.ask(0), before)
+
+
+def test_there_is_nothing_to_ask_before_the_generation_is_full() -> None:
+    algorithm = CentredCMA(make())
+    with pytest.raises(InputError, match="observe"):
+        algorithm.query()
+
+
+# ---- settings and plan ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"d": 0}, {"generations": 0}, {"population": 3}, {"mu": 0.0}, {"mu": np.inf}, {"radius": -1.0},
+        {"quantile": 1.0}, {"rate": 0.0}, {"share": 1.0}, {"references": -1}, {"sigma": np.nan},
+        {"candidates": 0}, {"average": 0}, {"spread": -1.0}, {"steps": (0.1,)}, {"steps": (2.0, 0, 0, 0)}, {"d": True},
+        {"steps": 20}, {"steps": "0000"}, {"steps": ("a", 0, 0, 0)}, {"quantile": "a"}, {"spread": None},
+        {"share": "b"}, {"mu": True}, {"seed": -1}, {"seed": 1.5}, {"population": "8"}, {"radius": 1e-31},
+        {"radius": 1e31}, {"floor": 0.0}, {"floor": 1.1}, {"floor": "c"},
+    ],
+)  # fmt: skip
+def test_settings_are_checked_by_name(change: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(change))):
+        make(**change)
+
+
+@pytest.mark.parametrize("d", [1, 3, 33])
+@pytest.mark.parametrize("trials", [4, 10, 100, 400])
+def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
+    plan = plan_centred_cma(d=d, loss_range=2.0, mu=0.7, seed=1, trials=trials)
+    s = plan.settings
+    assert trials - s.population < plan.trials <= trials
+    assert s.population == default_population(d, trials)
+    assert s.generations * plan.generation_mu**2 + plan.final_mu**2 == pytest.approx(0.7**2)
+    assert plan.monitor_mu == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"trials": 3}, "n_trials"),
+        ({"trials": 5.0}, "n_trials"),
+        ({"trials": "20"}, "n_trials"),
+        ({"trials": 20, "population": 50}, "n_trials.*population=50"),
+        ({"population": "8"}, "population"),
+        ({"population": 0}, "population"),
+        ({"mu": -1.0}, "mu"),
+        ({"mu": "1"}, "mu"),
+        ({"final_share": 1.0}, "final_share"),
+        ({"final_share": "1"}, "final_share"),
+        ({"loss_range": 1e-30}, "radius.*scale the loss"),
+        ({"mu": 1e-9}, "mu.*plan fewer trials"),
+        ({"share": 1e-18}, "share.*share=0"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        plan_centred_cma(**{"d": 2, "loss_range": 1.0, "mu": 1.0, "seed": 0, **change})
+
+
+def test_an_interval_is_no_ball() -> None:
+    assert not isinstance(filled().query().clip, Interval)

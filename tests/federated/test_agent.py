@@ -1,0 +1,286 @@
+"""DP-FTS-DE's settings and agents: weights, exact sensitivity, choices, against word-for-word references."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dptune import InputError
+from dptune.federated.agent import Cube, FTSAgent, FTSModel, Points
+from dptune.federated.settings import FTSSettings
+from dptune.gp.features import FourierFeatures
+
+SETTINGS = FTSSettings(
+    agents=29, d=2, M=20, own_features=20, noise=0.01, regions=(2, 2), spread=1.0, candidates=64, initial=4
+)
+settings_strategy = st.builds(
+    FTSSettings,
+    agents=st.integers(6, 40),
+    d=st.just(2),
+    regions=st.sampled_from([(), (2, 1), (2, 2), (3, 2)]),
+    S=st.floats(0.1, 50),
+    a=st.floats(0, 30),
+    hold=st.integers(0, 5),
+    decay=st.integers(0, 8),
+)
+
+
+# ---- weights and sensitivity ---------------------------------------------------------------------------
+
+
+@given(settings_strategy, st.integers(0, 20))
+def test_weights_are_the_softmax_of_the_paper(s: FTSSettings, t: int) -> None:
+    strength = s.a if t < s.hold else s.a * max(0.0, 1 - (t - s.hold + 1) / s.decay) if s.decay else 0.0
+    for i in range(s.P):
+        exponentials = [math.exp(strength * (n % s.P == i)) for n in range(s.agents)]
+        expected = [e / math.fsum(exponentials) for e in exponentials]
+        assert np.allclose(s.weights(t)[:, i], expected, rtol=1e-9)
+
+
+@given(settings_strategy, st.integers(0, 20), st.floats(0.01, 1.0))
+def test_the_sensitivity_is_the_worst_agents_and_never_above_the_papers(s: FTSSettings, t: int, q: float) -> None:
+    weights, clip = s.weights(t), s.S / math.sqrt(s.P)
+    worst = max(math.sqrt(math.fsum(phi**2 for phi in row)) for row in weights.tolist())
+    assert s.sensitivity(t, q) == pytest.approx(worst * clip / q, rel=1e-12)
+    assert s.sensitivity(t, q) <= weights.max() * s.S / q * (1 + 1e-12)
+
+
+def test_landmine_half_the_noise_in_the_early_rounds_and_the_papers_in_the_late_ones() -> None:
+    s = replace(SETTINGS, S=22.0)
+    paper = [s.weights(t).max() * s.S / 0.35 for t in range(60)]
+    ratio = [p / s.sensitivity(t, 0.35) for t, p in enumerate(paper)]
+    assert ratio[0] == pytest.approx(2.0, abs=1e-6)  # sqrt(P): an effective z of 2
+    assert ratio[59] == pytest.approx(1.0)
+    assert np.allclose(s.weights(59), 1 / 29)
+
+
+def test_weights_change_only_as_planned() -> None:
+    assert np.array_equal(SETTINGS.weights(0), SETTINGS.weights(9))
+    assert not np.array_equal(SETTINGS.weights(9), SETTINGS.weights(10))
+    assert np.array_equal(replace(SETTINGS, regions=()).weights(0), np.full((29, 1), 1 / 29))
+
+
+def test_regions_tile_the_cube() -> None:
+    X = np.random.default_rng(0).random((500, 2))
+    s = replace(SETTINGS, regions=(3, 2))
+    i = s.region_of(X)
+    low, high = s.box(i)
+    assert ((low <= X) & (high >= X)).all()
+    assert set(i) == set(range(6))
+    assert s.region_of(np.array([[1.0, 1.0], [0.0, 0.0], [2.0, -1.0]])).tolist() == [5, 0, 4]
+    assert [s.assigned(n) for n in range(7)] == [0, 1, 2, 3, 4, 5, 0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"agents": 0},
+        {"M": 21},
+        {"own_features": 3},
+        {"regions": (2,)},
+        {"regions": (0, 2)},
+        {"regions": (6, 6)},
+        {"S": 0.0},
+        {"S": math.inf},
+        {"S": 1e-7},
+        {"S": 1e7},
+        {"S": "3"},
+        {"a": True},
+        {"hold": 1.5},
+        {"decay": -1},
+        {"seed": -1},
+        {"seed": None},
+        {"agents": 29.0},
+        {"regions": (True, 2)},
+        {"noise": 0.0},
+        {"a": -1.0},
+        {"joint": math.nan},
+        {"initial": 0},
+        {"lengthscale": -1.0},
+    ],
+)
+def test_settings_are_checked(change: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        replace(SETTINGS, **change)
+
+
+def test_numpy_numbers_become_pythons() -> None:
+    whole = {name: np.int64(4) for name in ("d", "M", "own_features", "initial", "refit", "candidates", "seed", "hold")}
+    s = FTSSettings(agents=np.int32(29), S=np.float32(2.5), a=np.int64(3), regions=np.array([2, 1, 1, 1]), **whole)
+    plain = {name: int(number) for name, number in whole.items()}
+    assert s == FTSSettings(agents=29, S=2.5, a=3.0, regions=(2, 1, 1, 1), **plain)
+    assert json.loads(json.dumps(s.describe())) == s.describe()
+
+
+def test_the_description_tells_features_apart_that_numpy_draws_differently(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = SETTINGS.describe()
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: np.random.Generator(np.random.MT19937(seed)))
+    after = SETTINGS.describe()
+    assert {name for name in before if before[name] != after[name]} == {"features"}
+
+
+def test_the_digest_of_the_features_is_the_same_on_every_machine() -> None:
+    features = SETTINGS.features()
+    assert features.digest() == "dfd3c6deb318bded"
+    nudged = FourierFeatures(features.frequencies * (1 + 1e-15), features.lengthscale)
+    assert nudged.digest() == features.digest()
+
+
+@pytest.mark.parametrize("agent", ["0", 1.0, True, -1, 29, None])
+def test_an_agents_number_is_a_whole_number_of_the_plan(agent: object) -> None:
+    with pytest.raises(InputError, match="numbered 0 to 28"):
+        FTSAgent(FTSModel(SETTINGS), agent)
+
+
+def test_the_description_is_plain_data_and_tells_settings_apart() -> None:
+    assert SETTINGS.describe()["regions"] == [2, 2]
+    assert SETTINGS.describe() != replace(SETTINGS, decay=31).describe()
+
+
+# ---- agents ----------------------------------------------------------------------------------------------
+
+
+def value(x: np.ndarray) -> float:
+    return float(np.sin(5 * x[0]) * x[1])
+
+
+def agent_with(observations: int, s: FTSSettings = SETTINGS, agent: int = 1, seed: int = 7, **more: object) -> FTSAgent:
+    one = FTSAgent(FTSModel(s, **more), agent, seed=seed)
+    for x in np.random.default_rng(3).random((observations, s.d)):
+        one.tell(x, value(x))
+    return one
+
+
+def test_initial_points_lie_in_the_agents_region() -> None:
+    for n in range(8):
+        agent = FTSAgent(FTSModel(SETTINGS), n, seed=0)
+        points = np.array([agent.initial_point(k) for k in range(20)])
+        assert set(SETTINGS.region_of(points)) == {n % 4}
+        assert len(np.unique(points, axis=0)) == 20
+
+
+def test_an_agent_rebuilt_from_its_observations_repeats_itself() -> None:
+    a, b = agent_with(9), agent_with(9)
+    broadcast = np.random.default_rng(0).standard_normal((4, 20))
+    assert np.array_equal(a.message(5), b.message(5))
+    for t in (0, 1, 5):
+        assert np.array_equal(a.ask(t, broadcast), b.ask(t, broadcast))
+    assert not np.array_equal(a.message(5), a.message(6))
+    assert not np.array_equal(a.message(5), agent_with(9, agent=2).message(5))
+
+
+def test_messages_are_samples_of_the_posterior_written_out() -> None:
+    agent = agent_with(9)
+    Phi = agent.model.features(agent.X)
+    standardised = (np.array(agent._y) - np.mean(agent._y)) / np.std(agent._y)
+    Sigma = Phi.T @ Phi + SETTINGS.noise * np.eye(20)
+    nu = np.linalg.solve(Sigma, Phi.T @ standardised)
+    messages = np.array([agent.message(t) for t in range(4000)])
+    assert np.allclose(messages.mean(axis=0), nu, atol=0.08)
+    assert np.allclose(np.cov(messages.T), SETTINGS.noise * np.linalg.inv(Sigma), atol=0.12)
+    assert np.allclose(agent_with(9, replace(SETTINGS, spread=0.0)).message(0), nu)
+
+
+def test_following_the_broadcast_finds_its_largest_value_in_every_region() -> None:
+    many = replace(SETTINGS, candidates=256)
+    agent, grid = agent_with(9, many), np.stack(np.meshgrid(*[np.linspace(0, 1, 201)] * 2), axis=-1).reshape(-1, 2)
+    Phi, region = agent.model.features(grid), SETTINGS.region_of(grid)
+    for seed in range(10):
+        broadcast = np.random.default_rng(seed).standard_normal((4, 20))
+        x = agent.joint_point(broadcast, 0)
+        at_x = float(agent.model.features(x[None])[0] @ broadcast[SETTINGS.region_of(x[None])[0]])
+        best = np.einsum("mk,mk->m", Phi, broadcast[region]).max()
+        assert at_x >= best - 0.02 * abs(best)
+
+
+def test_the_first_round_follows_the_broadcast_and_ts_never_does() -> None:
+    broadcast = np.random.default_rng(1).standard_normal((4, 20))
+    agent = agent_with(9)
+    assert np.array_equal(agent.ask(0, broadcast), agent.joint_point(broadcast, 0))
+    assert np.array_equal(agent.ask(0, None), agent.own_point(0))
+    alone = agent_with(9, replace(SETTINGS, joint=0.0))
+    assert all(np.array_equal(alone.ask(t, broadcast), alone.own_point(t)) for t in range(5))
+    assert SETTINGS.joint_chance(3) == 0.25
+    assert replace(SETTINGS, joint_power=2.0).joint_chance(3) == 1 / 16
+
+
+def test_the_share_of_followed_broadcasts_is_as_planned() -> None:
+    s = replace(SETTINGS, joint=0.3, joint_power=1e-9)
+    agent, broadcast = agent_with(3, s), np.zeros((4, 20))
+    followed = 0
+    for t in range(400):
+        agent.joint_point = lambda b, t: "followed"
+        agent.own_point = lambda t: "own"
+        followed += str(agent.ask(t, broadcast)) == "followed"
+    assert 80 <= followed <= 160
+
+
+def test_thompson_sampling_alone_finds_the_top() -> None:
+    agent = FTSAgent(FTSModel(replace(SETTINGS, own_features=100, candidates=256)), 0, seed=1)
+    for k in range(4):
+        x = agent.initial_point(k)
+        agent.tell(x, value(x))
+    for t in range(25):
+        x = agent.ask(t, None)
+        agent.tell(x, value(x))
+    assert max(agent._y) > 0.98
+    assert len(np.unique(agent.X.round(6), axis=0)) == 29
+
+
+def test_a_finite_domain_is_evaluated_without_repeats() -> None:
+    points = np.random.default_rng(0).random((10, 2))
+    agent = FTSAgent(FTSModel(SETTINGS, Points(points)), 0, seed=1)
+    asked = []
+    for t in range(12):
+        x = agent.initial_point(t) if t < 4 else agent.ask(t, np.ones((4, 20)))
+        agent.tell(x, value(x))
+        asked.append(tuple(x))
+    assert len(set(asked[:10])) == 10
+    assert set(asked) == {tuple(p) for p in points}
+
+
+class Tenths(Cube):
+    """A cube that is evaluated at tenths."""
+
+    def snap(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(np.round(x, 1))
+
+
+def test_a_rounded_domain_is_evaluated_without_repeats() -> None:
+    s = replace(SETTINGS, candidates=256)
+    agent = FTSAgent(FTSModel(s, Tenths(s)), 0, seed=1)
+    for t in range(40):
+        x = agent.initial_point(t) if t < 20 else agent.ask(t, np.ones((4, 20)))
+        agent.tell(x, value(x))
+    assert np.array_equal(agent.X, agent.X.round(1))
+    assert len(np.unique(agent.X, axis=0)) == 40
+
+
+def test_hyperparameters_are_fitted_now_and_then() -> None:
+    agent = agent_with(3)
+    assert agent.hyperparameters().noise == 0.01  # the prior's
+    for x in np.random.default_rng(5).random((9, 2)):
+        agent.tell(x, value(x))
+    first = agent.hyperparameters()
+    assert first.noise != 0.01
+    agent.tell([0.5, 0.5], 1.0)
+    assert agent.hyperparameters() is first
+
+
+def test_observations_are_checked_and_constant_values_harmless() -> None:
+    agent = agent_with(0)
+    for x, y in (([0.5], 1.0), ([0.5, 1.5], 1.0), ([0.5, 0.5], math.nan), ([0.5, math.inf], 1.0)):
+        with pytest.raises(InputError):
+            agent.tell(x, y)
+    with pytest.raises(InputError):
+        FTSAgent(agent.model, 29)
+    for _ in range(3):
+        agent.tell([0.5, 0.5], 2.0)
+    assert np.isfinite(agent.message(0)).all()
+    assert np.isfinite(agent.ask(3, None)).all()

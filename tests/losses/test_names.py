@@ -1,0 +1,105 @@
+"""Metrics by name: which are a mean over people, and what is refused with what alternative."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit, StratifiedKFold
+
+from dptune.errors import InputError, UnsupportedMetric
+from dptune.losses.named import per_example_loss, refuse_cross_validation, squared_error
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [
+        ("neg_mean_squared_error", "squared_error"),
+        ("mse", "squared_error"),
+        ("neg_mean_absolute_error", "absolute_error"),
+        ("huber", "huber_loss"),
+        ("neg_log_loss", "log_loss"),
+        ("accuracy", "zero_one_loss"),
+        ("hinge", "hinge_loss"),
+        ("brier", "brier_loss"),
+        ("neg_brier_score", "brier_loss"),
+    ],
+)
+def test_names_of_scikit_learn(name: str, canonical: str) -> None:
+    assert per_example_loss(name).name == canonical
+    assert per_example_loss(canonical).name == canonical
+
+
+def test_accuracy_says_that_it_is_one_minus_the_loss() -> None:
+    assert "accuracy = 1 -" in per_example_loss("accuracy").note
+
+
+@pytest.mark.parametrize(
+    ("name", "alternative"),
+    [
+        ("roc_auc", "log_loss"),
+        ("roc_auc_ovr_weighted", "log_loss"),
+        ("average_precision", "log_loss"),
+        ("f1", "accuracy"),
+        ("f1_macro", "accuracy"),
+        ("balanced_accuracy", "accuracy"),
+        ("matthews_corrcoef", "accuracy"),
+        ("mcc", "accuracy"),
+        ("r2", "squared_error"),
+        ("neg_median_absolute_error", "absolute_error"),
+        ("rmse", "take the root of the released value"),
+        ("neg_root_mean_squared_error", "take the root of the released value"),
+        ("neg_root_mean_squared_log_error", "logarithms"),
+    ],
+)
+def test_what_is_not_a_mean_is_refused_with_an_alternative(name: str, alternative: str) -> None:
+    with pytest.raises(UnsupportedMetric, match=alternative) as caught:
+        per_example_loss(name)
+    assert name in str(caught.value)
+
+
+def test_unknown_names_and_options_list_what_is_allowed() -> None:
+    with pytest.raises(InputError, match="neg_log_loss") as caught:
+        per_example_loss("acuracy")
+    assert not isinstance(caught.value, UnsupportedMetric)
+    with pytest.raises(InputError, match="a function is not the name"):
+        per_example_loss(squared_error)
+    with pytest.raises(InputError, match="no option"):
+        per_example_loss("mse", c=1.0)
+    with pytest.raises(InputError, match="quantile="):
+        per_example_loss("pinball")
+    with pytest.raises(InputError, match="labels="):
+        per_example_loss("log_loss")([1], [0.5])
+
+
+def test_options_reach_the_function() -> None:
+    assert per_example_loss("pinball", quantile=0.75)([2.0], [0.0]).tolist() == [1.5]
+    assert per_example_loss("huber", c=2.0)([0.0], [4.0]).tolist() == [6.0]
+
+
+@pytest.mark.parametrize(
+    "cv",
+    [
+        5,
+        1,
+        None,
+        KFold(3),
+        StratifiedKFold(2),
+        ShuffleSplit(1),
+        PredefinedSplit([0, 1, 0]),
+        PredefinedSplit([-1, -1]),
+        iter([([0], [1])]),
+        [([0, 1], [2]), ([2], [0, 1])],
+        [([0, 1], [1, 2])],
+        [([0, -1], [2])],
+        [([True, False], [False, True])],
+        [],
+    ],
+)
+def test_anything_but_a_fixed_hold_out_is_refused(cv: object) -> None:
+    with pytest.raises(UnsupportedMetric, match="fixed public hold-out"):
+        refuse_cross_validation(cv)
+
+
+@pytest.mark.parametrize("cv", [[([0, 1], [2, 3])], [(np.arange(5), np.arange(5, 9))], PredefinedSplit([-1, -1, 0])])
+def test_a_fixed_hold_out_passes(cv: object) -> None:
+    refuse_cross_validation(cv)

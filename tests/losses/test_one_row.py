@@ -1,0 +1,476 @@
+"""One record decides its own loss and nothing else: not another's, not a shape, not whether anything raises.
+
+Every test compares data with a neighbour that differs in row 3 of n = 12.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections import UserList
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+from sklearn.svm import SVC
+
+from dptune.errors import InputError
+from dptune.losses.estimator import estimator_losses
+from dptune.losses.named import NamedLoss, zero_one_loss
+from dptune.losses.user_function import losses_function
+from dptune.privacy.private import loss_vector
+
+N, BAD = 12, 3
+RNG = np.random.default_rng(3)
+TRAIN, X = RNG.normal(3, 2, (100, 3)), RNG.normal(3, 2, (N, 3))
+LABELS, Y = (TRAIN[:, 0] > 3).astype(int), (X[:, 0] > 3).astype(int)
+NEIGHBOUR = X.copy()
+NEIGHBOUR[BAD, 1] = np.nan
+
+
+def same_for_others(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape == (N,) and np.array_equal(np.delete(a, BAD), np.delete(b, BAD))
+
+
+# --- a model that changes the rows it is given ----------------------------------------------------------------
+
+
+class Rows:
+    """What this package asks of a data frame, and what a model of the tests does: no NumPy array."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values, self.shape = values, values.shape
+
+    @property
+    def iloc(self) -> Rows:
+        return self
+
+    def __getitem__(self, rows: np.ndarray) -> Rows:
+        whole = len(rows) == len(self.values) and (rows == np.arange(len(rows))).all()
+        return Rows(self.values if whole else self.values[rows])  # as pandas, which takes all rows as a view
+
+
+class Gradient(Rows):
+    """As a tensor with a gradient: rows taken by their indices are a copy, and nothing else is."""
+
+    def __getitem__(self, rows: np.ndarray) -> Rows:
+        return Gradient(self.values[rows])
+
+    def __deepcopy__(self, memo: object) -> Rows:
+        raise RuntimeError("only leaves can be copied")
+
+
+class InPlace:
+    """Scales its rows where they are, and cannot take a NaN: whatever holds them."""
+
+    classes_ = np.array([0, 1])
+
+    def decision_function(self, rows: Any) -> np.ndarray:
+        listed = list(rows.values if isinstance(rows, Rows) else rows)
+        for row in listed:
+            for j in range(3):
+                row[j] = (row[j] - 3) / 2
+        values = np.array(listed, dtype=float)
+        if np.isnan(values).any():
+            raise ValueError("a private row")
+        return values.sum(axis=1)
+
+
+def objects(rows: np.ndarray) -> np.ndarray:
+    """An array of lists: copying it copies references."""
+    array = np.empty(len(rows), dtype=object)
+    for i, row in enumerate(rows):
+        array[i] = row.tolist()
+    return array
+
+
+SCALED = make_pipeline(StandardScaler(copy=False), SVC()).fit(TRAIN.copy(), LABELS)
+SPARSE = make_pipeline(MaxAbsScaler(copy=False), LogisticRegression()).fit(sparse.csr_array(TRAIN), LABELS)
+CASES: dict[str, tuple[Any, Callable[[np.ndarray], Any]]] = {
+    "array": (SCALED, np.copy),
+    "Fortran": (SCALED, np.asfortranarray),
+    "frame": (SCALED, lambda rows: pytest.importorskip("pandas").DataFrame(rows.copy())),
+    "csr": (SPARSE, sparse.csr_array),
+    "csc": (SPARSE, sparse.csc_matrix),
+    "list": (InPlace(), lambda rows: rows.tolist()),
+    "tuple of arrays": (InPlace(), lambda rows: tuple(row.copy() for row in rows)),
+    "objects": (InPlace(), objects),
+    "own class": (InPlace(), lambda rows: Rows(rows.copy())),
+    "gradient": (InPlace(), lambda rows: Gradient(rows.copy())),
+}
+
+
+def content(held: Any) -> str:
+    held = held.toarray() if sparse.issparse(held) else getattr(held, "values", held)
+    return str([list(row) for row in held])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_model_that_changes_its_rows_changes_a_copy(case: str) -> None:
+    model, hold = CASES[case]
+    mine, theirs = hold(X), hold(NEIGHBOUR)
+    before = content(mine), content(theirs)
+    a, b = (estimator_losses("hinge", model, held, Y) for held in (mine, theirs))
+    assert np.isfinite(a).all()
+    assert np.isnan(b[BAD])
+    assert same_for_others(a, b)
+    assert (content(mine), content(theirs)) == before
+    np.testing.assert_array_equal(estimator_losses("hinge", model, mine, Y), a)  # the next trial
+
+
+@pytest.mark.parametrize("case", ["list", "tuple of arrays", "objects"])
+def test_two_people_with_one_row_object_have_a_copy_each(case: str) -> None:
+    """As has a row that stands in for a failing one."""
+    model, hold = CASES[case]
+    rows = list(hold(NEIGHBOUR))
+    shared = [rows[0], rows[0], *rows[2:]]
+    alone = [rows[0], copy.copy(rows[0]), *rows[2:]]
+    a, b = (estimator_losses("hinge", model, held, np.zeros(N)) for held in (shared, alone))
+    np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_trials_of_an_objective_share_rows_that_no_model_has_changed(loads: bool) -> None:
+    held = X.copy()
+    data: Any = (lambda: (held, Y)) if loads else (held, Y)
+    trial = losses_function(lambda _: SCALED, "hinge", data, rows=N)
+    np.testing.assert_array_equal(trial(None), trial(None))
+    np.testing.assert_array_equal(held, X)
+
+
+def test_a_loss_of_the_users_own_gets_a_copy_of_the_answers() -> None:
+    def careless(y: np.ndarray, prediction: np.ndarray) -> np.ndarray:
+        y -= prediction
+        return y**2
+
+    y = X[:, 0].copy()
+    model = Ridge().fit(TRAIN, TRAIN[:, 0])
+    a, b = (estimator_losses(NamedLoss("careless", careless), model, X, y) for _ in range(2))
+    np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(y, X[:, 0])
+
+
+# --- outputs that are lists or objects ------------------------------------------------------------------------
+
+
+class Listed:
+    """Answers in plain Python; `odd` is what it says of a row with a NaN."""
+
+    def __init__(self, k: int, usual: Any, odd: Any, wrap: Callable[[list[Any]], Any]) -> None:
+        self.classes_, self.usual, self.odd, self.wrap = np.arange(k), usual, odd, wrap
+
+    def predict_proba(self, rows: np.ndarray) -> Any:
+        return self.wrap([self.odd if np.isnan(row).any() else copy.copy(self.usual) for row in rows])
+
+    decision_function = predict = predict_proba
+
+
+class Raises:
+    """Refuses to become an array, a number, or to be looked at."""
+
+    def __init__(self, error: type[BaseException] = RuntimeError) -> None:
+        self.error = error
+
+    def refuse(self, *args: Any, **kw: Any) -> Any:
+        raise self.error("secret")
+
+    __array__ = __float__ = __len__ = __getitem__ = __eq__ = __hash__ = refuse
+    __array_interface__ = __array_struct__ = shape = dtype = property(refuse)
+
+
+def as_objects(entries: list[Any]) -> np.ndarray:
+    """What np.array(entries, dtype=object) gives: a matrix if all rows are alike, a vector if one is not."""
+    try:
+        return np.array(entries, dtype=object)
+    except BaseException:  # noqa: BLE001 - an entry that refuses to be looked at
+        array = np.empty(len(entries), dtype=object)
+        for i, entry in enumerate(entries):
+            array[i] = entry
+        return array
+
+
+ODD = [
+    None,
+    [0.5],
+    [0.1, 0.2, 0.3, 0.4],
+    0.5,
+    "text",
+    {},
+    [None, "x", 1j],
+    np.ones((2, 2)),
+    Raises(),
+    Raises(SystemExit),
+]
+WRAPS = {"list": list, "tuple": tuple, "UserList": UserList, "objects": as_objects}
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+@pytest.mark.parametrize("odd", ODD, ids=[str(i) for i in range(len(ODD))])
+@pytest.mark.parametrize(
+    ("k", "usual"),
+    [(2, [0.9, 0.1]), (3, [0.9, 0.05, 0.05]), (2, 0.1), (2, [0.5]), (3, [0.5, 0.5]), (2, np.array([0.9, 0.1]))],
+)
+@pytest.mark.parametrize("loss", ["log_loss", "brier"])
+def test_one_odd_row_of_a_listed_output_costs_itself(loss: str, k: int, usual: Any, odd: Any, wrap: Any) -> None:
+    a, b = (
+        estimator_losses(loss, Listed(k, usual, odd, wrap), rows, np.zeros(N, dtype=int)) for rows in (X, NEIGHBOUR)
+    )
+    assert np.array_equal(np.delete(a, BAD), np.delete(b, BAD), equal_nan=True)
+    assert np.isfinite(a).all() == (np.size(usual) in (1, k) and np.shape(usual) in ((), (k,)))
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+@pytest.mark.parametrize("odd", ODD, ids=[str(i) for i in range(len(ODD))])
+@pytest.mark.parametrize("loss", ["mse", "hinge", "accuracy"])
+@pytest.mark.parametrize("usual", [1, [1]])
+def test_one_odd_prediction_costs_itself(loss: str, odd: Any, wrap: Any, usual: Any) -> None:
+    a, b = (estimator_losses(loss, Listed(2, usual, odd, wrap), rows, Y) for rows in (X, NEIGHBOUR))
+    assert np.array_equal(np.delete(a, BAD), np.delete(b, BAD), equal_nan=True)
+    assert np.isfinite(a).all() == (usual == 1)
+
+
+def test_with_two_labels_a_listed_row_is_a_pair_or_the_probability_of_the_second() -> None:
+    model = Listed(2, [0.75, 0.25], 0.25, list)
+    np.testing.assert_array_equal(
+        estimator_losses("brier", model, NEIGHBOUR, Y), estimator_losses("brier", model, X, Y)
+    )
+
+
+@pytest.mark.parametrize("shape", [(N, 1), (N, 3), (N, 2, 1)])
+def test_the_shape_of_an_array_of_numbers_is_public_and_still_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=r"one row of zeros with shape .* needs \(1, 2\)"):
+        estimator_losses("log_loss", Listed(2, 0, 0, lambda _: np.zeros(shape)), X, Y)
+
+
+# --- outputs that one row spoils --------------------------------------------------------------------------------
+
+
+class Spoiled:
+    """Answers all rows but the one with a NaN, and then something else."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, spoil: Callable[[np.ndarray], Any]) -> None:
+        self.spoil = spoil
+
+    def predict(self, rows: np.ndarray) -> Any:
+        answers = np.nan_to_num(rows).sum(axis=1)
+        return self.spoil(answers) if np.isnan(rows).any() else answers
+
+
+SPOILS: dict[str, Callable[[np.ndarray], Any]] = {
+    "a row less": lambda answers: answers[:-1],
+    "a row more": lambda answers: np.append(answers, 0.0),
+    "a column": lambda answers: answers[:, None],
+    "two columns": lambda answers: np.stack([answers, answers], axis=1),
+    "complex": lambda answers: answers * 1j,
+    "text": lambda answers: answers.astype(str),
+    "dates": lambda answers: answers.astype("datetime64[s]"),
+    "a number": lambda answers: 1.0,
+    "nothing": lambda answers: None,
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS)
+def test_a_row_that_spoils_everybody_s_answers_costs_itself(spoil: Callable[[np.ndarray], Any]) -> None:
+    a, b = (estimator_losses("mse", Spoiled(spoil), rows, Y) for rows in (X, NEIGHBOUR))
+    assert np.isfinite(a).all()
+    assert np.isnan(b[BAD])
+    assert same_for_others(a, b)
+
+
+@pytest.mark.parametrize(("output", "says"), [((1, 2), r"shape \(1, 2\)"), ((3,), r"shape \(3,\)")])
+def test_an_answer_that_is_wrong_on_zeros_is_a_public_mistake(output: tuple[int, ...], says: str) -> None:
+    class Wrong:
+        def predict(self, rows: Any) -> np.ndarray:
+            return np.zeros(output)
+
+    with pytest.raises(InputError, match=says):
+        estimator_losses("mse", Wrong(), X, Y)
+
+
+def test_bad_rows_are_found_by_halving() -> None:
+    asked = []
+
+    class Counting:
+        def predict(self, rows: np.ndarray) -> np.ndarray:
+            asked.append(len(rows))
+            if np.isnan(rows).any():
+                raise ValueError
+            return rows.sum(axis=1)
+
+    rows = np.zeros((4096, 1))
+    rows[[5, 4000]] = np.nan
+    losses = estimator_losses("mse", Counting(), rows, np.zeros(4096))
+    assert np.flatnonzero(np.isnan(losses)).tolist() == [5, 4000]
+    assert len(asked) < 60
+
+
+def test_rows_of_a_list_do_not_set_each_other_s_dtype() -> None:
+    model = LogisticRegression().fit(TRAIN, LABELS)
+    whole = [row.astype(np.float32) for row in X]
+    for odd in (X[BAD], X[BAD].tolist(), [10**30] * X.shape[1], [1.0], "row", None):
+        rows = [*whole]
+        rows[BAD] = odd
+        a, b = (estimator_losses("log_loss", model, held, Y) for held in (whole, rows))
+        assert same_for_others(a, b)
+
+
+def test_a_data_frame_keeps_its_labels_where_a_row_stands_in_for_another() -> None:
+    pandas = pytest.importorskip("pandas")
+
+    class Aligning:
+        def predict(self, frame: Any) -> Any:
+            if frame["a"].isna().any():
+                raise ValueError
+            return frame.assign(b=frame["a"].sort_values().reindex(frame.index))["b"].to_numpy()
+
+    values = np.arange(6.0)
+    bad = values.copy()
+    bad[2] = np.nan
+    a, b = (estimator_losses("mse", Aligning(), pandas.DataFrame({"a": v}), np.zeros(6)) for v in (values, bad))
+    np.testing.assert_array_equal(np.delete(a, 2), np.delete(b, 2))
+    assert np.isnan(b[2])
+
+
+# --- answers and losses ------------------------------------------------------------------------------------------
+
+
+ENTRIES = [None, "text", b"x", 1j, np.complex128(1j), 10**400, [1.0], [1, 2], {}, np.array([1.0]), np.array([1, 2])]
+ENTRIES += [np.array(1j), np.ma.masked, Raises(), Raises(SystemExit), Raises(GeneratorExit)]
+SEQUENCES = {"list": list, "tuple": tuple, "UserList": UserList}
+
+
+@pytest.mark.parametrize("hold", SEQUENCES.values(), ids=SEQUENCES)
+@pytest.mark.parametrize("entry", ENTRIES, ids=[str(i) for i in range(len(ENTRIES))])
+def test_one_odd_entry_of_the_answers_or_the_losses_costs_itself(entry: Any, hold: Any) -> None:
+    model, values = Ridge().fit(TRAIN, LABELS), Y.astype(float).tolist()
+    odd = [*values[:BAD], entry, *values[BAD + 1 :]]
+    classifier = LogisticRegression().fit(TRAIN, LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for f in (
+            loss_vector,
+            lambda y: estimator_losses("mse", model, X, y),
+            lambda y: estimator_losses("log_loss", classifier, X, y),
+            lambda y: estimator_losses("accuracy", classifier, X, y),
+            lambda y: zero_one_loss(y, Y),
+            lambda y: losses_function(lambda _: model, "mse", (X, y), rows=N)(None),
+        ):
+            a, b = f(hold(values)), f(hold(odd))
+            assert same_for_others(a, b)
+            assert np.isfinite(a).all()
+
+
+@pytest.mark.parametrize("usual", [np.array([0.1]), [0.1]], ids=["array", "list"])
+def test_a_list_of_what_is_no_number_is_no_matrix(usual: Any) -> None:
+    a, b = loss_vector([usual] * N), loss_vector([*[usual] * (N - 1), np.nan])
+    np.testing.assert_array_equal(a, b)
+    assert np.isnan(a).all()
+
+
+def test_a_sequence_that_cannot_give_one_entry_gives_the_others() -> None:
+    class Lazy:
+        """As a data set on disk of which one record is broken."""
+
+        def __init__(self, broken: int) -> None:
+            self.broken = broken
+
+        def __len__(self) -> int:
+            return N
+
+        def __getitem__(self, i: int) -> float:
+            if i == self.broken:
+                raise OSError("secret")
+            if i >= N:
+                raise IndexError
+            return 0.5
+
+    assert loss_vector(Lazy(N)).tolist() == [0.5] * N
+    assert np.flatnonzero(np.isnan(loss_vector(Lazy(BAD)))).tolist() == [BAD]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_column_with_a_missing_value_is_refused_when_one_without_is(missing: bool) -> None:
+    """A nullable column becomes numbers or objects by its values: whether it is compared with text must not show it."""
+    pandas = pytest.importorskip("pandas")
+    y = pandas.Series(Y, dtype="Int64")
+    if missing:
+        y[BAD] = pandas.NA
+    text = LogisticRegression().fit(TRAIN, np.where(LABELS == 1, "yes", "no"))
+    assert np.isnan(estimator_losses("log_loss", text, X, y)).all()
+    numbers = LogisticRegression().fit(TRAIN, LABELS)
+    losses = estimator_losses("log_loss", numbers, X, y)
+    assert np.flatnonzero(np.isnan(losses)).tolist() == [BAD] * missing
+
+
+@pytest.mark.parametrize("kind", ["list", "array", "objects", "series"])
+def test_labels_may_be_text(kind: str) -> None:
+    words = np.where(Y == 1, "yes", "no")
+    y = {
+        "list": words.tolist,
+        "array": words.copy,
+        "objects": lambda: words.astype(object),
+        "series": lambda: pytest.importorskip("pandas").Series(words, index=range(5, 5 + N)),
+    }[kind]()
+    model = LogisticRegression().fit(TRAIN, np.where(LABELS == 1, "yes", "no"))
+    expected = estimator_losses("log_loss", LogisticRegression().fit(TRAIN, LABELS), X, Y)
+    trial = losses_function(lambda _: model, "log_loss", (X, y), rows=N)
+    np.testing.assert_allclose(trial(None), expected)
+
+
+# --- a model that is not fitted ------------------------------------------------------------------------------------
+
+
+class PerSite(BaseEstimator):
+    """A model for each site, without scikit-learn's trailing underscores; one site had no training rows."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self) -> None:
+        self.models = {site: LogisticRegression() for site in (0, 1, 2)}
+
+    def fit(self, rows: np.ndarray, y: np.ndarray) -> PerSite:
+        for site in (0, 1):
+            self.models[site].fit(rows[rows[:, 0] == site], y[rows[:, 0] == site])
+        return self
+
+    def predict_proba(self, rows: np.ndarray) -> np.ndarray:
+        proba = np.empty((len(rows), 2))
+        for site in np.unique(rows[:, 0]):
+            proba[rows[:, 0] == site] = self.models[site].predict_proba(rows[rows[:, 0] == site])
+        return proba
+
+
+def test_a_row_for_which_a_part_of_the_model_is_not_fitted_fails_alone() -> None:
+    rows = np.column_stack([np.arange(N) % 2, X[:, 0] - 3])
+    model = PerSite().fit(rows, Y)
+    neighbour = rows.copy()
+    neighbour[BAD, 0] = 2
+    a, b = (estimator_losses("log_loss", model, held, Y) for held in (rows, neighbour))
+    assert same_for_others(a, b)
+    assert np.isnan(b[BAD])
+
+
+@pytest.mark.parametrize("held", [X, X.tolist(), sparse.csr_array(X)], ids=["array", "list", "sparse"])
+def test_a_model_that_is_not_fitted_is_a_public_error(held: Any) -> None:
+    for model in (LinearRegression(), make_pipeline(StandardScaler(), Ridge())):
+        with pytest.raises(InputError, match="not fitted"):
+            estimator_losses("mse", model, held, Y)
+
+
+def test_a_model_without_fit_is_taken_as_it_is() -> None:
+    class Unfit:
+        def predict(self, rows: np.ndarray) -> np.ndarray:
+            if np.isnan(rows).any():
+                raise NotFittedError("secret")
+            return np.zeros(len(rows))
+
+    assert np.flatnonzero(np.isnan(estimator_losses("mse", Unfit(), NEIGHBOUR, Y))).tolist() == [BAD]

@@ -1,0 +1,49 @@
+"""Numbers from callers: NumPy's are converted to Python's, look-alikes are not numbers."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dptune._numbers import real, whole
+
+
+class Forged(int):
+    def __int__(self) -> int:
+        return 99
+
+
+class ForgedFloat(np.float64):
+    def __float__(self) -> float:
+        return 99.0
+
+
+@pytest.mark.parametrize("kind", [int, np.int8, np.uint8, np.int64, np.uint64, np.intp])
+def test_whole_numbers_of_every_kind(kind: type) -> None:
+    assert type(whole(kind(3))) is int
+    assert whole(kind(3)) == 3
+    assert type(real(kind(3))) is float
+
+
+@pytest.mark.parametrize("kind", [float, np.float16, np.float32, np.float64, np.longdouble])
+def test_real_numbers_of_every_kind(kind: type) -> None:
+    assert real(kind(0.5)) == 0.5
+    assert type(real(kind(0.5))) is float
+    assert whole(kind(3)) is None
+
+
+@pytest.mark.parametrize(
+    "value", [True, np.True_, "3", None, 3j, [3], np.array(3), Forged(3), ForgedFloat(3), Fraction(3)]
+)
+def test_look_alikes_are_not_numbers(value: object) -> None:
+    assert whole(value) is None
+    assert real(value) is None
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [math.nan, math.inf, -np.float32("inf"), 10**400, np.longdouble("1e4000")])
+def test_real_numbers_are_finite(value: object) -> None:
+    assert real(value) is None

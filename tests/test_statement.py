@@ -1,0 +1,52 @@
+"""What statements print is a promise: a loss of privacy is rounded up."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dptune import Budget
+from dptune._numbers import rounded_down, rounded_up
+from dptune.accounting.gdp import delta_from_mu
+from dptune.accounting.statement import Statement
+
+NUMBERS = st.floats(1e-12, 1e12)
+
+
+@given(NUMBERS, st.integers(2, 8))
+@example(0.1 + 0.2, 4)
+@example(1000.0, 2)
+def test_rounding_keeps_to_its_side_and_to_the_last_digit(value: float, digits: int) -> None:
+    up, down = float(rounded_up(value, digits)), float(rounded_down(value, digits))
+    assert down * (1 - 2e-9) <= value <= up * (1 + 2e-9)
+    assert up - down <= 1.001 * 10 ** (math.floor(math.log10(value)) + 1 - digits) * (1 + 1e-6)
+    short = float(f"{value:.3g}")  # in three digits; four leave it as it is
+    assert float(rounded_up(short)) == float(rounded_down(short)) == short
+
+
+def test_what_is_no_fraction_stays_as_it_is() -> None:
+    assert [rounded_up(value) for value in (0.0, 3.0, 0.1 + 0.2, math.inf)] == ["0", "3", "0.3", "inf"]
+    assert rounded_up(4.377178) == "4.378"
+    assert rounded_down(0.71911743, 6) == "0.719117"
+
+
+@pytest.mark.parametrize("mu", [0.123456, 0.5, 1.0, 1.9, 2.0])
+@pytest.mark.parametrize("delta", [1e-5, 1.2345678e-6])
+def test_the_printed_epsilon_follows_from_the_budget(mu: float, delta: float) -> None:
+    statement = Statement("", "", "", "", 9, Budget.gdp(mu), 0.7 * mu, delta, (), True, {})
+    for line, spent in (("Guarantee", mu), ("Spent so far", 0.7 * mu)):
+        found = re.search(rf"{line} *mu = (\S+) GDP, that is epsilon = (\S+) at delta = (\S+)", str(statement))
+        assert found is not None
+        printed_mu, epsilon, printed_delta = map(float, found.groups())
+        assert printed_mu >= spent * (1 - 1e-9)
+        assert delta_from_mu(spent, epsilon) <= delta <= printed_delta * (1 + 1e-9)
+
+
+def test_a_stated_pair_is_printed_no_smaller_than_it_is() -> None:
+    budget = Budget.approximate_dp(1.2345612, 1e-6)
+    statement = Statement("", "", "", "", 9, budget, 0.1, 1e-6, (), True, {})
+    assert "Promised     epsilon = 1.23457 at delta = 1e-06" in str(statement)
