@@ -115,6 +115,49 @@ def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
         )
 
 
+def agreed_centre(replies: Replies, centre: float | None, stated: Mapping[str, Any]) -> float:
+    """Return the middle of the interval in which replies lie: the stated one, else the user's, else 0.
+
+    Args:
+        replies: of the algorithm's settings.
+        centre: what the user says.
+        stated: public settings of the randomiser; {} if there are none yet.
+
+    Raises:
+        InputError: the randomiser makes other replies than the settings are for, or has another middle.
+    """
+    check_randomizer(replies, stated)
+    middle = middle_of(stated)
+    if middle is None or centre is None:
+        return middle or centre or 0.0
+    if not math.isclose(middle, centre, rel_tol=1e-9, abs_tol=1e-9 * replies.B):
+        raise InputError(
+            f"centre={centre!r}, but the randomiser's interval has the middle {middle!r}. Leave centre= out: it is "
+            "read from the randomiser."
+        )
+    return middle
+
+
+def refuse_winning_failure(stated: Mapping[str, Any], *, maximize: bool) -> None:
+    """Refuse a randomiser whose stand-in for a failed measurement is the best value: a setting that fails would win.
+
+    Args:
+        stated: public settings of the randomiser.
+        maximize: whether large replies are good.
+
+    Raises:
+        InputError: it is; names the worst value, which should stand in.
+    """
+    best, worst = ("high", "low") if maximize else ("low", "high")
+    invalid = stated.get("invalid")
+    if invalid is not None and invalid == stated.get(best):
+        raise InputError(
+            f"a setting that fails would win: its value counts as invalid={invalid!r}, the best in the interval when "
+            f"{'large' if maximize else 'small'} replies are good. Give the randomiser "
+            f"invalid={stated.get(worst)!r}, the worst."
+        )
+
+
 def _same(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=1e-9)
 

@@ -6,6 +6,7 @@ import json
 import secrets
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 from dptune.accounting.ledger import PLAN, PrivacyLedger, Rest
 from dptune.algorithms.method import Plan
@@ -128,10 +129,16 @@ def _agree_on_people(privatizer: LossPrivatizer, scope: str) -> None:
         )
 
 
+def stored_plan(ledger: PrivacyLedger, scope: str) -> dict[str, Any] | None:
+    """Return the plan that was fixed when the run began, as plain JSON data, or None if it has not begun."""
+    plan = ledger.fact(scope, PLAN)
+    return plan if isinstance(plan, dict) else None
+
+
 def stored_space(ledger: PrivacyLedger, scope: str) -> Space | None:
     """Return the search space that was fixed when the run began, or None if it has not begun or has none."""
-    plan = ledger.fact(scope, PLAN)
-    return Space.from_description(plan["space"]) if isinstance(plan, dict) and plan.get("space") else None
+    plan = stored_plan(ledger, scope) or {}
+    return Space.from_description(plan["space"]) if plan.get("space") else None
 
 
 def _describe(plan: Plan, space: Space | None) -> object:

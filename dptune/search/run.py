@@ -90,7 +90,9 @@ class SearchRun:
         self._asked = 0  # points of the present round that this process has asked for
         self._spent_by_others = self._warned = False
         self._outside = 0  # trials of this process that were no points of the space
-        self._held: set[str] = set()  # points whose losses may be forgotten when the algorithm is done with them
+        self._held: dict[
+            str, None
+        ] = {}  # in the order of arrival: points whose losses may be forgotten when the algorithm is done with them
         self._told: dict[str, float] = {}  # trial -> its value, where that is no release of its own
         self._spent: list[float] = []  # mu of every charge of the ledger
         self._private = True
@@ -206,7 +208,7 @@ class SearchRun:
         point = self._observe(trial, parameters, losses)
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
         with self._lock:
-            self._held.add(point)
+            self._held[point] = None
             self._sync()
             known = 0.0 if self.space is None else self._take_part(self.space, point, parameters)
             self._forget()
@@ -251,9 +253,10 @@ class SearchRun:
         return self.algorithm.value(u) or 0.0
 
     def _forget(self) -> None:
-        for point in self._held.difference(self.algorithm.points_in_use()):
+        in_use = set(self.algorithm.points_in_use())
+        for point in [point for point in self._held if point not in in_use]:
             self.privatizer.forget(point)
-            self._held.discard(point)
+            del self._held[point]
 
     def released(self, trial: str, value: float) -> bool:
         """Tell whether ``value`` is what the run released, or this process was told, for the trial."""

@@ -1,0 +1,100 @@
+"""A search as a user asks a front end for it: checked at once, begun when its name and its space are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dptune._checks import at_least, positive
+from dptune.accounting.ledger import PrivacyLedger
+from dptune.algorithms.method import Method, Plan
+from dptune.errors import InputError
+from dptune.privacy.privatizer import LossPrivatizer
+from dptune.search.agreement import check_start, stored_plan, stored_space, usual_share
+from dptune.search.run import SearchRun
+from dptune.space import Float, Space
+
+_ANY = Space({"x": Float(0, 1)})  # where the user's space is not known yet, settings are checked on this one
+LARGEST_SEED = 2**32 - 1  # of every generator a seed is given to
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What every front end needs of a user to begin a run.
+
+    Attributes:
+        method: what searches.
+        privatizer: holds the losses and pays.
+        mu: GDP budget of the run; None: what is neither spent nor planned by other runs when it begins.
+        seed: of the algorithm's own randomness; None: drawn when the run begins.
+        settings: of the method's planner, ``trials`` among them.
+        front_end: what the user called, for messages.
+
+    Raises:
+        InputError: there is no privatizer, or a setting is unknown or out of range.
+    """
+
+    method: Method
+    privatizer: LossPrivatizer
+    mu: float | None = None
+    seed: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    front_end: str = "the search"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.privatizer, LossPrivatizer):
+            raise InputError(f"{self.front_end} needs a LossPrivatizer; got {type(self.privatizer).__name__}.")
+        options = [name for name in self.settings if name != "trials"]
+        self.method.refuse_unknown(dict.fromkeys(options), front_end=self.front_end)
+        object.__setattr__(self, "mu", None if self.mu is None else positive("mu", self.mu))
+        object.__setattr__(self, "seed", None if self.seed is None else at_least("seed", self.seed, 0, LARGEST_SEED))
+        self.plan(_ANY)
+
+    @property
+    def ledger(self) -> PrivacyLedger:
+        """The ledger that pays."""
+        return self.privatizer.ledger
+
+    def plan(self, space: Space | None) -> Plan:
+        """Return the plan of a run that would begin now.
+
+        Raises:
+            InputError: a setting is out of range.
+        """
+        share = usual_share(self.ledger, self.mu)
+        return self.method.plan(self.privatizer, space, mu=share, seed=self.seed or 0, **self.settings)
+
+    def trials(self, scope: str, space: Space | None) -> int:
+        """Return the number of trials of the run, or of one that would begin now."""
+        stored = stored_plan(self.ledger, scope)
+        return self.plan(space).trials if stored is None else int(stored["trials"])
+
+    def stored_space(self, scope: str) -> Space | None:
+        """Return the space that was fixed when the run began, or None if it has not begun."""
+        return stored_space(self.ledger, scope)
+
+    def check_start(self, scope: str) -> None:
+        """Refuse, before a model is trained, a run that could not begin.
+
+        Raises:
+            BudgetExhausted: the ledger has not ``mu`` left, or nothing at all.
+        """
+        check_start(self.ledger, scope, self.mu)
+
+    def begin(self, scope: str, space: Space | None) -> SearchRun:
+        """Begin the run, or continue it from the ledger.
+
+        Raises:
+            BudgetMismatch: it was begun with other settings or another privatizer.
+            BudgetExhausted: the ledger has not that much left for a new run.
+        """
+        return SearchRun(
+            self.method, self.privatizer, scope=scope, space=space, mu=self.mu, seed=self.seed, **self.settings
+        )
+
+    def announcement(self, run: SearchRun) -> str:
+        """Return a line that says what the run spends, and whether it protects anybody."""
+        plan, budget = run.plan, self.ledger.budget.mu
+        spends = f"The run {run.scope!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials"
+        return f"{spends}." if self.privatizer.private else f"{spends}, and is NOT PRIVATE: {self.privatizer!r}."
