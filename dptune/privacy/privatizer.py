@@ -13,10 +13,10 @@ import numpy.typing as npt
 from dptune._checks import at_least
 from dptune._locks import ForkSafeLock
 from dptune._numbers import COUNTABLE, real, whole
-from dptune.accounting.events import GaussianRelease
 from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
 from dptune.errors import InputError
-from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
+from dptune.privacy.mechanism import Mechanism, gaussian
+from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise
 from dptune.privacy.private import PerExampleLosses, bare, reveal
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
 from dptune.privacy.rows import LossRows
@@ -202,7 +202,11 @@ class LossPrivatizer:
 
     def sigma(self, query: Query) -> float:
         """Return the noise's standard deviation per coordinate."""
-        return noise_scale(sensitivity=self.sensitivity(query), mu=query.mu, dimension=query.dimension)
+        return self._default.scale(query, self.sensitivity(query))
+
+    @property
+    def _default(self) -> Mechanism:
+        return gaussian(self._noise)
 
     def release(
         self,
@@ -212,6 +216,7 @@ class LossPrivatizer:
         key: str,
         note: Mapping[str, object] | None = None,
         limit: Limit | None = None,
+        mechanism: Mechanism | None = None,
     ) -> Released:
         """Charge, then read, then draw, then record. A retry with the same key costs nothing.
 
@@ -221,6 +226,7 @@ class LossPrivatizer:
             key: idempotency key; the same key always gives the same value.
             note: public JSON data to store with the charge.
             limit: how many charges of a kind the scope may make.
+            mechanism: what adds the noise; default the Gaussian mechanism on OpenDP.
 
         Raises:
             BudgetExhausted: it does not fit; nothing was read.
@@ -228,23 +234,25 @@ class LossPrivatizer:
             KeyConflict: the key was used for another question.
             InputError: the losses of a point are not held by this process; nothing was charged.
         """
-        sigma = self.sigma(query)
-        event = GaussianRelease(query.mu, self.sensitivity(query), sigma, query.dimension, query.statistic)
+        mechanism = mechanism or self._default
+        sensitivity = self.sensitivity(query)
+        scale = mechanism.scale(query, sensitivity)
+        event, private = mechanism.event(query, sensitivity, scale), self.private and mechanism.private
         known = self.ledger.find(scope, key)
         if known is None or known.value is None:
             self._require(query.points)
-        digest = f"{query.digest()}/{event.sensitivity!r}/{sigma!r}"
-        charge = self.ledger.charge(scope, key, event, digest=digest, private=self.private, note=note, limit=limit)
+        digest = f"{query.digest()}/{sensitivity!r}/{scale!r}"
+        charge = self.ledger.charge(scope, key, event, digest=digest, private=private, note=note, limit=limit)
         if charge.value is None:
-            charge = self._draw_and_record(charge, query, sigma)
+            charge = self._draw_and_record(charge, query, mechanism, scale)
         value = np.array(charge.value, dtype=np.float64)
         value.setflags(write=False)
-        return Released(value, charge, sigma)
+        return Released(value, charge, scale)
 
-    def _draw_and_record(self, charge: Charge, query: Query, sigma: float) -> Charge:
+    def _draw_and_record(self, charge: Charge, query: Query, mechanism: Mechanism, scale: float) -> Charge:
         """Draw once per charge: a draw that could not be recorded is kept for the retry, and shown to nobody."""
         try:
-            return self._record(charge, self._draw(charge, query, sigma))
+            return self._record(charge, self._draw(charge, query, mechanism, scale))
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
             failure = bare(error)
         raise failure
@@ -268,10 +276,10 @@ class LossPrivatizer:
             failure = bare(error)
         raise failure
 
-    def _draw(self, charge: Charge, query: Query, sigma: float) -> Vector:
+    def _draw(self, charge: Charge, query: Query, mechanism: Mechanism, scale: float) -> Vector:
         with self._lock:
             if charge.seq not in self._unrecorded:
-                noisy = self._noise.add_gaussian(self._clipped_mean(query), sigma)
+                noisy = mechanism.draw(self._clipped_mean(query), scale)
                 self._unrecorded[charge.seq] = noisy + self._centre(query)
             return self._unrecorded[charge.seq]
 
