@@ -25,6 +25,7 @@ from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger, open_ledger
 from dptune.errors import DptuneError
 from dptune.local import UserLedger
+from dptune.search.outlook import Crowd, forecast
 
 app = typer.Typer(
     help="Differentially private hyperparameter tuning: ledgers and budgets.",
@@ -113,6 +114,28 @@ def convert(
     budget = Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta)
     given = rounded_down(budget.mu, 6) if mu is None else rounded_up(budget.mu, 6)
     typer.echo(f"mu = {given}  epsilon = {rounded_up(budget.epsilon(delta), 6)}  delta = {rounded_up(delta, 6)}")
+
+
+@app.command()
+def plan(
+    n: Annotated[int, typer.Option(help="number of people")],
+    clip: Annotated[tuple[float, float], typer.Option(help="public range of one loss: low high")],
+    mu: Annotated[float, typer.Option(help="GDP budget of the run")] = 1.0,
+    trials: Annotated[int, typer.Option(help="number of trials")] = 100,
+    dimensions: Annotated[int, typer.Option(help="number of hyperparameters")] = 3,
+    format: Listing = Listing.text,
+) -> None:
+    """Say how large the noise will be, for these settings and for half and twice as much. Reads no data."""
+    rows = forecast(Crowd(n, clip), mu=mu, trials=trials, dimensions=dimensions)
+    title = f"Standard deviation of the noise in units of the loss, {n} people, clip {clip[0]:g} to {clip[1]:g}"
+    if format is Listing.json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    short = [{**row, "warning": "too noisy" if row["warning"] else ""} for row in rows]
+    _print(_Found(title, {"private": True, "plans": short}, "plans"))
+    for row in rows:
+        if row["warning"] and (row["mu"], row["trials"]) == (mu, trials):
+            typer.echo(f"{row['method']}: {row['warning']}")
 
 
 def main() -> None:

@@ -41,6 +41,7 @@ import numpy.typing as npt
 
 from dptune._checks import at_least
 from dptune._numbers import plain
+from dptune.algorithms.method import Statistic
 from dptune.algorithms.rounds import Rounds
 from dptune.errors import InputError, MissingExtra
 from dptune.gp.grouped import Group, GroupedRegression
@@ -132,6 +133,11 @@ class CentredCMASettings:
             raise InputError(f"mu={self.mu!r} is {remedy}.")
         if self.share and self.share_mu < smallest_price(1):
             raise InputError(f"share={self.share!r} of mu={self.mu!r} is {remedy}, or share=0.")
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Return a generation's centred vector, at the first C: C shrinks as the search converges."""
+        m = self.population + self.references
+        return (Statistic("a mean loss within a generation, at first,", self.radius, m, self.mean_mu),)
 
     def describe(self) -> dict[str, object]:
         """Return them as plain JSON data."""

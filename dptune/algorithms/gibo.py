@@ -29,6 +29,7 @@ from scipy.stats import qmc
 
 from dptune._checks import at_least, positive
 from dptune._numbers import plain, real
+from dptune.algorithms.method import Statistic
 from dptune.algorithms.rounds import Rounds
 from dptune.algorithms.steps import AdaGrad, StepRule
 from dptune.errors import InputError
@@ -115,6 +116,10 @@ class GIBOSettings:
     def step_mu(self) -> float:
         """mu / sqrt(T), the GDP price of one step."""
         return self.mu / math.sqrt(self.steps)
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Return a step's gradient."""
+        return (Statistic("a gradient's coordinate", self.clip, self.d, self.step_mu),)
 
     def describe(self) -> dict[str, object]:
         """Return them as plain JSON data."""

@@ -29,8 +29,29 @@ from dptune.space import Space
 Vector = npt.NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Statistic:
+    """A vector that an algorithm will ask for in every round, clipped to a ball per person; public.
+
+    Attributes:
+        name: what it is, in words, with its article.
+        radius: of the ball.
+        dimension: number of coordinates.
+        mu: GDP price of one.
+    """
+
+    name: str
+    radius: float
+    dimension: int
+    mu: float
+
+
 class Settings(Protocol):
     """All of an algorithm's settings: frozen and public."""
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Return what it will ask for, so that a user can be told how large the noise will be."""
+        ...
 
     @property
     def seed(self) -> int:

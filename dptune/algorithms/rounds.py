@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import at_least, positive
+from dptune.algorithms.method import Statistic
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -52,6 +53,10 @@ class RoundSettings:
     def round_mu(self) -> float:
         """GDP price of one round's question."""
         return self.mu / math.sqrt(self.rounds)
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Return the vector of b entries that every round asks for."""
+        return (Statistic("an entry of a round's vector", self.clip, self.batch, self.round_mu),)
 
     def describe(self) -> dict[str, object]:
         """Return them as plain JSON data."""

@@ -12,6 +12,7 @@ from dptune.algorithms.method import Method, Plan
 from dptune.errors import InputError
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.agreement import check_start, stored_plan, stored_space, usual_share
+from dptune.search.outlook import Outlook
 from dptune.search.run import SearchRun
 from dptune.space import Float, Space
 
@@ -94,7 +95,12 @@ class SearchRequest:
         )
 
     def announcement(self, run: SearchRun) -> str:
-        """Return a line that says what the run spends, and whether it protects anybody."""
+        """Return a line that says what the run spends, whether it protects anybody, and how large the noise will be."""
         plan, budget = run.plan, self.ledger.budget.mu
         spends = f"The run {run.scope!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials"
-        return f"{spends}." if self.privatizer.private else f"{spends}, and is NOT PRIVATE: {self.privatizer!r}."
+        seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
+        return f"{spends}{seeded}. {Outlook.of(plan, self.privatizer)}"
+
+    def warning(self, run: SearchRun) -> str:
+        """Return why the run will learn little, from public numbers, and what to change; "" if it need not."""
+        return Outlook.of(run.plan, self.privatizer).warning

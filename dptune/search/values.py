@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import at_least, share
-from dptune.algorithms.method import Method, Plan
+from dptune.algorithms.method import Method, Plan, Statistic
 from dptune.algorithms.rounds import Rounds
 from dptune.privacy.query import Question
 
@@ -24,6 +24,10 @@ class _NoQuestions:
     seed: int = 0
     rounds: int = 0
     batch: int = 1
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Return none."""
+        return ()
 
     def describe(self) -> dict[str, object]:
         """Return them as plain JSON data."""

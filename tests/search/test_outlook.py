@@ -1,0 +1,63 @@
+"""What a plan is expected to give, from public numbers: the announced noise is the noise that is drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dptune import CENTRED_CMA, GIBO, Budget, Float, InputError, LossPrivatizer, Method, PrivacyLedger, SearchRun, Space
+from dptune.search.outlook import Crowd, Outlook, forecast
+from dptune.search.values import VALUES
+
+SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
+
+
+@pytest.mark.parametrize("method", [CENTRED_CMA, GIBO, VALUES], ids=lambda method: method.name)
+def test_the_announced_noise_is_that_of_the_charges(fast_path: Path, method: Method) -> None:
+    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(4.0))
+    privatizer = LossPrivatizer(ledger, n=50, clip=(0.0, 2.0))
+    space = None if method is VALUES else SPACE
+    run = SearchRun(method, privatizer, scope="run", space=space, trials=40)
+    for i in range(run.plan.trials):
+        x = {"a": 0.5, "b": i / 100} if space is None else run.ask()
+        run.finish(str(i), x, np.full(50, x["a"]))
+    run.estimate({"a": 0.5, "b": 0.5}, np.zeros(50))
+    drawn = {c.key.split("/")[0]: c.description["sigma"] for c in ledger.charges("run")}
+    if method is CENTRED_CMA:  # C moves: the announcement is for the first
+        drawn["generation"] *= run.plan.settings.radius / ledger.charges("run", prefix="generation/")[-1].note["radius"]
+    announced = [noise.sigma for noise in Outlook.of(run.plan, privatizer).noises]
+    kinds = {CENTRED_CMA: ("generation", "final"), GIBO: ("value", "step", "final"), VALUES: ("value", "final")}[method]
+    assert announced == pytest.approx([drawn[kind] for kind in kinds], rel=1e-5)
+
+
+def test_a_budget_that_hides_everything_is_warned_of_and_a_sound_one_is_not() -> None:
+    def warning(n: int, mu: float, method: Method) -> str:
+        people = Crowd(n, (0.0, 3.0))
+        return Outlook.of(method.plan(people, SPACE, mu=mu, seed=0, trials=100), people).warning
+
+    for method in (CENTRED_CMA, GIBO, VALUES):
+        assert "Plan fewer trials" in warning(100, 0.01, method)
+        assert warning(100_000, 1.0, method) == ""
+    assert "told apart" in warning(306, 1.0, VALUES)
+    assert warning(306, 1.0, CENTRED_CMA) == ""
+
+
+def test_a_forecast_needs_no_data_and_grows_with_trials_and_shrinks_with_the_budget() -> None:
+    rows = forecast(Crowd(300, (0.0, 3.0)), mu=0.5, trials=100, dimensions=4)
+    values = {(row["mu"], row["trials"]): row["sigma"] for row in rows if row["method"] == "values"}
+    assert len(values) == 9
+    assert values[0.5, 200] == pytest.approx(values[0.5, 100] * 2**0.5)
+    assert values[0.5, 200] == pytest.approx(values[0.25, 50])
+    assert values[1.0, 100] == pytest.approx(values[0.5, 100] / 2)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"n": 0}, {"n": 1.5}, {"clip": (1.0, 1.0)}, {"clip": (0.0, np.inf)}, {"mu": -1.0}, {"dimensions": 0}]
+)
+def test_what_makes_no_plan_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    given = {"n": 100, "clip": (0.0, 1.0), "mu": 1.0, "trials": 50, "dimensions": 2, **wrong}
+    with pytest.raises(InputError):
+        forecast(Crowd(given.pop("n"), given.pop("clip")), **given)
