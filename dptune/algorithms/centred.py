@@ -77,6 +77,8 @@ class CentredCMASettings:
         average, reach: the recommendation is the surrogate's minimiser, sought at most ``reach`` in each coordinate
             from the mean of CMA-ES's last ``average`` means.
         steps: cell width of each coordinate, 0 for a continuum: (d,); () for none.
+        default: the user's default configuration (d,), in the cube: the first point, and a reference as long as this
+            process holds its losses; None: there is none.
         seed: of the algorithm's own, public randomness.
 
     Raises:
@@ -99,6 +101,7 @@ class CentredCMASettings:
     average: int = 1
     reach: float = 0.2
     steps: tuple[float, ...] = ()
+    default: tuple[float, ...] | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -216,6 +219,8 @@ class CentredCMA(Rounds):
 
     def ask(self, slot: int) -> Vector:
         """Return proposal number ``slot`` = 0, 1, ... of the current generation, (d,)."""
+        if slot == 0 and self.t == 0 and self.settings.default is not None:
+            return np.array(self.settings.default)
         if self._proposed is None:
             self._proposed = self._propose()
         return np.array(self._proposed[slot % len(self._proposed)])
@@ -287,10 +292,12 @@ class CentredCMA(Rounds):
         self.means.append(_mean(self._cma))
 
     def _keep_references(self) -> None:
-        """Of the points that were asked about keep the best ``references``."""
+        """Of the points that were asked about keep the best ``references``, and the default configuration."""
         asked = tuple(name for name in self._points if name not in self._waiting)
         means = self.surrogate.mean(self.points_at(asked)) if asked else np.zeros(0)
-        self._keep({asked[i] for i in np.argsort(means, kind="stable")[: self.settings.references]})
+        best = {asked[i] for i in np.argsort(means, kind="stable")[: self.settings.references]}
+        default = self.settings.default
+        self._keep(best | {name for name in asked if default is not None and np.allclose(self._points[name], default)})
 
     def value(self, x: Vector) -> float:
         """Return how much worse than the centre of the cube x (d,) may be: a careful estimate for displays.
@@ -300,9 +307,11 @@ class CentredCMA(Rounds):
         """
         if not self.generations:
             return float(self.settings.radius)
-        mean, covariance = self.surrogate.joint(np.array([x, self.means[0]]))
-        contrast = np.array([1.0, -1.0])
-        return float(contrast @ mean + math.sqrt(max(contrast @ covariance @ contrast, 0.0)))
+        return sum(self.surrogate.difference(x, self.means[0]))
+
+    def difference(self, x: Vector, y: Vector) -> tuple[float, float] | None:
+        """Return the posterior mean of f(x) - f(y) and its standard deviation; None before the first release."""
+        return self.surrogate.difference(x, y) if self.generations else None
 
     def recommend(self) -> Vector:
         """Return where the surrogate is smallest near the mean of CMA-ES's last ``average`` means, (d,).

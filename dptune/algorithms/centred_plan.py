@@ -67,6 +67,7 @@ def plan_centred_cma(
     reach: float = REACH,
     average: int | None = None,
     space: Space | None = None,
+    default: tuple[float, ...] | None = None,
     steps: tuple[float, ...] | None = None,
     final_share: float = 0.05,
 ) -> Plan:
@@ -79,6 +80,7 @@ def plan_centred_cma(
         seed: of the algorithm's own randomness.
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
         radius: the first C; default 0.4 of the loss's range.
+        default: the user's default configuration, a point of the cube.
         space: the search space, for ``steps``; None: a continuum.
         steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
 
@@ -105,6 +107,7 @@ def plan_centred_cma(
         candidates=candidates,
         reach=reach,
         average=average if average is not None else default_average(generations),
+        default=default,
         steps=steps if steps is not None else (() if space is None else cell_widths(space)),
         seed=seed,
     )

@@ -132,6 +132,7 @@ def plan_gibo(
     rule: StepRule | None = None,
     theta0: tuple[float, ...] | None = None,
     space: Space | None = None,
+    default: tuple[float, ...] | None = None,
     constant_mean: bool = True,
     memory: int | None = None,
     optimised: bool = False,
@@ -149,11 +150,13 @@ def plan_gibo(
         mu: GDP budget of the run.
         seed: of the algorithm's own randomness.
         trials: wished number of trials; T and b follow. Default 20 (d + 1).
+        default: the user's default configuration, a point of the cube: the start, unless ``theta0`` is given.
         space: the search space; on a coarse grid the surrogate's length-scales grow. None: a continuum.
         memory: earlier batches kept in D_t; any number from T on keeps all, as the paper does.
 
     Everything else is as in :class:`dptune.algorithms.gibo.GIBOSettings` and :func:`split_budget`.
     """
+    theta0 = default if theta0 is None else theta0
     mu = positive("mu", mu)
     trials = at_least("n_trials", trials, 1) if trials is not None else 20 * (d + 1)
     batch = at_least("batch", batch, 1) if batch is not None else default_batch(d, trials)

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from dptune._checks import at_least, positive, share
 from dptune.errors import InputError
 from dptune.privacy.query import Question
-from dptune.space import Space
+from dptune.space import Space, Value
 
 Vector = npt.NDArray[np.float64]
 
@@ -196,6 +196,10 @@ class SearchAlgorithm(Protocol):
         """Return what the answers say about x (d,), for displays; None if they say nothing comparable."""
         ...
 
+    def difference(self, x: Vector, y: Vector) -> tuple[float, float] | None:
+        """Return what the answers say about the mean loss at x (d,) less that at y, and its standard deviation."""
+        ...
+
     def recommend(self) -> Vector:
         """Return the point to use, (d,): never the argmin of noisy values."""
         ...
@@ -229,7 +233,8 @@ class Method:
     Attributes:
         name: in plans, statements and messages.
         planner: keyword arguments -> :class:`Plan`. It takes ``mu``, ``seed`` and ``trials``; of the public facts
-            ``d``, ``n``, ``loss_range``, ``space`` those that it names; the others are the user's settings.
+            ``d``, ``n``, ``loss_range``, ``space`` and ``default`` (the user's default configuration, a point of the
+            cube, or None) those that it names; the others are the user's settings.
         algorithm: a plan's settings -> the algorithm before its first answer.
         shared_slots: whether processes take different proposals of a round, by the trial's number.
     """
@@ -239,7 +244,16 @@ class Method:
     algorithm: Callable[[Any], SearchAlgorithm]
     shared_slots: bool = False
 
-    def plan(self, people: People, space: Space | None, *, mu: float, seed: int, **settings: Any) -> Plan:
+    def plan(
+        self,
+        people: People,
+        space: Space | None,
+        *,
+        mu: float,
+        seed: int,
+        default: Mapping[str, Value] | None = None,
+        **settings: Any,
+    ) -> Plan:
         """Return the plan of a run with this budget.
 
         Args:
@@ -247,20 +261,23 @@ class Method:
             space: search space; None if another searcher proposes.
             mu: GDP budget of the run.
             seed: of the algorithm's own randomness.
+            default: the user's default configuration.
             settings: of the planner, ``trials`` and :attr:`options`.
 
         Raises:
             InputError: a setting is out of range.
         """
         facts: dict[str, Any] = {"n": people.n, "loss_range": people.loss_range}
-        facts |= {} if space is None else {"d": len(space), "space": space}
+        if space is not None:
+            point = None if default is None else tuple(space.encode(default).tolist())
+            facts |= {"d": len(space), "space": space, "default": point}
         wanted = signature(self.planner).parameters
         return self.planner(**{k: v for k, v in facts.items() if k in wanted}, mu=mu, seed=seed, **settings)
 
     @property
     def options(self) -> tuple[str, ...]:
         """Names of the settings that a front end passes on."""
-        known = (*_FRONT_END, "d", "n", "loss_range", "space")
+        known = (*_FRONT_END, "d", "n", "loss_range", "space", "default")
         return tuple(name for name in signature(self.planner).parameters if name not in known)
 
     def refuse_unknown(self, given: Mapping[str, Any], *, front_end: str) -> None:

@@ -143,6 +143,10 @@ class Rounds:
         """None: nothing comparable is known about single points."""
         return None
 
+    def difference(self, x: Vector, y: Vector) -> tuple[float, float] | None:
+        """None: nothing is known about differences."""
+        return None
+
     def progress(self) -> dict[str, object]:
         """Return how far it is, for a dashboard."""
         return {f"{self.unit}s_done": self.t, f"{self.unit}s": self.rounds}

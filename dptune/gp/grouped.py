@@ -121,6 +121,12 @@ class GroupedRegression:
         covariance[np.diag_indices(len(points))] += JITTER * kernel.variance
         return np.asarray(self._unit * (cross @ self._weights)), np.asarray(self._unit**2 * covariance)
 
+    def difference(self, x: FloatArray, y: FloatArray) -> tuple[float, float]:
+        """The posterior mean of f(x) - f(y) and its standard deviation, in units of the values."""
+        mean, covariance = self.joint(np.array([x, y]))
+        contrast = np.array([1.0, -1.0])
+        return float(contrast @ mean), math.sqrt(max(float(contrast @ covariance @ contrast), 0.0))
+
     def samples(self, points: FloatArray, count: int, rng: np.random.Generator, *, spread: float = 1.0) -> FloatArray:
         """Functions drawn from the posterior of f with ``spread`` times its deviations, at the points: (k, count)."""
         mean, covariance = self.joint(points)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from dptune.errors import InputError
 from dptune.privacy.mechanism import Mechanism, gaussian
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise
 from dptune.privacy.private import PerExampleLosses, bare, reveal
-from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
+from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery, Query
 from dptune.privacy.rows import LossRows
 
 Vector = npt.NDArray[np.float64]
@@ -196,6 +196,11 @@ class LossPrivatizer:
         """Return the question "the mean clipped loss at this point"."""
         return MeanQuery((point,), np.ones((1, 1)), self.interval, mu)
 
+    def means_query(self, points: Sequence[str], mu: float) -> MeanQuery:
+        """Return the joint question "the mean clipped losses at these points"."""
+        box = Box(self.interval.low, self.interval.high, len(points))
+        return MeanQuery(tuple(points), np.eye(len(points)), box, mu)
+
     def sensitivity(self, query: Query) -> float:
         """Return the L2 sensitivity of the query's weighted mean under replacing one person."""
         return query.clip.diameter * float(self._weights.max())
@@ -347,7 +352,7 @@ def _per_person(g: Vector, query: Query, centre: float) -> Vector:
 
 
 def _centred(clip: Interval | Ball, centre: float) -> Interval | Ball:
-    return Interval(clip.low - centre, clip.high - centre) if isinstance(clip, Interval) else clip
+    return replace(clip, low=clip.low - centre, high=clip.high - centre) if isinstance(clip, Interval) else clip
 
 
 def _clip(g: Vector, clip: Interval | Ball) -> Vector:

@@ -65,6 +65,21 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class Box(Interval):
+    """Clip each of ``dimension`` = p coordinates to [low, high].
+
+    Replacing one person moves the vector by at most sqrt(p) (high - low) in L2.
+    """
+
+    dimension: int = 2
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance between two clipped vectors."""
+        return math.sqrt(self.dimension) * (self.high - self.low)
+
+
+@dataclass(frozen=True)
 class Ball:
     """Scale a vector back to L2 norm <= radius; replacing one person moves it by at most 2 radius."""
 
@@ -146,8 +161,8 @@ class MeanQuery(_Question):
 
     def __post_init__(self) -> None:
         self._freeze()
-        if isinstance(self.clip, Interval) and self.weights.shape[0] != 1:
-            raise InputError("an Interval clips a scalar; use Ball for a vector.")
+        if isinstance(self.clip, Interval) and self.weights.shape[0] != getattr(self.clip, "dimension", 1):
+            raise InputError("an Interval clips a scalar; use a Ball, or a Box of as many dimensions, for a vector.")
 
     @property
     def dimension(self) -> int:
@@ -157,12 +172,14 @@ class MeanQuery(_Question):
     @property
     def statistic(self) -> str:
         """The released statistic in words, for the statement."""
+        if isinstance(self.clip, Box):
+            return f"mean clipped losses of {self.clip.dimension} evaluated points"
         if isinstance(self.clip, Interval):
             return "mean clipped loss of one evaluated point"
         return "mean clipped linear statistic of the losses"
 
     def _clip(self) -> list[float]:
-        return [self.clip.radius] if isinstance(self.clip, Ball) else [self.clip.low, self.clip.high]
+        return list(vars(self.clip).values())
 
     def digest(self) -> str:
         """Return a fingerprint of the question, by which a retry is recognised."""

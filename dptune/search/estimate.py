@@ -17,11 +17,13 @@ class Estimate:
         value: released mean clipped loss, in units of the loss.
         sigma: standard deviation of the privacy noise, same units.
         private: False if the noise was seeded.
+        improvement: the user's defaults' loss less this one, released together with it; None without defaults.
     """
 
     value: float
     sigma: float
     private: bool
+    improvement: Estimate | None = None
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return the interval that holds these people's mean clipped loss with the given confidence.
@@ -36,4 +38,9 @@ class Estimate:
     def __str__(self) -> str:
         low, high = self.interval()
         seeded = "" if self.private else " NOT PRIVATE"
-        return f"{self.value:.4g} (95% interval of the privacy noise: {low:.4g} to {high:.4g}){seeded}"
+        text = f"{self.value:.4g} (95% interval of the privacy noise: {low:.4g} to {high:.4g}){seeded}"
+        if self.improvement is None:
+            return text
+        low, high = self.improvement.interval()
+        better = "lower than the defaults' by" if low > 0 else "not distinguishable from the defaults': lower by"
+        return f"{text}, {better} {self.improvement.value:.4g} ({low:.4g} to {high:.4g})"

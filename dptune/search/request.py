@@ -30,6 +30,7 @@ class SearchRequest:
         mu: GDP budget of the run; None: what is neither spent nor planned by other runs when it begins.
         seed: of the algorithm's own randomness; None: drawn when the run begins.
         settings: of the method's planner, ``trials`` among them.
+        default: the user's default configuration; it must have every searched parameter, within its range.
         front_end: what the user called, for messages.
 
     Raises:
@@ -41,6 +42,7 @@ class SearchRequest:
     mu: float | None = None
     seed: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    default: Mapping[str, Any] | None = None
     front_end: str = "the search"
 
     def __post_init__(self) -> None:
@@ -91,8 +93,26 @@ class SearchRequest:
             BudgetExhausted: the ledger has not that much left for a new run.
         """
         return SearchRun(
-            self.method, self.privatizer, scope=scope, space=space, mu=self.mu, seed=self.seed, **self.settings
+            self.method,
+            self.privatizer,
+            scope=scope,
+            space=space,
+            mu=self.mu,
+            seed=self.seed,
+            default=self._default_in(space),
+            **self.settings,
         )
+
+    def _default_in(self, space: Space | None) -> dict[str, Any] | None:
+        """The searched part of the default configuration."""
+        if space is None or self.default is None:
+            return None
+        if not space.contains(self.default):
+            raise InputError(
+                f"default= must have every searched parameter, within its range: {space.describe()}; got "
+                f"{dict(self.default)}. Leave default= out to compare with the centre of the search space."
+            )
+        return {name: self.default[name] for name in space}
 
     def announcement(self, run: SearchRun) -> str:
         """Return a line that says what the run spends, whether it protects anybody, and how large the noise will be."""

@@ -38,9 +38,12 @@ from dptune.errors import BudgetExhausted, DptuneError, InputError, KeyConflict,
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import agree_on_plan
 from dptune.search.estimate import Estimate
+from dptune.search.recommendation import Recommendation, at_edge
+from dptune.search.value_model import difference_of_values
 from dptune.space import Space, Value
 
 VALUE, FINAL = "value/", "final"  # keys of the run's own releases; all others are the algorithm's
+DEFAULT = "default"  # the point of the default configuration that the final estimate is compared with
 
 
 class SearchRun:
@@ -53,6 +56,7 @@ class SearchRun:
         space: search space; None for :data:`dptune.search.values.VALUES`, where another searcher proposes.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
         seed: of the algorithm's own randomness; default drawn when the run begins.
+        default: the user's default configuration: tried first, and what the recommendation is compared with.
         settings: of the method's planner, ``trials`` among them.
 
     Raises:
@@ -69,14 +73,17 @@ class SearchRun:
         space: Space | None,
         mu: float | None = None,
         seed: int | None = None,
+        default: Mapping[str, Value] | None = None,
         **settings: Any,
     ) -> None:
         self.method, self.privatizer, self.ledger = method, privatizer, privatizer.ledger
-        self.scope, self.space = scope, space
+        self.scope, self.space, self.default = scope, space, default
         self.plan = agree_on_plan(
             privatizer,
             scope,
-            make_plan=lambda budget, drawn: method.plan(privatizer, space, mu=budget, seed=drawn, **settings),
+            make_plan=lambda budget, drawn: method.plan(
+                privatizer, space, mu=budget, seed=drawn, default=default, **settings
+            ),
             mu=mu,
             seed=seed,
             space=space,
@@ -102,7 +109,10 @@ class SearchRun:
         self._sync()
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: self.__dict__[name] for name in ("method", "privatizer", "ledger", "scope", "space", "plan")}
+        return {
+            name: self.__dict__[name]
+            for name in ("method", "privatizer", "ledger", "scope", "space", "default", "plan")
+        }
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
@@ -226,20 +236,14 @@ class SearchRun:
         return point
 
     def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
+        """Release the mean clipped loss of a trial's point."""
         limit = Limit(VALUE, self.plan.trials + self.plan.spare)
+        query, note = self.privatizer.mean_query(point, self.plan.monitor_mu), {"parameters": as_stored(parameters)}
         try:
-            return self._release(VALUE + trial, point, parameters, self.plan.monitor_mu, limit).value
+            return self.privatizer.release(query, scope=self.scope, key=VALUE + trial, note=note, limit=limit).scalar
         except DptuneError:
             self.privatizer.forget(point)
             raise
-
-    def _release(
-        self, key: str, point: str, parameters: Mapping[str, Value], mu: float, limit: Limit | None = None
-    ) -> Estimate:
-        """Release the mean clipped loss of a point under ``key``."""
-        query, note = self.privatizer.mean_query(point, mu), {"parameters": as_stored(parameters)}
-        released = self.privatizer.release(query, scope=self.scope, key=key, note=note, limit=limit)
-        return Estimate(released.scalar, released.sigma, released.charge.private)
 
     def _take_part(self, space: Space, point: str, parameters: Mapping[str, Value]) -> float:
         """Tell the algorithm of a point and ask what can be asked; return what is known about the point then."""
@@ -332,8 +336,10 @@ class SearchRun:
         """Whether the run has nothing left to release for trials."""
         return self.algorithm.finished or (self.space is None and self._values >= self.plan.trials)
 
-    def recommend(self) -> dict[str, Value]:
+    def recommend(self) -> Recommendation:
         """Return the parameters to use: what the algorithm ends with, never the argmin of noisy values.
+
+        Beside them: how much better they are than the defaults, from everything released, and what to look at twice.
 
         Raises:
             InputError: the method proposes nothing.
@@ -345,7 +351,21 @@ class SearchRun:
             if self.algorithm.t == 0 and self.plan.monitor_mu == 0:
                 centre = "no answer is released yet, so this recommendation is the centre of the search space."
                 warnings.warn(f"{centre} {self._rounds_missing()}", stacklevel=2)
-            return self.space.decode(self.algorithm.recommend())
+            found = self.space.decode(self.algorithm.recommend())
+            defaults = self.default or self.space.decode(np.full(len(self.space), 0.5))
+            improvement = self._improvement(self.space, found, defaults)
+        return Recommendation(found, defaults=defaults, improvement=improvement, at_edge=at_edge(self.space, found))
+
+    def _improvement(self, space: Space, found: Mapping[str, Value], defaults: Mapping[str, Value]) -> Estimate | None:
+        """What all answers, or without any all released values, say about the loss at the defaults less that found."""
+        x, y = space.encode(defaults), space.encode(found)
+        known = self.algorithm.difference(x, y) or difference_of_values(space, self._released_values(), x, y)
+        return None if known is None else Estimate(*known, self._private and self.privatizer.private)
+
+    def _released_values(self) -> list[tuple[Mapping[str, Any], float, float]]:
+        """Parameters, released value and standard deviation of the noise of every trial that has a value."""
+        values = (c for key, c in self._releases.items() if key != FINAL and c.value is not None)
+        return [(c.note["parameters"], c.value[0], float(c.description["sigma"])) for c in values if c.value]
 
     def check_estimate(self, parameters: Mapping[str, Value]) -> None:
         """Refuse, before a model is trained, a final estimate that could not be paid or was made elsewhere.
@@ -372,23 +392,38 @@ class SearchRun:
                 "that the run did not plan."
             )
 
-    def estimate(self, parameters: Mapping[str, Value], losses: Losses | None) -> Estimate:
+    def estimate(
+        self, parameters: Mapping[str, Value], losses: Losses | None, *, default: Losses | None = None
+    ) -> Estimate:
         """Release the mean clipped loss at the recommended parameters, once per run.
+
+        With a default configuration its loss is released together with it, so that the improvement has an interval
+        that holds without a model: both levels have sqrt(2) of the noise that one alone would have.
 
         Args:
             parameters: those of :meth:`recommend`.
             losses: per-example losses there (rows,), or None if the evaluation failed.
+            default: the same at the run's default configuration, if it has one.
 
         Raises:
             InputError: the plan has no final estimate, or the losses have the wrong shape.
             KeyConflict: the run's final estimate was made at other parameters.
         """
         self.check_estimate(parameters)
-        point = self._observe(FINAL, parameters, losses)
+        points = [self._observe(FINAL, parameters, losses)]
+        if self.default is not None:
+            points.append(self._observe(DEFAULT, self.default, default))
         try:
-            return self._release(FINAL, point, parameters, self.plan.final_mu)
+            query = self.privatizer.means_query(points, self.plan.final_mu)
+            note = {"parameters": as_stored(parameters), "default": self.default and as_stored(self.default)}
+            released = self.privatizer.release(query, scope=self.scope, key=FINAL, note=note)
         finally:
-            self.privatizer.forget(point)
+            for point in points:
+                self.privatizer.forget(point)
+        private = released.charge.private
+        loss, *other = released.value.tolist()
+        gain = [Estimate(level - loss, math.sqrt(2) * released.sigma, private) for level in other]
+        return Estimate(loss, released.sigma, private, *gain)
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, as plain JSON data, for a dashboard."""
@@ -429,8 +464,8 @@ class SearchRun:
 
 
 def _refuse_name(trial: str) -> None:
-    if trial == FINAL:
-        raise InputError(f"{FINAL!r} is the name of a run's final estimate; give the trial another name.")
+    if trial in (FINAL, DEFAULT):
+        raise InputError(f"{trial!r} names a point of a run's final estimate; give the trial another name.")
 
 
 def as_stored(parameters: Mapping[str, Value]) -> Mapping[str, object]:

@@ -1,0 +1,64 @@
+"""What a run ends with: parameters, how much better they are than the user's defaults, and what to look at twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dptune.search.estimate import Estimate
+from dptune.space import Space
+
+EDGE = 0.01  # of a parameter's range, on its own scale
+
+
+class Recommendation(dict[str, Any]):
+    """Recommended parameters: a dictionary, with what is known about them beside it.
+
+    Attributes:
+        defaults: the configuration that it is compared with: the user's, or the centre of the search space.
+        improvement: estimated mean clipped loss at the defaults less that at the recommendation, with the standard
+            deviation of a Gaussian process given all released values; None if nothing comparable was released.
+            A function of released values: it costs nothing, and its interval is as good as that model.
+        at_edge: names of parameters at an end of their range: a wider range might be better.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Any],
+        *,
+        defaults: Mapping[str, Any],
+        improvement: Estimate | None,
+        at_edge: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(parameters)
+        self.defaults, self.improvement, self.at_edge = dict(defaults), improvement, at_edge
+
+    @property
+    def distinguishable(self) -> bool:
+        """Whether the 95% interval of the improvement lies above 0."""
+        return self.improvement is not None and self.improvement.interval()[0] > 0
+
+    def summary(self) -> str:
+        """Return what is known about the recommendation, in a sentence or two."""
+        edge = f" At an end of its range, which may be too narrow: {', '.join(self.at_edge)}." if self.at_edge else ""
+        if self.improvement is None:
+            return f"Nothing was released that compares it with {self.defaults}.{edge}"
+        low, high = self.improvement.interval()
+        seeded = "" if self.improvement.private else " NOT PRIVATE."
+        if not self.distinguishable:
+            return (
+                f"Not distinguishable from {self.defaults}: the loss is lower by {self.improvement.value:.3g}, 95% "
+                f"{low:.3g} to {high:.3g}.{edge}{seeded}"
+            )
+        return (
+            f"The mean loss is lower by {self.improvement.value:.3g} (95%: {low:.3g} to {high:.3g}) than with "
+            f"{self.defaults}.{edge}{seeded}"
+        )
+
+
+def at_edge(space: Space, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the parameters at an end of their range; of one with few values, an end is no news."""
+    u = space.encode(parameters)  # (d,)
+    fine = [p.cells is None or p.cells > 1 / EDGE for p in space.values()]
+    outer = [bool(x < EDGE or x > 1 - EDGE) for x in u]
+    return tuple(name for name, out, many in zip(space, outer, fine, strict=True) if out and many)

@@ -1,0 +1,147 @@
+"""What a run recommends, and what it says beside it: the improvement over the defaults, and its interval."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dptune import (
+    CENTRED_CMA,
+    GIBO,
+    Budget,
+    Float,
+    InputError,
+    Int,
+    LossPrivatizer,
+    Method,
+    PrivacyLedger,
+    SearchRun,
+    Space,
+)
+from dptune.search.recommendation import at_edge
+from dptune.search.request import SearchRequest
+from dptune.search.value_model import best_of_values, features
+
+SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
+DEFAULT = {"a": 0.9, "b": 50.0}
+N = 400
+PEOPLE = np.random.default_rng(0).normal(0.0, 0.05, N)
+
+
+def losses(x: dict[str, Any]) -> np.ndarray:
+    return (x["a"] - 0.3 + PEOPLE) ** 2 + 0.02 * np.log10(x["b"]) ** 2
+
+
+def finished(folder: Path, method: Method, *, mu: float, **options: Any) -> SearchRun:
+    privatizer = LossPrivatizer(PrivacyLedger(folder / "ledger.db", Budget.gdp(mu)), n=N, clip=(0.0, 1.0))
+    run = SearchRun(method, privatizer, scope="run", space=SPACE, seed=1, trials=48, **options)
+    for i in range(run.plan.trials):
+        x = run.ask(i)
+        run.finish(str(i), x, losses(x))
+    return run
+
+
+def test_the_default_configuration_is_tried_first_and_asked_about_in_every_generation(fast_path: Path) -> None:
+    run = finished(fast_path, CENTRED_CMA, mu=4.0, default=DEFAULT)
+    u = SPACE.encode(DEFAULT)
+    asked = [c.note["points"] for c in run.ledger.charges("run", prefix="generation/")]
+    assert np.allclose(asked[0][0], u)
+    assert len(asked) > 3
+    assert all(any(np.allclose(point, u) for point in points) for points in asked)
+
+
+@pytest.mark.parametrize("method", [CENTRED_CMA, GIBO], ids=lambda method: method.name)
+def test_the_improvement_over_the_defaults_is_about_right_and_distinguishable(fast_path: Path, method: Method) -> None:
+    shares = {"monitor_share": 0.5} if method is GIBO else {}
+    run = finished(fast_path, method, mu=8.0, default=DEFAULT, **shares)
+    best = run.recommend()
+    true = float(np.mean(losses(DEFAULT) - losses(best)))
+    assert best.defaults == DEFAULT
+    assert best.improvement is not None
+    assert best.improvement.value == pytest.approx(true, rel=0.25)  # of a model: clipping may bias it
+    assert true > 0.2
+    assert best.distinguishable
+    assert "lower by" in best.summary()
+    assert best.improvement.private
+    assert json.loads(json.dumps(best)) == dict(best)  # it is the dictionary of parameters
+
+
+def test_where_noise_rules_the_recommendation_says_so(fast_path: Path) -> None:
+    run = finished(fast_path, CENTRED_CMA, mu=0.02, default={"a": 0.32, "b": 1.0})
+    best = run.recommend()
+    assert not best.distinguishable
+    assert "Not distinguishable from {'a': 0.32, 'b': 1.0}" in best.summary()
+
+
+def test_without_defaults_it_compares_with_the_centre_and_before_any_answer_with_nothing(fast_path: Path) -> None:
+    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=N, clip=(0.0, 1.0))
+    run = SearchRun(CENTRED_CMA, privatizer, scope="run", space=SPACE, trials=40)
+    with pytest.warns(UserWarning, match="centre of the search space"):
+        best = run.recommend()
+    assert best.improvement is None
+    assert best.defaults == {"a": 0.5, "b": pytest.approx(1.0)}
+    assert "Nothing was released" in best.summary()
+
+
+def test_a_parameter_at_an_end_of_its_range_is_flagged_and_a_coarse_one_is_not() -> None:
+    space = Space({"C": Float(1e-3, 1e3, log=True), "depth": Int(1, 6), "x": Float(0.0, 1.0)})
+    assert at_edge(space, {"C": 999.99, "depth": 6, "x": 0.5}) == ("C",)
+    assert at_edge(space, {"C": 1.0, "depth": 1, "x": 0.001}) == ("x",)
+
+
+@pytest.mark.parametrize("wrong", [{"a": 0.5}, {"a": 2.0, "b": 1.0}, {"a": "0.5", "b": 1.0}, {}])
+def test_a_default_outside_the_space_is_refused_before_anything_is_written(fast_path: Path, wrong: Any) -> None:
+    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=N, clip=(0.0, 1.0))
+    request = SearchRequest(CENTRED_CMA, privatizer, settings={"trials": 40}, default=wrong)
+    with pytest.raises(InputError, match="default="):
+        request.begin("run", SPACE)
+    assert privatizer.ledger.fact("run", "plan") is None
+
+
+def test_the_final_estimate_releases_the_defaults_with_it_and_its_interval_needs_no_model(fast_path: Path) -> None:
+    run = finished(fast_path, CENTRED_CMA, mu=4.0, default=DEFAULT)
+    best = run.recommend()
+    estimate = run.estimate(best, losses(best), default=losses(DEFAULT))
+    (charge,) = run.ledger.charges("run", prefix="final")
+    assert charge.mu == run.plan.final_mu
+    assert charge.description["sensitivity"] == pytest.approx(2**0.5 / N)  # of two losses in [0, 1]
+    assert estimate.improvement is not None
+    assert estimate.improvement.sigma == pytest.approx(2**0.5 * estimate.sigma)
+    low, high = estimate.improvement.interval(1 - 1e-9)
+    assert low <= float(np.mean(losses(DEFAULT) - losses(best))) <= high
+    assert "lower than the defaults' by" in str(estimate)
+    assert run.estimate(best, losses(best), default=losses(DEFAULT)) == estimate  # the recorded one, for nothing
+    assert run.privatizer.points() == ()
+
+
+# ---- values of any searcher ------------------------------------------------------------------------------
+
+
+def test_the_model_of_all_values_recommends_better_than_the_smallest_noisy_one() -> None:
+    rng, regrets = np.random.default_rng(3), []
+    for _ in range(20):
+        X = rng.random((60, 2))
+        true = ((X - 0.4) ** 2).sum(axis=1)
+        values = true + rng.normal(0.0, 0.05, 60)
+        trials = [{"x": float(x), "y": float(y), "kind": "tree", "i": i} for i, (x, y) in enumerate(X)]
+        best = best_of_values([(t, float(v), 0.05) for t, v in zip(trials, values, strict=True)])
+        assert best is not None
+        regrets.append([true[best[0]["i"]], true[np.argmin(values)]])
+    ours, smallest = np.mean(regrets, axis=0)
+    assert ours < 0.7 * smallest
+
+
+def test_categories_conditions_and_constants_become_coordinates() -> None:
+    trials = [{"model": "svc", "C": 1e-2}, {"model": "tree", "depth": 3}, {"model": "svc", "C": 1e2}]
+    X = features([{**trial, "fixed": 1, "on": True} for trial in trials])
+    assert X.tolist() == [[0.0, 0.5, 1.0, 0.0], [0.5, 0.5, 0.0, 1.0], [1.0, 0.5, 1.0, 0.0]] or X.shape == (3, 3)
+    assert features([{"a": 1.0}]).shape[0] == 1
+
+
+def test_few_values_are_taken_as_they_are() -> None:
+    assert best_of_values([]) is None
+    assert best_of_values([({"a": 1}, 0.5, 0.1), ({"a": 2}, 0.2, 0.1)]) == ({"a": 2}, 0.2, 0.1)
