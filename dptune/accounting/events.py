@@ -55,6 +55,40 @@ class GaussianRelease:
 
 
 @dataclass(frozen=True)
+class SelectionRelease:
+    """The exponential mechanism among m candidates: P(j) proportional to exp(-u_j / scale), u_j a mean of losses.
+
+    Replacing one person moves each u_j by at most Delta, so differences u_j - u_k by at most 2 Delta: the log-ratio of
+    the output's probabilities varies over j by at most eta = 2 Delta / scale (bounded range). What that costs in GDP is
+    proved at :func:`dptune.accounting.gdp.mu_from_bounded_range`; it does not grow with m.
+
+    Attributes:
+        mu: GDP parameter.
+        eta: bounded range.
+        sensitivity: Delta under replacing one person, in units of the loss.
+        sigma: the scale of the Gumbel noise, same units.
+        dimension: m.
+        statistic: what the candidates are compared by, in words.
+    """
+
+    mu: float
+    eta: float
+    sensitivity: float
+    sigma: float
+    dimension: int
+    statistic: str
+
+    @property
+    def mechanism(self) -> str:
+        """One line for the statement."""
+        return f"exponential mechanism (bounded range) on the {self.statistic}"
+
+    def describe(self) -> Json:
+        """Return the public description, for the ledger."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class SubsampledGaussianRelease:
     """One round of a fixed plan; it has no price of its own, the plan is accounted as a whole.
 

@@ -1,8 +1,8 @@
 """A mechanism: how the bounded mean of a query becomes a release.
 
 The privatizer holds losses, bounds what one person can move, pays and records; a mechanism says what that costs, how
-much noise it takes, and draws it. Another mechanism is one file with one such object, handed to
-:meth:`dptune.LossPrivatizer.release`. :func:`gaussian` is the only one used by default.
+much noise it takes, and draws it. Another mechanism is one file with one function from a source of noise to a
+:class:`Mechanism`, handed to :meth:`dptune.LossPrivatizer.release`. :func:`gaussian` is the only one used by default.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Mechanism:
         event: (query, sensitivity, scale) -> what the ledger charges; its docstring is the proof, its ``mu`` the price.
         scale: (query, sensitivity) -> the noise's size, in units of the statistic.
         draw: (statistic (p,), scale) -> the released vector. Called after the charge, once.
-        private: False if the noise is seeded: then every charge says NOT PRIVATE.
+        adds_to: 1 if the release has the statistic's level, which is added after the noise; 0 if it has none.
     """
 
     event: Callable[[Query, float, float], Event]
     scale: Callable[[Query, float], float]
     draw: Callable[[Vector, float], Vector]
-    private: bool
+    adds_to: int = 1
 
 
 def gaussian(noise: NoiseSource) -> Mechanism:
@@ -49,5 +49,4 @@ def gaussian(noise: NoiseSource) -> Mechanism:
         ),
         scale=lambda query, sensitivity: noise_scale(sensitivity=sensitivity, mu=query.mu, dimension=query.dimension),
         draw=noise.add_gaussian,
-        private=noise.private,
     )

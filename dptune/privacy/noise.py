@@ -42,6 +42,10 @@ class NoiseSource(Protocol):
         """Return ``statistic`` (p,) plus N(0, sigma^2 I)."""
         ...
 
+    def noisy_argmin(self, statistic: Vector, scale: float) -> int:
+        """Return j with probability proportional to exp(-statistic_j / scale)."""
+        ...
+
 
 def noise_scale(*, sensitivity: float, mu: float, dimension: int) -> float:
     """Return sigma that makes the release mu-GDP, rounding included.
@@ -68,6 +72,15 @@ class OpenDPNoise:
         mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=1.0, k=GRID_EXPONENT)
         return np.asarray(mechanism((statistic / sigma).tolist()), dtype=np.float64) * sigma
 
+    def noisy_argmin(self, statistic: Vector, scale: float) -> int:
+        """Return j with probability proportional to exp(-statistic_j / scale), compared exactly."""
+        if not np.isfinite(statistic).all():
+            raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
+        domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
+        measure = dp.zero_concentrated_divergence()  # OpenDP's name for Gumbel noise, i.e. the exponential mechanism
+        mechanism = dp.m.make_noisy_max(domain, dp.linf_distance(T=float), measure, scale=1.0, negate=True)
+        return int(mechanism((statistic / scale).tolist()))
+
 
 class SeededNoise:
     """NOT PRIVATE. Reproducible noise for tests and figures; every charge made with it says so."""
@@ -80,3 +93,7 @@ class SeededNoise:
     def add_gaussian(self, statistic: Vector, sigma: float) -> Vector:
         """Return ``statistic`` (p,) plus pseudo-random N(0, sigma^2 I)."""
         return statistic + self._generator.normal(0.0, sigma, size=statistic.shape)
+
+    def noisy_argmin(self, statistic: Vector, scale: float) -> int:
+        """Return j with probability proportional to exp(-statistic_j / scale), pseudo-randomly."""
+        return int(np.argmax(self._generator.gumbel(size=statistic.shape) - statistic / scale))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -207,11 +207,7 @@ class LossPrivatizer:
 
     def sigma(self, query: Query) -> float:
         """Return the noise's standard deviation per coordinate."""
-        return self._default.scale(query, self.sensitivity(query))
-
-    @property
-    def _default(self) -> Mechanism:
-        return gaussian(self._noise)
+        return gaussian(self._noise).scale(query, self.sensitivity(query))
 
     def release(
         self,
@@ -221,7 +217,7 @@ class LossPrivatizer:
         key: str,
         note: Mapping[str, object] | None = None,
         limit: Limit | None = None,
-        mechanism: Mechanism | None = None,
+        mechanism: Callable[[NoiseSource], Mechanism] = gaussian,
     ) -> Released:
         """Charge, then read, then draw, then record. A retry with the same key costs nothing.
 
@@ -231,7 +227,7 @@ class LossPrivatizer:
             key: idempotency key; the same key always gives the same value.
             note: public JSON data to store with the charge.
             limit: how many charges of a kind the scope may make.
-            mechanism: what adds the noise; default the Gaussian mechanism on OpenDP.
+            mechanism: makes a release of the statistic, with the privatizer's source of noise; default Gaussian.
 
         Raises:
             BudgetExhausted: it does not fit; nothing was read.
@@ -239,25 +235,24 @@ class LossPrivatizer:
             KeyConflict: the key was used for another question.
             InputError: the losses of a point are not held by this process; nothing was charged.
         """
-        mechanism = mechanism or self._default
-        sensitivity = self.sensitivity(query)
-        scale = mechanism.scale(query, sensitivity)
-        event, private = mechanism.event(query, sensitivity, scale), self.private and mechanism.private
+        how, sensitivity = mechanism(self._noise), self.sensitivity(query)
+        scale = how.scale(query, sensitivity)
+        event = how.event(query, sensitivity, scale)
         known = self.ledger.find(scope, key)
         if known is None or known.value is None:
             self._require(query.points)
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}"
-        charge = self.ledger.charge(scope, key, event, digest=digest, private=private, note=note, limit=limit)
+        charge = self.ledger.charge(scope, key, event, digest=digest, private=self.private, note=note, limit=limit)
         if charge.value is None:
-            charge = self._draw_and_record(charge, query, mechanism, scale)
+            charge = self._draw_and_record(charge, query, how, scale)
         value = np.array(charge.value, dtype=np.float64)
         value.setflags(write=False)
         return Released(value, charge, scale)
 
-    def _draw_and_record(self, charge: Charge, query: Query, mechanism: Mechanism, scale: float) -> Charge:
+    def _draw_and_record(self, charge: Charge, query: Query, how: Mechanism, scale: float) -> Charge:
         """Draw once per charge: a draw that could not be recorded is kept for the retry, and shown to nobody."""
         try:
-            return self._record(charge, self._draw(charge, query, mechanism, scale))
+            return self._record(charge, self._draw(charge, query, how, scale))
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
             failure = bare(error)
         raise failure
@@ -281,11 +276,11 @@ class LossPrivatizer:
             failure = bare(error)
         raise failure
 
-    def _draw(self, charge: Charge, query: Query, mechanism: Mechanism, scale: float) -> Vector:
+    def _draw(self, charge: Charge, query: Query, how: Mechanism, scale: float) -> Vector:
         with self._lock:
             if charge.seq not in self._unrecorded:
-                noisy = mechanism.draw(self._clipped_mean(query), scale)
-                self._unrecorded[charge.seq] = noisy + self._centre(query)
+                centre = how.adds_to * self._centre(query)
+                self._unrecorded[charge.seq] = how.draw(self._clipped_mean(query), scale) + centre
             return self._unrecorded[charge.seq]
 
     def _record(self, charge: Charge, draw: Vector) -> Charge:
