@@ -1,0 +1,76 @@
+"""The mechanism seam: another mechanism is charged at its own price, after the charge, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dptune import BudgetExhausted, LossPrivatizer, MeanQuery
+from dptune.accounting.events import GaussianRelease
+from dptune.privacy.mechanism import Mechanism, gaussian
+from dptune.privacy.noise import NoiseSource, OpenDPNoise
+from dptune.privacy.query import Query
+
+Vector = np.ndarray
+
+
+def doubled(order: list[str]) -> Callable[[NoiseSource], Mechanism]:
+    """A Gaussian mechanism of twice the noise at a quarter of the price; notes when it draws."""
+
+    def make(noise: NoiseSource) -> Mechanism:
+        usual = gaussian(noise)
+
+        def event(query: Query, sensitivity: float, scale: float) -> GaussianRelease:
+            return GaussianRelease(query.mu / 4, sensitivity, scale, query.dimension, "doubled " + query.statistic)
+
+        def draw(statistic: Vector, scale: float) -> Vector:
+            order.append("draw")
+            return noise.add_gaussian(statistic, scale)
+
+        return Mechanism(event, lambda query, sensitivity: 2 * usual.scale(query, sensitivity), draw)
+
+    return make
+
+
+def test_another_mechanism_pays_its_own_price_and_adds_its_own_noise(privatizer: Callable[..., LossPrivatizer]) -> None:
+    mine, order = privatizer(), list[str]()
+    mine.observe("x", np.zeros(4))
+    query = mine.mean_query("x", 0.4)
+    released = mine.release(query, scope="s", key="k", mechanism=doubled(order))
+    assert released.charge.mu == pytest.approx(0.1)
+    assert released.sigma == pytest.approx(2 * mine.sigma(query))
+    assert "doubled" in mine.ledger.statement(delta=1e-5).mechanisms[0][0]
+    again = mine.release(query, scope="s", key="k", mechanism=doubled(order))
+    assert again.value == released.value
+    assert order == ["draw"]
+
+
+def test_what_does_not_fit_is_refused_before_the_mechanism_draws(privatizer: Callable[..., LossPrivatizer]) -> None:
+    mine, order = privatizer(), list[str]()
+    mine.observe("x", np.zeros(4))
+    with pytest.raises(BudgetExhausted):
+        mine.release(mine.mean_query("x", 41.0), scope="s", key="k", mechanism=doubled(order))
+    assert order == []
+
+
+def test_the_default_is_the_gaussian_mechanism_on_opendp(privatizer: Callable[..., LossPrivatizer]) -> None:
+    mine = privatizer()
+    assert isinstance(mine._noise, OpenDPNoise)
+    mine.observe("x", np.zeros(4))
+    mine.release(mine.mean_query("x", 1.0), scope="s", key="k")
+    assert mine.ledger.statement(delta=1e-5).mechanisms[0][0].startswith("Gaussian mechanism on the mean clipped loss")
+
+
+def test_a_box_of_several_means_has_the_l2_sensitivity_of_all_of_them(
+    privatizer: Callable[..., LossPrivatizer],
+) -> None:
+    mine = privatizer(clip=(1.0, 3.0))
+    query = mine.means_query(["x", "y", "z"], 1.0)
+    assert isinstance(query, MeanQuery)
+    assert mine.sensitivity(query) == pytest.approx(3**0.5 * 2.0 / 4)
+    for name in ("x", "y", "z"):
+        mine.observe(name, np.full(4, 2.5))
+    mine._noise = type("Zero", (), {"private": True, "add_gaussian": lambda self, s, sigma: s})()
+    assert mine.release(query, scope="s", key="k").value.tolist() == [2.5] * 3
