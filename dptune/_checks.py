@@ -5,10 +5,61 @@ Standard library only: a user's device checks its arguments, too.
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any
 
 from dptune._numbers import COUNTABLE, real, whole
 from dptune.errors import InputError
+
+
+def shown(value: object) -> str:
+    """Return how an error quotes a value: in one short line, also where Python refuses to write it (10**5000)."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - somebody else's repr
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= _LONG else f"{text[:_LONG]}..."
+
+
+_LONG = 200
+
+
+def text(name: str, value: object) -> str:
+    """Return a text that is not empty, or refuse it by name.
+
+    Raises:
+        InputError: it is something else, or a text that no database can store.
+    """
+    if not (isinstance(value, str) and value):
+        raise InputError(f"{name} must be a text that is not empty; got {shown(value)}.")
+    if "\0" in value or not _is_unicode(value):
+        raise InputError(f"{name} must be a text without NUL characters and lone surrogates; got {shown(value)}.")
+    return value
+
+
+def _is_unicode(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def json_data(name: str, value: object) -> Any:
+    """Return a copy of JSON data, as it comes back from a database, or refuse it by name.
+
+    Raises:
+        InputError: it holds something else: a number that is not finite, an array, an object.
+    """
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = str(error).partition("\n")[0]
+    raise InputError(
+        f"{name} must be JSON data: None, bool, int, finite float, str, lists and dicts of these; got {shown(value)} "
+        f"({reason})."
+    )
 
 
 def at_least(name: str, value: object, least: int, most: int = COUNTABLE) -> int:
@@ -19,7 +70,7 @@ def at_least(name: str, value: object, least: int, most: int = COUNTABLE) -> int
     """
     number = whole(value)
     if number is None or number < least:
-        raise InputError(f"{name} must be a whole number >= {least}; got {value!r}.")
+        raise InputError(f"{name} must be a whole number >= {least}; got {shown(value)}.")
     if number > most:
         raise InputError(f"{name} must be at most {most}; got a number of {number.bit_length()} bits.")
     return number
@@ -33,7 +84,7 @@ def positive(name: str, value: object) -> float:
     """
     number = real(value)
     if number is None or number <= 0:
-        raise InputError(f"{name} must be a number, positive and finite; got {value!r}.")
+        raise InputError(f"{name} must be a number, positive and finite; got {shown(value)}.")
     return number
 
 
@@ -45,7 +96,7 @@ def share(name: str, value: object) -> float:
     """
     number = real(value)
     if number is None or not 0 <= number < 1:
-        raise InputError(f"{name} must lie in [0, 1); got {value!r}.")
+        raise InputError(f"{name} must lie in [0, 1); got {shown(value)}.")
     return number
 
 
@@ -59,6 +110,6 @@ def place(name: str, value: object) -> str:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not (isinstance(text, str) and text.strip() and "\0" not in text):
         raise InputError(
-            f"{name} must say where, as text or a Path; got {value!r}. Is an environment variable not set?"
+            f"{name} must say where, as text or a Path; got {shown(value)}. Is an environment variable not set?"
         )
     return text

@@ -14,6 +14,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 COUNTABLE = 2**53  # up to here a float counts one by one
+EXACT = Context(prec=50, rounding=ROUND_CEILING)  # for sums of what is spent: fifty digits, never too small
 
 
 def _is_of(value: object, plain: tuple[type, ...], codes: tuple[str, ...]) -> bool:

@@ -20,7 +20,7 @@ except ImportError:
 
 import dptune
 from dptune._numbers import rounded_down, rounded_up
-from dptune.accounting.gdp import Budget, compose_mu
+from dptune.accounting.gdp import Budget, Spent
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger, open_ledger
 from dptune.errors import DptuneError
@@ -168,7 +168,7 @@ def _studies(opened: PrivacyLedger) -> _Found:
     rows = []
     for scope in sorted({charge.scope for charge in opened.charges()}):
         charges = opened.charges(scope)
-        mu, private = compose_mu(c.mu for c in charges), all(c.private for c in charges)
+        mu, private = Spent.of(c.mu for c in charges).mu, all(c.private for c in charges)
         rows.append({"study": scope, "releases": len(charges), "mu": mu, "private": private})
     budget, spent = asdict(opened.budget), {"mu": opened.spent()}
     facts = {"dataset": opened.dataset, "private": opened.private, "budget": budget, "spent": spent, "studies": rows}

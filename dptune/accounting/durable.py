@@ -1,10 +1,10 @@
-"""The tables of a ledger and what is done with them: charge first, then read, then draw, then record.
+"""What can be done with a ledger: charge first, then read, then draw, then record.
 
 Life of a release::
 
     charge(scope, key, ...)     one transaction: look up the key, check the rule, insert, commit
     ... read the data, draw the noise ...
-    record(charge, value)       one insert; the first writer wins and everybody gets its value
+    record(charge, value)       one transaction; the first writer wins and everybody gets its value
 
 A crash after ``charge`` leaves the charge standing. A retry with the same key and the same question
 pays nothing: it gets the recorded value, or, if none was recorded, draws one that is recorded before
@@ -12,92 +12,42 @@ anybody sees it. So each charge is answered by at most one published value, what
 
 What may be charged is the rule of a subclass: a budget in GDP (:mod:`dptune.accounting.ledger`) or a
 plan of subsampled releases that is fixed for good (:mod:`dptune.accounting.plan_ledger`).
+
+Every transaction reads the charges that are new since the last one of the object, and refuses a ledger that does
+not continue what the object has seen (:mod:`dptune.accounting.entries`). What it costs does not grow with the ledger.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
 import logging
-import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import sqlalchemy as sa
 
-from dptune.accounting import schema
+from dptune._checks import json_data, text
+from dptune.accounting import entries, schema
+from dptune.accounting.chain import Mark, behind, damaged
+from dptune.accounting.connection import Database
+from dptune.accounting.entries import Charge, Head, Limit, Row
 from dptune.accounting.statement import library_versions
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
 
 _CREATION_LOCK = 0x6470_7475_6E65  # "dptune", for pg_advisory_xact_lock
-SELECT_CHARGES = sa.select(schema.charges, schema.releases.c.value).select_from(
-    schema.charges.outerjoin(schema.releases, schema.releases.c.charge == schema.charges.c.seq)
-)
-_REMEDIES = {  # by a part of SQLite's own words
-    "unable to open": "It must be a file, in a folder where this process may write",
-    "readonly": "This process must be allowed to write the file and its folder",
-    "not a database": "Another file lies there: check the path",
-    "is full": "Make room on the disk and go on: what failed was not charged",
-    "locked": "Another process has held it for a minute: see what that one does",
-}
+_WHOLE = ""  # scope of the facts about the whole ledger
 _logger = logging.getLogger("dptune.accounting.ledger")
-
-
-@dataclass(frozen=True)
-class Limit:
-    """How many charges a scope may make under keys with a prefix, checked in the charging transaction.
-
-    Attributes:
-        prefix: of the keys that count.
-        count: the most charges.
-    """
-
-    prefix: str
-    count: int
-
-
-@dataclass(frozen=True)
-class Charge:
-    """One paid release. ``value`` is what was recorded for it, or None if nothing was yet.
-
-    Attributes:
-        seq: position in the ledger, from 1.
-        scope: the study that paid.
-        key: the release's idempotency key within the scope.
-        mu: what it cost, in GDP; NaN in a ledger of a fixed plan, whose releases have no price in GDP.
-        private: False if its noise was seeded.
-        value: the released vector, or None.
-        description: public description of the release, as stored.
-    """
-
-    seq: int
-    scope: str
-    key: str
-    mu: float
-    private: bool
-    value: tuple[float, ...] | None
-    description: Mapping[str, Any]
-
-    def __eq__(self, other: object) -> bool:
-        """Equal by its fields, a price that is NaN too, which Python's own comparison refuses since 3.13."""
-        return isinstance(other, Charge) and repr(self) == repr(other)
-
-    @property
-    def note(self) -> Mapping[str, Any]:
-        """Public data stored with the charge."""
-        note: Mapping[str, Any] = self.description["note"]
-        return note
 
 
 class DurableLedger:
     """The part of a ledger that does not depend on its rule. Made by its subclasses only.
 
     Copies, pickles and clones of a ledger are views of the same database: the budget never forks.
-    (A copy of the database *file* is a fork that no software can see; so is a deleted ledger.)
+    An older copy of the database that is put back is refused by every object that has seen more, and wherever a
+    :meth:`mark` was kept. (A copy that is used beside the original is a fork that no software can see.)
 
     Args:
         url: path of an SQLite file, or an SQLAlchemy URL.
@@ -107,9 +57,11 @@ class DurableLedger:
 
     def __init__(self, url: str | Path, first_row: Mapping[str, object] | None, budget: str) -> None:
         self._url = schema.normalise_url(url)
-        self._engine = schema.connect(self._url)
+        self._database = Database(self._url)
+        self._name, self._engine = self._database.name, self._database.engine
         if first_row is not None:
             self._create(first_row, budget)
+        self._seen = Head()
         self._row = self._open()
         self._identity: str = self._row["identity"]
         self.dataset: str = self._row["dataset"]
@@ -122,71 +74,107 @@ class DurableLedger:
     def _create(self, first_row: Mapping[str, object], budget: str) -> None:
         if self._exists():
             return
-        with self._connected(write=True) as connection:
+        with self._database.transaction(write=True) as connection:
             if connection.dialect.name == "postgresql":  # two processes may create it together
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
             schema.create(connection)
             if connection.execute(sa.select(schema.ledger.c.id)).first() is None:
                 connection.execute(sa.insert(schema.ledger).values({**_header(), **first_row}))
-                _logger.warning(f"created a new ledger, nothing spent yet: {self._name()}, {budget}")
+                _logger.warning(f"created a new ledger, nothing spent yet: {self._name}, {budget}")
 
     def _exists(self) -> bool:
-        if self._url.get_backend_name() == "sqlite":
-            path = Path(str(self._url.database))
-            if not path.parent.is_dir():
-                raise LedgerError(f"the folder of the ledger {self._name()} does not exist; create it first.")
-            if not path.exists():
-                return False
-        with self._connected(write=False) as connection:
+        if self._database.folder_missing:
+            raise LedgerError(f"the folder of the ledger {self._name} does not exist; create it first.")
+        if self._database.missing:
+            return False
+        with self._database.transaction(write=False) as connection:
             tables = sa.inspect(connection)
             if tables.has_table("dptune_local"):
-                raise LedgerError(f"{self._name()} is a ledger of users: open it with dptune.UserLedger(path).")
+                raise LedgerError(f"{self._name} is a ledger of users: open it with dptune.UserLedger(path).")
             if not tables.has_table(schema.ledger.name):
                 return False
             return connection.execute(sa.select(schema.ledger.c.id)).first() is not None
 
     def _open(self) -> sa.RowMapping:
         if not self._exists():
-            name = self._name()
+            name = self._name
             raise LedgerError(f"there is no ledger at {name}: check the path, or give budget= or plan= to create one.")
-        with self._connected(write=False) as connection:
-            version = connection.execute(sa.select(schema.ledger.c.version)).scalar_one()
-            if version != schema.VERSION:
-                raise LedgerError(f"the ledger has format {version}; this dptune reads {schema.VERSION}.")
-            return connection.execute(sa.select(schema.ledger)).mappings().one()
+        with self._database.transaction(write=False) as connection:
+            row = connection.execute(sa.select(schema.ledger)).mappings().one()
+            if row["version"] not in (schema.VERSION, schema.READ_ONLY):
+                raise LedgerError(f"the ledger has format {row['version']}; this dptune reads {schema.VERSION}.")
+            if row["version"] == schema.VERSION:
+                schema.check_pages(connection, self._name)
+                self._seen = entries.follow(connection, Head(), self._name)
+            return row
 
     @contextmanager
-    def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
-        """A transaction on the ledger that was opened; nothing, or another one, lying in its place is refused."""
-        if self._url.get_backend_name() == "sqlite" and not Path(str(self._url.database)).exists():
+    def _transaction(self, *, write: bool) -> Iterator[tuple[sa.Connection, Head]]:
+        """A transaction on the ledger that was opened, and what its charges come to.
+
+        Raises:
+            LedgerError: nothing, another one, or an older copy lies in its place; or its format can only be read.
+        """
+        if self._database.missing:
             raise LedgerError(
-                f"the ledger {self._name()} was moved or deleted since it was opened. What was spent is in it: put it "
+                f"the ledger {self._name} was moved or deleted since it was opened. What was spent is in it: put it "
                 "back."
             )
-        with self._connected(write=write) as connection:
-            row = sa.select(schema.ledger.c.identity)
-            if write and connection.dialect.name == "postgresql":  # SQLite took its lock at BEGIN IMMEDIATE
-                row = row.with_for_update()
-            if connection.execute(row).scalar() != self._identity:
-                raise _replaced(self._name())
-            yield connection
+        if write and self._row["version"] == schema.READ_ONLY:
+            raise LedgerError(
+                f"the ledger {self._name} was made by an older dptune (format {schema.READ_ONLY}): it can be read, and "
+                "nothing can be charged to it any more. Make a new ledger with what is left of its budget (remaining() "
+                "says how much), or go on with the dptune that made it."
+            )
+        with self._database.transaction(write=write) as connection:
+            head = self._look(connection, write)
+            yield connection, head
+        self._see(head)
 
-    @contextmanager
-    def _connected(self, *, write: bool) -> Iterator[sa.Connection]:
-        try:
-            with self._engine.connect() as plain:
-                connection = plain.execution_options(dptune_write=write)
-                with connection.begin():
-                    yield connection
-        except sa.exc.IntegrityError:
-            raise
-        except sa.exc.SQLAlchemyError as error:
-            reason = str(getattr(error, "orig", None) or type(error).__name__).partition("\n")[0]
-            remedy = next((f". {remedy}" for known, remedy in _REMEDIES.items() if known in reason), "")
-            raise LedgerError(f"the ledger {self._name()} cannot be used: {reason}{remedy}") from None
+    def _look(self, connection: sa.Connection, write: bool) -> Head:
+        identity, seen = schema.ledger.c.identity, self._seen
+        if self._row["version"] == schema.READ_ONLY:
+            self._refuse_other(connection.execute(sa.select(identity)).scalar())
+            return entries.old_head(connection)
+        if write and connection.dialect.name == "postgresql":  # SQLite took its lock at BEGIN IMMEDIATE
+            connection.execute(sa.select(identity).with_for_update())
+        found = connection.execute(sa.select(identity, entries.hash_of(seen.mark.seq), entries.LAST_ANSWERED)).first()
+        self._refuse_other(None if found is None else found[0])
+        if found is None or (seen.mark.seq and found[1] != seen.mark.hash):
+            raise behind(self._name, seen.mark)
+        head = entries.follow(connection, seen, self._name)
+        if (found[2] or 0) > head.mark.seq:
+            raise damaged(self._name, f"it holds the answer to charge {found[2]}, but not the charge")
+        return head
 
-    def _name(self) -> str:
-        return self._url.render_as_string(hide_password=True)
+    def _refuse_other(self, identity: object) -> None:
+        if identity != self._identity:
+            raise _replaced(self._name)
+
+    def _see(self, head: Head) -> None:
+        if head.mark.seq > self._seen.mark.seq:
+            self._seen = head
+
+    # ---- high-water mark ---------------------------------------------------------------------
+
+    def mark(self) -> dict[str, object]:
+        """Return what this object has seen of the ledger, as JSON data to keep elsewhere: with the study, say.
+
+        Reads nothing: it is as new as the object's last charge, look or opening.
+        """
+        return self._seen.mark.to_json(self._identity)
+
+    def check_mark(self, mark: object) -> None:
+        """Refuse to go on if the ledger is not the one of a :meth:`mark`, or is behind it.
+
+        Raises:
+            LedgerError: it is another one, or an older copy was put back.
+            InputError: it is not a mark.
+        """
+        kept = Mark.from_json(mark, self._identity, self._name)
+        with self._transaction(write=False) as (connection, head):
+            if kept.seq > head.mark.seq or (kept.seq and entries.stored_hash(connection, kept.seq) != kept.hash):
+                raise behind(self._name, kept)
 
     # ---- charging ----------------------------------------------------------------------------
 
@@ -195,63 +183,62 @@ class DurableLedger:
         scope: str,
         key: str,
         *,
-        row: Mapping[str, object],
+        row: Row,
         limit: Limit | None,
-        admit: Callable[[sa.Connection], None],
+        admit: Callable[[Head], None],
     ) -> Charge:
         """Insert a charge in one transaction, if ``admit`` does not raise; or find that it was paid already."""
-        digest, private = row["digest"], row["private"]
-        with self._transaction(write=True) as connection:
-            existing = self._find(connection, scope, key)
+        scope, key = text("scope", scope), text("key", key)
+        row = {**row, "scope": scope, "key": key, "digest": text("digest", row["digest"])}
+        row["description"] = json_data("note", row["description"])
+        with self._transaction(write=True) as (connection, head):
+            existing = entries.find(connection, scope, key)
             if existing is not None:
-                return _same_question(existing, digest, private)
-            self._check_limit(connection, scope, limit)
-            admit(connection)
-            connection.execute(sa.insert(schema.charges).values(scope=scope, key=key, charged_at=_now(), **row))
-            inserted = self._find(connection, scope, key)
-        if inserted is None:
-            raise LedgerError(f"the ledger {self._name()} lost a charge; do not go on with it.")
-        return charge_of(inserted)
+                return _same_question(existing, row)
+            _check_limit(connection, scope, limit)
+            admit(head)
+            row["kind"] = entries.kind_of(key)
+            row["nth"] = entries.made(connection, scope, row["kind"]) + 1
+            paid = head.after(row)
+            connection.execute(sa.insert(schema.charges).values(**row, **paid.columns(), charged_at=_now()))
+        self._see(paid)
+        return entries.charge_of({**row, "seq": paid.mark.seq, "value": None})
 
     def record(self, charge: Charge, value: Sequence[float]) -> Charge:
         """Store the released value of ``charge``; if one is stored already, return that one instead.
 
         Only what this returns may be published: with two writers, both publish the first one's value.
         """
-        row = {"charge": charge.seq, "value": [float(v) for v in value], "released_at": _now()}
-        with suppress(sa.exc.IntegrityError), self._transaction(write=True) as connection:
-            connection.execute(sa.insert(schema.releases).values(row))
-        recorded = self.find(charge.scope, charge.key)
-        if recorded is None or recorded.value is None:
-            raise LedgerError(f"the ledger {self._name()} lost a record; do not go on with it.")
-        return recorded
+        numbers = json_data("value", [float(v) for v in value])
+        with self._transaction(write=True) as (connection, _):
+            row = entries.find(connection, charge.scope, charge.key)
+            if row is None or row["seq"] != charge.seq:
+                raise LedgerError(f"the ledger {self._name} lost a charge; do not go on with it.")
+            if row["value"] is None:
+                stored = {"charge": charge.seq, "value": numbers, "released_at": _now()}
+                connection.execute(sa.insert(schema.releases).values(stored))
+                return entries.charge_of({**row, "value": numbers})
+            return entries.charge_of(row)
 
     def find(self, scope: str, key: str) -> Charge | None:
         """Return the charge under ``key``, or None."""
-        with self._transaction(write=False) as connection:
-            row = self._find(connection, scope, key)
-        return None if row is None else charge_of(row)
+        scope, key = text("scope", scope), text("key", key)
+        with self._transaction(write=False) as (connection, _):
+            row = entries.find(connection, scope, key)
+        return None if row is None else entries.charge_of(row)
 
     def charges(self, scope: str | None = None, *, prefix: str = "") -> list[Charge]:
         """Return the charges in order, of one scope and with keys that start with ``prefix``."""
-        with self._transaction(write=False) as connection:
-            query = SELECT_CHARGES.where(_of(scope, prefix)).order_by(schema.charges.c.seq)
-            return [charge_of(row) for row in connection.execute(query).mappings()]
+        where = entries.of(scope, prefix)
+        with self._transaction(write=False) as (connection, _):
+            return entries.read(connection, where)
 
     def count(self, scope: str | None = None, *, prefix: str = "") -> int:
         """Return how many charges :meth:`charges` would list, without reading them."""
-        with self._transaction(write=False) as connection:
-            return _count(connection, scope, prefix)
-
-    def _check_limit(self, connection: sa.Connection, scope: str, limit: Limit | None) -> None:
-        if limit is None:
-            return
-        if _count(connection, scope, limit.prefix) >= limit.count:
-            raise PlanComplete(f"the run {scope!r} has made the {limit.count} releases of this kind that it planned.")
-
-    def _find(self, connection: sa.Connection, scope: str, key: str) -> sa.RowMapping | None:
-        where = (schema.charges.c.scope == scope) & (schema.charges.c.key == key)
-        return connection.execute(SELECT_CHARGES.where(where)).mappings().first()
+        where = entries.of(scope, prefix)
+        with self._transaction(write=False) as (connection, _):
+            query = sa.select(sa.func.count()).select_from(schema.charges).where(where)
+            return int(connection.execute(query).scalar_one())
 
     # ---- facts fixed once --------------------------------------------------------------------
 
@@ -261,22 +248,21 @@ class DurableLedger:
         Args:
             value: JSON data: None, bool, int, finite float, str, list, dict with str keys.
         """
-        wanted = json.loads(json.dumps(value, allow_nan=False))
-        with suppress(sa.exc.IntegrityError), self._transaction(write=True) as connection:
-            if self._fact(connection, scope, name) is None:
-                row = {"scope": scope, "name": name, "value": {"is": wanted}}
-                connection.execute(sa.insert(schema.facts).values(row))
-        return self.fact(scope, name)
+        return self._fix(text("scope", scope), text("name", name), value)
+
+    def _fix(self, scope: str, name: str, value: object) -> object:
+        wanted = json_data("a fact's value", value)
+        with self._transaction(write=True) as (connection, _):
+            return _first(connection, scope, name, lambda: wanted)
 
     def fact(self, scope: str, name: str) -> object:
         """Return a fact stored by :meth:`fix`, or None."""
-        with self._transaction(write=False) as connection:
-            stored = self._fact(connection, scope, name)
-        return None if stored is None else stored["is"]
+        return self._fact(text("scope", scope), text("name", name))
 
-    def _fact(self, connection: sa.Connection, scope: str, name: str) -> dict[str, object] | None:
-        where = (schema.facts.c.scope == scope) & (schema.facts.c.name == name)
-        return connection.execute(sa.select(schema.facts.c.value).where(where)).scalar()
+    def _fact(self, scope: str, name: str) -> object:
+        with self._transaction(write=False) as (connection, _):
+            stored = _stored(connection, scope, name)
+        return None if stored is None else stored["is"]
 
     def bind_people(self, n: int) -> None:
         """Record the number of protected units, or refuse another one than recorded.
@@ -284,7 +270,7 @@ class DurableLedger:
         Raises:
             BudgetMismatch: the ledger protects another number of units.
         """
-        self._refuse_mismatch("n", int(n), self.fix("", "n", int(n)))
+        self._refuse_mismatch("n", int(n), self._fix(_WHOLE, "n", int(n)))
 
     def _refuse_mismatch(self, name: str, given: object, stored: object) -> None:
         """Refuse to be opened as something else than it was created as; None is not compared.
@@ -303,34 +289,41 @@ class DurableLedger:
     @property
     def n(self) -> int | None:
         """The number of protected units, public; None until a privatizer has stated it."""
-        n = self.fact("", "n")
+        n = self._fact(_WHOLE, "n")
         return n if isinstance(n, int) else None
 
     @property
     def private(self) -> bool:
         """False if any charge was made with seeded noise."""
-        with self._transaction(write=False) as connection:
-            return all_private(connection)
+        with self._transaction(write=False) as (_, head):
+            return head.private
 
     def _mechanisms(self) -> tuple[tuple[str, int], ...]:
         """Pairs (mechanism, number of charges), in the order of their first use."""
         c = schema.charges.c
         query = sa.select(c.mechanism, sa.func.count()).group_by(c.mechanism).order_by(sa.func.min(c.seq))
-        with self._transaction(write=False) as connection:
+        with self._transaction(write=False) as (connection, _):
             return tuple((str(m), int(k)) for m, k in connection.execute(query).all())
 
     # ---- copies are views, never forks -------------------------------------------------------
 
     @classmethod
-    def _reopen(cls, url: str, identity: str) -> Self:
-        """Reopen the very ledger that was copied; never create one."""
+    def _reopen(cls, url: str, mark: Mapping[str, object]) -> Self:
+        """Reopen the very ledger that was pickled; never create one."""
         ledger = cls(url)  # type: ignore[call-arg]  # every subclass opens an existing ledger by its URL
-        if ledger._identity != identity:
-            raise _replaced(ledger._name())
+        if ledger._identity != mark["ledger"]:
+            raise _replaced(ledger._name)
+        ledger.check_mark(mark)
         return ledger
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self)._reopen, (self._url.render_as_string(hide_password=False), self._identity)
+        return type(self)._reopen, (self._url.render_as_string(hide_password=False), self.mark())
+
+    def __copy__(self) -> Self:
+        return self  # one connection a process
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DurableLedger) and other._url == self._url
@@ -339,10 +332,33 @@ class DurableLedger:
         return hash(self._url)
 
 
-def all_private(connection: sa.Connection) -> bool:
-    """Tell whether no charge was made with seeded noise."""
-    seeded = sa.select(schema.charges.c.seq).where(~schema.charges.c.private).limit(1)
-    return connection.execute(seeded).first() is None
+def _first(connection: sa.Connection, scope: str, name: str, make: Callable[[], object]) -> object:
+    """Return the fact that is stored, or store the one that ``make`` returns. In a writing transaction."""
+    stored = _stored(connection, scope, name)
+    if stored is not None:
+        return stored["is"]
+    value = make()
+    connection.execute(sa.insert(schema.facts).values(scope=scope, name=name, value={"is": value}))
+    return value
+
+
+def _stored(connection: sa.Connection, scope: str, name: str) -> dict[str, object] | None:
+    where = (schema.facts.c.scope == scope) & (schema.facts.c.name == name)
+    return connection.execute(sa.select(schema.facts.c.value).where(where)).scalar()
+
+
+def _check_limit(connection: sa.Connection, scope: str, limit: Limit | None) -> None:
+    if limit is not None and entries.made(connection, scope, entries.kind_of(limit.prefix)) >= limit.count:
+        raise PlanComplete(f"the run {scope!r} has made the {limit.count} releases of this kind that it planned.")
+
+
+def _same_question(row: Row, asked: Row) -> Charge:
+    if row["digest"] != asked["digest"] or bool(row["private"]) != asked["private"]:
+        raise KeyConflict(
+            f"the ledger already holds a release {row['key']!r} of study {row['scope']!r} that answers another "
+            "question. A study's name is its scope in the ledger: give a new study a new name."
+        )
+    return entries.charge_of(row)
 
 
 def _replaced(name: str) -> LedgerError:
@@ -360,35 +376,6 @@ def _header() -> dict[str, object]:
         "created_at": _now(),
         "versions": library_versions(),
     }
-
-
-def _of(scope: str | None, prefix: str) -> sa.ColumnElement[bool]:
-    """The charges of one scope, or of all, with keys that start with ``prefix``."""
-    c = schema.charges.c
-    parts = [] if scope is None else [c.scope == scope]
-    parts += [c.key.startswith(prefix, autoescape=True)] if prefix else []
-    return sa.and_(sa.true(), *parts)
-
-
-def _count(connection: sa.Connection, scope: str | None, prefix: str) -> int:
-    query = sa.select(sa.func.count()).select_from(schema.charges).where(_of(scope, prefix))
-    return int(connection.execute(query).scalar_one())
-
-
-def _same_question(row: sa.RowMapping, digest: object, private: object) -> Charge:
-    if row["digest"] != digest or bool(row["private"]) != private:
-        raise KeyConflict(
-            f"the ledger already holds a release {row['key']!r} of study {row['scope']!r} that answers another "
-            "question. A study's name is its scope in the ledger: give a new study a new name."
-        )
-    return charge_of(row)
-
-
-def charge_of(row: sa.RowMapping) -> Charge:
-    """Return the charge of a row of :data:`SELECT_CHARGES`."""
-    value = None if row["value"] is None else tuple(float(v) for v in row["value"])
-    mu = math.nan if row["mu"] is None else row["mu"]
-    return Charge(row["seq"], row["scope"], row["key"], mu, bool(row["private"]), value, row["description"])
 
 
 def _now() -> str:

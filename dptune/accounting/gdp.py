@@ -15,19 +15,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
 
 from scipy.optimize import brentq
 from scipy.special import log_expit, log_ndtr, ndtri_exp
 
-from dptune._checks import at_least, positive
-from dptune._numbers import real
+from dptune._checks import at_least, positive, shown
+from dptune._numbers import EXACT, real
 from dptune.errors import InputError
 
 _ROUND_UP = 1 + 1e-12  # a bridge from pure DP is rounded towards more privacy loss
 SMALLEST_MU, LARGEST_MU = 1e-9, 1e9  # of a budget; beyond them its square would lose digits
 _SAME_ROOT = 1e-9  # between root finders; every noise scale's slack is a thousand times larger
 _ROUNDING = 1e-12
-_FORGIVEN = 1e-12  # of the squared budget: rounding of T releases of budget/sqrt(T)
+_FORGIVEN = Decimal("1e-12")  # of the squared budget: rounding of T releases of budget/sqrt(T)
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class Budget:
 def _epsilon(value: object) -> float:
     number = real(value)
     if number is None or number < 0:
-        raise InputError(f"epsilon must be a number >= 0 and finite; got {value!r}.")
+        raise InputError(f"epsilon must be a number >= 0 and finite; got {shown(value)}.")
     return number
 
 
@@ -182,25 +184,49 @@ def mu_from_laplace(epsilon: float) -> float:
     return float(-2 * ndtri_exp(-epsilon / 2 - math.log(2))) * _ROUND_UP
 
 
-def compose_mu(mus: Iterable[float]) -> float:
-    """Return mu of the adaptive composition, sqrt(sum mu_t^2)."""
-    return math.sqrt(math.fsum(mu * mu for mu in mus))
+@dataclass(frozen=True)
+class Spent:
+    """What adaptively composed releases cost together: sum mu_t^2, and the filter that holds it against a budget.
 
+    The sum has fifty digits and is rounded up: it is never too small, and in any order the same to 1e-49.
 
-def fits(spent: Iterable[float], mu: float, budget: float) -> bool:
-    """Tell whether one more release of ``mu`` stays within ``budget``: the filter.
-
-    The comparison forgives 1e-12 relative, so that T releases of budget/sqrt(T) fit; every noise
-    scale of the package carries a slack a million times larger (``dptune.privacy.noise.SLACK``).
+    Attributes:
+        squares: the sum.
     """
-    total = math.fsum([*(m * m for m in spent), mu * mu])
-    return total <= budget * budget * (1 + _FORGIVEN)
+
+    squares: Decimal = Decimal(0)
+
+    @classmethod
+    def of(cls, mus: Iterable[float]) -> Spent:
+        """Return the cost of releases of ``mus``."""
+        return reduce(cls.plus, mus, cls())
+
+    def plus(self, mu: float) -> Spent:
+        """Return the cost with one more release of ``mu``."""
+        return Spent(EXACT.add(self.squares, _square(mu)))
+
+    @property
+    def mu(self) -> float:
+        """Mu of the composition, sqrt(sum mu_t^2)."""
+        return float(EXACT.sqrt(self.squares))
+
+    def admits(self, mu: float, budget: float) -> bool:
+        """Tell whether one more release of ``mu`` stays within ``budget``: the filter.
+
+        The comparison forgives 1e-12 relative, so that T releases of budget/sqrt(T) fit; every noise
+        scale of the package carries a slack a million times larger (``dptune.privacy.noise.SLACK``).
+        """
+        return self.plus(mu).squares <= EXACT.multiply(_square(budget), 1 + _FORGIVEN)
+
+    def remaining(self, budget: float) -> float:
+        """Return mu of the largest single release that still fits; 0 where only rounding is left."""
+        whole = _square(budget)
+        left = EXACT.subtract(whole, self.squares)
+        return float(EXACT.sqrt(left)) if left > EXACT.multiply(whole, _FORGIVEN) else 0.0
 
 
-def remaining_mu(spent: Iterable[float], budget: float) -> float:
-    """Return mu of the largest single release that still fits; 0 where only rounding is left."""
-    left = math.fsum([budget * budget, *(-m * m for m in spent)])
-    return math.sqrt(left) if left > budget * budget * _FORGIVEN else 0.0
+def _square(mu: float) -> Decimal:
+    return EXACT.multiply(Decimal(mu), Decimal(mu))
 
 
 def split_mu(mu: float, releases: int) -> float:

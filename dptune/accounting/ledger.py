@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from dptune._checks import at_least, positive
-from dptune.accounting import schema
-from dptune.accounting.durable import SELECT_CHARGES, Charge, DurableLedger, Limit, all_private, charge_of
+from dptune._checks import at_least, json_data, positive, text
+from dptune.accounting import entries, schema
+from dptune.accounting.durable import DurableLedger, _first
+from dptune.accounting.entries import Charge, Limit
 from dptune.accounting.events import Event
-from dptune.accounting.gdp import Budget, compose_mu, fits, remaining_mu
+from dptune.accounting.gdp import Budget, Spent
 from dptune.accounting.statement import Statement
 from dptune.errors import BudgetExhausted, InputError, LedgerError
 
@@ -51,12 +52,12 @@ class News:
 
     Attributes:
         charges: of its scope, in their order.
-        spent: mu of every charge of the ledger.
+        spent: what every charge of the ledger comes to.
         private: False if any of them was made with seeded noise.
     """
 
     charges: tuple[Charge, ...]
-    spent: Sequence[float]
+    spent: Spent
     private: bool
 
 
@@ -64,7 +65,8 @@ class PrivacyLedger(DurableLedger):
     """A budget that is fixed at creation and survives processes, copies and crashes.
 
     Copies, pickles and clones of a ledger are views of the same database: the budget never forks.
-    (A copy of the database *file* is a fork that no software can see; so is a deleted ledger.)
+    An older copy of the database that is put back is refused by every object that has seen more, and wherever a
+    :meth:`mark` was kept. (A copy that is used beside the original is a fork that no software can see.)
 
     Args:
         url: path of an SQLite file, or an SQLAlchemy URL (``postgresql://...`` for several machines).
@@ -97,7 +99,7 @@ class PrivacyLedger(DurableLedger):
         row = self._row
         if row["plan"] is not None:
             raise LedgerError(
-                f"the ledger {self._name()} holds a fixed plan of subsampled releases, not a budget in GDP; open it "
+                f"the ledger {self._name} holds a fixed plan of subsampled releases, not a budget in GDP; open it "
                 "with PlanLedger (on the command line: dptune statement). One cannot be charged to the other."
             )
         self.budget = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
@@ -147,7 +149,7 @@ class PrivacyLedger(DurableLedger):
             "digest": digest,
             "description": {**event.describe(), "note": dict(note or {})},
         }
-        return self._pay(scope, key, row=row, limit=limit, admit=lambda connection: self._check(connection, mu))
+        return self._pay(scope, key, row=row, limit=limit, admit=lambda head: self._admit(head.spent, mu))
 
     def check(self, mu: float, *, releases: int = 1) -> None:
         """Refuse now what ``charge`` would refuse later: before a model is trained.
@@ -157,14 +159,14 @@ class PrivacyLedger(DurableLedger):
             LedgerError: the ledger may not be written. (A full disk, or a folder that may not be written while the file
                 may, is noticed by a charge only.)
         """
-        with self._transaction(write=True) as connection:
+        price = positive("mu", mu) * math.sqrt(at_least("releases", releases, 1))
+        with self._transaction(write=True) as (connection, head):
             connection.execute(_NOTHING)
-            self._check(connection, positive("mu", mu) * math.sqrt(at_least("releases", releases, 1)))
+            self._admit(head.spent, price)
 
-    def _check(self, connection: sa.Connection, mu: float) -> None:
-        spent = _prices(connection)
-        if not fits(spent, mu, self.budget.mu):
-            raise BudgetExhausted(mu, remaining_mu(spent, self.budget.mu), self.budget.mu)
+    def _admit(self, spent: Spent, mu: float) -> None:
+        if not spent.admits(mu, self.budget.mu):
+            raise BudgetExhausted(mu, spent.remaining(self.budget.mu), self.budget.mu)
 
     # ---- what runs have planned --------------------------------------------------------------
 
@@ -178,29 +180,26 @@ class PrivacyLedger(DurableLedger):
             scope: the run's name.
             make: returns JSON data with the key "mu"; what it raises is raised, and nothing is written.
         """
-        with self._transaction(write=True) as connection:
-            stored = self._fact(connection, scope, PLAN)
-            if stored is not None:
-                return stored["is"]
-            plan = json.loads(json.dumps(make(self._rest(connection)), allow_nan=False))
-            connection.execute(sa.insert(schema.facts).values(scope=scope, name=PLAN, value={"is": plan}))
-        return plan
+        scope = text("scope", scope)
+        with self._transaction(write=True) as (connection, head):
+            return _first(
+                connection, scope, PLAN, lambda: json_data("a plan", make(self._rest(connection, head.spent)))
+            )
 
     def rest(self) -> Rest:
-        """Return what a new run may count on at the moment."""
-        with self._transaction(write=False) as connection:
-            return self._rest(connection)
+        """Return what a new run may count on at the moment. It reads the price of every charge: once a run."""
+        with self._transaction(write=False) as (connection, head):
+            return self._rest(connection, head.spent)
 
-    def _rest(self, connection: sa.Connection) -> Rest:
-        spent: dict[str, list[float]] = {}
+    def _rest(self, connection: sa.Connection, used: Spent) -> Rest:
+        spent: dict[str, Spent] = {}
         for scope, mu in connection.execute(sa.select(schema.charges.c.scope, schema.charges.c.mu)):
-            spent.setdefault(scope, []).append(mu)
+            spent[scope] = spent.get(scope, Spent()).plus(mu)
         f = schema.facts.c
         plans = connection.execute(sa.select(f.scope, f.value).where(f.name == PLAN))
         planned = {scope: value["is"]["mu"] for scope, value in plans if scope in spent and _has_mu(value["is"])}
-        kept = {scope: remaining_mu(spent[scope], mu) for scope, mu in planned.items()}
-        used = [mu for mus in spent.values() for mu in mus]
-        left, unplanned = (remaining_mu(mus, self.budget.mu) for mus in (used, [*used, *kept.values()]))
+        kept = {scope: spent[scope].remaining(mu) for scope, mu in planned.items()}
+        left, unplanned = (one.remaining(self.budget.mu) for one in (used, reduce(Spent.plus, kept.values(), used)))
         return Rest(left, unplanned, tuple(sorted(scope for scope in kept if kept[scope] > 0)))
 
     # ---- reading -----------------------------------------------------------------------------
@@ -214,23 +213,23 @@ class PrivacyLedger(DurableLedger):
         Raises:
             LedgerError: it cannot be used, or with ``write`` not be written.
         """
-        c = schema.charges.c
-        wanted = (c.scope == scope) & ((c.seq > after) | c.seq.in_(again))
-        with self._transaction(write=write) as connection:
+        c, scope = schema.charges.c, text("scope", scope)
+        with self._transaction(write=write) as (connection, head):
             if write:
                 connection.execute(_NOTHING)
-            rows = connection.execute(SELECT_CHARGES.where(wanted).order_by(c.seq)).mappings()
-            return News(tuple(map(charge_of, rows)), _prices(connection), all_private(connection))
+            known = entries.read(connection, c.seq.in_(again)) if again else []
+            new = entries.read(connection, (c.scope == scope) & (c.seq > after))
+        return News((*known, *new), head.spent, head.private)
 
     def spent(self) -> float:
         """Return mu of all charges so far: an odometer reading, not a guarantee fixed in advance."""
-        with self._transaction(write=False) as connection:
-            return compose_mu(_prices(connection))
+        with self._transaction(write=False) as (_, head):
+            return head.spent.mu
 
     def remaining(self) -> float:
         """Return mu of the largest single release that still fits."""
-        with self._transaction(write=False) as connection:
-            return remaining_mu(_prices(connection), self.budget.mu)
+        with self._transaction(write=False) as (_, head):
+            return head.spent.remaining(self.budget.mu)
 
     def statement(self, *, delta: float | None = None) -> Statement:
         """Return the privacy statement, to print or to publish.
@@ -259,18 +258,11 @@ class PrivacyLedger(DurableLedger):
         )
 
     def __repr__(self) -> str:
-        return f"PrivacyLedger({self._name()!r}, mu={self.budget.mu!r})"
+        return f"PrivacyLedger({self._name!r}, mu={self.budget.mu!r})"
 
 
 def _has_mu(plan: object) -> bool:
     return isinstance(plan, dict) and isinstance(plan.get("mu"), int | float)
-
-
-def _prices(connection: sa.Connection) -> list[float]:
-    """Return mu of every charge. Equal ones, which most are, come as a number and a count; their sum stays exact."""
-    mu = schema.charges.c.mu
-    pairs = connection.execute(sa.select(mu, sa.func.count()).group_by(mu)).all()
-    return [price for price, count in pairs for _ in range(count)]
 
 
 def _first_row(budget: Budget, dataset: str, unit: str) -> dict[str, object]:

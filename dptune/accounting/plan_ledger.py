@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from dptune._numbers import whole
-from dptune.accounting import schema
-from dptune.accounting.durable import Charge, DurableLedger
+from dptune.accounting.durable import DurableLedger
+from dptune.accounting.entries import Charge
 from dptune.accounting.events import SubsampledGaussianRelease
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_statement import PlanStatement
@@ -64,9 +62,7 @@ class PlanLedger(DurableLedger):
         super().__init__(url, first, "" if plan is None else repr(plan))
         stored = self._row["plan"]
         if stored is None:
-            raise LedgerError(
-                f"the ledger {self._name()} holds a budget in GDP, not a plan; open it with PrivacyLedger."
-            )
+            raise LedgerError(f"the ledger {self._name} holds a budget in GDP, not a plan; open it with PrivacyLedger.")
         self.plan = SubsampledGaussianPlan(**stored)
         self._refuse_mismatch("plan", plan, self.plan)
         self._refuse_mismatch("dataset", dataset, self.dataset)
@@ -109,7 +105,7 @@ class PlanLedger(DurableLedger):
             "digest": digest,
             "description": {**event.describe(), "note": dict(note or {})},
         }
-        return self._pay(_SCOPE, _key(t), row=row, limit=None, admit=lambda connection: self._admit(connection, t))
+        return self._pay(_SCOPE, _key(t), row=row, limit=None, admit=lambda head: self._admit(head.mark.seq, t))
 
     def _refuse_other_mechanism(self, event: object) -> None:
         if not isinstance(event, SubsampledGaussianRelease):
@@ -119,8 +115,7 @@ class PlanLedger(DurableLedger):
         if not event.sigma >= event.z * event.sensitivity > 0:
             raise InputError("the noise is smaller than z times the sensitivity; this is a bug in dptune.")
 
-    def _admit(self, connection: sa.Connection, t: int) -> None:
-        made = int(connection.execute(sa.select(sa.func.count()).select_from(schema.charges)).scalar_one())
+    def _admit(self, made: int, t: int) -> None:
         if t >= self.plan.steps or made >= self.plan.steps:
             raise PlanComplete(
                 f"the plan has {self.plan.steps} rounds, 0 to {self.plan.steps - 1}, fixed for good; round {t} is "
@@ -149,7 +144,7 @@ class PlanLedger(DurableLedger):
         )
 
     def __repr__(self) -> str:
-        return f"PlanLedger({self._name()!r}, {self.plan!r})"
+        return f"PlanLedger({self._name!r}, {self.plan!r})"
 
 
 def open_ledger(url: str | Path) -> PrivacyLedger | PlanLedger:

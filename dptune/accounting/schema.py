@@ -2,9 +2,11 @@
 
 dptune_ledger    one row: the budget (mu, or a fixed plan) and what it protects, written once
 dptune_facts     public facts fixed once per scope (n, a study's plan); the first writer wins
-dptune_charges   one row per charge, committed before any data is read
+dptune_charges   one row per charge, committed before any data is read; each vouches for all before it
 dptune_releases  the released value of a charge, written once after the noise was drawn
 dptune_spending  a view for people: every charge with the running sum of mu^2
+
+Version 2 had charges without ``kind``, ``nth``, ``mu_squared_so_far``, ``seeded_so_far`` and ``hash``.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from sqlalchemy import event
 from sqlalchemy.pool import NullPool
 
 from dptune._checks import place
-from dptune.errors import InputError
+from dptune.accounting.chain import damaged
+from dptune.errors import InputError, MissingExtra
 
-VERSION = 2
+VERSION, READ_ONLY = 3, 2  # of new ledgers, and of those that can still be read
 metadata = sa.MetaData()
 
 ledger = sa.Table(
@@ -49,17 +52,23 @@ facts = sa.Table(
 charges = sa.Table(
     "dptune_charges",
     metadata,
-    sa.Column("seq", sa.Integer, primary_key=True),
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),  # from 1 without gaps: the running count
     sa.Column("scope", sa.Text, nullable=False),
     sa.Column("key", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),  # of key, the part before its first "/"
+    sa.Column("nth", sa.Integer, nullable=False),  # charge of this scope and kind, from 1
     sa.Column("mu", sa.Double),
     sa.Column("mechanism", sa.Text, nullable=False),
     sa.Column("private", sa.Boolean, nullable=False),
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("description", sa.JSON, nullable=False),
+    sa.Column("mu_squared_so_far", sa.Text, nullable=False),  # decimal, exact to fifty digits
+    sa.Column("seeded_so_far", sa.Integer, nullable=False),  # charges made with seeded noise
+    sa.Column("hash", sa.Text, nullable=False),
     sa.Column("charged_at", sa.Text, nullable=False),
     sa.UniqueConstraint("scope", "key"),
-    sa.Index("dptune_charges_mu", "mu", "private"),  # the sum before a charge reads this, not the descriptions
+    sa.UniqueConstraint("scope", "kind", "nth"),
+    sa.UniqueConstraint("scope", "seq"),  # a run reads what is new in its scope
 )
 releases = sa.Table(
     "dptune_releases",
@@ -70,7 +79,7 @@ releases = sa.Table(
 )
 
 _VIEW = """CREATE VIEW {exists} dptune_spending AS
-SELECT c.seq, c.scope, c.key, c.mu, SUM(c.mu * c.mu) OVER (ORDER BY c.seq) AS mu_squared_so_far,
+SELECT c.seq, c.scope, c.key, c.mu, CAST(c.mu_squared_so_far AS DOUBLE PRECISION) AS mu_squared_so_far,
        c.mechanism, c.private, c.charged_at, r.released_at
 FROM dptune_charges c LEFT JOIN dptune_releases r ON r.charge = c.seq"""
 _SQLITE_GUARD = """CREATE TRIGGER IF NOT EXISTS {table}_no_{verb} BEFORE {verb} ON {table}
@@ -99,11 +108,32 @@ def create(connection: sa.Connection) -> None:
             connection.exec_driver_sql(statement.format(table=name))
 
 
+def check_pages(connection: sa.Connection, name: str) -> None:
+    """Let SQLite compare its tables with their indexes; a server does so itself.
+
+    Raises:
+        LedgerError: they contradict each other: a part of the file is older than the rest.
+    """
+    if connection.dialect.name == "sqlite":
+        found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
+        if found != "ok":
+            raise damaged(name, str(found).partition("\n")[0])
+
+
 def _sqlite_guards(table: sa.Table) -> list[str]:
     verbs = [_SQLITE_GUARD.replace("{verb}", verb) for verb in ("UPDATE", "DELETE")]
     keys = [c.columns.keys() for c in table.constraints if isinstance(c, sa.PrimaryKeyConstraint | sa.UniqueConstraint)]
     same = " OR ".join("(" + " AND ".join(f"{name} = NEW.{name}" for name in key) + ")" for key in keys)
     return [*verbs, _SQLITE_NO_REPLACE.replace("{same}", same)]
+
+
+_DRIVERS = {  # of a URL -> of SQLAlchemy
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+_ALLOWED = "a file path, sqlite:///path or postgresql://user@host:port/database"
 
 
 def normalise_url(url: str | Path) -> sa.URL:
@@ -114,27 +144,45 @@ def normalise_url(url: str | Path) -> sa.URL:
     """
     text = place("the ledger's url", url)
     try:
-        parsed = sa.make_url(text) if "://" in text else sa.URL.create("sqlite", database=str(Path(text).resolve()))
-    except sa.exc.ArgumentError:
-        raise InputError("the ledger's URL cannot be read; give a file path or an SQLAlchemy URL.") from None
-    if parsed.get_backend_name() == "sqlite":
-        if not parsed.database or Path(parsed.database).name == ":memory:" or "mode=memory" in text:
-            raise InputError("a ledger must outlive its process; give a file path instead of an in-memory URL.")
-        return parsed.set(database=str(Path(parsed.database).resolve()))
-    if parsed.get_backend_name() != "postgresql":
-        raise InputError(f"a ledger is kept in SQLite or PostgreSQL, not in {parsed.get_backend_name()}.")
-    return parsed if parsed.drivername != "postgresql" else parsed.set(drivername="postgresql+psycopg")
+        parsed = sa.make_url(text) if "://" in text else sa.URL.create("sqlite", database=text)
+    except (sa.exc.ArgumentError, ValueError):  # ValueError: a port that is not a number
+        raise InputError(f"the ledger's URL cannot be read; give {_ALLOWED}.") from None
+    if parsed.drivername not in _DRIVERS:
+        raise InputError(f"a ledger is kept in SQLite or PostgreSQL, not in {parsed.drivername}; give {_ALLOWED}.")
+    if not 0 <= (parsed.port or 0) < 2**16:
+        raise InputError(f"the port in the ledger's URL must lie in [0, 65535]; got {parsed.port}.")
+    parsed = parsed.set(drivername=_DRIVERS[parsed.drivername])
+    return _absolute(parsed, text) if parsed.drivername == "sqlite" else parsed
+
+
+def _absolute(url: sa.URL, text: str) -> sa.URL:
+    if not url.database or Path(url.database).name == ":memory:" or "mode=memory" in text:
+        raise InputError("a ledger must outlive its process; give a file path instead of an in-memory URL.")
+    try:
+        return url.set(database=str(Path(url.database).resolve()))
+    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a text that is not Unicode
+        raise InputError(f"the ledger's path cannot be used: {error}.") from None
+
+
+_SQLITE = {"timeout": 60, "check_same_thread": False}  # threads take turns
 
 
 def connect(url: sa.URL) -> sa.Engine:
-    """Return an engine without a pool: safe across fork, and every transaction starts afresh."""
+    """Return an engine without a pool: :mod:`dptune.accounting.connection` holds its one connection.
+
+    Raises:
+        MissingExtra: the driver is not installed.
+    """
     if url.get_backend_name() != "sqlite":
-        # The sum is read after the lock is granted, so it must see what the lock's last holder committed.
+        # The last row is read after the lock is granted, so it must see what the lock's last holder committed.
         level = "READ COMMITTED"
-        engine = sa.create_engine(url, poolclass=NullPool, isolation_level=level, hide_parameters=True)
+        try:
+            engine = sa.create_engine(url, poolclass=NullPool, isolation_level=level, hide_parameters=True)
+        except ImportError:
+            raise MissingExtra('a ledger in PostgreSQL needs psycopg: pip install "dptune[postgresql]".') from None
         event.listen(engine, "begin", _begin_postgresql)
         return engine
-    engine = sa.create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args={"timeout": 60})
+    engine = sa.create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=_SQLITE)
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dptune._locks import ForkSafeLock
 from dptune._numbers import whole
-from dptune.accounting.durable import Charge
+from dptune.accounting.entries import Charge
 from dptune.accounting.events import SubsampledGaussianRelease
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.errors import AlreadySent, BudgetMismatch, InputError, MessageRefused, PlanComplete, RoundClosed

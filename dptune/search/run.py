@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from dptune._locks import ForkSafeLock
-from dptune.accounting.gdp import compose_mu, fits, remaining_mu
+from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import Charge, Limit
 from dptune.algorithms.method import Method, SearchAlgorithm
 from dptune.errors import BudgetExhausted, DptuneError, InputError, KeyConflict, PlanComplete
@@ -101,7 +101,7 @@ class SearchRun:
             str, None
         ] = {}  # in the order of arrival: points whose losses may be forgotten when the algorithm is done with them
         self._told: dict[str, float] = {}  # trial -> its value, where that is no release of its own
-        self._spent: list[float] = []  # mu of every charge of the ledger
+        self._spent = Spent()  # by every run of the ledger
         self._private = True
         self._read = 0  # charges of the ledger up to here are known
         self._answers: dict[int, Charge] = {}  # charges of the algorithm's questions, by their number
@@ -163,9 +163,9 @@ class SearchRun:
             if self.complete or left <= 0:
                 raise PlanComplete(self._over())
             price = self._price(left)
-            if price > 0 and not fits(self._spent, price, self.ledger.budget.mu):
+            if price > 0 and not self._spent.admits(price, self.ledger.budget.mu):
                 budget = self.ledger.budget.mu
-                raise BudgetExhausted(price, remaining_mu(self._spent, budget), budget)
+                raise BudgetExhausted(price, self._spent.remaining(budget), budget)
 
     def _price(self, left: int) -> float:
         """GDP price of the round's next releases: its other trials' values, as many as are left, and its questions."""
@@ -283,7 +283,7 @@ class SearchRun:
             except BudgetExhausted:  # other runs spent it; the trial that got us here is complete all the same
                 self._spent_by_others = True
             else:
-                self._spent.append(released.charge.mu)
+                self._spent = self._spent.plus(released.charge.mu)
                 self._learn(released.charge, own=True)
 
     def _sync(self, *, write: bool = False) -> bool:
@@ -296,7 +296,7 @@ class SearchRun:
         """
         unanswered = [seq for seq, charge in self._answers.items() if charge.value is None]
         news = self.ledger.news(self.scope, after=self._read, again=unanswered, write=write)
-        self._spent, self._private = list(news.spent), news.private
+        self._spent, self._private = news.spent, news.private
         self._read = max([self._read, *(charge.seq for charge in news.charges)])
         questions = [charge for charge in news.charges if not self._is_ours(charge)]
         drawn = {charge.seq for charge in questions if self.privatizer.drew(charge)}  # here, and not recorded before
@@ -434,7 +434,7 @@ class SearchRun:
                 **self.algorithm.progress(),
                 **recommended,
                 "mu_budget": self.ledger.budget.mu,
-                "mu_spent": compose_mu(self._spent),
+                "mu_spent": self._spent.mu,
                 "trials_planned": self.plan.trials,
             }
 

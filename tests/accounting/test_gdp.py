@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -15,15 +16,13 @@ from scipy.stats import norm
 
 from dptune import Budget, InputError
 from dptune.accounting.gdp import (
-    compose_mu,
+    Spent,
     delta_from_mu,
     epsilon_from_mu,
-    fits,
     gaussian_sigma,
     mu_from_epsilon,
     mu_from_laplace,
     mu_from_pure_dp,
-    remaining_mu,
     split_mu,
 )
 
@@ -289,8 +288,18 @@ def test_a_bad_pure_epsilon_is_refused(epsilon: float) -> None:
 
 @given(st.lists(SOME_MU, max_size=30))
 def test_composition_is_the_root_of_the_sum_of_squares(mus: list[float]) -> None:
-    assert compose_mu(mus) == pytest.approx(float(np.linalg.norm(mus)), rel=1e-13)
-    assert compose_mu(reversed(mus)) == compose_mu(mus)
+    assert Spent.of(mus).mu == pytest.approx(float(np.linalg.norm(mus)), rel=1e-13)
+    assert Spent.of(reversed(mus)).mu == Spent.of(mus).mu
+
+
+@given(st.lists(st.floats(1e-300, 1e150), max_size=30))
+def test_the_sum_is_never_below_the_exact_one_and_right_to_48_digits(mus: list[float]) -> None:
+    exact, spent = sum((Fraction(mu) ** 2 for mu in mus), Fraction(0)), Fraction(Spent.of(mus).squares)
+    assert exact <= spent <= exact * (1 + Fraction(1, 10**48))
+
+
+def spend(mu: float, times: int) -> Spent:
+    return Spent.of([mu] * times)
 
 
 @given(SOME_MU, st.integers(1, 300))
@@ -298,41 +307,49 @@ def test_T_equal_releases_fit_and_one_more_does_not(budget: float, T: int) -> No
     mu = split_mu(budget, T)
     assert Budget.gdp(budget).per_release(T) == mu
     for done in {0, T // 2, T - 1}:
-        assert fits([mu] * done, mu, budget)
-        assert fits([mu] * done, remaining_mu([mu] * done, budget), budget)
-    assert not fits([mu] * T, mu, budget)
-    assert not fits([mu] * T, budget * 2e-6, budget)
-    assert compose_mu([mu] * T) == pytest.approx(budget, rel=1e-12)
+        assert spend(mu, done).admits(mu, budget)
+        assert spend(mu, done).admits(spend(mu, done).remaining(budget), budget)
+    assert not spend(mu, T).admits(mu, budget)
+    assert not spend(mu, T).admits(budget * 2e-6, budget)
+    assert spend(mu, T).mu == pytest.approx(budget, rel=1e-12)
 
 
 @given(SOME_MU, st.integers(1, 300))
 def test_a_spent_budget_has_nothing_left(budget: float, T: int) -> None:
-    assert remaining_mu([split_mu(budget, T)] * T, budget) == 0.0
+    assert spend(split_mu(budget, T), T).remaining(budget) == 0.0
+
+
+@pytest.mark.parametrize("budget", [0.3, 0.1, 1.7, 3.3])
+def test_ten_thousand_equal_releases_fit(budget: float) -> None:
+    mu = split_mu(budget, 10_000)
+    assert spend(mu, 9_999).admits(mu, budget)
+    assert Spent().remaining(budget) == budget
 
 
 @given(st.lists(SOME_MU, max_size=20), SOME_MU, SOME_MU)
-def test_the_filter_is_the_comparison_of_squares(spent: list[float], mu: float, budget: float) -> None:
-    total = compose_mu([*spent, mu])
+def test_the_filter_is_the_comparison_of_squares(mus: list[float], mu: float, budget: float) -> None:
+    spent = Spent.of(mus)
+    total = spent.plus(mu).mu
     if total <= budget * (1 - 1e-12):
-        assert fits(spent, mu, budget)
+        assert spent.admits(mu, budget)
     if total > budget * (1 + 1e-12):
-        assert not fits(spent, mu, budget)
-    left = remaining_mu(spent, budget)
+        assert not spent.admits(mu, budget)
+    left = spent.remaining(budget)
     assert left <= budget
     if left > budget * 1e-5:
-        assert fits(spent, left * (1 - 1e-9), budget)
-        assert not fits(spent, left * (1 + 1e-9) + budget * 1e-6, budget)
+        assert spent.admits(left * (1 - 1e-9), budget)
+        assert not spent.admits(left * (1 + 1e-9) + budget * 1e-6, budget)
 
 
 @settings(max_examples=30)
 @given(st.data(), SOME_MU)
 def test_an_adaptive_spender_never_gets_past_the_filter(data: st.DataObject, budget: float) -> None:
-    spent: list[float] = []
+    spent = Spent()
     for _ in range(40):
         mu = data.draw(st.floats(1e-4, 1.5)) * budget
-        if fits(spent, mu, budget):
-            spent.append(mu)
-    assert compose_mu(spent) <= budget * (1 + 1e-12)
+        if spent.admits(mu, budget):
+            spent = spent.plus(mu)
+    assert spent.mu <= budget * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("releases", [0, -1, 1.5, True, "3", None])

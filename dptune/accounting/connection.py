@@ -1,0 +1,154 @@
+"""The one connection that an open ledger holds: opened when it is needed, and used by one thread at a time.
+
+It is closed before a fork, so that parent and child each open their own, and when nobody holds the ledger any more.
+A connection that was lost, or a file that was replaced, is noticed at the beginning of the next transaction.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from dptune._locks import ForkSafeLock
+from dptune.accounting import schema
+from dptune.errors import DptuneError, InputError, LedgerError
+
+_REMEDIES = {  # by a part of the database's own words
+    "unable to open": "It must be a file, in a folder where this process may write",
+    "readonly": "This process must be allowed to write the file and its folder",
+    "not a database": "Another file lies there: check the path",
+    "malformed": "It is damaged: put the newest intact copy back",
+    "unique constraint": "It is damaged: put the newest intact copy back",
+    "append-only": "It is damaged: put the newest intact copy back",
+    "is full": "Make room on the disk and go on: what failed was not charged",
+    "locked": "Another process has held it for a minute: see what that one does",
+}
+_File = tuple[int, int] | None
+
+
+class Database:
+    """A place, an engine for it, and at most one open connection.
+
+    Args:
+        url: as :func:`dptune.accounting.schema.normalise_url` returns it.
+
+    Attributes:
+        name: the place in words, without a password.
+    """
+
+    def __init__(self, url: sa.URL) -> None:
+        self.name = url.render_as_string(hide_password=True)
+        self.engine = schema.connect(url)
+        self._path = str(url.database) if url.get_backend_name() == "sqlite" else None
+        self._lock = ForkSafeLock()
+        self._held: list[sa.Connection] = []  # one or none
+        self._opened: _File = None
+        weakref.finalize(self, _close, self._held)
+        _ALL.add(self)
+
+    @property
+    def missing(self) -> bool:
+        """Whether nothing lies where the file should be."""
+        return self._path is not None and self._file() is None
+
+    @property
+    def folder_missing(self) -> bool:
+        """Whether there is no folder for the file."""
+        return self._path is not None and not Path(self._path).parent.is_dir()
+
+    @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[sa.Connection]:
+        """A transaction, committed at the end. One inside another of the same thread is a part of it.
+
+        Raises:
+            LedgerError: the database cannot be used; says why and what to do.
+            InputError: the URL has a setting that the database does not know.
+        """
+        with self._lock, self._explained():
+            if self._held and self._held[0].in_transaction():
+                yield self._held[0]
+                return
+            with self._begin(write) as begun:
+                yield begun.connection
+
+    def _begin(self, write: bool) -> sa.RootTransaction:
+        if self._held and self._file() != self._opened:
+            self.close()
+        try:
+            return self._connection().execution_options(dptune_write=write).begin()
+        except sa.exc.DBAPIError as error:
+            if not (error.connection_invalidated and self._held):
+                raise
+        self.close()  # the server was restarted since; nothing was done yet, so it can be tried again
+        return self._connection().execution_options(dptune_write=write).begin()
+
+    def _connection(self) -> sa.Connection:
+        if not self._held:
+            try:
+                self._held.append(self.engine.connect())
+            except TypeError as error:  # sqlite3's word for an argument that it does not have
+                raise InputError(f"the URL of the ledger {self.name} has an unknown setting: {error}.") from None
+            self._opened = self._file()
+        return self._held[0]
+
+    def _file(self) -> _File:
+        if self._path is None:
+            return None
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def close(self) -> None:
+        """Close the connection; the next transaction opens another."""
+        _close(self._held)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except DptuneError:
+            raise
+        except sa.exc.SQLAlchemyError as error:
+            self.close()
+            reason = str(getattr(error, "orig", None) or type(error).__name__).partition("\n")[0]
+        except BaseException:  # an interrupt at any point: the next transaction begins afresh
+            self.close()
+            raise
+        else:
+            return
+        remedy = next((f". {remedy}" for known, remedy in _REMEDIES.items() if known in reason), "")
+        raise LedgerError(f"the ledger {self.name} cannot be used: {reason}{remedy}") from None
+
+
+def _close(held: list[sa.Connection]) -> None:
+    while held:
+        with suppress(sa.exc.SQLAlchemyError):  # it may be lost already
+            held.pop().close()
+
+
+_ALL: weakref.WeakSet[Database] = weakref.WeakSet()
+_waiting: list[Database] = []  # between the two halves of a fork
+
+
+def _before_fork() -> None:
+    """Wait for the transactions of other threads; a connection must not live in two processes."""
+    for database in list(_ALL):
+        database._lock.__enter__()
+        database.close()
+        _waiting.append(database)
+
+
+def _after_fork() -> None:
+    while _waiting:
+        _waiting.pop()._lock.__exit__(None, None, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_waiting.clear)

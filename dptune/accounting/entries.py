@@ -1,0 +1,169 @@
+"""Charges as rows: how they are read, and how each carries what all before it come to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from dptune._checks import text
+from dptune.accounting import schema
+from dptune.accounting.chain import Mark, damaged
+from dptune.accounting.gdp import Spent
+
+Row = Mapping[Any, Any]  # of the charges, by the names of their columns
+_c = schema.charges.c
+_CHARGES = sa.select(
+    _c.seq, _c.scope, _c.key, _c.mu, _c.private, _c.digest, _c.description, schema.releases.c.value
+).select_from(schema.charges.outerjoin(schema.releases, schema.releases.c.charge == _c.seq))
+_HASHED = ("scope", "key", "nth", "mu", "mechanism", "private", "digest", "description")
+LAST_ANSWERED = sa.select(sa.func.max(schema.releases.c.charge)).scalar_subquery()
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How many charges of one kind a scope may make, checked in the charging transaction.
+
+    Attributes:
+        prefix: of the keys that count, with a "/" at its end and nowhere else.
+        count: the most charges.
+    """
+
+    prefix: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One paid release. ``value`` is what was recorded for it, or None if nothing was yet.
+
+    Attributes:
+        seq: position in the ledger, from 1.
+        scope: the study that paid.
+        key: the release's idempotency key within the scope.
+        mu: what it cost, in GDP; NaN in a ledger of a fixed plan, whose releases have no price in GDP.
+        private: False if its noise was seeded.
+        value: the released vector, or None.
+        description: public description of the release, as stored.
+    """
+
+    seq: int
+    scope: str
+    key: str
+    mu: float
+    private: bool
+    value: tuple[float, ...] | None
+    description: Mapping[str, Any]
+
+    def __eq__(self, other: object) -> bool:
+        """Equal by its fields, a price that is NaN too, which Python's own comparison refuses since 3.13."""
+        return isinstance(other, Charge) and repr(self) == repr(other)
+
+    @property
+    def note(self) -> Mapping[str, Any]:
+        """Public data stored with the charge."""
+        note: Mapping[str, Any] = self.description["note"]
+        return note
+
+
+@dataclass(frozen=True)
+class Head:
+    """What all charges up to one come to.
+
+    Attributes:
+        mark: this charge's number, and the hash of it and all before.
+        spent: their cost.
+        seeded: how many were made with seeded noise.
+    """
+
+    mark: Mark = field(default_factory=Mark)
+    spent: Spent = field(default_factory=Spent)
+    seeded: int = 0
+
+    @property
+    def private(self) -> bool:
+        """False if any was made with seeded noise."""
+        return self.seeded == 0
+
+    def after(self, row: Row) -> Head:
+        """Return the head after one more charge; without a price in GDP it leaves the sum as it is."""
+        spent = self.spent if row["mu"] is None else self.spent.plus(row["mu"])
+        return Head(self.mark.link({name: row[name] for name in _HASHED}), spent, self.seeded + (not row["private"]))
+
+    def columns(self) -> dict[str, object]:
+        """Return what the charge's row says of it."""
+        return {
+            "seq": self.mark.seq,
+            "hash": self.mark.hash,
+            "mu_squared_so_far": str(self.spent.squares),
+            "seeded_so_far": self.seeded,
+        }
+
+
+def follow(connection: sa.Connection, head: Head, name: str) -> Head:
+    """Return the ledger's head, after recomputing what the rows after ``head`` say.
+
+    Raises:
+        LedgerError: one of them does not follow from those before it.
+    """
+    query = sa.select(schema.charges).where(_c.seq > head.mark.seq).order_by(_c.seq)
+    for row in connection.execute(query).mappings():
+        head = head.after(row)
+        if any(row[column] != value for column, value in head.columns().items()):
+            raise damaged(name, f"charge {row['seq']} does not follow from those before it")
+    return head
+
+
+def old_head(connection: sa.Connection) -> Head:
+    """Return the head of a ledger of version 2, whose charges do not vouch for one another."""
+    rows = connection.execute(sa.select(_c.mu, _c.private)).all()
+    spent = Spent.of(row.mu for row in rows if row.mu is not None)
+    return Head(spent=spent, seeded=sum(not row.private for row in rows))
+
+
+def hash_of(seq: int) -> sa.ScalarSelect[str]:
+    """Select the hash of a charge by its number."""
+    return sa.select(_c.hash).where(_c.seq == seq).scalar_subquery()
+
+
+def stored_hash(connection: sa.Connection, seq: int) -> str | None:
+    """Return the hash of a charge by its number, or None."""
+    return connection.execute(sa.select(_c.hash).where(_c.seq == seq)).scalar()
+
+
+def kind_of(key: str) -> str:
+    """Return the part of a key before its first "/"."""
+    return key.partition("/")[0]
+
+
+def made(connection: sa.Connection, scope: str, kind: str) -> int:
+    """Return how many charges of a kind a scope has made."""
+    where = (_c.scope == scope) & (_c.kind == kind)
+    return int(connection.execute(sa.select(sa.func.max(_c.nth)).where(where)).scalar() or 0)
+
+
+def of(scope: str | None, prefix: str) -> sa.ColumnElement[bool]:
+    """The charges of one scope, or of all, with keys that start with ``prefix``."""
+    parts = [] if scope is None else [_c.scope == text("scope", scope)]
+    parts += [_c.key.startswith(text("prefix", prefix), autoescape=True)] if prefix != "" else []
+    return sa.and_(sa.true(), *parts)
+
+
+def find(connection: sa.Connection, scope: str, key: str) -> Row | None:
+    """Return the row of a charge, or None."""
+    return connection.execute(_CHARGES.where((_c.scope == scope) & (_c.key == key))).mappings().first()
+
+
+def read(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[Charge]:
+    """Return charges in their order."""
+    return [charge_of(row) for row in connection.execute(_CHARGES.where(where).order_by(_c.seq)).mappings()]
+
+
+def charge_of(row: Row) -> Charge:
+    """Return the charge of a row."""
+    value = None if row["value"] is None else tuple(float(v) for v in row["value"])
+    mu = math.nan if row["mu"] is None else row["mu"]
+    return Charge(row["seq"], row["scope"], row["key"], mu, bool(row["private"]), value, row["description"])
