@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks.data import Array
 from dptune import Budget
 from dptune.accounting.durable import Charge
+from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import PLAN, News, Rest
 from dptune.privacy.noise import noise_scale
 from dptune.privacy.privatizer import Released
@@ -59,7 +60,7 @@ class Ledger:
 
     def news(self, scope: str, *, after: int, again: object = (), write: bool = False) -> News:
         """The charges after number ``after``; what is spent is nobody's concern here."""
-        return News(tuple(self.charges[after:]), (), private=False)
+        return News(tuple(self.charges[after:]), Spent(), private=False)
 
 
 class Curator:
