@@ -45,7 +45,7 @@ bench-gibo: $(VENV)/.installed  ## figures and tables of docs/benchmarks.md (hou
 bench-private: $(VENV)/.installed  ## all tuners at equal privacy, docs/private.md (hours; goes on where it was stopped)
 	$(BIN)/python -m benchmarks.bench_private
 
-bench-defaults: $(VENV)/.installed  ## the search behind dptune/defaults.py
+bench-defaults: $(VENV)/.installed  ## the search behind dptune/algorithms/gibo_plan.py
 	$(BIN)/python -m benchmarks.defaults
 
 bench-fts: $(VENV)/.installed  ## figures and tables of docs/federated.md (an hour; landmine data in ../shared/data or DPTUNE_DATA)

@@ -21,12 +21,12 @@ from cmaes import CMA
 
 from benchmarks.bench_private import make_task
 from benchmarks.data import Array
-from benchmarks.loops import Curator, fold_centred, run_gibo
+from benchmarks.loops import result, run_gibo, simulate
 from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task
 from dptune.algorithms.centred import PROPOSALS, RESAMPLINGS, CentredCMA, CentredCMASettings, Generation, _best_of_each
-from dptune.algorithms.centred_plan import default_population, plan_centred_cma
-from dptune.privacy.query import MeanQuery, NormQuery
+from dptune.algorithms.centred_plan import CENTRED_CMA, default_population
+from dptune.privacy.query import Question
 
 N = 300
 TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")
@@ -38,11 +38,11 @@ FIRST_SEED = 100  # other splits than those of `make bench-private`
 class RawValues(CentredCMA):
     """CMA-ES told the released values as they are; the surrogate still chooses the proposals, unless candidates=1."""
 
-    def tell(self, generation: Generation) -> None:
+    def _tell(self, generation: Generation) -> None:
         """Learn the raw values; the surrogate is fitted all the same."""
         engine, new = self._cma, generation.points[: generation.new]
         self._cma = _Deaf(engine)
-        super().tell(generation)
+        super()._tell(generation)
         self._cma = engine
         engine.tell([(x, float(v)) for x, v in zip(new, generation.values[: generation.new], strict=True)])
         self.means[-1] = np.array(engine.mean)
@@ -67,15 +67,10 @@ class Schedule(CentredCMA):
 
     ratio = 3.0
 
-    def share_query(self) -> NormQuery:
+    def question(self) -> Question | None:
         """At this generation's price."""
-        query = super().share_query()
-        return replace(query, mu=query.mu * self._factor())
-
-    def query(self) -> MeanQuery:
-        """At this generation's price."""
-        query = super().query()
-        return replace(query, mu=query.mu * self._factor())
+        asked = super().question()
+        return asked and replace(asked, query=replace(asked.query, mu=asked.query.mu * self._factor()))
 
     def _factor(self) -> float:
         G = self.settings.generations
@@ -121,9 +116,9 @@ class TrustRegion(CentredCMA):
         drawn = np.where(moved, rng.uniform(low, high, (total, s.d)), centre)
         return np.asarray(drawn[_best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))])
 
-    def tell(self, generation: Generation) -> None:
+    def _tell(self, generation: Generation) -> None:
         """Learn, and move, widen or narrow the region."""
-        super().tell(generation)
+        super()._tell(generation)
         seen = np.vstack([g.points[: g.new] for g in self.generations])
         means = self.surrogate.mean(seen)
         best, newest = int(np.argmin(means)), len(seen) - generation.new
@@ -164,22 +159,17 @@ class TPE(CentredCMA):
             asked = [study.ask(space).params for _ in range(s.population)]
         return np.array([[parameters[name] for name in space] for parameters in asked])
 
-    def tell(self, generation: Generation) -> None:
+    def _tell(self, generation: Generation) -> None:
         """Learn; the incumbent takes the place of CMA-ES's mean."""
-        super().tell(generation)
+        super()._tell(generation)
         seen = np.vstack([g.points[: g.new] for g in self.generations])
         self.means[-1] = seen[int(np.argmin(self.surrogate.mean(seen)))]
 
 
 def centred(kind: type[CentredCMA], task: Task, mu: float, trials: int, seed: int, **settings: object) -> Array:
     """A run's recommendation, (d,)."""
-    low, high = task.clip
-    plan = plan_centred_cma(
-        d=task.d, loss_range=high - low, mu=mu, trials=trials, seed=seed, final_share=0.0, **settings
-    )
-    algorithm = kind(plan.settings)
-    fold_centred(algorithm, Curator(task.n, task.clip, seed=seed, private=True), task.losses)
-    return algorithm.recommend()
+    method = replace(CENTRED_CMA, algorithm=kind)
+    return result(task, simulate(method, task, mu, seed, trials=trials, final_share=0.0, **settings)).u
 
 
 def large_population(times: int, task: Task, mu: float, trials: int, seed: int) -> Array:

@@ -1,4 +1,4 @@
-"""The search behind dptune/defaults.py: change one default at a time, on tasks that differ.
+"""The search behind dptune/algorithms/gibo_plan.py: change one default at a time, on tasks that differ.
 
 `python -m benchmarks.defaults [--seeds N] [--jobs 2] [--out docs] [--held-out]` prints test losses, mean over seeds,
 and per variant the geometric mean over tasks relative to the defaults: below 1 is better than the defaults.

@@ -11,16 +11,19 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.bench_private import make_task
 from benchmarks.data import Array
-from benchmarks.loops import Curator, fold_centred
+from benchmarks.loops import result, simulate
 from benchmarks.report import DOCS, in_parallel, machine, markdown
-from dptune.algorithms.centred import CentredCMA
-from dptune.algorithms.centred_plan import plan_centred_cma
+from dptune.algorithms.centred import CentredCMA, CentredCMASettings
+from dptune.algorithms.centred_plan import CENTRED_CMA
+from dptune.privacy.query import Question
 
 N, MU, TRIALS, RATE, REGION = 300, 1.0, 100, 0.2, 0.7
 TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")  # none of those kept aside
@@ -31,30 +34,32 @@ RULES = {"upper clip": None, "own mean": 0.0, "own mean + C/sqrt(m)": 1.0}
 class WithRule(CentredCMA):
     """The package's algorithm with another rule: the own mean plus ``excess`` C / sqrt(m), or the upper clip."""
 
-    excess: float | None = 1.0
+    def __init__(self, settings: CentredCMASettings, excess: float | None) -> None:
+        super().__init__(settings)
+        self._excess = excess
 
-    def _failed_above(self, m: int) -> float | None:
-        return None if self.excess is None else self.excess * self.radius / math.sqrt(m)
+    def question(self) -> Question | None:
+        """With this rule."""
+        asked = super().question()
+        if asked is None:
+            return None
+        above = None if self._excess is None else self._excess * asked.query.failed_above
+        return replace(asked, query=replace(asked.query, failed_above=above))
 
 
 def outcome(job: tuple[str, str, str, int]) -> dict[str, object]:
     """One run: task, where it fails, rule, seed."""
     name, where, rule, seed = job
     task, failures = make_task(name, N, seed), np.random.default_rng([seed, 3])
-    low, high = task.clip
-    algorithm = WithRule(
-        plan_centred_cma(d=task.d, loss_range=high - low, mu=MU, trials=TRIALS, seed=seed, final_share=0.0).settings
-    )
-    algorithm.excess = RULES[rule]
+    method = replace(CENTRED_CMA, algorithm=partial(WithRule, excess=RULES[rule]))
 
     def losses(u: Array) -> Array | None:
         chance = failures.random()
         return None if (chance < RATE if where == "anywhere" else u[0] > REGION) else task.losses(u)
 
-    fold_centred(algorithm, Curator(N, task.clip, seed=seed, private=True), losses)
-    u = algorithm.recommend()
-    fails = where != "anywhere" and bool(u[0] > REGION)
-    return {"task": name, "where": where, "rule": rule, "seed": seed, "test_loss": task.test_loss(u), "fails": fails}
+    end = result(task, simulate(method, task, MU, seed, losses=losses, trials=TRIALS, final_share=0.0))
+    fails = where != "anywhere" and bool(end.u[0] > REGION)
+    return {"task": name, "where": where, "rule": rule, "seed": seed, "test_loss": end.test_loss, "fails": fails}
 
 
 def table(results: list[dict[str, object]]) -> str:

@@ -18,10 +18,11 @@ import numpy as np
 
 from benchmarks import paper_examples as paper
 from benchmarks.data import Array, load_split
-from benchmarks.loops import NO_PRIVACY, SAMPLERS, Curator, fold, run
+from benchmarks.loops import SAMPLERS, result, run, simulate
 from benchmarks.report import in_parallel, markdown, mean_and_error
 from benchmarks.tasks import Task, svr_task, values
 from dptune.algorithms.gibo import DPGIBO, GIBOSettings
+from dptune.algorithms.method import Method, Plan
 from dptune.algorithms.steps import AdaGrad, GradientDescent
 from dptune.gp.kernels import RBF, Kernel, Polynomial2
 
@@ -100,6 +101,15 @@ def paper_settings(example: str, d: int, mu: float, seed: int) -> GIBOSettings:
     return GIBOSettings(d, SVR_STEPS, d + 1, mu, 1.0, RBF(0.5), 1e-3, AdaGrad(0.1), seed=seed)
 
 
+def plan_paper(*, d: int, mu: float, seed: int, example: str) -> Plan:
+    """The whole budget on gradients."""
+    settings = paper_settings(example, d, mu, seed)
+    return Plan("DP-GIBO, paper's settings", mu, settings, settings.evaluations, final_share=0.0)
+
+
+PAPER = Method("DP-GIBO, paper's settings", plan_paper, DPGIBO)
+
+
 def _per_u(eta: float) -> float:
     return eta / _SIDE**2
 
@@ -107,18 +117,16 @@ def _per_u(eta: float) -> float:
 def outcome(cell: Cell) -> dict[str, object]:
     """Run one cell; ``path`` is the excess (4.1, 4.2) or test loss (4.3, 4.4) of the iterates of DP-GIBO."""
     task = make_task(cell.example, cell.seed)
-    settings = paper_settings(cell.example, task.d, cell.mu or NO_PRIVACY, cell.seed)
+    evaluations = paper_settings(cell.example, task.d, 1.0, cell.seed).evaluations
     path: list[float] = []
     if cell.method == "paper":
-        curator = Curator(task.n, task.clip, seed=cell.seed, private=cell.mu is not None)
-        algorithm = DPGIBO(settings)
-        fold(algorithm, curator, task.losses)
-        u = algorithm.recommend()
-        path = [judge(task, v) for v in algorithm.path]
+        done = simulate(PAPER, task, cell.mu, cell.seed, example=cell.example)
+        u = result(task, done).u
+        path = [judge(task, v) for v in done.algorithm.path]
     else:
         method = "DP-GIBO" if cell.method == "defaults" else cell.method
-        u = run(task, method, cell.mu, settings.evaluations, cell.seed).u
-    return {**asdict(cell), "loss": judge(task, u), "evaluations": settings.evaluations, "path": path}
+        u = run(task, method, cell.mu, evaluations, cell.seed).u
+    return {**asdict(cell), "loss": judge(task, u), "evaluations": evaluations, "path": path}
 
 
 def judge(task: Task, u: Array) -> float:

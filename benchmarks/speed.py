@@ -86,7 +86,7 @@ def _step(privatizer: LossPrivatizer, settings: GIBOSettings, old: np.ndarray, r
     algorithm, m = DPGIBO(settings), len(old)
     for i, x in enumerate(old):
         algorithm.observe(f"p{i}", x)
-    algorithm.next_batch()
+    algorithm._next_batch()
     algorithm._posterior.weights(algorithm.theta)  # the earlier batches joined in earlier steps
     lap: dict[str, float] = {}
 
@@ -102,7 +102,7 @@ def _step(privatizer: LossPrivatizer, settings: GIBOSettings, old: np.ndarray, r
     theta = algorithm._design(0).centre
     timed("posterior", lambda: algorithm._posterior.weights(theta, constant_mean=True))
     start = time.perf_counter()
-    query = algorithm.query()  # computes the weights again
+    query = algorithm.question().query  # computes the weights again
     query.digest()
     lap["query"] = max(time.perf_counter() - start - _again(algorithm, theta), 0.0)
     mean = timed("mean", lambda: privatizer._clipped_mean(query))

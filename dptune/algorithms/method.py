@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import at_least, positive, share
+from dptune._numbers import real
 from dptune.errors import InputError
 from dptune.privacy.query import Question
 from dptune.space import Space, Value
@@ -94,8 +95,10 @@ class Plan:
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", positive("mu", self.mu))
         object.__setattr__(self, "trials", at_least("n_trials", self.trials, 1))
-        for name in ("monitor_share", "final_share"):
-            object.__setattr__(self, name, share(name, getattr(self, name)))
+        object.__setattr__(self, "final_share", share("final_share", self.final_share))
+        values = real(self.monitor_share)
+        if values is None or not 0 <= values <= 1 - self.final_share:
+            raise InputError(f"monitor_share must lie in [0, 1 - final_share]; got {self.monitor_share!r}.")
 
     @property
     def monitor_mu(self) -> float:

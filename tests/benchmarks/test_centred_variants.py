@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -17,25 +17,16 @@ from benchmarks.centred_variants import (
     TrustRegion,
     table,
 )
-from benchmarks.loops import Curator, fold_centred, run_centred
+from benchmarks.loops import run_centred, simulate
 from benchmarks.tasks import Task
 from dptune.algorithms.centred import CentredCMA
-from dptune.algorithms.centred_plan import plan_centred_cma
+from dptune.algorithms.centred_plan import CENTRED_CMA
 
 
 def ran(kind: type[CentredCMA], task: Task) -> tuple[CentredCMA, float]:
     """The algorithm after 36 trials at mu = 1, and the sum of the squared prices it asked for."""
-    paid = []
-
-    class Watched(Curator):
-        def answer(self, query):
-            paid.append(query.mu**2)
-            return super().answer(query)
-
-    plan = plan_centred_cma(d=task.d, loss_range=task.clip[1], mu=1.0, trials=36, seed=3, final_share=0.0)
-    algorithm = kind(plan.settings)
-    fold_centred(algorithm, Watched(task.n, task.clip, seed=3, private=True), task.losses)
-    return algorithm, sum(paid)
+    run = simulate(replace(CENTRED_CMA, algorithm=kind), task, 1.0, 3, trials=36, final_share=0.0)
+    return run.algorithm, sum(charge.mu**2 for charge in run.ledger.charges)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -56,12 +47,12 @@ def test_with_raw_values_cma_learns_released_values(task: Task) -> None:
     told = []
 
     class Watched(RawValues):
-        def tell(self, generation):
+        def _tell(self, generation):
             learn, self._cma.tell = (
                 self._cma.tell,
                 lambda solutions: (told.append([v for _, v in solutions]), learn(solutions)),
             )
-            super().tell(generation)
+            super()._tell(generation)
             self._cma.tell = learn
             assert told[-1] == generation.values[: generation.new].tolist()
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from benchmarks import bench_private, defaults, failures, loops, paper_runs, speed
+from benchmarks.curator import Curator
 from benchmarks.report import run_missing
 from benchmarks.tasks import Task
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.algorithms.centred import CentredCMA
-from dptune.algorithms.centred_plan import plan_centred_cma
-from dptune.algorithms.gibo import DPGIBO
-from dptune.algorithms.gibo_plan import plan_gibo
+from dptune.algorithms.centred_plan import CENTRED_CMA
+from dptune.algorithms.gibo_plan import GIBO
+from dptune.algorithms.method import Method
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
 
 N = 70
@@ -35,7 +35,7 @@ def queries() -> list[Query]:
 
 @pytest.mark.parametrize("query", queries(), ids=["gradient", "value", "share", "failed"])
 def test_the_curator_answers_as_the_privatizer_without_noise(privatizer: LossPrivatizer, query: Query) -> None:
-    curator, rng = loops.Curator(N, (0.0, 3.0), seed=0, private=False), np.random.default_rng(2)
+    curator, rng = Curator(N, (0.0, 3.0), seed=0, private=False), np.random.default_rng(2)
     for name in "abc":
         losses = rng.normal(1.0, 3.0, N)
         losses[:3] = np.nan, np.inf, -np.inf
@@ -49,38 +49,29 @@ def test_the_curator_answers_as_the_privatizer_without_noise(privatizer: LossPri
 
 
 def test_a_whole_run_is_the_one_with_the_real_privatizer(task: Task, privatizer: LossPrivatizer) -> None:
-    plan = plan_gibo(d=task.d, n=N, loss_range=3.0, mu=1.0, trials=20, seed=3)
-    simulated, real = DPGIBO(plan.settings), DPGIBO(plan.settings)
-    loops.fold(simulated, loops.Curator(N, task.clip, seed=0, private=False), task.losses)
-    loops.fold(real, Real(privatizer, task), task.losses)
+    simulated, real = with_either(GIBO, task, privatizer, trials=20)
     np.testing.assert_allclose(simulated.path, real.path, atol=1e-9)
 
 
 def test_a_whole_centred_run_is_the_one_with_the_real_privatizer(task: Task, privatizer: LossPrivatizer) -> None:
-    plan = plan_centred_cma(d=task.d, loss_range=3.0, mu=1.0, trials=40, seed=3)
-    simulated, real = CentredCMA(plan.settings), CentredCMA(plan.settings)
-    used = loops.fold_centred(simulated, loops.Curator(N, task.clip, seed=0, private=False), task.losses)
-    assert used == plan.trials
-    loops.fold_centred(real, Real(privatizer, task), task.losses)
+    simulated, real = with_either(CENTRED_CMA, task, privatizer, trials=40)
     np.testing.assert_allclose(simulated.means, real.means, atol=1e-6)
 
 
-class Real(loops.Curator):
-    """The package's privatizer in the simulation's place, without its noise."""
+def with_either(method: Method, task: Task, privatizer: LossPrivatizer, *, trials: int):
+    """The algorithm after a run with the simulated curator, and with the real privatizer and ledger, without noise."""
+    privatizer._noise = NoNoise()
+    curators = Curator(N, task.clip, seed=0, private=False), privatizer
+    return [loops.simulate(method, task, 1.0, 3, curator=c, trials=trials).algorithm for c in curators]
 
-    def __init__(self, privatizer: LossPrivatizer, task: Task) -> None:
-        super().__init__(N, task.clip, seed=0, private=False)
-        self.privatizer = privatizer
 
-    def observe(self, name: str, losses: np.ndarray) -> None:
-        self.privatizer.observe(name, losses)
+class NoNoise:
+    """Adds nothing."""
 
-    def answer(self, query: Query) -> np.ndarray:
-        return self.privatizer._clipped_mean(query) + self.privatizer._centre(query)
+    private = False
 
-    def keep(self, names: tuple[str, ...]) -> None:
-        for name in set(self.privatizer.points()) - set(names):
-            self.privatizer.forget(name)
+    def add_gaussian(self, value: np.ndarray, sigma: float) -> np.ndarray:
+        return value
 
 
 @pytest.mark.parametrize("method", bench_private.METHODS)
