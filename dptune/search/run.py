@@ -97,9 +97,7 @@ class SearchRun:
         self._asked = 0  # points of the present round that this process has asked for
         self._spent_by_others = self._warned = False
         self._outside = 0  # trials of this process that were no points of the space
-        self._held: dict[
-            str, None
-        ] = {}  # in the order of arrival: points whose losses may be forgotten when the algorithm is done with them
+        self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
         self._told: dict[str, float] = {}  # trial -> its value, where that is no release of its own
         self._spent = Spent()  # by every run of the ledger
         self._private = True
