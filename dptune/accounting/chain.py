@@ -14,7 +14,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from dptune._checks import at_least, shown
 from dptune.errors import InputError, LedgerError
@@ -32,7 +31,7 @@ class Mark:
     seq: int = 0
     hash: str = ""
 
-    def link(self, content: Mapping[str, Any]) -> Mark:
+    def link(self, content: object) -> Mark:
         """Return the mark after one more row; ``content`` is JSON data."""
         text = json.dumps([self.hash, content], sort_keys=True, allow_nan=False)
         return Mark(self.seq + 1, hashlib.sha256(text.encode()).hexdigest())
@@ -63,7 +62,7 @@ class Mark:
 def behind(name: str, mark: Mark) -> LedgerError:
     """Return the refusal of a ledger that does not hold a row which was seen."""
     return LedgerError(
-        f"the ledger {name} is behind: it does not hold charge {mark.seq}, which was seen before. An older copy was "
+        f"the ledger {name} is behind: it does not hold its row {mark.seq}, which was seen before. An older copy was "
         "put back, or a part of the file was lost. What was spent since is in the newest file: put that one back."
     )
 

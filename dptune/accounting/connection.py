@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from dptune._locks import ForkSafeLock
 from dptune.accounting import schema
-from dptune.errors import DptuneError, InputError, LedgerError
+from dptune.errors import DptuneError, LedgerError
 
 _REMEDIES = {  # by a part of the database's own words
     "unable to open": "It must be a file, in a folder where this process may write",
@@ -67,7 +67,6 @@ class Database:
 
         Raises:
             LedgerError: the database cannot be used; says why and what to do.
-            InputError: the URL has a setting that the database does not know.
         """
         with self._lock, self._explained():
             if self._held and self._held[0].in_transaction():
@@ -89,10 +88,7 @@ class Database:
 
     def _connection(self) -> sa.Connection:
         if not self._held:
-            try:
-                self._held.append(self.engine.connect())
-            except TypeError as error:  # sqlite3's word for an argument that it does not have
-                raise InputError(f"the URL of the ledger {self.name} has an unknown setting: {error}.") from None
+            self._held.append(self.engine.connect())
             self._opened = self._file()
         return self._held[0]
 

@@ -39,6 +39,7 @@ from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
 
 _CREATION_LOCK = 0x6470_7475_6E65  # "dptune", for pg_advisory_xact_lock
 _WHOLE = ""  # scope of the facts about the whole ledger
+_INSERT_CHARGE, _INSERT_RELEASE = sa.insert(schema.charges), sa.insert(schema.releases)
 _logger = logging.getLogger("dptune.accounting.ledger")
 
 
@@ -138,7 +139,7 @@ class DurableLedger:
             return entries.old_head(connection)
         if write and connection.dialect.name == "postgresql":  # SQLite took its lock at BEGIN IMMEDIATE
             connection.execute(sa.select(identity).with_for_update())
-        found = connection.execute(sa.select(identity, entries.hash_of(seen.mark.seq), entries.LAST_ANSWERED)).first()
+        found = connection.execute(entries.LOOK, {"seq": seen.mark.seq}).first()
         self._refuse_other(None if found is None else found[0])
         if found is None or (seen.mark.seq and found[1] != seen.mark.hash):
             raise behind(self._name, seen.mark)
@@ -190,7 +191,6 @@ class DurableLedger:
         """Insert a charge in one transaction, if ``admit`` does not raise; or find that it was paid already."""
         scope, key = text("scope", scope), text("key", key)
         row = {**row, "scope": scope, "key": key, "digest": text("digest", row["digest"])}
-        row["description"] = json_data("note", row["description"])
         with self._transaction(write=True) as (connection, head):
             existing = entries.find(connection, scope, key)
             if existing is not None:
@@ -200,7 +200,7 @@ class DurableLedger:
             row["kind"] = entries.kind_of(key)
             row["nth"] = entries.made(connection, scope, row["kind"]) + 1
             paid = head.after(row)
-            connection.execute(sa.insert(schema.charges).values(**row, **paid.columns(), charged_at=_now()))
+            connection.execute(_INSERT_CHARGE, {**row, **paid.columns(), "charged_at": _now()})
         self._see(paid)
         return entries.charge_of({**row, "seq": paid.mark.seq, "value": None})
 
@@ -216,7 +216,7 @@ class DurableLedger:
                 raise LedgerError(f"the ledger {self._name} lost a charge; do not go on with it.")
             if row["value"] is None:
                 stored = {"charge": charge.seq, "value": numbers, "released_at": _now()}
-                connection.execute(sa.insert(schema.releases).values(stored))
+                connection.execute(_INSERT_RELEASE, stored)
                 return entries.charge_of({**row, "value": numbers})
             return entries.charge_of(row)
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dptune._checks import text
+from dptune._checks import json_data, text
 from dptune.accounting import schema
 from dptune.accounting.chain import Mark, damaged
+from dptune.accounting.events import Event, SubsampledGaussianRelease
 from dptune.accounting.gdp import Spent
 
 Row = Mapping[Any, Any]  # of the charges, by the names of their columns
@@ -19,8 +20,17 @@ _c = schema.charges.c
 _CHARGES = sa.select(
     _c.seq, _c.scope, _c.key, _c.mu, _c.private, _c.digest, _c.description, schema.releases.c.value
 ).select_from(schema.charges.outerjoin(schema.releases, schema.releases.c.charge == _c.seq))
+_FIND = _CHARGES.where((_c.scope == sa.bindparam("scope")) & (_c.key == sa.bindparam("key")))
+_NEWS = _CHARGES.where((_c.scope == sa.bindparam("scope")) & (_c.seq > sa.bindparam("seq"))).order_by(_c.seq)
+_AFTER = sa.select(schema.charges).where(_c.seq > sa.bindparam("seq")).order_by(_c.seq)
+_HASH = sa.select(_c.hash).where(_c.seq == sa.bindparam("seq"))
+_MADE = sa.select(sa.func.max(_c.nth)).where((_c.scope == sa.bindparam("scope")) & (_c.kind == sa.bindparam("kind")))
 _HASHED = ("scope", "key", "nth", "mu", "mechanism", "private", "digest", "description")
-LAST_ANSWERED = sa.select(sa.func.max(schema.releases.c.charge)).scalar_subquery()
+LOOK = sa.select(  # the identity, the hash of a charge that was seen, and the last charge that is answered
+    schema.ledger.c.identity,
+    _HASH.scalar_subquery(),
+    sa.select(sa.func.max(schema.releases.c.charge)).scalar_subquery(),
+)
 
 
 @dataclass(frozen=True)
@@ -103,14 +113,19 @@ class Head:
         }
 
 
+def described(event: Event | SubsampledGaussianRelease, note: Mapping[str, object] | None) -> dict[str, object]:
+    """Return what a charge's row keeps of an event and a note, as it comes back from the database."""
+    kept = json_data("note", dict(note) if isinstance(note, Mapping) else note or {})
+    return {**json_data("an event's description", event.describe()), "note": kept}
+
+
 def follow(connection: sa.Connection, head: Head, name: str) -> Head:
     """Return the ledger's head, after recomputing what the rows after ``head`` say.
 
     Raises:
         LedgerError: one of them does not follow from those before it.
     """
-    query = sa.select(schema.charges).where(_c.seq > head.mark.seq).order_by(_c.seq)
-    for row in connection.execute(query).mappings():
+    for row in connection.execute(_AFTER, {"seq": head.mark.seq}).mappings():
         head = head.after(row)
         if any(row[column] != value for column, value in head.columns().items()):
             raise damaged(name, f"charge {row['seq']} does not follow from those before it")
@@ -124,14 +139,9 @@ def old_head(connection: sa.Connection) -> Head:
     return Head(spent=spent, seeded=sum(not row.private for row in rows))
 
 
-def hash_of(seq: int) -> sa.ScalarSelect[str]:
-    """Select the hash of a charge by its number."""
-    return sa.select(_c.hash).where(_c.seq == seq).scalar_subquery()
-
-
 def stored_hash(connection: sa.Connection, seq: int) -> str | None:
     """Return the hash of a charge by its number, or None."""
-    return connection.execute(sa.select(_c.hash).where(_c.seq == seq)).scalar()
+    return connection.execute(_HASH, {"seq": seq}).scalar()
 
 
 def kind_of(key: str) -> str:
@@ -141,8 +151,7 @@ def kind_of(key: str) -> str:
 
 def made(connection: sa.Connection, scope: str, kind: str) -> int:
     """Return how many charges of a kind a scope has made."""
-    where = (_c.scope == scope) & (_c.kind == kind)
-    return int(connection.execute(sa.select(sa.func.max(_c.nth)).where(where)).scalar() or 0)
+    return int(connection.execute(_MADE, {"scope": scope, "kind": kind}).scalar() or 0)
 
 
 def of(scope: str | None, prefix: str) -> sa.ColumnElement[bool]:
@@ -154,12 +163,17 @@ def of(scope: str | None, prefix: str) -> sa.ColumnElement[bool]:
 
 def find(connection: sa.Connection, scope: str, key: str) -> Row | None:
     """Return the row of a charge, or None."""
-    return connection.execute(_CHARGES.where((_c.scope == scope) & (_c.key == key))).mappings().first()
+    return connection.execute(_FIND, {"scope": scope, "key": key}).mappings().first()
 
 
 def read(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[Charge]:
     """Return charges in their order."""
     return [charge_of(row) for row in connection.execute(_CHARGES.where(where).order_by(_c.seq)).mappings()]
+
+
+def news(connection: sa.Connection, scope: str, after: int) -> list[Charge]:
+    """Return the charges of a scope after a number, in their order."""
+    return [charge_of(row) for row in connection.execute(_NEWS, {"scope": scope, "seq": after}).mappings()]
 
 
 def charge_of(row: Row) -> Charge:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from dptune._checks import at_least, json_data, positive, text
 from dptune.accounting import entries, schema
 from dptune.accounting.durable import DurableLedger, _first
-from dptune.accounting.entries import Charge, Limit
+from dptune.accounting.entries import Charge, Limit, described
 from dptune.accounting.events import Event
 from dptune.accounting.gdp import Budget, Spent
 from dptune.accounting.statement import Statement
@@ -147,7 +147,7 @@ class PrivacyLedger(DurableLedger):
             "mechanism": event.mechanism,
             "private": private,
             "digest": digest,
-            "description": {**event.describe(), "note": dict(note or {})},
+            "description": described(event, note),
         }
         return self._pay(scope, key, row=row, limit=limit, admit=lambda head: self._admit(head.spent, mu))
 
@@ -213,12 +213,12 @@ class PrivacyLedger(DurableLedger):
         Raises:
             LedgerError: it cannot be used, or with ``write`` not be written.
         """
-        c, scope = schema.charges.c, text("scope", scope)
+        scope = text("scope", scope)
         with self._transaction(write=write) as (connection, head):
             if write:
                 connection.execute(_NOTHING)
-            known = entries.read(connection, c.seq.in_(again)) if again else []
-            new = entries.read(connection, (c.scope == scope) & (c.seq > after))
+            known = entries.read(connection, schema.charges.c.seq.in_(again)) if again else []
+            new = entries.news(connection, scope, after)
         return News((*known, *new), head.spent, head.private)
 
     def spent(self) -> float:

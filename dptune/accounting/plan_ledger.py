@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dptune._numbers import whole
 from dptune.accounting.durable import DurableLedger
-from dptune.accounting.entries import Charge
+from dptune.accounting.entries import Charge, described
 from dptune.accounting.events import SubsampledGaussianRelease
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_statement import PlanStatement
@@ -103,7 +103,7 @@ class PlanLedger(DurableLedger):
             "mechanism": event.mechanism,
             "private": private,
             "digest": digest,
-            "description": {**event.describe(), "note": dict(note or {})},
+            "description": described(event, note),
         }
         return self._pay(_SCOPE, _key(t), row=row, limit=None, admit=lambda head: self._admit(head.mark.seq, t))
 

@@ -17,8 +17,8 @@ NOT_COVERED = (
     "the server: it reads every message; and whoever learns which agents were sampled",
     "whether and when an agent sends: timing, addresses and time-outs; how long the server computes",
     "the choice of the search space, features, regions and settings, if made by looking at the agents' data",
-    "other releases about the same agents that this ledger did not see: a ledger that was deleted, copied or put back "
-    "from a backup counts anew",
+    "other releases about the same agents that this ledger did not see: a ledger that was deleted or copied counts "
+    "anew, and so does an older copy put back where nobody kept a mark of the newer one",
 )
 ACCOUNTANT = (
     "privacy loss distributions of the whole plan (dp-accounting, Poisson-subsampled Gaussian, add-or-remove relation, "

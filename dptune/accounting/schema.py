@@ -158,6 +158,8 @@ def normalise_url(url: str | Path) -> sa.URL:
 def _absolute(url: sa.URL, text: str) -> sa.URL:
     if not url.database or Path(url.database).name == ":memory:" or "mode=memory" in text:
         raise InputError("a ledger must outlive its process; give a file path instead of an in-memory URL.")
+    if url.query:
+        raise InputError(f"the URL of a ledger in SQLite has no settings; got {', '.join(url.query)}.")
     try:
         return url.set(database=str(Path(url.database).resolve()))
     except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a text that is not Unicode

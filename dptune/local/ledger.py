@@ -10,8 +10,8 @@ A crash between the two leaves the charge standing. A retry with the same key pa
 value, or, if none was recorded, records one before anybody sees it: each charge is answered by at most one value.
 Pure epsilon adds up (basic composition), so a user with k replies has paid the sum of their k prices.
 
-The cap and the identity are the file's: every transaction reads both, and refuses another file in its place. Copies
-and pickles are views of the same file; only ``UserLedger(path, cap)`` creates one.
+The cap and the identity are the file's: every transaction reads both, and refuses another file in its place, or an
+older copy of it. Copies and pickles are views of the same file; only ``UserLedger(path, cap)`` creates one.
 """
 
 from __future__ import annotations
@@ -20,40 +20,19 @@ import json
 import math
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import SupportsFloat
 
-from dptune._checks import place, positive
-from dptune.errors import BudgetMismatch, CapReached, InputError, KeyConflict, LedgerError
+from dptune._checks import place, positive, text
+from dptune.accounting.chain import Mark
+from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
+from dptune.local import rows
 from dptune.local.randomizer import Randomizer
 from dptune.local.statement import Account, Device, LocalStatement
-
-VERSION = 2
-_FORGIVEN = 1e-12  # rounding of k replies of cap/k; the noise carries a slack a million times larger
-_TABLES = """
-CREATE TABLE IF NOT EXISTS dptune_local (
-    id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, cap REAL NOT NULL, identity TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS dptune_replies (
-    user TEXT NOT NULL, key TEXT NOT NULL, epsilon REAL NOT NULL, private INTEGER NOT NULL, mechanism TEXT NOT NULL,
-    PRIMARY KEY (user, key));
-CREATE TABLE IF NOT EXISTS dptune_values (
-    user TEXT NOT NULL, key TEXT NOT NULL, value REAL NOT NULL, PRIMARY KEY (user, key));
-"""
-_NO_CHANGE = """CREATE TRIGGER IF NOT EXISTS {table}_no_{verb} BEFORE {verb} ON {table}
-BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"""
-_NO_REPLACE = """CREATE TRIGGER IF NOT EXISTS {table}_no_REPLACE BEFORE INSERT ON {table}
-WHEN EXISTS (SELECT 1 FROM {table} WHERE {same})
-BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"""  # INSERT OR REPLACE fires no DELETE trigger
-_KEYS = {
-    "dptune_local": "id = NEW.id",
-    "dptune_replies": "user = NEW.user AND key = NEW.key",
-    "dptune_values": "user = NEW.user AND key = NEW.key",
-}
-_Charge = tuple[str, str, float, bool, str]  # user, key, epsilon, private, mechanism
 
 
 class UserLedger:
@@ -70,14 +49,14 @@ class UserLedger:
     """
 
     def __init__(self, path: str | Path, cap: float | None = None) -> None:
-        text = place("path", path)
-        if text == ":memory:" or text.startswith("file:"):
-            raise InputError("a ledger must outlive its process; give the path of a file.")
+        where = place("path", path)
+        if where == ":memory:" or where.startswith("file:") or "://" in where:
+            raise InputError(f"a ledger must outlive its process; give the path of a file, not the URL {where!r}.")
         cap = None if cap is None else positive("cap", cap)
-        self._path = Path(text).resolve()
+        self._path, self._seen = Path(where).resolve(), Mark()
         if cap is not None and not self._exists():
             self._create(cap)
-        self._identity, self.cap = self._open()
+        self._identity, self.cap, self._version = self._open()
         if cap is not None and cap != self.cap:
             raise BudgetMismatch(f"this ledger was created with cap={self.cap!r}, not {cap!r}; it is fixed for good.")
 
@@ -106,7 +85,7 @@ class UserLedger:
             LedgerError: the file cannot be used or is another one; nothing more is sent.
         """
         mechanism = json.dumps(randomizer.describe(), sort_keys=True)
-        row = (_text("user", user), _text("key", key), _price(randomizer), bool(randomizer.private), mechanism)
+        row = (text("user", user), text("key", key), _price(randomizer), bool(randomizer.private), mechanism)
         recorded = self._charge(row)
         if recorded is not None:
             return recorded
@@ -114,16 +93,19 @@ class UserLedger:
 
     def spent(self, user: str) -> float:
         """Return the epsilon the user has paid."""
+        user = text("user", user)
         with self._transaction("BEGIN") as (connection, _):
-            return _spent(connection, user)
+            return rows.spent(connection, user)
 
     def remaining(self, user: str) -> float:
         """Return the epsilon the user has left; 0 where only rounding is left."""
+        user = text("user", user)
         with self._transaction("BEGIN") as (connection, cap):
-            return _left(_spent(connection, user), cap)
+            return rows.left(rows.spent(connection, user), cap)
 
     def private(self, user: str) -> bool:
         """Return False if any of the user's replies was made with insecure, seeded noise."""
+        user = text("user", user)
         with self._transaction("BEGIN") as (connection, _):
             query = "SELECT COUNT(*) FROM dptune_replies WHERE user = ? AND NOT private"
             return int(connection.execute(query, (user,)).fetchone()[0]) == 0
@@ -132,10 +114,10 @@ class UserLedger:
         """Return what each user has paid, by name."""
         query = "SELECT user, epsilon, private FROM dptune_replies ORDER BY user"
         with self._transaction("BEGIN") as (connection, _):
-            users = [(user, list(rows)) for user, rows in groupby(connection.execute(query), key=itemgetter(0))]
+            users = [(user, list(paid)) for user, paid in groupby(connection.execute(query), key=itemgetter(0))]
         return [
-            Account(user, len(rows), math.fsum(row[1] for row in rows), all(row[2] for row in rows))
-            for user, rows in users
+            Account(user, len(paid), math.fsum(row[1] for row in paid), all(row[2] for row in paid))
+            for user, paid in users
         ]
 
     def statement(self) -> LocalStatement:
@@ -152,29 +134,46 @@ class UserLedger:
             private=all(account.private for account in accounts),
         )
 
-    def _charge(self, row: _Charge) -> float | None:
+    def mark(self) -> dict[str, object]:
+        """Return what this object has seen of the file, as JSON data to keep elsewhere."""
+        return self._seen.to_json(self._identity)
+
+    def check_mark(self, mark: object) -> None:
+        """Refuse to go on if the file is not the one of a :meth:`mark`, or is behind it.
+
+        Raises:
+            LedgerError: it is another one, or an older copy was put back.
+            InputError: it is not a mark.
+        """
+        kept = Mark.from_json(mark, self._identity, str(self._path))
+        with self._transaction("BEGIN") as (connection, _):
+            rows.follow(connection, kept, self._path)
+
+    def _charge(self, row: rows.Charge) -> float | None:
         """Return the recorded reply, or None after making sure that this one is paid."""
         user, key, *_, mechanism = row
         with self._transaction("BEGIN IMMEDIATE") as (connection, cap):
-            paid = _mechanism(connection, user, key)
-            if paid is None:
-                _pay(connection, row, cap)
-            elif paid != mechanism:
+            paid = rows.mechanism(connection, user, key)
+            if paid == mechanism:
+                return rows.value(connection, user, key)
+            if paid is not None:
                 raise KeyConflict(f"the reply {key!r} of this user was made with other settings; use a new key.")
-            return _value(connection, user, key)
+            mark = rows.pay(connection, row, cap)
+        self._see(mark)
+        return None
 
-    def _record(self, row: _Charge, value: float) -> float:
+    def _record(self, row: rows.Charge, value: float) -> float:
         """Store the value of a charge that stands in this file, and return the one that is stored."""
         user, key, *_, mechanism = row
-        with suppress(sqlite3.IntegrityError), self._transaction("BEGIN IMMEDIATE") as (connection, _):
-            if _mechanism(connection, user, key) != mechanism:
+        with self._transaction("BEGIN IMMEDIATE") as (connection, _):
+            if rows.mechanism(connection, user, key) != mechanism:
                 raise LedgerError(f"the ledger {self._path} lost a charge; nothing was sent. Put the newest file back.")
-            connection.execute("INSERT INTO dptune_values VALUES (?, ?, ?)", (user, key, value))
-        with self._transaction("BEGIN") as (connection, _):
-            recorded = _value(connection, user, key)
-        if recorded is None:
-            raise LedgerError(f"the ledger {self._path} lost a record; do not go on with it.")
-        return recorded
+            recorded = rows.value(connection, user, key)
+            if recorded is None:
+                if not math.isfinite(value):
+                    raise LedgerError(f"the ledger {self._path} cannot record {value!r}; nothing was sent.")
+                connection.execute("INSERT INTO dptune_values VALUES (?, ?, ?)", (user, key, value))
+        return value if recorded is None else recorded
 
     # ---- the file ------------------------------------------------------------------------------------
 
@@ -202,34 +201,44 @@ class UserLedger:
         with self._connected("BEGIN IMMEDIATE", "rwc") as connection:  # two processes may create it together
             if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'dptune_ledger'").fetchone() is not None:
                 raise LedgerError(f"{self._path} is the ledger of a curator; give the users a file of their own.")
-            for statement in _TABLES.split(";")[:-1]:
-                connection.execute(statement)
-            for table, same in _KEYS.items():
-                for verb in ("UPDATE", "DELETE"):
-                    connection.execute(_NO_CHANGE.format(table=table, verb=verb))
-                connection.execute(_NO_REPLACE.format(table=table, same=same))
+            rows.create(connection)
             if connection.execute("SELECT id FROM dptune_local").fetchone() is None:
-                row = (VERSION, cap, secrets.token_hex(16))
+                row = (rows.VERSION, cap, secrets.token_hex(16))
                 connection.execute("INSERT INTO dptune_local VALUES (1, ?, ?, ?)", row)
 
-    def _open(self) -> tuple[str, float]:
-        """Return identity and cap of the file."""
+    def _open(self) -> tuple[str, float, int]:
+        """Return identity, cap and version of the file, after checking all of it."""
         if not self._path.is_file():
             raise LedgerError(f"there is no ledger at {self._path}; give cap= to create one.")
         with self._connected("BEGIN", "rw") as connection:
-            version = connection.execute("SELECT version FROM dptune_local").fetchone()
-            if version is None or version[0] != VERSION:
-                raise LedgerError(f"the ledger {self._path} has another format than {VERSION}.")
-            return _identity_and_cap(connection)
+            identity, cap, version = _header(connection)
+            if version not in (rows.VERSION, rows.READ_ONLY):
+                raise LedgerError(f"the ledger {self._path} has another format than {rows.VERSION}.")
+            if version == rows.VERSION:
+                rows.check_pages(connection, self._path)
+                self._seen = rows.follow(connection, self._seen, self._path)
+            return identity, cap, version
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[tuple[sqlite3.Connection, float]]:
         """A transaction on the ledger that was opened, and the cap that stands in it."""
+        if begin != "BEGIN" and self._version == rows.READ_ONLY:
+            raise LedgerError(
+                f"the ledger {self._path} was made by an older dptune (format {rows.READ_ONLY}): it can be read, and "
+                "nothing can be charged to it any more. Make a new one whose cap is what the users have left "
+                "(remaining(user) says how much), or go on with the dptune that made it."
+            )
         with self._connected(begin, "rw") as connection:
-            identity, cap = _identity_and_cap(connection)
+            identity, cap, version = _header(connection)
             if identity != self._identity:
                 raise _replaced(self._path)
+            if version == rows.VERSION:
+                self._see(rows.follow(connection, self._seen, self._path))
             yield connection, cap
+
+    def _see(self, mark: Mark) -> None:
+        if mark.seq > self._seen.seq:
+            self._seen = mark
 
     @contextmanager
     def _connected(self, begin: str, mode: str) -> Iterator[sqlite3.Connection]:
@@ -237,6 +246,7 @@ class UserLedger:
         try:
             with closing(sqlite3.connect(uri, timeout=60, isolation_level=None, uri=True)) as connection:
                 connection.execute("PRAGMA synchronous=EXTRA")  # a commit has reached the disk, directory included
+                connection.execute("PRAGMA fullfsync=ON")  # macOS: through the disk's own cache, too
                 connection.execute(begin)
                 try:
                     yield connection
@@ -244,23 +254,22 @@ class UserLedger:
                     connection.execute("ROLLBACK")
                     raise
                 connection.execute("COMMIT")
-        except sqlite3.IntegrityError:
-            raise
         except sqlite3.Error as error:
             raise LedgerError(f"the ledger {self._path} cannot be used: {error}") from None
 
     # ---- copies are views, never forks -----------------------------------------------------------------
 
     @classmethod
-    def _reopen(cls, path: str, identity: str, cap: float) -> UserLedger:
+    def _reopen(cls, path: str, mark: Mapping[str, object]) -> UserLedger:
         """Reopen the very ledger that was copied; never create one."""
         ledger = cls(path)
-        if (ledger._identity, ledger.cap) != (identity, cap):
+        if ledger._identity != mark["ledger"]:
             raise _replaced(ledger._path)
+        ledger.check_mark(mark)
         return ledger
 
-    def __reduce__(self) -> tuple[Callable[[str, str, float], UserLedger], tuple[str, str, float]]:
-        return type(self)._reopen, (str(self._path), self._identity, self.cap)
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self)._reopen, (str(self._path), self.mark())
 
     def __repr__(self) -> str:
         return f"UserLedger({str(self._path)!r}, cap={self.cap!r})"
@@ -278,21 +287,8 @@ def _measure(value: SupportsFloat | Callable[[], SupportsFloat | None] | None) -
     raise KeyboardInterrupt  # a new one: the other's frames hold private values
 
 
-def _text(name: str, value: str) -> str:
-    if not (isinstance(value, str) and value):
-        raise InputError(f"{name} must be a text that is not empty; got {value!r}.")
-    return value
-
-
 def _price(randomizer: Randomizer) -> float:
     return positive("epsilon, a reply's price,", randomizer.epsilon)
-
-
-def _pay(connection: sqlite3.Connection, row: _Charge, cap: float) -> None:
-    spent = _spent(connection, row[0])
-    if spent + row[2] > cap * (1 + _FORGIVEN):
-        raise CapReached(row[2], _left(spent, cap), cap)
-    connection.execute("INSERT INTO dptune_replies VALUES (?, ?, ?, ?, ?)", row)
 
 
 def _replaced(path: Path) -> LedgerError:
@@ -302,27 +298,7 @@ def _replaced(path: Path) -> LedgerError:
     )
 
 
-def _identity_and_cap(connection: sqlite3.Connection) -> tuple[str, float]:
-    row = connection.execute("SELECT identity, cap FROM dptune_local").fetchone()
-    return ("", 0.0) if row is None else (str(row[0]), float(row[1]))
-
-
-def _mechanism(connection: sqlite3.Connection, user: str, key: str) -> str | None:
-    """The mechanism that the user paid for under this key, or None."""
-    query = "SELECT mechanism FROM dptune_replies WHERE user = ? AND key = ?"
-    row = connection.execute(query, (user, key)).fetchone()
-    return None if row is None else str(row[0])
-
-
-def _spent(connection: sqlite3.Connection, user: str) -> float:
-    rows = connection.execute("SELECT epsilon FROM dptune_replies WHERE user = ?", (user,))
-    return math.fsum(row[0] for row in rows)
-
-
-def _left(spent: float, cap: float) -> float:
-    return cap - spent if cap - spent > cap * _FORGIVEN else 0.0
-
-
-def _value(connection: sqlite3.Connection, user: str, key: str) -> float | None:
-    row = connection.execute("SELECT value FROM dptune_values WHERE user = ? AND key = ?", (user, key)).fetchone()
-    return None if row is None else float(row[0])
+def _header(connection: sqlite3.Connection) -> tuple[str, float, int]:
+    """Return identity, cap and version of a file."""
+    row = connection.execute("SELECT identity, cap, version FROM dptune_local").fetchone()
+    return ("", 0.0, 0) if row is None else (str(row[0]), float(row[1]), int(row[2]))

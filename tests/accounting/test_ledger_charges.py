@@ -173,3 +173,54 @@ def test_a_look_at_the_budget_reads_no_charge(url: str, monkeypatch: pytest.Monk
     ledger.check(0.5, releases=2)
     assert (ledger.spent(), ledger.count(), ledger.private) == (0.2, 4, False)
     assert ledger.remaining() < 2.0
+
+
+BAD_NAMES = [None, math.nan, 7, 0.5, b"study", "", ["study"], "a\0b", "\ud800"]
+
+
+@pytest.mark.parametrize("bad", BAD_NAMES)
+def test_a_scope_or_a_key_that_is_not_a_text_is_refused_by_name(url: str, bad: Any) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    for name, use in {
+        "scope": lambda: pay(ledger, "k", scope=bad),
+        "key": lambda: pay(ledger, bad),
+        "digest": lambda: pay(ledger, "k", digest=bad),
+        "scope ": lambda: ledger.find(bad, "k"),
+        "key ": lambda: ledger.find("s", bad),
+        "scope  ": lambda: ledger.news(bad, after=0),
+        "scope   ": lambda: ledger.fix(bad, "fact", 1),
+        "name": lambda: ledger.fact("s", bad),
+        "scope    ": lambda: ledger.fix_plan(bad, lambda rest: {"mu": 1.0}),
+    }.items():
+        with pytest.raises(InputError, match=f"{name.strip()} must be a text"):
+            use()
+    assert ledger.charges() == []
+
+
+@pytest.mark.parametrize("bad", [{"a": math.nan}, {"a": math.inf}, {"a": {1, 2}}, {"a": b"x"}, {"a": object()}])
+def test_a_note_that_is_not_json_is_refused_before_anything_is_written(url: str, bad: Any) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    with pytest.raises(InputError, match=r"note must be JSON data.*finite"):
+        pay(ledger, "k", note=bad)
+    with pytest.raises(InputError, match="JSON data"):
+        ledger.fix("s", "fact", bad)
+    assert ledger.charges() == []
+
+
+@pytest.mark.parametrize("huge", [10**400, 10**5000, -(10**5000)], ids=["400", "5000", "minus 5000"])
+def test_a_number_that_is_too_large_is_refused_by_name(url: str, huge: int) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    with pytest.raises(InputError, match="mu"):
+        ledger.check(huge)
+    with pytest.raises(InputError, match="releases"):
+        ledger.check(0.1, releases=huge)
+    with pytest.raises(InputError, match="mu"):
+        Budget.gdp(huge)
+
+
+def test_the_smallest_and_the_largest_price(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(1.0))
+    pay(ledger, "tiny", 1e-200)
+    assert ledger.spent() == 1e-200
+    with pytest.raises(BudgetExhausted):
+        pay(ledger, "huge", 1e308)

@@ -25,6 +25,10 @@ RUN = """
 import json, os, signal, sys
 import numpy as np
 from dptune import *
+from dptune.algorithms.gibo import DPGIBO, GIBOSettings
+from dptune.algorithms.method import Method, Plan
+from dptune.algorithms.steps import AdaGradNorm
+from dptune.search.run import SearchRun
 from dptune.privacy.noise import OpenDPNoise
 
 folder, kill_at = sys.argv[1], int(sys.argv[2])  # number of the draw at which the process dies
@@ -43,11 +47,13 @@ OpenDPNoise.add_gaussian = draw
 ledger = PrivacyLedger(folder + "/ledger.db", Budget.gdp(mu=2.0))
 privatizer = LossPrivatizer(ledger, n=40, clip=(0.0, 1.0))
 space = Space({"a": Float(0.0, 1.0), "b": Float(1e-3, 1e3, log=True)})
-rule = AdaGradNorm(0.1)
-def make_plan(mu, seed):
-    settings = GIBOSettings(d=2, steps=5, batch=3, mu=mu, clip=0.5, rule=rule, starts=4, start_mu=mu, seed=seed)
-    return GIBOPlan.split(mu=mu, settings=settings, start_share=0.1)
-session = GIBOSession(privatizer, scope="run", space=space, make_plan=make_plan)
+def plan(*, mu, seed, trials):
+    start_mu, step_mu = mu * 0.1 ** 0.5, mu * 0.75 ** 0.5
+    settings = GIBOSettings(
+        d=2, steps=5, batch=3, mu=step_mu, clip=0.5, rule=AdaGradNorm(0.1), starts=4, start_mu=start_mu, seed=seed
+    )
+    return Plan("gibo", mu, settings, trials=settings.evaluations, monitor_share=0.1, final_share=0.05, spare=12)
+session = SearchRun(Method("gibo", plan, DPGIBO), privatizer, scope="run", space=space, trials=20)
 print(json.dumps({"theta": session.algorithm.theta.tolist(), "seed": session.plan.settings.seed}), flush=True)
 people = np.linspace(0.1, 0.9, 40)
 done = sum(c.key.startswith("value/") for c in ledger.charges("run"))

@@ -39,13 +39,14 @@ print(paid)
 """
 COUNTED_IN_MEMORY = """
 from collections import Counter
+from dptune.local import rows
 spent = Counter()
 def charge(self, row):
     if spent[row[0]] + row[2] > self.cap:
         raise CapReached(row[2], 0.0, self.cap)
     spent[row[0]] += row[2]
     with self._transaction("BEGIN IMMEDIATE") as (connection, _):
-        connection.execute("INSERT INTO dptune_replies VALUES (?, ?, ?, ?, ?)", row)
+        rows.pay(connection, row, 1e9)
 UserLedger._charge = charge
 """
 
@@ -157,6 +158,9 @@ def test_a_user_or_a_key_that_is_no_text_is_refused(ledger: UserLedger, bad: Any
     for names in ({"user": bad, "key": "k"}, {"user": "ann", "key": bad}):
         with pytest.raises(InputError, match=r"user|key"):
             ledger.reply(LocalRandomizer(1.0, 1.0), 0.5, **names)
+    for read in (ledger.spent, ledger.remaining, ledger.private):
+        with pytest.raises(InputError, match="user must be a text"):
+            read(bad)
     assert ledger.spent("ann") == 0
 
 
@@ -183,7 +187,7 @@ def test_a_price_that_is_none_is_refused(ledger: UserLedger, monkeypatch: pytest
 
 def test_a_reply_that_cannot_be_recorded_is_not_sent(ledger: UserLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Odd, "answer", math.nan)
-    with pytest.raises(LedgerError, match="lost a record"):
+    with pytest.raises(LedgerError, match="cannot record"):
         ledger.reply(Odd(), 0.5, user="ann", key="k")
     assert ledger.spent("ann") == 1.0
 
@@ -219,7 +223,7 @@ def test_seeded_noise_is_remembered(ledger: UserLedger) -> None:
     [
         "DELETE FROM dptune_replies",
         "UPDATE dptune_replies SET epsilon = 0",
-        "INSERT OR REPLACE INTO dptune_replies VALUES ('ann', 'k', 0.0, 1, '')",
+        "INSERT OR REPLACE INTO dptune_replies VALUES (1, 'bob', 'l', 0.0, 1, '', 1, '0', '')",
         "UPDATE dptune_values SET value = 0",
         "UPDATE dptune_local SET cap = 100",
     ],
@@ -243,8 +247,9 @@ def test_the_cap_is_fixed_and_the_file_is_a_file(ledger: UserLedger, fast_path: 
     for cap in (0.0, math.inf, math.nan):
         with pytest.raises(InputError, match="cap"):
             UserLedger(fast_path / "x.db", cap=cap)
-    with pytest.raises(InputError, match="outlive"):
-        UserLedger(":memory:", cap=1.0)
+    for url in (":memory:", "sqlite://", "sqlite:///a.db", "postgresql://h/d", "file:a.db"):
+        with pytest.raises(InputError, match="outlive"):
+            UserLedger(url, cap=1.0)
 
 
 # ---- one file, one ledger ------------------------------------------------------------------------------
@@ -319,7 +324,7 @@ def test_a_value_without_its_charge_is_not_sent(ledger: UserLedger) -> None:
         ledger._path.write_bytes(before)  # somebody puts an old copy back
         return 0.5
 
-    with pytest.raises(LedgerError, match="lost a charge"):
+    with pytest.raises(LedgerError, match="An older copy was put back"):
         ledger.reply(LocalRandomizer(1.0, 1.0), measure, user="ann", key="k")
     with closing(sqlite3.connect(ledger._path)) as connection:
         assert connection.execute("SELECT COUNT(*) FROM dptune_values").fetchone() == (0,)

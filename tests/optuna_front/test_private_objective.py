@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 import dptune
-from dptune.accounting import durable
+from dptune.accounting import entries
 from dptune_optuna import PrivateObjective
 from harness import N, create, losses_at, open_ledger, open_privatizer, people
 
@@ -148,8 +148,8 @@ def test_the_work_of_a_trial_does_not_grow_with_the_ledger(tmp_path, monkeypatch
     read = []
     objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=30)
     study = create(None, RandomSampler(seed=0))
-    parse = durable._charge
-    monkeypatch.setattr(durable, "_charge", lambda row: read.append(row["key"]) or parse(row))
+    parse = entries.charge_of
+    monkeypatch.setattr(entries, "charge_of", lambda row: read.append(row["key"]) or parse(row))
     study.optimize(objective, n_trials=2)
     first = len(read) / 2
     study.optimize(objective, n_trials=20)
