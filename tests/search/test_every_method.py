@@ -14,7 +14,7 @@ import gibo_runs
 import numpy as np
 import pytest
 from audit_tools import CannedNoise, dump
-from session_harness import keys, losses_of, trial
+from run_harness import keys, losses_of, trial
 
 from dptune import AdaGradNorm, Budget, BudgetMismatch, Float, InputError, PlanComplete, PrivacyLedger, Space
 
@@ -78,7 +78,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 def test_two_sessions_interleaved_agree_and_share_one_budget(ledger: PrivacyLedger, kind: Kind) -> None:
-    a, b = kind.session(ledger), kind.session(ledger)
+    a, b = kind.start(ledger), kind.start(ledger)
     for i in range(4 * kind.trials):
         if a.complete or b.complete:
             break
@@ -92,7 +92,7 @@ def test_two_sessions_interleaved_agree_and_share_one_budget(ledger: PrivacyLedg
 
 
 def test_threads_share_a_session(ledger: PrivacyLedger, kind: Kind) -> None:
-    run = kind.session(ledger)
+    run = kind.start(ledger)
 
     def work(i: int) -> float | None:
         try:
@@ -111,20 +111,20 @@ def test_threads_share_a_session(ledger: PrivacyLedger, kind: Kind) -> None:
 def test_points_asked_for_one_after_another_differ_and_know_what_others_released(
     ledger: PrivacyLedger, kind: Kind
 ) -> None:
-    run, fresh = kind.session(ledger), kind.session(ledger)
+    run, fresh = kind.start(ledger), kind.start(ledger)
     asked = [run.ask() for _ in range(kind.first_step)]
     assert asked == [fresh.ask(slot) for slot in range(kind.first_step)]
     assert len({json.dumps(x) for x in asked}) == kind.first_step
     for i, x in enumerate(asked):
         run.finish(str(i), x, losses_of(x, kind.n))
-    assert fresh.ask(0) == kind.session(ledger).ask(0) != asked[0]
+    assert fresh.ask(0) == kind.start(ledger).ask(0) != asked[0]
 
 
 # ---- odd trials ----------------------------------------------------------------------------------------
 
 
 def test_lost_trials_delay_and_do_not_block(ledger: PrivacyLedger, kind: Kind) -> None:
-    run, finished = kind.session(ledger), 0
+    run, finished = kind.start(ledger), 0
     for i in range(3 * kind.trials):
         if run.complete:
             break
@@ -145,7 +145,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("kind", "wrong"), WRONG, ids=readable)
 def test_losses_of_a_wrong_shape_are_refused_and_cost_nothing(ledger: PrivacyLedger, kind: Kind, wrong: Any) -> None:
-    run = kind.session(ledger)
+    run = kind.start(ledger)
     with pytest.raises(InputError):
         run.finish("0", run.ask(), wrong)
     assert ledger.spent() == 0.0
@@ -172,12 +172,12 @@ OTHERS = [
 
 @pytest.mark.parametrize(("kind", "change"), OTHERS, ids=readable)
 def test_another_plan_for_the_same_run_is_refused(ledger: PrivacyLedger, kind: Kind, change: dict[str, Any]) -> None:
-    kind.session(ledger, seed=7, mu=3.0)
+    kind.start(ledger, seed=7, mu=3.0)
     before = dump(ledger)
     with pytest.raises(BudgetMismatch, match="planned"):
-        kind.session(ledger, **{"seed": 7, "mu": 3.0, **change})
+        kind.start(ledger, **{"seed": 7, "mu": 3.0, **change})
     assert dump(ledger) == before
-    assert kind.session(ledger).plan.settings.seed == 7  # what is not said is as it was
+    assert kind.start(ledger).plan.settings.seed == 7  # what is not said is as it was
 
 
 # ---- non-interference ----------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path: 
     for name, person in (("a", 0.3), ("b", np.nan), ("c", np.inf), ("d", -1e308)):
         (fast_path / name).mkdir()
         ledger = PrivacyLedger(fast_path / name / "ledger.db", Budget.gdp(4.0))
-        run = kind.session(ledger, seed=3)
+        run = kind.start(ledger, seed=3)
         run.privatizer._noise = CannedNoise(5)
         shown: list[Any] = []
         for i in range(kind.trials):
@@ -203,7 +203,7 @@ def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path: 
 
 
 def test_progress_is_plain_public_data(ledger: PrivacyLedger, kind: Kind) -> None:
-    run = kind.session(ledger)
+    run = kind.start(ledger)
     for i in range(kind.first_step):
         trial(run, str(i))
     progress = json.loads(json.dumps(run.progress()))
@@ -219,7 +219,7 @@ def test_progress_is_plain_public_data(ledger: PrivacyLedger, kind: Kind) -> Non
 def test_an_estimate_outside_the_search_space_is_refused_before_a_model_is_trained(
     ledger: PrivacyLedger, kind: Kind, elsewhere: dict[str, Any]
 ) -> None:
-    run = kind.session(ledger)
+    run = kind.start(ledger)
     for refused in (run.check_estimate, lambda x: run.estimate(x, losses_of({"a": 0.5, "b": 1.0}, kind.n))):
         with pytest.raises(InputError, match=r"search space .*recommend\(\)"):
             refused(elsewhere)

@@ -8,8 +8,8 @@ import pickle
 import numpy as np
 import pytest
 from audit_tools import CannedNoise, NoNoise, dump
-from gibo_runs import BATCH, STARTS, STEPS, TRIALS, N, losses, session
-from session_harness import SPACE, keys, trial
+from gibo_runs import BATCH, STARTS, STEPS, TRIALS, N, losses, start
+from run_harness import SPACE, keys, trial
 
 from dptune import Budget, Float, Int, KeyConflict, PlanComplete, PrivacyLedger, Space
 
@@ -17,7 +17,7 @@ from dptune import Budget, Float, Int, KeyConflict, PlanComplete, PrivacyLedger,
 
 
 def test_a_run_makes_the_releases_it_planned_and_then_no_more(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     values = [trial(run, str(i)) for i in range(TRIALS)]
     assert run.complete
     assert keys(ledger, "step/") == [f"step/{t}" for t in range(1, STEPS + 1)]
@@ -40,7 +40,7 @@ def test_a_run_makes_the_releases_it_planned_and_then_no_more(ledger: PrivacyLed
 
 
 def test_the_steps_leave_the_start_and_the_points_are_near_theta(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(TRIALS):
         trial(run, str(i))
     assert len(run.algorithm.path) == STEPS + 1
@@ -48,7 +48,7 @@ def test_the_steps_leave_the_start_and_the_points_are_near_theta(ledger: Privacy
 
 
 def test_the_losses_of_old_points_are_forgotten(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(TRIALS):
         trial(run, str(i))
         assert len(run.privatizer.points()) <= STARTS + BATCH
@@ -60,11 +60,11 @@ def test_the_losses_of_old_points_are_forgotten(ledger: PrivacyLedger) -> None:
 
 @pytest.mark.parametrize("stop", [0, 2, STARTS, STARTS + 1, STARTS + BATCH, TRIALS - 1, TRIALS])
 def test_a_restart_continues_with_the_same_theta_and_the_remaining_budget(ledger: PrivacyLedger, stop: int) -> None:
-    first = session(ledger)
+    first = start(ledger)
     for i in range(stop):
         trial(first, str(i))
     spent = ledger.spent()
-    again = session(ledger)
+    again = start(ledger)
     assert again.plan == first.plan  # the seed was drawn once
     assert [p.tolist() for p in again.algorithm.path] == [p.tolist() for p in first.algorithm.path]
     assert again.recommend() == first.recommend()
@@ -82,7 +82,7 @@ def test_a_restart_continues_with_the_same_theta_and_the_remaining_budget(ledger
 
 
 def test_a_pickled_session_goes_on_without_the_losses_of_the_original(ledger: PrivacyLedger) -> None:
-    first = session(ledger)
+    first = start(ledger)
     for i in range(STARTS + 1):
         trial(first, str(i))
     twin = pickle.loads(pickle.dumps(first))
@@ -97,18 +97,18 @@ def test_a_pickled_session_goes_on_without_the_losses_of_the_original(ledger: Pr
 
 
 def test_a_failed_trial_is_a_point_of_the_worst_loss(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     run.privatizer._noise = CannedNoise()
     for i in range(TRIALS):
         run.finish(str(i), run.ask(), None)
     assert run.complete
-    noiseless = session(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)))
+    noiseless = start(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)))
     noiseless.privatizer._noise = NoNoise()
     assert noiseless.finish("0", noiseless.ask(), None) == 1.0
 
 
 def test_a_trial_out_of_range_gets_a_value_and_no_say_in_the_steps(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     before = run.algorithm.batch_left()
     for i, x in enumerate(({"a": 7.0, "b": 1.0}, {"a": 0.5}, {"a": math.nan, "b": 1.0}, {"a": 0.5, "b": -1.0})):
         run.finish(f"odd {i}", x, np.full(N, 0.5))
@@ -119,7 +119,7 @@ def test_a_trial_out_of_range_gets_a_value_and_no_say_in_the_steps(ledger: Priva
 
 def test_points_of_ones_own_and_rounded_ones_count(ledger: PrivacyLedger) -> None:
     space = Space({"a": Float(0.0, 1.0, step=0.1), "b": Int(1, 9)})
-    run = session(ledger, space=space)
+    run = start(ledger, space=space)
     for i in range(STARTS):
         run.finish(str(i), {"a": 0.1 * i, "b": 1 + i}, np.full(N, 0.1 * i))
     assert run.algorithm.started
@@ -128,12 +128,12 @@ def test_points_of_ones_own_and_rounded_ones_count(ledger: PrivacyLedger) -> Non
 
 
 def test_the_same_trial_twice_is_paid_once(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     x = run.ask()
     value = run.finish("0", x, losses(x))
     spent, left = ledger.spent(), run.algorithm.batch_left()
     assert run.finish("0", x, losses(x)) == value
-    assert session(ledger).finish("0", x, losses(x)) == value  # after a crash of the front end
+    assert start(ledger).finish("0", x, losses(x)) == value  # after a crash of the front end
     assert (ledger.spent(), run.algorithm.batch_left()) == (spent, left)
     with pytest.raises(KeyConflict):
         run.finish("0", {**x, "a": x["a"] / 2}, losses(x))
@@ -144,7 +144,7 @@ def test_the_same_trial_twice_is_paid_once(ledger: PrivacyLedger) -> None:
 
 
 def test_losses_that_are_not_finite_are_taken(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(TRIALS):
         assert math.isfinite(run.finish(str(i), run.ask(), np.full(N, [np.nan, np.inf, -np.inf][i % 3])))
     assert run.complete

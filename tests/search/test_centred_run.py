@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from audit_tools import dump
-from centred_runs import EVERY, GENERATIONS, POPULATION, TRIALS, N, losses, session
-from session_harness import SPACE, keys, trial
+from centred_runs import EVERY, GENERATIONS, POPULATION, TRIALS, N, losses, start
+from run_harness import SPACE, keys, trial
 
 from dptune import Budget, CentredCMASession, Float, InputError, Int, LossPrivatizer, PlanComplete, PrivacyLedger, Space
 from dptune.algorithms.centred_plan import plan_centred_cma
@@ -19,7 +19,7 @@ from dptune.algorithms.centred_plan import plan_centred_cma
 
 
 def test_a_run_makes_two_releases_a_generation_and_then_no_more(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     values = [trial(run, str(i)) for i in range(TRIALS)]
     assert run.complete
     assert keys(ledger) == EVERY
@@ -37,7 +37,7 @@ def test_a_run_makes_two_releases_a_generation_and_then_no_more(ledger: PrivacyL
 
 
 def test_each_charge_says_what_it_is(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(POPULATION):
         trial(run, str(i))
     share, generation = ledger.charges("run")
@@ -52,19 +52,19 @@ def test_each_charge_says_what_it_is(ledger: PrivacyLedger) -> None:
 
 
 def test_the_surrogate_is_told_the_noise_that_was_drawn(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(2 * POPULATION):
         trial(run, str(i))
     charges = ledger.charges("run", prefix="generation/")
     assert len(charges) == 2
-    told = zip(charges, run.algorithm.generations, session(ledger).algorithm.generations, strict=True)
+    told = zip(charges, run.algorithm.generations, start(ledger).algorithm.generations, strict=True)
     for charge, own, folded in told:
         sigma = 2 * charge.note["radius"] / (N * run.plan.settings.mean_mu)
         assert own.sigma == folded.sigma == charge.description["sigma"] == pytest.approx(sigma, rel=1e-5)
 
 
 def test_references_are_asked_again_and_other_losses_are_forgotten(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(TRIALS):
         trial(run, str(i))
         assert len(run.privatizer.points()) <= POPULATION + 2
@@ -96,7 +96,7 @@ def test_it_learns_when_people_are_many(fast_path: Path) -> None:
 
 
 def test_a_run_without_shares_keeps_its_radius(ledger: PrivacyLedger) -> None:
-    run = session(ledger, share=0.0)
+    run = start(ledger, share=0.0)
     for i in range(TRIALS):
         trial(run, str(i))
     assert keys(ledger) == [f"generation/{g}" for g in range(1, GENERATIONS + 1)]
@@ -107,7 +107,7 @@ def test_a_run_without_shares_keeps_its_radius(ledger: PrivacyLedger) -> None:
 def test_the_run_can_be_drawn_from_its_ledger(ledger: PrivacyLedger, tmp_path: Path) -> None:
     from dptune.figures import save_figure
 
-    run = session(ledger)
+    run = start(ledger)
     for i in range(2 * POPULATION):
         trial(run, str(i))
     text = save_figure(ledger, tmp_path / "figure.svg").read_text()
@@ -120,11 +120,11 @@ def test_the_run_can_be_drawn_from_its_ledger(ledger: PrivacyLedger, tmp_path: P
 
 @pytest.mark.parametrize("stop", [0, 2, POPULATION, POPULATION + 3, 2 * POPULATION, TRIALS - 1, TRIALS])
 def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(ledger: PrivacyLedger, stop: int) -> None:
-    first = session(ledger)
+    first = start(ledger)
     for i in range(stop):
         trial(first, str(i))
     spent = ledger.spent()
-    again = session(ledger)
+    again = start(ledger)
     assert again.plan == first.plan
     assert np.array_equal(again.algorithm.means, first.algorithm.means)
     if stop >= POPULATION:
@@ -142,7 +142,7 @@ def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(ledger
 
 
 def test_a_copy_has_the_state_and_none_of_the_losses(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(POPULATION + 2):
         trial(run, str(i))
     twin = pickle.loads(pickle.dumps(run))
@@ -155,7 +155,7 @@ def test_a_copy_has_the_state_and_none_of_the_losses(ledger: PrivacyLedger) -> N
 
 
 def test_failed_trials_and_losses_that_are_not_finite_count(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(TRIALS):
         mine = None if i % 4 == 3 else np.full(N, [np.nan, np.inf, -np.inf][i % 3])
         assert math.isfinite(run.finish(str(i), run.ask(), mine))
@@ -188,7 +188,7 @@ def test_failed_trials_leave_what_the_others_say(fast_path: Path) -> None:
 
 
 def test_a_trial_out_of_range_has_no_say(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i, x in enumerate(({"a": 7.0, "b": 1.0}, {"a": 0.5}, {"a": math.nan, "b": 1.0}, {"a": 0.5, "b": -1.0})):
         assert math.isfinite(run.finish(f"odd {i}", x, np.full(N, 0.5)))
         assert run.algorithm.missing() == POPULATION
@@ -198,7 +198,7 @@ def test_a_trial_out_of_range_has_no_say(ledger: PrivacyLedger) -> None:
 
 def test_points_of_ones_own_and_rounded_ones_count(ledger: PrivacyLedger) -> None:
     space = Space({"a": Float(0.0, 1.0, step=0.1), "b": Int(1, 9)})
-    run = session(ledger, space=space)
+    run = start(ledger, space=space)
     assert run.plan.settings.steps == (1 / 11, 1 / 9)
     for i in range(POPULATION):
         run.finish(str(i), {"a": 0.1 * i, "b": 1 + i}, np.full(N, 0.1 * i))
@@ -211,7 +211,7 @@ def test_points_of_ones_own_and_rounded_ones_count(ledger: PrivacyLedger) -> Non
 
 
 def test_the_estimate_is_made_once(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(TRIALS):
         trial(run, str(i))
     best = run.recommend()
@@ -222,7 +222,7 @@ def test_the_estimate_is_made_once(ledger: PrivacyLedger) -> None:
 
 def test_the_name_of_the_final_estimate_is_refused_before_a_model_is_trained(ledger: PrivacyLedger) -> None:
     """Its point would be forgotten with the estimate's."""
-    run = session(ledger)
+    run = start(ledger)
     with pytest.raises(InputError, match="'final'"):
         run.check("final")
     x = run.ask()

@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from gibo_runs import BATCH, STARTS, TRIALS, N, losses, session
-from session_harness import SPACE, keys, trial
+from gibo_runs import BATCH, STARTS, TRIALS, N, losses, start
+from run_harness import SPACE, keys, trial
 
 from dptune import BudgetExhausted, InputError, KeyConflict, LossPrivatizer, PlanComplete, PrivacyLedger
 
 
 def test_withheld_values_cost_nothing(ledger: PrivacyLedger) -> None:
-    run = session(ledger, monitor_share=0.0)
+    run = start(ledger, monitor_share=0.0)
     assert [trial(run, str(i)) for i in range(TRIALS)] == [0.0] * TRIALS
     assert keys(ledger, "value/") == []
     assert run.complete
@@ -23,7 +23,7 @@ def test_withheld_values_cost_nothing(ledger: PrivacyLedger) -> None:
 
 
 def test_a_budget_spent_by_another_study_ends_the_run_before_a_model_is_trained(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(STARTS + BATCH):
         trial(run, str(i))
     other = run.privatizer
@@ -51,7 +51,7 @@ def test_no_model_is_trained_for_a_step_that_cannot_be_paid(
     ledger: PrivacyLedger, monitor: float, steps_before: int
 ) -> None:
     """What is left pays values, and half a step, or half of the comparison of starts."""
-    run = session(ledger, monitor_share=monitor)
+    run = start(ledger, monitor_share=monitor)
     for i in range(STARTS * steps_before + steps_before):
         trial(run, str(i))
     plan = run.plan
@@ -69,11 +69,11 @@ def test_no_model_is_trained_for_a_step_that_cannot_be_paid(
 @pytest.mark.parametrize("monitor", [0.1, 0.0])
 def test_a_run_that_has_its_own_budget_and_no_more_is_never_refused(ledger: PrivacyLedger, monitor: float) -> None:
     """Also where all spare values are used up by trials that were lost to another process."""
-    run, other = (session(ledger, monitor_share=monitor, final_share=0.0) for _ in range(2))
+    run, other = (start(ledger, monitor_share=monitor, final_share=0.0) for _ in range(2))
     for i in range(2 * BATCH):
         if i % 2:
             trial(other, f"lost {i}")
-            other = session(ledger, monitor_share=monitor, final_share=0.0)
+            other = start(ledger, monitor_share=monitor, final_share=0.0)
         else:
             trial(run, f"{i}")
     for i in range(TRIALS):
@@ -87,13 +87,13 @@ def test_a_run_that_has_its_own_budget_and_no_more_is_never_refused(ledger: Priv
 
 
 def test_the_estimate_is_made_once(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(TRIALS):
         trial(run, str(i))
     best = run.recommend()
     estimate = run.estimate(best, losses(best))
     spent = ledger.spent()
-    assert run.estimate(best, losses(best)) == estimate == session(ledger).estimate(best, losses(best))
+    assert run.estimate(best, losses(best)) == estimate == start(ledger).estimate(best, losses(best))
     assert ledger.spent() == spent <= 4.0
     assert estimate.private
     low, high = estimate.interval(0.95)
@@ -111,7 +111,7 @@ def test_the_estimate_is_made_once(ledger: PrivacyLedger) -> None:
 
 
 def test_a_run_without_a_final_share_makes_no_estimate(ledger: PrivacyLedger) -> None:
-    run = session(ledger, final_share=0.0)
+    run = start(ledger, final_share=0.0)
     with pytest.raises(InputError, match="final_share"):
         run.check_estimate(run.recommend())
     with pytest.raises(InputError, match="final_share"):

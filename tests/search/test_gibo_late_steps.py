@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gibo_runs import BATCH, STARTS, TRIALS, session
-from session_harness import keys, trial
+from gibo_runs import BATCH, STARTS, TRIALS, start
+from run_harness import keys, trial
 
 from dptune import Charge, LedgerError, PlanComplete, PrivacyLedger
 
@@ -15,7 +15,7 @@ from dptune import Charge, LedgerError, PlanComplete, PrivacyLedger
 def test_a_batch_whose_gradient_was_recorded_late_is_not_asked_about_again(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(STARTS):
         trial(run, str(i))
     record, failed = run.ledger.record, []
@@ -41,7 +41,7 @@ def test_a_batch_whose_gradient_was_recorded_late_is_not_asked_about_again(
 def test_a_step_that_could_not_be_recorded_is_recorded_when_the_database_is_back(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, true_record = session(ledger), PrivacyLedger.record
+    run, true_record = start(ledger), PrivacyLedger.record
 
     def failing(self: PrivacyLedger, charge: Charge, value: Any) -> Charge:
         if charge.key.startswith("step/"):
@@ -63,7 +63,7 @@ def test_a_step_that_could_not_be_recorded_is_recorded_when_the_database_is_back
 
 def test_an_unrecorded_step_of_another_process_does_not_break_up_a_design(ledger: PrivacyLedger) -> None:
     """A pair of opposite points stays one: folding the same ledger again must not draw a new design."""
-    run = session(ledger, starts=0, batch=2)
+    run = start(ledger, starts=0, batch=2)
     run.algorithm.use_up(1)
     a = run.algorithm.ask(0)
     run.algorithm.use_up(1)
@@ -72,8 +72,8 @@ def test_an_unrecorded_step_of_another_process_does_not_break_up_a_design(ledger
 
 
 def test_a_run_whose_trials_were_spread_too_thin_says_so(ledger: PrivacyLedger) -> None:
-    spare = session(ledger).plan.spare
+    spare = start(ledger).plan.spare
     for i in range(TRIALS + spare):  # each a process of one trial
-        trial(session(ledger), str(i))
+        trial(start(ledger), str(i))
     with pytest.raises(PlanComplete, match="Only 0 of 4 steps"):
-        session(ledger).check("one more")
+        start(ledger).check("one more")

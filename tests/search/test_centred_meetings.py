@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from centred_runs import EVERY, POPULATION, TRIALS, losses, session
-from session_harness import keys, trial
+from centred_runs import EVERY, POPULATION, TRIALS, losses, start
+from run_harness import keys, trial
 
 from dptune import LossPrivatizer, PlanComplete, PrivacyLedger
 from dptune.gp.grouped import GroupedRegression
@@ -19,7 +19,7 @@ def test_who_comes_second_with_a_release_keeps_its_points(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     """The first makes its own between the second's look at the ledger and its charge."""
-    first, second = session(ledger), session(ledger)
+    first, second = start(ledger), start(ledger)
     for run in (first, second):
         for i in range(POPULATION - 1):
             trial(run, f"{run is first} {i}")
@@ -44,7 +44,7 @@ def test_a_radius_follows_the_share_of_who_came_first_with_it_alone(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first dies between its two releases; the second meets the share as a conflict and makes the generation."""
-    first, second = session(ledger), session(ledger)
+    first, second = start(ledger), start(ledger)
     for i in range(POPULATION - 1):
         trial(first, f"a{i}"), trial(second, f"b{i}")
     true = LossPrivatizer.release
@@ -69,7 +69,7 @@ def test_progress_waits_for_a_generation_that_another_thread_is_learning_from(
     ledger: PrivacyLedger, monkeypatch: Any
 ) -> None:
     """Between the surrogate's new points and its new weights nobody may ask it anything."""
-    run, true, threads = session(ledger), GroupedRegression._take, []
+    run, true, threads = start(ledger), GroupedRegression._take, []
     seen: list[object] = []
 
     def show() -> None:
@@ -96,7 +96,7 @@ def test_a_check_that_meets_the_last_generation_says_that_the_run_is_complete(
     ledger: PrivacyLedger, monkeypatch: Any
 ) -> None:
     """Another process makes it between this one's look at the ledger and its look at the budget."""
-    a, b = session(ledger, final_share=0.0), session(ledger, final_share=0.0)
+    a, b = start(ledger, final_share=0.0), start(ledger, final_share=0.0)
     for i in range(TRIALS - 1):
         trial(a, str(i))
     x, true, met = a.ask(), PrivacyLedger.check, []

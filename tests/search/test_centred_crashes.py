@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from centred_runs import EVERY, GENERATIONS, POPULATION, TRIALS, session, trials
-from session_harness import keys, trial
+from centred_runs import EVERY, GENERATIONS, POPULATION, TRIALS, start, trials
+from run_harness import keys, trial
 
 from dptune import LedgerError, LossPrivatizer, PrivacyLedger
 
 
 def test_a_generation_whose_answer_was_lost_is_used_up(ledger: PrivacyLedger, monkeypatch: Any) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(POPULATION):
         trial(run, str(i))
 
@@ -24,7 +24,7 @@ def test_a_generation_whose_answer_was_lost_is_used_up(ledger: PrivacyLedger, mo
         patch.setattr(LossPrivatizer, "_draw", dies)
         with pytest.raises(KeyboardInterrupt):
             trials(run, "lost")
-    again = session(ledger)
+    again = start(ledger)
     for i in range(2 * TRIALS):
         if again.complete:
             break
@@ -38,7 +38,7 @@ def test_a_run_whose_last_share_is_paid_and_generation_is_not_can_be_finished(
     ledger: PrivacyLedger, monkeypatch: Any
 ) -> None:
     """Nothing but the generation's own price is left, and nothing more is asked for before its trials are trained."""
-    run, true = session(ledger, final_share=0.0), LossPrivatizer.release
+    run, true = start(ledger, final_share=0.0), LossPrivatizer.release
     for i in range(TRIALS - 1):
         trial(run, str(i))
 
@@ -52,14 +52,14 @@ def test_a_run_whose_last_share_is_paid_and_generation_is_not_can_be_finished(
         with pytest.raises(KeyboardInterrupt):
             trial(run, "last")
     assert keys(ledger) == EVERY[:-1]
-    again = session(ledger, final_share=0.0)
+    again = start(ledger, final_share=0.0)
     trials(again, "again")
     assert again.complete
     assert keys(ledger) == EVERY
 
 
 def test_an_answer_that_arrives_late_is_folded_in_its_place(ledger: PrivacyLedger, monkeypatch: Any) -> None:
-    a, b = session(ledger), session(ledger)
+    a, b = start(ledger), start(ledger)
     true, waiting = PrivacyLedger.record, []
 
     def later(self: PrivacyLedger, charge: Any, value: Any) -> Any:
@@ -80,13 +80,13 @@ def test_an_answer_that_arrives_late_is_folded_in_its_place(ledger: PrivacyLedge
     assert [g.radius for g in b.algorithm.generations] == [
         c.note["radius"] for c in ledger.charges("run", prefix="generation/")
     ]
-    assert np.array_equal(session(ledger).algorithm.means, b.algorithm.means)
+    assert np.array_equal(start(ledger).algorithm.means, b.algorithm.means)
 
 
 def test_a_generation_that_was_recorded_late_is_not_asked_again_at_the_same_points(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = session(ledger)
+    run = start(ledger)
     record, failed = run.ledger.record, []
 
     def full(charge: Any, value: Any) -> Any:
@@ -110,7 +110,7 @@ def test_a_generation_that_another_process_charged_leaves_ones_own_points_waitin
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This process's charge fails, and another makes the generation meanwhile."""
-    run, other = session(ledger), session(ledger)
+    run, other = start(ledger), start(ledger)
     charge, failed = run.ledger.charge, []
 
     def full(scope: str, key: str, *args: Any, **options: Any) -> Any:
