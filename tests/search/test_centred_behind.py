@@ -9,7 +9,7 @@ import pytest
 from centred_runs import POPULATION, TRIALS, N, losses, start
 from run_harness import SPACE, trial
 
-from dptune import BudgetExhausted, PrivacyLedger
+from dptune import PrivacyLedger
 
 
 def test_workers_with_too_few_trials_each_are_told(ledger: PrivacyLedger) -> None:
@@ -53,21 +53,3 @@ def test_a_warning_says_why_generations_are_missing(ledger: PrivacyLedger) -> No
         run.finish(f"late {i}", x, losses(x))
     with pytest.warns(UserWarning, match="0 of 4.*Other runs have spent the budget"):
         run.recommend()
-
-
-def test_a_budget_spent_by_another_study_ends_the_run_before_a_model_is_trained(ledger: PrivacyLedger) -> None:
-    run = start(ledger)
-    for i in range(POPULATION):
-        trial(run, str(i))
-    other = run.privatizer
-    other.observe("x", np.zeros(N))
-    other.release(other.mean_query("x", ledger.remaining() * 0.999), scope="another study", key="1")
-    with pytest.raises(BudgetExhausted):
-        run.check("next")
-    for i in range(POPULATION):  # these were being trained
-        x = run.ask()
-        run.finish(f"late {i}", x, losses(x))
-    with pytest.raises(BudgetExhausted):
-        run.check("next")
-    assert ledger.spent() <= 4.0
-    assert SPACE.contains(run.recommend())

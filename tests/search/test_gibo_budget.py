@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from gibo_runs import BATCH, STARTS, TRIALS, N, losses, start
-from run_harness import SPACE, keys, trial
+from gibo_runs import BATCH, STARTS, TRIALS, N, start
+from run_harness import keys, trial
 
-from dptune import BudgetExhausted, InputError, KeyConflict, LossPrivatizer, PlanComplete, PrivacyLedger
+from dptune import BudgetExhausted, InputError, LossPrivatizer, PlanComplete, PrivacyLedger
 
 
 def test_withheld_values_cost_nothing(ledger: PrivacyLedger) -> None:
@@ -22,29 +22,6 @@ def test_withheld_values_cost_nothing(ledger: PrivacyLedger) -> None:
     assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
 
 
-def test_a_budget_spent_by_another_study_ends_the_run_before_a_model_is_trained(ledger: PrivacyLedger) -> None:
-    run = start(ledger)
-    for i in range(STARTS + BATCH):
-        trial(run, str(i))
-    other = run.privatizer
-    other.observe("x", np.zeros(N))
-    other.release(other.mean_query("x", ledger.remaining() * 0.999), scope="another study", key="1")
-    theta, spent = run.algorithm.theta.tolist(), ledger.spent()
-    for i in range(BATCH):  # these were being trained
-        x = run.ask()
-        try:
-            run.finish(f"late {i}", x, losses(x))
-        except BudgetExhausted:
-            continue
-    with pytest.raises(BudgetExhausted) as refused:
-        run.check("next")
-    assert refused.value.budget == 4.0
-    assert ledger.spent() <= 4.0
-    assert ledger.spent() >= spent
-    assert run.algorithm.theta.tolist() == theta
-    assert SPACE.contains(run.recommend())
-
-
 @pytest.mark.parametrize("monitor", [0.1, 0.0])
 @pytest.mark.parametrize("steps_before", [0, 1])
 def test_no_model_is_trained_for_a_step_that_cannot_be_paid(
@@ -55,7 +32,7 @@ def test_no_model_is_trained_for_a_step_that_cannot_be_paid(
     for i in range(STARTS * steps_before + steps_before):
         trial(run, str(i))
     plan = run.plan
-    step = plan.gradient_mu if steps_before else plan.settings.start_mu
+    step = plan.settings.step_mu if steps_before else plan.settings.start_mu
     other = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
     other.observe("x", np.zeros(N))
     all_but = math.sqrt(ledger.remaining() ** 2 - step**2 / 2)
@@ -84,30 +61,6 @@ def test_a_run_that_has_its_own_budget_and_no_more_is_never_refused(ledger: Priv
 
 
 # ---- the estimate --------------------------------------------------------------------------------------
-
-
-def test_the_estimate_is_made_once(ledger: PrivacyLedger) -> None:
-    run = start(ledger)
-    for i in range(TRIALS):
-        trial(run, str(i))
-    best = run.recommend()
-    estimate = run.estimate(best, losses(best))
-    spent = ledger.spent()
-    assert run.estimate(best, losses(best)) == estimate == start(ledger).estimate(best, losses(best))
-    assert ledger.spent() == spent <= 4.0
-    assert estimate.private
-    low, high = estimate.interval(0.95)
-    assert (high - low) / 2 == pytest.approx(1.959964 * estimate.sigma, rel=1e-6)
-    assert estimate.sigma == pytest.approx(1 / (N * run.plan.final_mu), rel=1e-5)
-    assert (low + high) / 2 == pytest.approx(estimate.value)
-    run.check_estimate(best)
-    for refuse in (run.check_estimate, lambda x: run.estimate(x, losses(x))):
-        with pytest.raises(KeyConflict, match=r"one final estimate, at .*as often as you like") as refused:
-            refuse({**best, "a": best["a"] / 2})
-        assert "new name" not in str(refused.value)
-    with pytest.raises(InputError, match="confidence"):
-        estimate.interval(1.0)
-    assert all("final" not in point for point in run.privatizer.points())
 
 
 def test_a_run_without_a_final_share_makes_no_estimate(ledger: PrivacyLedger) -> None:

@@ -9,27 +9,29 @@ from typing import Any
 import numpy as np
 import pytest
 from audit_tools import dump
-from gibo_runs import TRIALS, N, losses, planner, start
-from run_harness import SPACE, trial
+from gibo_runs import SETTINGS, TRIALS, N, losses, start
+from run_harness import SPACE, begin, trial
 
 from dptune import (
+    GIBO,
     Budget,
     BudgetExhausted,
     BudgetMismatch,
     BudgetPlanned,
-    GIBOPlan,
-    GIBOSession,
     InputError,
     LossPrivatizer,
+    Method,
+    Plan,
     PrivacyLedger,
-    ValueRun,
+    SearchRun,
 )
 from dptune.search.agreement import check_start
+from dptune.search.values import VALUES
 
 
-def values_run(ledger: PrivacyLedger, scope: str, **change: Any) -> ValueRun:
+def values_run(ledger: PrivacyLedger, scope: str, **change: Any) -> SearchRun:
     privatizer = LossPrivatizer(PrivacyLedger(ledger._url.database), **{"n": N, "clip": (0.0, 1.0), **change})
-    return ValueRun(privatizer, scope=scope, trials=3, mu=None)
+    return SearchRun(VALUES, privatizer, scope=scope, space=None, trials=3)
 
 
 def test_a_new_run_gets_what_is_left_and_no_more(ledger: PrivacyLedger) -> None:
@@ -85,14 +87,13 @@ def test_too_little_for_a_plan_names_who_holds_the_rest_and_bad_settings_are_nam
 ) -> None:
     trial(start(ledger, mu=math.sqrt(16 - 1e-10)), "0")
 
-    def make_plan(mu: float, seed: int) -> GIBOPlan:
+    def plan(*, mu: float, **settings: Any) -> Plan:
         if mu < 0.1:
             raise InputError("mu is too small.")
-        return planner()(mu, seed)
+        return GIBO.planner(d=2, n=N, loss_range=1.0, mu=mu, **settings)
 
-    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
     with pytest.raises(BudgetPlanned, match="'run'"):
-        GIBOSession(privatizer, scope="late", space=SPACE, make_plan=make_plan)
+        begin(Method("particular", plan, GIBO.algorithm), ledger, N, scope="late", **SETTINGS)
     with pytest.raises(InputError, match="steps"):
         start(ledger, scope="wrong", steps=0)
     assert ledger.fact("late", "plan") is None
@@ -119,4 +120,4 @@ def test_a_run_keeps_its_privatizer(ledger: PrivacyLedger, kind: str, change: di
     run = start(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)))
     privatizer = LossPrivatizer(run.ledger, **{"n": N, "clip": (0.0, 1.0), **change})
     with pytest.raises(BudgetMismatch, match=f"another privatizer .other {kind}"):
-        GIBOSession(privatizer, scope="run", space=SPACE, make_plan=planner())
+        SearchRun(GIBO, privatizer, scope="run", space=SPACE, **SETTINGS)
