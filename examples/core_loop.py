@@ -12,18 +12,17 @@ people = np.random.default_rng(0).normal([0.3, 0.7, 0.5], 0.1, size=(2000, 3))  
 
 ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=1.0))
 privatizer = dptune.LossPrivatizer(ledger, n=len(people), clip=(0.0, 1.0))
-settings = dptune.GIBOSettings(d=3, steps=15, batch=4, mu=1.0, clip=1.0, rule=dptune.AdaGradNorm(0.2))
-gibo = dptune.DPGIBO(settings)
+gibo = dptune.DPGIBO(dptune.GIBOSettings(d=3, steps=15, batch=4, mu=1.0, clip=1.0, rule=dptune.AdaGradNorm(0.2)))
 
 while not gibo.finished:
-    for slot in range(gibo.batch_left()):
+    for slot in range(gibo.missing()):
         x = gibo.ask(slot)  # public: where to look
         name = f"{gibo.t}/{slot}"
         privatizer.observe(name, ((people - x) ** 2).sum(axis=1))  # private: one loss per person
         gibo.observe(name, x)
-    released = privatizer.release(gibo.query(), scope="core loop", key=f"step/{gibo.t + 1}")  # pays, then answers
-    gibo.tell(released.value)
-    gibo.next_batch()
+    asked = gibo.question()  # public: what to know
+    released = privatizer.release(asked.query, scope="core loop", key=asked.key, note=asked.note)  # pays, then answers
+    gibo.learn(asked.key, asked.note, released.value, released.sigma, own=True)
 
 print("recommended:", gibo.recommend().round(3), " people's mean optimum:", people.mean(axis=0).round(3))
 print(ledger.statement(delta=1e-6))

@@ -41,7 +41,7 @@ class FreeLedger(PrivacyLedger):
         return self.paid.get((scope, key))
 
     def charge(self, scope: str, key: str, event: Any, **_: Any) -> Any:
-        return self.paid.setdefault((scope, key), SimpleNamespace(value=None, mu=event.mu, seq=len(self.paid)))
+        return self.paid.setdefault((scope, key), SimpleNamespace(value=None, mu=event.mu, seq=len(self.paid) + 1))
 
     def record(self, charge: Any, value: Sequence[float]) -> Any:
         charge.value = tuple(value)

@@ -12,12 +12,17 @@ import dptune
 from dptune.cli import app, main
 from dptune.figures import save_figure
 from dptune.local import InsecureRandomizer
+from dptune.search.values import VALUES
+
+
+def values(privatizer, scope, trials):
+    return dptune.SearchRun(VALUES, privatizer, scope=scope, space=None, trials=trials)
 
 
 @pytest.fixture
 def path(tmp_path):
     ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
-    run = dptune.ValueRun(dptune.LossPrivatizer(ledger, n=50, clip=(0.0, 1.0)), scope="study", trials=4)
+    run = values(dptune.LossPrivatizer(ledger, n=50, clip=(0.0, 1.0)), "study", 4)
     for trial in range(4):
         run.finish(str(trial), {"x": 0.1 * trial}, np.full(50, 0.5))
     run.estimate({"x": 0.1}, np.full(50, 0.5))
@@ -108,9 +113,7 @@ def test_show_as_json(path):
 
 def test_a_long_name_is_not_cut(tmp_path):
     ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=1.0))
-    dptune.ValueRun(dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0)), scope="long" * 60, trials=1).finish(
-        "0", {}, np.zeros(5)
-    )
+    values(dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0)), "long" * 60, 1).finish("0", {}, np.zeros(5))
     assert "long" * 60 in invoke("show", str(tmp_path / "l.db"))
 
 
@@ -138,7 +141,7 @@ def test_show_says_first_that_a_ledger_is_not_private(path, tmp_path):
     assert "NOT PRIVATE" not in invoke("show", path)
     ledger = dptune.PrivacyLedger(tmp_path / "seeded.db", dptune.Budget.gdp(mu=1.0))
     privatizer = dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0), insecure_seed=1)
-    dptune.ValueRun(privatizer, scope="s", trials=1).finish("0", {}, np.zeros(5))
+    values(privatizer, "s", 1).finish("0", {}, np.zeros(5))
     shown = invoke("show", str(tmp_path / "seeded.db"))
     assert shown.index("NOT PRIVATE") < shown.index("study")
 
@@ -169,7 +172,7 @@ def test_a_figure_of_an_unknown_study_is_refused(path, tmp_path):
 def test_a_seeded_figure_says_so(tmp_path):
     ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=1.0))
     privatizer = dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0), insecure_seed=1)
-    dptune.ValueRun(privatizer, scope="s", trials=1).finish("0", {}, np.zeros(5))
+    values(privatizer, "s", 1).finish("0", {}, np.zeros(5))
     save_figure(ledger, tmp_path / "f.svg")
     from matplotlib import rcParams
 

@@ -16,6 +16,7 @@ from dptune._numbers import plain
 from dptune.algorithms.centred_plan import plan_centred_cma
 from dptune.algorithms.gibo_plan import plan_gibo
 from dptune.local import LocalRandomizer, UserLedger
+from dptune.search.values import plan_values
 
 GIVEN: dict[str, Any] = {"mu": 0.5, "seed": 3, "trials": 40, "final_share": 0.25}
 KINDS = {"mu": np.float32, "seed": np.int64, "trials": np.int16, "final_share": np.float16}
@@ -24,7 +25,7 @@ PEOPLE = {"d": 2, "loss_range": 1.0}
 PLANNERS: dict[str, Callable[..., Any]] = {
     "gibo": lambda **more: plan_gibo(**{**PEOPLE, "n": 500, **GIVEN, **more}),
     "centred": lambda **more: plan_centred_cma(**{**PEOPLE, **GIVEN, **more}),
-    "values": lambda **more: dptune.ValuePlan(**{**GIVEN, **more}),
+    "values": lambda **more: plan_values(**{**GIVEN, **more}),
 }
 
 
@@ -115,7 +116,7 @@ def test_a_space_and_a_query_of_numpy_scalars_can_be_stored() -> None:
         == dptune.Space({"x": dptune.Float(0.0, 1.0), "n": dptune.Int(1, 9, step=2)}).describe()
     )
     query = dptune.MeanQuery(("a",), np.ones((1, 1)), dptune.Ball(np.float32(0.5)), np.float32(0.5))
-    assert query.to_json() == dptune.MeanQuery(("a",), np.ones((1, 1)), dptune.Ball(0.5), 0.5).to_json()
+    assert query == dptune.MeanQuery(("a",), np.ones((1, 1)), dptune.Ball(0.5), 0.5)
 
 
 def test_a_charge_and_a_check_take_numpys_mu(tmp_path: Path) -> None:

@@ -241,10 +241,8 @@ class CentredCMA(Rounds):
         """GDP price of what is left of the generation's two questions."""
         return math.hypot(self.settings.mean_mu, 0.0 if self._followed > self.t else self.settings.share_mu)
 
-    def question(self) -> Question | None:
-        """Return the generation's next question; None if points are missing, or all generations are used."""
-        if self.finished or self.missing() > 0:
-            return None
+    def next_question(self) -> Question:
+        """Return the generation's next question: the share of unclipped people, then the centred mean."""
         s, names = self.settings, self._asked_names()
         m = len(names)
         H = np.eye(m) - 1 / m
@@ -270,12 +268,10 @@ class CentredCMA(Rounds):
             if answer is not None:
                 self._follow(float(note["radius"]), float(answer[0]))
             return
-        self.t += 1
+        self.used_up(own=own)
         self._proposed = None
         if answer is not None:
             self._tell(Generation.from_note(note, answer, sigma))
-            if own:
-                self._asked_about(self.waiting())
             self._keep_references()
 
     def _follow(self, radius: float, share: float) -> None:
@@ -297,7 +293,7 @@ class CentredCMA(Rounds):
         means = self.surrogate.mean(self.points_at(asked)) if asked else np.zeros(0)
         best = {asked[i] for i in np.argsort(means, kind="stable")[: self.settings.references]}
         default = self.settings.default
-        self._keep(best | {name for name in asked if default is not None and np.allclose(self._points[name], default)})
+        self.keep(best | {name for name in asked if default is not None and np.allclose(self._points[name], default)})
 
     def value(self, x: Vector) -> float:
         """Return how much worse than the centre of the cube x (d,) may be: a careful estimate for displays.

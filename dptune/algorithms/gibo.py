@@ -219,10 +219,8 @@ class DPGIBO(Rounds):
         """GDP price of the next question."""
         return float(self.settings.step_mu if self.started else self.settings.start_mu)
 
-    def question(self) -> Question | None:
-        """Return the batch's question; None if points are missing, or all steps are made."""
-        if self.finished or self.missing() > 0:
-            return None
+    def next_question(self) -> Question:
+        """Return the batch's question."""
         if self.started:
             return Question(f"step/{self.t + 1}", self._gradient_query(), {"theta": self.theta.tolist()})
         names = tuple(self._points)
@@ -267,7 +265,7 @@ class DPGIBO(Rounds):
             oldest = self._batches - self.settings.memory
             kept = {name for name in self._points if self._batch_of[name] >= oldest}
             if len(kept) < len(self._points):
-                self._keep(kept)
+                self.keep(kept)
                 self._held = self._empty_posterior()
 
     def restarted(self) -> Self:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any, ClassVar, Protocol, Self
 
@@ -242,9 +242,9 @@ class Method:
         shared_slots: whether processes take different proposals of a round, by the trial's number.
     """
 
-    name: str
-    planner: Callable[..., Plan]
-    algorithm: Callable[[Any], SearchAlgorithm]
+    name: str  # by which it is recognised: a method that travelled to another process has functions of its own
+    planner: Callable[..., Plan] = field(compare=False)
+    algorithm: Callable[[Any], SearchAlgorithm] = field(compare=False)
     shared_slots: bool = False
 
     def plan(

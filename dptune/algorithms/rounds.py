@@ -7,6 +7,7 @@ about them too. A subclass says where to look, what to ask and what to make of a
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from dptune._checks import at_least, positive
 from dptune.algorithms.method import Statistic
+from dptune.privacy.query import Question
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -119,11 +121,13 @@ class Rounds:
         """Return the names of the new points that the next question is about, as far as there are any."""
         return tuple(self._waiting[: self.batch])
 
-    def _asked_about(self, names: tuple[str, ...]) -> None:
-        """These points wait no longer."""
-        self._waiting = [name for name in self._waiting if name not in names]
+    def used_up(self, *, own: bool) -> None:
+        """The round is over; if its question was this process's ``own``, the points it was about wait no longer."""
+        self.t += 1
+        if own:
+            self._waiting = self._waiting[self.batch :]
 
-    def _keep(self, names: set[str]) -> None:
+    def keep(self, names: Collection[str] = ()) -> None:
         """Forget all points but these and those that wait."""
         self._points = {name: x for name, x in self._points.items() if name in names or name in self._waiting}
 
@@ -133,9 +137,19 @@ class Rounds:
         again._points, again._waiting = dict(self._points), list(self._waiting)
         return again
 
+    # ---- what to know ------------------------------------------------------------------------------
+
     def price(self) -> float:
         """GDP price of the present round's question."""
         return float(self.settings.round_mu)
+
+    def question(self) -> Question | None:
+        """Return the next question; None if points are missing, or all rounds are used up."""
+        return None if self.finished or self.missing() > 0 else self.next_question()
+
+    def next_question(self) -> Question:
+        """Return what to ask about the points that wait; subclasses say it."""
+        raise NotImplementedError
 
     # ---- what an algorithm without more to say says ---------------------------------------------------
 

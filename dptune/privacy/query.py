@@ -113,14 +113,6 @@ class _Question:
         if self.failed_above is not None and not math.isfinite(self.failed_above):
             raise InputError(f"failed_above must be finite, or None; got {self.failed_above!r}.")
 
-    def _described(self) -> dict[str, object]:
-        return {
-            "points": self.points,
-            "weights": self.weights.tolist(),
-            "mu": self.mu,
-            "failed_above": self.failed_above,
-        }
-
     def _fingerprint(self, region: object) -> str:
         failed = [] if self.failed_above is None else [self.failed_above]
         header = json.dumps([self.points, self.weights.shape, region, self.mu, *failed])
@@ -139,7 +131,7 @@ class _Question:
 
 @dataclass(frozen=True, eq=False)
 class MeanQuery(_Question):
-    """The entire privacy contract of one release. Frozen, public, serialisable.
+    """The entire privacy contract of one release. Frozen and public.
 
     Attributes:
         points: names of the m observed points, as given to ``LossPrivatizer.observe``.
@@ -188,7 +180,7 @@ class MeanQuery(_Question):
 
 @dataclass(frozen=True, eq=False)
 class NormQuery(_Question):
-    """The weighted share of people whose g_i = W L_i has L2 norm at most ``radius``. Frozen, public, serialisable.
+    """The weighted share of people whose g_i = W L_i has L2 norm at most ``radius``. Frozen and public.
 
     A person is counted or not, so replacing one person moves the share by at most the largest person weight, 1/n.
     A norm that is not finite is not counted.

@@ -77,12 +77,19 @@ def plan_values(*, mu: float, seed: int, trials: int, final_share: float = 0.05)
 
     Args:
         mu: GDP budget of the run.
-        seed: unused.
+        seed: stored with the plan; nothing is drawn from it.
         trials: number of trials that the budget is divided among.
         final_share: share of mu^2 kept for the final estimate.
     """
     trials, final_share = at_least("n_trials", trials, 1), share("final_share", final_share)
-    return Plan("values", mu, _NoQuestions(), trials, monitor_share=1 - final_share, final_share=final_share)
+    return Plan(
+        "values",
+        mu,
+        _NoQuestions(at_least("seed", seed, 0)),
+        trials,
+        monitor_share=1 - final_share,
+        final_share=final_share,
+    )
 
 
 VALUES = Method("values", plan_values, Values)

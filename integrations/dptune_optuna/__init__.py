@@ -1,6 +1,6 @@
 """dptune in Optuna: private samplers, and objectives that make any sampler private."""
 
-from dptune_optuna.base import UnprotectedValueWarning
+from dptune_optuna.base import PrivateSampler, UnprotectedValueWarning
 from dptune_optuna.centred_sampler import CentredCMASampler
 from dptune_optuna.federated import DPFTSSampler
 from dptune_optuna.ldp import LDPATASampler, LDPMoMASampler, LDPTGPSampler
@@ -17,5 +17,6 @@ __all__ = [
     "LDPTGPSampler",
     "LocalObjective",
     "PrivateObjective",
+    "PrivateSampler",
     "UnprotectedValueWarning",
 ]

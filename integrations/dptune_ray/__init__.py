@@ -6,6 +6,7 @@ from dptune_ray.gibo import DPGIBOSearch
 from dptune_ray.hosts import Federation
 from dptune_ray.ldp import LDPATASearch, LDPMoMASearch, LDPTGPSearch
 from dptune_ray.random_search import RandomSearch
+from dptune_ray.space_search import SpaceSearch
 from dptune_ray.transport import RayTransport
 from dptune_ray.wrapper import PrivateSearch
 
@@ -20,4 +21,5 @@ __all__ = [
     "PrivateSearch",
     "RandomSearch",
     "RayTransport",
+    "SpaceSearch",
 ]

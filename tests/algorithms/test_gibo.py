@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 from audit_tools import FreeLedger, NoNoise
 
-from dptune import DPGIBO, RBF, AdaGrad, Ball, GIBOSettings, GradientDescent, InputError, LossPrivatizer, Polynomial2
+from dptune import (
+    DPGIBO,
+    RBF,
+    AdaGrad,
+    Ball,
+    GIBOSettings,
+    GradientDescent,
+    InputError,
+    LossPrivatizer,
+    Polynomial2,
+    Question,
+)
 from dptune.algorithms.gibo import training_mu
 
 PEOPLE, D = 30, 3
@@ -37,26 +48,33 @@ def settings(**change: Any) -> GIBOSettings:
     return GIBOSettings(**{**base, **change})
 
 
+def asked(algorithm: DPGIBO) -> Question:
+    question = algorithm.question()
+    assert question is not None
+    return question
+
+
+def learn(algorithm: DPGIBO, gradient: Any, *, own: bool = False) -> None:
+    """Learn the next step's gradient; None: its answer is lost."""
+    answer = None if gradient is None else np.array(gradient)
+    algorithm.learn(f"step/{algorithm.t + 1}", {}, answer, 0.0, own=own)
+
+
 def run(algorithm: DPGIBO, privatizer: LossPrivatizer) -> list[list[np.ndarray]]:
     """Run all steps as documented; return the points of each step."""
-    batches = []
+    batches: list[list[np.ndarray]] = []
     while not algorithm.finished:
-        starting, batch = not algorithm.started, []
-        while algorithm.batch_left() > 0:
+        batch: list[np.ndarray] = []
+        while algorithm.missing() > 0:
             x = algorithm.ask(len(batch))
             name = f"{len(batches)}/{len(batch)}"
             privatizer.observe(name, losses_of(x))
             algorithm.observe(name, x)
             batch.append(x)
-        released = privatizer.release(algorithm.query(), scope="run", key=str(len(batches)))
+        question = asked(algorithm)
+        released = privatizer.release(question.query, scope="run", key=question.key)
         batches.append(batch)
-        if starting:
-            points = algorithm.start_points()
-            algorithm.next_batch()
-            algorithm.tell_start(points, released.value)
-        else:
-            algorithm.tell(released.value)
-            algorithm.next_batch()
+        algorithm.learn(question.key, question.note, released.value, released.sigma, own=True)
     return batches
 
 
@@ -124,7 +142,10 @@ def test_the_query_is_what_lines_6_and_7_ask_for() -> None:
     algorithm = DPGIBO(settings())
     for j in range(4):
         algorithm.observe(str(j), algorithm.ask(j))
-    query = algorithm.query()
+    question = asked(algorithm)
+    query = question.query
+    assert (question.key, question.note) == ("step/1", {"theta": [0.3, 0.6, 0.2]})
+    assert query.mu == algorithm.price()
     assert query.clip == Ball(0.8)
     assert query.mu == 1.0 / math.sqrt(6)
     assert query.points == ("0", "1", "2", "3")
@@ -135,7 +156,7 @@ def test_a_constant_mean_ignores_the_level_of_a_persons_loss() -> None:
     algorithm = DPGIBO(settings(constant_mean=True))
     for j in range(4):
         algorithm.observe(str(j), algorithm.ask(j))
-    assert algorithm.query().weights.sum(axis=1) == pytest.approx(0, abs=1e-9)
+    assert asked(algorithm).query.weights.sum(axis=1) == pytest.approx(0, abs=1e-9)
 
 
 # ---- golden trajectory -----------------------------------------------------------------------------------
@@ -184,7 +205,7 @@ def test_points_stay_in_the_cube_even_at_its_corner() -> None:
 
 def test_theta_is_projected_on_the_cube() -> None:
     algorithm = DPGIBO(settings())
-    algorithm.tell(np.array([1e9, -1e9, 0.0]))
+    learn(algorithm, [1e9, -1e9, 0.0])
     assert algorithm.theta.tolist() == [0.0, 1.0, 0.2]
 
 
@@ -192,32 +213,51 @@ def test_a_point_told_twice_counts_once() -> None:
     algorithm = DPGIBO(settings())
     for _ in range(3):
         algorithm.observe("a", np.full(D, 0.5))
-    assert algorithm.batch_left() == 3
+    assert algorithm.missing() == 3
     assert algorithm.points_in_use() == ("a",)
 
 
-def test_answers_out_of_order_give_the_same_iterate() -> None:
-    rng = np.random.default_rng(0)
-    answers = {step: rng.normal(size=D) * 0.1 for step in range(1, 6)}
-    expected = None
-    for order in ([1, 2, 3, 4, 5], [3, 1, 5, 2, 4], [5, 4, 3, 2, 1]):
-        algorithm = DPGIBO(settings(rule=AdaGrad(0.1)))
-        for step in order:
-            algorithm.tell(answers[step], step=step)
-        expected = algorithm.theta if expected is None else expected
-        assert algorithm.theta == pytest.approx(expected, abs=1e-12)
-        assert algorithm.t == 5
-        assert len(algorithm.path) == 6
+def test_answers_learned_again_after_a_restart_give_the_same_iterate_and_hold_the_same_points() -> None:
+    """What comes late is put in its place by a restart: the state is a fold over the answers."""
+    answers = list(np.random.default_rng(0).normal(size=(5, D)) * 0.1)
+    algorithm = DPGIBO(settings(rule=AdaGrad(0.1)))
+    for j in range(6):
+        algorithm.observe(str(j), algorithm.ask(j))
+    for step, answer in enumerate(answers):
+        learn(algorithm, None if step == 1 else answer, own=step == 0)
+    without = algorithm.theta
+    again = algorithm.restarted()
+    assert (again.t, len(again.path)) == (0, 1)
+    assert again.points_in_use() == algorithm.points_in_use()
+    for answer in answers:
+        learn(again, answer)
+    expected = DPGIBO(settings(rule=AdaGrad(0.1)))
+    for answer in answers:
+        learn(expected, answer)
+    assert (again.t, again.missing()) == (5, algorithm.missing()) == (5, 4)
+    assert np.array_equal(again.path, expected.path)
+    assert not np.array_equal(again.theta, without)
 
 
 def test_a_step_that_was_paid_without_an_answer_is_used_up() -> None:
     algorithm = DPGIBO(settings(steps=2))
-    algorithm.tell(np.array([0.1, 0, 0]))
-    algorithm.use_up(2)
+    learn(algorithm, [0.1, 0, 0])
+    learn(algorithm, None)
     assert algorithm.finished
     assert len(algorithm.path) == 2
-    with pytest.raises(InputError, match="nothing to ask"):
-        algorithm.query()
+    for j in range(4):
+        algorithm.observe(str(j), algorithm.ask(j))
+    assert algorithm.question() is None
+    assert algorithm.points_in_use() == ()
+
+
+def test_there_is_no_question_before_the_batch_is_complete() -> None:
+    algorithm = DPGIBO(settings())
+    for j in range(4):
+        assert algorithm.missing() == 4 - j
+        assert algorithm.question() is None
+        algorithm.observe(str(j), algorithm.ask(j))
+    assert algorithm.question() is not None
 
 
 def test_memory_forgets_old_batches() -> None:
@@ -226,9 +266,9 @@ def test_memory_forgets_old_batches() -> None:
         for batch in range(3):
             for j in range(4):
                 algorithm.observe(f"{batch}/{j}", algorithm.ask(j))
-            algorithm.next_batch()
+            learn(algorithm, np.zeros(D), own=True)
         assert len(algorithm.points_in_use()) == kept
-        assert algorithm.batch_left() == 4
+        assert algorithm.missing() == 4
         if kept:
             assert algorithm.points_in_use()[-1] == "2/3"
 
@@ -236,7 +276,7 @@ def test_memory_forgets_old_batches() -> None:
 def test_the_average_of_the_last_iterates() -> None:
     algorithm = DPGIBO(settings(average=3))
     for step in range(5):
-        algorithm.tell(np.full(D, 0.1 * step))
+        learn(algorithm, np.full(D, 0.1 * step))
     assert algorithm.recommend() == pytest.approx(np.mean(algorithm.path[-3:], axis=0))
     assert DPGIBO(settings(average=3)).recommend() == pytest.approx([0.3, 0.6, 0.2])
 
@@ -249,10 +289,12 @@ def test_the_best_of_the_starts_is_the_start() -> None:
         points.append(algorithm.ask(j))
         algorithm.observe(str(j), points[-1])
     assert points[0].tolist() == [0.3, 0.6, 0.2]
-    query = algorithm.query()
-    assert query.weights == pytest.approx(np.eye(4) - 0.25)
-    assert (query.clip, query.mu) == (Ball(2.0), 0.5)
-    algorithm.tell_start(algorithm.start_points(), np.array([0.1, 0.2, -0.5, 0.0]))
+    question = asked(algorithm)
+    assert question.query.weights == pytest.approx(np.eye(4) - 0.25)
+    assert (question.query.clip, question.query.mu, algorithm.price()) == (Ball(2.0), 0.5, 0.5)
+    assert question.note == {"points": np.array(points).tolist()}
+    algorithm.learn(question.key, question.note, np.array([0.1, 0.2, -0.5, 0.0]), 0.0, own=True)
+    assert algorithm.started
     assert algorithm.theta.tolist() == points[2].tolist()
     assert s.evaluations == 4 + 24
 

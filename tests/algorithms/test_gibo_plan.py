@@ -8,9 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dptune import defaults
 from dptune.algorithms.gibo import DPGIBO, GIBOSettings
-from dptune.algorithms.gibo_plan import plan_gibo
+from dptune.algorithms.gibo_plan import default_clip, default_rule, plan_gibo, split_budget
 from dptune.errors import InputError
 from dptune.gp.posterior import GradientPosterior
 from dptune.space import Int, Space
@@ -25,8 +24,8 @@ def test_a_plan_fits_its_trials_where_one_step_can(d: int, trials: int) -> None:
     if trials > 2 * (d + 1):
         assert plan.trials <= trials
     assert 1 <= s.average <= s.steps
-    shares = plan.monitor_share + plan.start_share + plan.final_share
-    assert plan.settings.mu == pytest.approx(math.sqrt(1 - shares))
+    released = math.hypot(s.mu, s.start_mu if s.starts else 0.0, plan.final_mu)
+    assert math.hypot(released, plan.monitor_mu * math.sqrt(plan.trials + plan.spare)) == pytest.approx(1.0)
 
 
 def test_few_trials_make_smaller_batches_that_together_measure_every_direction() -> None:
@@ -38,8 +37,8 @@ def test_few_trials_make_smaller_batches_that_together_measure_every_direction()
 
 
 def test_the_clip_is_in_units_of_the_range_and_the_path_does_not_grow_with_steps() -> None:
-    assert defaults.default_clip(6.0) == pytest.approx(3 * defaults.default_clip(2.0))
-    assert defaults.default_rule(100).eta * 10 == pytest.approx(defaults.default_rule(4).eta * 2)
+    assert default_clip(6.0) == pytest.approx(3 * default_clip(2.0))
+    assert default_rule(100).eta * 10 == pytest.approx(default_rule(4).eta * 2)
 
 
 def test_random_starts_are_for_few_parameters_and_no_start_of_ones_own() -> None:
@@ -68,7 +67,9 @@ def test_points_join_the_posterior_as_one_block_and_count_alike() -> None:
         algorithm.observe(str(slot), x)
         one_by_one.append(x[None, :])
     expected = one_by_one.weights(algorithm._design(0).centre, constant_mean=True)
-    np.testing.assert_allclose(algorithm.query().weights, expected, rtol=1e-8, atol=1e-10)
+    question = algorithm.question()
+    assert question is not None
+    np.testing.assert_allclose(question.query.weights, expected, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("cells", [3, 5, 8, 10])
@@ -76,16 +77,17 @@ def test_points_join_the_posterior_as_one_block_and_count_alike() -> None:
 def test_a_coarse_grid_does_not_swallow_the_design(cells: int, d: int) -> None:
     """Without noise a quadratic's minimum is found; designs inside one cell would never leave the start."""
     space = Space({f"i{j:02d}": Int(0, cells - 1) for j in range(d)})
-    assert worst_distance(space, space.resolution.tolist()) < 1e-9
+    assert worst_distance(space, space) < 1e-9
     if cells in (3, 5) and d == 10:
         assert worst_distance(space, None) > 0.02  # the test can fail: without the cells it does
 
 
-def worst_distance(space: Space, cells: list[float] | None) -> float:
+def worst_distance(space: Space, grid: Space | None) -> float:
+    """Of the found point from the optimum over three seeds, if the plan knows of ``grid``."""
     distances = []
     for seed in range(3):
         target = space.encode(space.decode(np.random.default_rng(seed).uniform(size=len(space))))
-        algorithm = DPGIBO(plan_gibo(d=len(space), n=10**6, loss_range=1.0, mu=1.0, seed=seed, cells=cells).settings)
+        algorithm = DPGIBO(plan_gibo(d=len(space), n=10**6, loss_range=1.0, mu=1.0, seed=seed, space=grid).settings)
         found = tune(algorithm, space, lambda u, target=target: float(np.mean((u - target) ** 2)))
         distances.append(float(np.mean((found - target) ** 2)))
     return max(distances)
@@ -99,15 +101,37 @@ def tune(algorithm: DPGIBO, space: Space, loss: Callable[[np.ndarray], float]) -
         name = str(len(losses))
         losses[name] = loss(u)
         algorithm.observe(name, u)
-        if algorithm.batch_left() > 0:
+        question = algorithm.question()
+        if question is None:
             continue
-        if not algorithm.started:
-            points = algorithm.start_points()
-            algorithm.tell_start(points, np.array([loss(p) for p in points]))
-            algorithm.next_batch()
-            continue
-        query = algorithm.query()
+        query = question.query
         g = query.weights @ np.array([losses[point] for point in query.points])
-        algorithm.tell(g * min(1.0, algorithm.settings.clip / max(float(np.linalg.norm(g)), 1e-300)))
-        algorithm.next_batch()
+        clipped = g * min(1.0, query.clip.diameter / 2 / max(float(np.linalg.norm(g)), 1e-300))
+        algorithm.learn(question.key, question.note, clipped, 0.0, own=True)
     return space.encode(space.decode(algorithm.recommend()))
+
+
+def test_shares_divide_the_square_of_mu() -> None:
+    settings = GIBOSettings(d=2, steps=4, batch=3, mu=1.0, clip=1.0, starts=4, start_mu=1.0)
+    plan = split_budget(mu=2.0, settings=settings, monitor_share=0.2, start_share=0.1, final_share=0.3)
+    assert plan.settings.mu**2 == pytest.approx(4 * 0.4)
+    assert plan.settings.start_mu**2 == pytest.approx(4 * 0.1)
+    assert plan.final_mu**2 == pytest.approx(4 * 0.3)
+    assert plan.monitor_mu**2 * (plan.trials + plan.spare) == pytest.approx(4 * 0.2)
+    assert (plan.trials, plan.spare) == (16, 6)
+
+
+@pytest.mark.parametrize(
+    ("shares", "named"),
+    [
+        ({"monitor_share": 1.0}, "monitor_share"),
+        ({"final_share": -0.1}, "final_share"),
+        ({"start_share": 0.0}, "start_share"),
+        ({"monitor_share": 0.9}, "nothing for the gradients"),
+        ({"mu": 0.0}, "mu"),
+    ],
+)
+def test_shares_that_cannot_be_are_refused(shares: dict[str, float], named: str) -> None:
+    settings = GIBOSettings(d=2, steps=4, batch=3, mu=1.0, clip=1.0, starts=4, start_mu=1.0)
+    with pytest.raises(InputError, match=named):
+        split_budget(**{"mu": 1.0, "settings": settings, "start_share": 0.1, **shares})

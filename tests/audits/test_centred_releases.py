@@ -15,8 +15,18 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import chi2, kstest, norm
 
-from dptune import Ball, Budget, CentredCMASession, Float, LossPrivatizer, MeanQuery, NormQuery, PrivacyLedger, Space
-from dptune.algorithms.centred_plan import plan_centred_cma
+from dptune import (
+    CENTRED_CMA,
+    Ball,
+    Budget,
+    Float,
+    LossPrivatizer,
+    MeanQuery,
+    NormQuery,
+    PrivacyLedger,
+    SearchRun,
+    Space,
+)
 from dptune.privacy import privatizer as implementation
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.rows import LossRows
@@ -234,15 +244,11 @@ def test_an_adversary_proves_nearly_the_claimed_mu_of_a_share_and_no_more() -> N
 # ---- a run, seen from its ledger -------------------------------------------------------------------------
 
 
-def run_to_its_end(folder: Path, *, n: int = 40) -> tuple[CentredCMASession, PrivacyLedger]:
+def run_to_its_end(folder: Path, *, n: int = 40) -> tuple[SearchRun, PrivacyLedger]:
     ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(3.0))
-    run = CentredCMASession(
-        LossPrivatizer(ledger, n=n, clip=(0.0, 1.0)),
-        scope="run",
-        space=Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)}),
-        make_plan=lambda mu, seed: plan_centred_cma(d=2, loss_range=1.0, mu=mu, seed=seed, trials=24, population=4),
-        seed=0,
-    )
+    privatizer = LossPrivatizer(ledger, n=n, clip=(0.0, 1.0))
+    space = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
+    run = SearchRun(CENTRED_CMA, privatizer, scope="run", space=space, seed=0, trials=24, population=4)
     centres = np.linspace(0.2, 0.8, n)
     for i in range(run.plan.trials):
         x = run.ask()

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from audit_tools import Array, FreeLedger, NoNoise, lower_bound
 
-from dptune import Budget, CentredCMASession, Float, GIBOSession, LossPrivatizer, MeanQuery, Released, Space
-from dptune.accounting.ledger import Rest
-from dptune.algorithms.centred_plan import plan_centred_cma
-from dptune.algorithms.gibo_plan import plan_gibo
+from dptune import (
+    CENTRED_CMA,
+    GIBO,
+    Budget,
+    Float,
+    LossPrivatizer,
+    MeanQuery,
+    Method,
+    Released,
+    SearchRun,
+    Space,
+)
+from dptune.accounting.ledger import News, Rest
 
 CLIP, N, MU = (0.0, 1.0), 4, 2.0
 
 
 class FactLedger(FreeLedger):
-    """The free ledger with what a run asks of one: facts, lists of charges, and a budget that is never passed."""
+    """The free ledger with what a run asks of one: facts, news, and a budget that is never passed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,8 +46,9 @@ class FactLedger(FreeLedger):
     def rest(self) -> Rest:
         return Rest(MU, MU, ())
 
-    def charges(self, scope: str | None = None, *, prefix: str = "") -> list:
-        return [charge for charge in self.paid.values() if charge.key.startswith(prefix)]
+    def news(self, scope: str, *, after: int, **_: object) -> News:
+        new = tuple(charge for charge in self.paid.values() if charge.seq > after)
+        return News(new, [charge.mu for charge in self.paid.values()], True)
 
     def charge(self, scope: str, key: str, event, *, note=None, **rest):
         charge = super().charge(scope, key, event, **rest)
@@ -74,45 +85,29 @@ class Adversary(LossPrivatizer):
         return released
 
 
-def whole_run(record: int, seed: int) -> Adversary:
-    """Person 0 prefers one end of the first axis or the other; everybody else is indifferent."""
+def search(method: Method, record: int, seed: int, losses_at: Callable[[SearchRun, float], float], **settings: Any):
+    """Person 0's loss lies in [0, 1], and is one minus that in the other world; everybody else is indifferent."""
     space = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
-    privatizer = Adversary(record)
-
-    def make_plan(mu: float, seed: int):
-        return plan_gibo(d=2, n=N, loss_range=1.0, mu=mu, seed=seed, trials=12, clip=0.01, starts=0)
-
-    session = GIBOSession(privatizer, scope="run", space=space, make_plan=make_plan, mu=MU, seed=seed)
-    for trial in range(session.plan.trials):
-        x = session.ask()
-        side = float(x["x"] > session.algorithm.theta[0])
-        losses = np.full((2, N), 0.5)
-        losses[:, 0] = side, 1.0 - side
-        session.finish(str(trial), x, losses)
-    session.estimate(session.recommend(), losses)
-    assert session.complete
+    privatizer, losses = Adversary(record), np.full((2, N), 0.5)
+    run = SearchRun(method, privatizer, scope="run", space=space, mu=MU, seed=seed, trials=12, **settings)
+    for trial in range(run.plan.trials):
+        x = run.ask()
+        losses[:, 0] = losses_at(run, x["x"]), 1 - losses_at(run, x["x"])
+        run.finish(str(trial), x, losses)
+    losses[:, 0] = 0.0, 1.0
+    run.estimate(run.recommend(), losses)
+    assert run.complete
     return privatizer
+
+
+def whole_run(record: int, seed: int) -> Adversary:
+    """Person 0 prefers one end of the first axis or the other."""
+    return search(GIBO, record, seed, lambda run, x: float(x > run.algorithm.theta[0]), clip=0.01, starts=0)
 
 
 def whole_centred_run(record: int, seed: int) -> Adversary:
-    """Person 0's loss grows along the first axis or falls; everybody else is indifferent."""
-    space = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
-    privatizer = Adversary(record)
-
-    def make_plan(mu: float, seed: int):
-        options = {"trials": 12, "radius": 0.01, "candidates": 1, "references": 0}
-        return plan_centred_cma(d=2, loss_range=1.0, mu=mu, seed=seed, **options)
-
-    session = CentredCMASession(privatizer, scope="run", space=space, make_plan=make_plan, mu=MU, seed=seed)
-    for trial in range(session.plan.trials):
-        x = session.ask()
-        losses = np.full((2, N), 0.5)
-        losses[:, 0] = x["x"], 1.0 - x["x"]
-        session.finish(str(trial), x, losses)
-    losses[:, 0] = 0.0, 1.0
-    session.estimate(session.recommend(), losses)
-    assert session.complete
-    return privatizer
+    """Person 0's loss grows along the first axis or falls."""
+    return search(CENTRED_CMA, record, seed, lambda run, x: x, radius=0.01, candidates=1, references=0)
 
 
 @pytest.mark.slow

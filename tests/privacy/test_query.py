@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import pickle
 from typing import Any
@@ -31,14 +30,13 @@ def queries(draw: st.DrawFn) -> MeanQuery:
 
 
 @given(queries())
-def test_json_and_pickle_are_exact(query: MeanQuery) -> None:
-    for same in (MeanQuery.from_json(query.to_json()), pickle.loads(pickle.dumps(query))):
-        assert same == query
-        assert hash(same) == hash(query)
-        assert same.digest() == query.digest()
-        assert same.weights.tobytes() == query.weights.tobytes()
-        assert same.clip == query.clip
-    json.loads(query.to_json())
+def test_a_pickled_query_is_the_same_question(query: MeanQuery) -> None:
+    same = pickle.loads(pickle.dumps(query))
+    assert same == query
+    assert hash(same) == hash(query)
+    assert same.digest() == query.digest()
+    assert same.weights.tobytes() == query.weights.tobytes()
+    assert same.clip == query.clip
 
 
 def base(**change: Any) -> MeanQuery:

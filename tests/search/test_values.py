@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gibo_runs import N
+from run_harness import begin
 
-from dptune import BudgetMismatch, InputError, LossPrivatizer, PlanComplete, PrivacyLedger, ValueRun
+from dptune import BudgetMismatch, InputError, PlanComplete, PrivacyLedger, SearchRun
+from dptune.search.values import VALUES
+
+N = 20
 
 
-def values(ledger: PrivacyLedger, **change: Any) -> ValueRun:
-    privatizer = LossPrivatizer(PrivacyLedger(ledger._url.database), n=N, clip=(0.0, 1.0))
-    return ValueRun(privatizer, scope="values", **{"trials": 5, **change})
+def values(ledger: PrivacyLedger, **change: Any) -> SearchRun:
+    return begin(VALUES, ledger, N, **{"scope": "values", "space": None, "trials": 5, **change})
 
 
 def test_a_value_run_divides_its_budget_among_its_trials(ledger: PrivacyLedger) -> None:
@@ -39,3 +41,11 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger: PrivacyLedger) 
 def test_a_bad_value_plan_is_refused(ledger: PrivacyLedger, bad: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         values(ledger, **bad)
+
+
+def test_a_run_of_values_proposes_and_recommends_nothing(ledger: PrivacyLedger) -> None:
+    run = values(ledger)
+    for refuse in (run.ask, run.recommend):
+        with pytest.raises(InputError, match="'values'"):
+            refuse()
+    assert "recommended" not in run.progress()

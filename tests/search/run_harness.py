@@ -1,4 +1,4 @@
-"""What runs of both kinds of session share: a space, its losses, a trial, and the keys a run has paid for."""
+"""What the small runs of all methods share: a space, its losses, a trial, and the keys a run has paid for."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from dptune import Float, PrivacyLedger, Space
+from dptune import Float, LossPrivatizer, Method, PrivacyLedger, SearchRun, Space
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
+
+
+def begin(method: Method, ledger: PrivacyLedger, n: int, **settings: Any) -> SearchRun:
+    """Return a run with a ledger and a privatizer of its own, as another process would have."""
+    privatizer = LossPrivatizer(PrivacyLedger(ledger._url.database), n=n, clip=(0.0, 1.0))
+    return SearchRun(method, privatizer, **{"scope": "run", "space": SPACE, **settings})
 
 
 def losses_of(x: dict[str, Any], n: int) -> np.ndarray:

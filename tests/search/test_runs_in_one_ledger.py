@@ -9,36 +9,38 @@ from typing import Any
 import numpy as np
 import pytest
 from audit_tools import dump
-from gibo_runs import TRIALS, N, losses, planner, session
-from session_harness import SPACE, trial
+from gibo_runs import SETTINGS, TRIALS, N, losses, start
+from run_harness import SPACE, begin, trial
 
 from dptune import (
+    GIBO,
     Budget,
     BudgetExhausted,
     BudgetMismatch,
     BudgetPlanned,
-    GIBOPlan,
-    GIBOSession,
     InputError,
     LossPrivatizer,
+    Method,
+    Plan,
     PrivacyLedger,
-    ValueRun,
+    SearchRun,
 )
 from dptune.search.agreement import check_start
+from dptune.search.values import VALUES
 
 
-def values_run(ledger: PrivacyLedger, scope: str, **change: Any) -> ValueRun:
+def values_run(ledger: PrivacyLedger, scope: str, **change: Any) -> SearchRun:
     privatizer = LossPrivatizer(PrivacyLedger(ledger._url.database), **{"n": N, "clip": (0.0, 1.0), **change})
-    return ValueRun(privatizer, scope=scope, trials=3, mu=None)
+    return SearchRun(VALUES, privatizer, scope=scope, space=None, trials=3)
 
 
 def test_a_new_run_gets_what_is_left_and_no_more(ledger: PrivacyLedger) -> None:
-    first = session(ledger, mu=3.0)
+    first = start(ledger, mu=3.0)
     for i in range(TRIALS):
         trial(first, str(i))
     with pytest.raises(BudgetExhausted):
-        session(ledger, scope="greedy", mu=3.5)
-    second = session(ledger, scope="second")
+        start(ledger, scope="greedy", mu=3.5)
+    second = start(ledger, scope="second")
     assert second.plan.mu == pytest.approx(math.sqrt(16 - 9))  # what the first has planned and not spent stays its own
 
 
@@ -48,58 +50,57 @@ def test_no_run_begins_on_an_empty_ledger(ledger: PrivacyLedger) -> None:
     for i in range(7):
         privatizer.release(privatizer.mean_query("x", ledger.budget.per_release(7)), scope="s", key=str(i))
     with pytest.raises(BudgetExhausted):
-        session(ledger)
+        start(ledger)
     assert ledger.fact("run", "plan") is None
 
 
 def test_a_new_run_leaves_what_others_have_planned(ledger: PrivacyLedger) -> None:
-    first = session(ledger)
+    first = start(ledger)
     for i in range(TRIALS):
         trial(first, str(i))
     before = dump(ledger)
     with pytest.raises(BudgetPlanned, match=r"'run'.*by its name.*mu=.*new ledger") as refused:
-        session(ledger, scope="again")
+        start(ledger, scope="again")
     with pytest.raises(BudgetExhausted):
         check_start(ledger, "again", None)
     check_start(ledger, "run", None)  # has begun
     assert refused.value.runs == ("run",)
     assert pickle.loads(pickle.dumps(refused.value)).args == refused.value.args
     assert dump(ledger) == before
-    assert session(ledger).plan == first.plan  # it goes on as it was
+    assert start(ledger).plan == first.plan  # it goes on as it was
     first.estimate(first.recommend(), losses(first.recommend()))
     assert ledger.fact("again", "plan") is None
 
 
 def test_an_explicit_mu_may_take_what_others_have_planned_and_says_so_once(ledger: PrivacyLedger) -> None:
-    trial(session(ledger, mu=3.0), "0")
-    trial(session(ledger, scope="beside", mu=math.sqrt(7) - 1e-3), "0")  # there is room
+    trial(start(ledger, mu=3.0), "0")
+    trial(start(ledger, scope="beside", mu=math.sqrt(7) - 1e-3), "0")  # there is room
     with pytest.warns(UserWarning, match=r"'takes' begins with mu=1, of which other runs \('beside', 'run'\)") as told:
-        session(ledger, scope="takes", mu=1.0)
+        start(ledger, scope="takes", mu=1.0)
     assert len(told) == 1
-    session(ledger, scope="takes", mu=1.0)  # goes on, and says nothing
-    session(ledger, scope="takes")
+    start(ledger, scope="takes", mu=1.0)  # goes on, and says nothing
+    start(ledger, scope="takes")
 
 
 def test_too_little_for_a_plan_names_who_holds_the_rest_and_bad_settings_are_named_as_ever(
     ledger: PrivacyLedger,
 ) -> None:
-    trial(session(ledger, mu=math.sqrt(16 - 1e-10)), "0")
+    trial(start(ledger, mu=math.sqrt(16 - 1e-10)), "0")
 
-    def make_plan(mu: float, seed: int) -> GIBOPlan:
+    def plan(*, mu: float, **settings: Any) -> Plan:
         if mu < 0.1:
             raise InputError("mu is too small.")
-        return planner()(mu, seed)
+        return GIBO.planner(d=2, n=N, loss_range=1.0, mu=mu, **settings)
 
-    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
     with pytest.raises(BudgetPlanned, match="'run'"):
-        GIBOSession(privatizer, scope="late", space=SPACE, make_plan=make_plan)
+        begin(Method("particular", plan, GIBO.algorithm), ledger, N, scope="late", **SETTINGS)
     with pytest.raises(InputError, match="steps"):
-        session(ledger, scope="wrong", steps=0)
+        start(ledger, scope="wrong", steps=0)
     assert ledger.fact("late", "plan") is None
 
 
 def test_a_run_that_was_given_up_before_its_first_charge_keeps_nothing(ledger: PrivacyLedger) -> None:
-    assert session(ledger).plan.mu == values_run(ledger, "other").plan.mu == 4.0
+    assert start(ledger).plan.mu == values_run(ledger, "other").plan.mu == 4.0
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_a_run_keeps_its_privatizer(ledger: PrivacyLedger, kind: str, change: di
     with pytest.raises(BudgetMismatch, match=f"another privatizer .other {kind}"):
         values_run(ledger, "values", **change)
     values_run(ledger, "values")
-    run = session(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)))
+    run = start(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)))
     privatizer = LossPrivatizer(run.ledger, **{"n": N, "clip": (0.0, 1.0), **change})
     with pytest.raises(BudgetMismatch, match=f"another privatizer .other {kind}"):
-        GIBOSession(privatizer, scope="run", space=SPACE, make_plan=planner())
+        SearchRun(GIBO, privatizer, scope="run", space=SPACE, **SETTINGS)

@@ -6,14 +6,14 @@ import warnings
 
 import numpy as np
 import pytest
-from centred_runs import POPULATION, TRIALS, N, losses, session
-from session_harness import SPACE, trial
+from centred_runs import POPULATION, TRIALS, N, losses, start
+from run_harness import SPACE, trial
 
-from dptune import BudgetExhausted, PrivacyLedger
+from dptune import PrivacyLedger
 
 
 def test_workers_with_too_few_trials_each_are_told(ledger: PrivacyLedger) -> None:
-    workers, told = [session(ledger) for _ in range(8)], []
+    workers, told = [start(ledger) for _ in range(8)], []
     for i in range(TRIALS + 2 * POPULATION):
         trial(workers[i % 8], str(i))
         with warnings.catch_warnings(record=True) as caught:
@@ -38,7 +38,7 @@ def test_workers_with_too_few_trials_each_are_told(ledger: PrivacyLedger) -> Non
 
 
 def test_a_warning_says_why_generations_are_missing(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
+    run = start(ledger)
     for i in range(TRIALS):
         run.finish(f"outside {i}", {"a": 7.0, "b": 1.0}, np.zeros(N))
     with pytest.warns(
@@ -53,21 +53,3 @@ def test_a_warning_says_why_generations_are_missing(ledger: PrivacyLedger) -> No
         run.finish(f"late {i}", x, losses(x))
     with pytest.warns(UserWarning, match="0 of 4.*Other runs have spent the budget"):
         run.recommend()
-
-
-def test_a_budget_spent_by_another_study_ends_the_run_before_a_model_is_trained(ledger: PrivacyLedger) -> None:
-    run = session(ledger)
-    for i in range(POPULATION):
-        trial(run, str(i))
-    other = run.privatizer
-    other.observe("x", np.zeros(N))
-    other.release(other.mean_query("x", ledger.remaining() * 0.999), scope="another study", key="1")
-    with pytest.raises(BudgetExhausted):
-        run.check("next")
-    for i in range(POPULATION):  # these were being trained
-        x = run.ask()
-        run.finish(f"late {i}", x, losses(x))
-    with pytest.raises(BudgetExhausted):
-        run.check("next")
-    assert ledger.spent() <= 4.0
-    assert SPACE.contains(run.recommend())

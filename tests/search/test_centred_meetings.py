@@ -1,4 +1,4 @@
-"""Two sessions of one centred run, or two threads of one, that meet within a release."""
+"""Two processes of one centred run, or two threads of one, that meet within a release."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from centred_runs import EVERY, POPULATION, TRIALS, losses, session
-from session_harness import keys, trial
+from centred_runs import EVERY, POPULATION, TRIALS, start
+from run_harness import keys, trial
 
-from dptune import LossPrivatizer, PlanComplete, PrivacyLedger
+from dptune import LossPrivatizer, PrivacyLedger
 from dptune.gp.grouped import GroupedRegression
 
 
@@ -19,7 +19,7 @@ def test_who_comes_second_with_a_release_keeps_its_points(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     """The first makes its own between the second's look at the ledger and its charge."""
-    first, second = session(ledger), session(ledger)
+    first, second = start(ledger), start(ledger)
     for run in (first, second):
         for i in range(POPULATION - 1):
             trial(run, f"{run is first} {i}")
@@ -44,7 +44,7 @@ def test_a_radius_follows_the_share_of_who_came_first_with_it_alone(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first dies between its two releases; the second meets the share as a conflict and makes the generation."""
-    first, second = session(ledger), session(ledger)
+    first, second = start(ledger), start(ledger)
     for i in range(POPULATION - 1):
         trial(first, f"a{i}"), trial(second, f"b{i}")
     true = LossPrivatizer.release
@@ -69,7 +69,7 @@ def test_progress_waits_for_a_generation_that_another_thread_is_learning_from(
     ledger: PrivacyLedger, monkeypatch: Any
 ) -> None:
     """Between the surrogate's new points and its new weights nobody may ask it anything."""
-    run, true, threads = session(ledger), GroupedRegression._take, []
+    run, true, threads = start(ledger), GroupedRegression._take, []
     seen: list[object] = []
 
     def show() -> None:
@@ -90,22 +90,3 @@ def test_progress_waits_for_a_generation_that_another_thread_is_learning_from(
     for thread in threads:
         thread.join()
     assert seen == [1, 2, 3, 4]
-
-
-def test_a_check_that_meets_the_last_generation_says_that_the_run_is_complete(
-    ledger: PrivacyLedger, monkeypatch: Any
-) -> None:
-    """Another process makes it between this one's look at the ledger and its look at the budget."""
-    a, b = session(ledger, final_share=0.0), session(ledger, final_share=0.0)
-    for i in range(TRIALS - 1):
-        trial(a, str(i))
-    x, true, met = a.ask(), PrivacyLedger.check, []
-
-    def check(self: PrivacyLedger, mu: float, **options: Any) -> None:
-        if not met:
-            met.append(a.finish("last", x, losses(x)))
-        true(self, mu, **options)
-
-    monkeypatch.setattr(PrivacyLedger, "check", check)
-    with pytest.raises(PlanComplete):
-        b.check("next")

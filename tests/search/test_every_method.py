@@ -1,0 +1,529 @@
+"""What holds for a run of every method: workers share one budget, restarts, odd trials, one plan, non-interference."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import centred_runs
+import gibo_runs
+import numpy as np
+import pytest
+import toy_runs
+from audit_tools import CannedNoise, dump
+from run_harness import SPACE, keys, losses_of, trial
+
+from dptune import (
+    AdaGradNorm,
+    Budget,
+    BudgetExhausted,
+    BudgetMismatch,
+    Float,
+    InputError,
+    Int,
+    KeyConflict,
+    LedgerError,
+    LossPrivatizer,
+    PlanComplete,
+    PrivacyLedger,
+    Space,
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One method and its small run."""
+
+    name: str
+    start: Callable[..., Any]
+    n: int
+    trials: int
+    first: int  # points of the first question
+    first_round: int  # after how many trials it is made
+    batch: int
+    rounds: int
+    last_question: str  # of each round
+    state: Callable[[Any], Any]
+
+    @property
+    def questions(self) -> list[str]:
+        """Keys of the charges that make the rounds."""
+        return [f"{self.last_question}/{t}" for t in range(1, self.rounds + 1)]
+
+
+GIBO = Kind(
+    "gibo",
+    gibo_runs.start,
+    n=gibo_runs.N,
+    trials=gibo_runs.TRIALS,
+    first=gibo_runs.STARTS,
+    first_round=gibo_runs.STARTS + gibo_runs.BATCH,
+    batch=gibo_runs.BATCH,
+    rounds=gibo_runs.STEPS,
+    last_question="step",
+    state=lambda run: np.array(run.algorithm.path).tolist(),
+)
+CENTRED = Kind(
+    "centred",
+    centred_runs.start,
+    n=centred_runs.N,
+    trials=centred_runs.TRIALS,
+    first=centred_runs.POPULATION,
+    first_round=centred_runs.POPULATION,
+    batch=centred_runs.POPULATION,
+    rounds=centred_runs.GENERATIONS,
+    last_question="generation",
+    state=lambda run: np.array(run.algorithm.means).tolist(),
+)
+TOY = Kind(
+    "toy",
+    toy_runs.start,
+    n=toy_runs.N,
+    trials=toy_runs.TRIALS,
+    first=toy_runs.BATCH,
+    first_round=toy_runs.BATCH,
+    batch=toy_runs.BATCH,
+    rounds=toy_runs.ROUNDS,
+    last_question="round",
+    state=lambda run: run.algorithm.winners,
+)
+KINDS = [GIBO, CENTRED, TOY]
+
+
+def readable(value: object) -> str | None:
+    """Return the id of a kind or of a changed option."""
+    if isinstance(value, Kind):
+        return value.name
+    return next(iter(value)) if isinstance(value, dict) else None
+
+
+@pytest.fixture(params=KINDS, ids=readable)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return request.param
+
+
+def trials(run: Any, count: int, name: str = "") -> list[float]:
+    return [trial(run, f"{name}{i}") for i in range(count)]
+
+
+def finish(run: Any, name: str = "more ") -> None:
+    """Go on until the run is complete; of the plan's trials some may have been lost."""
+    for i in range(3 * run.plan.trials):
+        if run.complete:
+            return
+        trial(run, f"{name}{i}")
+    assert run.complete
+
+
+def fails_once(monkeypatch: pytest.MonkeyPatch, run: Any, method: str, key: str) -> None:
+    """The ledger of this run fails at the charge, or the record, of a question."""
+    true, failed = getattr(run.ledger, method), []
+
+    def full(*args: Any, **options: Any) -> Any:
+        named = args[1] if method == "charge" else args[0].key
+        if named == key and not failed:
+            failed.append(key)
+            raise LedgerError("disk full")
+        return true(*args, **options)
+
+    monkeypatch.setattr(run.ledger, method, full)
+
+
+# ---- a whole run ---------------------------------------------------------------------------------------
+
+
+def test_a_run_makes_what_it_planned_and_then_no_more(ledger: PrivacyLedger, kind: Kind) -> None:
+    run = kind.start(ledger)
+    values = trials(run, kind.trials)
+    assert np.isfinite(values).all()
+    assert run.complete
+    assert keys(ledger, kind.last_question) == kind.questions
+    assert ledger.spent() <= run.plan.mu * math.sqrt(1 - run.plan.final_share) * (1 + 1e-12)
+    assert run.released("3", values[3])
+    assert not run.released("3", 0.123)
+    before = dump(ledger)
+    with pytest.raises(PlanComplete, match="planned"):
+        run.check("one more")
+    assert dump(ledger) == before
+    assert SPACE.contains(run.recommend())
+    assert set(run.privatizer.points()) <= set(run.algorithm.points_in_use())
+
+
+# ---- workers -------------------------------------------------------------------------------------------
+
+
+def test_two_runs_interleaved_agree_and_share_one_budget(ledger: PrivacyLedger, kind: Kind) -> None:
+    a, b = kind.start(ledger), kind.start(ledger)
+    for i in range(4 * kind.trials):
+        if a.complete or b.complete:
+            break
+        trial((a, b)[i % 2], str(i))
+    a.recommend(), b.recommend()  # both look
+    assert a.complete
+    assert b.complete
+    assert kind.state(a) == kind.state(b)
+    assert keys(ledger, kind.last_question) == kind.questions
+    assert ledger.spent() <= 4.0
+
+
+def test_threads_share_a_run(ledger: PrivacyLedger, kind: Kind) -> None:
+    run = kind.start(ledger)
+
+    def work(i: int) -> float | None:
+        try:
+            return trial(run, str(i))
+        except PlanComplete:
+            return None
+
+    with ThreadPoolExecutor(4) as pool:
+        done = [v for v in pool.map(work, range(kind.trials + 8)) if v is not None]
+    assert run.complete
+    assert len(done) >= kind.trials
+    assert keys(ledger, kind.last_question) == kind.questions
+    assert ledger.spent() <= 4.0
+
+
+def test_points_asked_for_one_after_another_differ_and_know_what_others_released(
+    ledger: PrivacyLedger, kind: Kind
+) -> None:
+    run, fresh = kind.start(ledger), kind.start(ledger)
+    asked = [run.ask() for _ in range(kind.first_round)]
+    assert asked == [fresh.ask(slot) for slot in range(kind.first_round)]
+    assert len({json.dumps(x) for x in asked}) == kind.first_round
+    for i, x in enumerate(asked):
+        run.finish(str(i), x, losses_of(x, kind.n))
+    assert fresh.ask(0) == kind.start(ledger).ask(0) != asked[0]
+
+
+# ---- restarts, copies, and answers that are late or lost -----------------------------------------------
+
+
+@pytest.mark.parametrize("stop", ["at once", "within a round", "after a round", "one before the end", "at the end"])
+def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(
+    ledger: PrivacyLedger, kind: Kind, stop: str
+) -> None:
+    made = {"at once": 0, "within a round": 2, "after a round": kind.first_round, "one before the end": kind.trials - 1}
+    first = kind.start(ledger)
+    trials(first, made.get(stop, kind.trials))
+    before = dump(ledger)
+    again = kind.start(ledger)
+    assert again.plan == first.plan  # the seed was drawn once
+    assert kind.state(again) == kind.state(first)
+    assert again.algorithm.recommend().tolist() == first.algorithm.recommend().tolist()
+    assert again.complete == first.complete == (stop == "at the end")
+    if stop == "after a round":
+        assert [again.ask() for _ in range(kind.batch)] == [first.ask() for _ in range(kind.batch)]
+    assert dump(ledger) == before
+    finish(again)
+    assert keys(ledger, kind.last_question) == kind.questions
+    assert ledger.spent() <= 4.0
+
+
+def test_a_copy_has_the_state_and_none_of_the_losses_and_goes_on(ledger: PrivacyLedger, kind: Kind) -> None:
+    run = kind.start(ledger)
+    trials(run, kind.first_round + 1)
+    twin = pickle.loads(pickle.dumps(run))
+    assert kind.state(twin) == kind.state(run)
+    assert twin.privatizer.points() == ()
+    assert twin.algorithm.missing() == kind.batch
+    trials(twin, kind.batch, "twin ")
+    assert twin.algorithm.t == 2
+
+
+def test_a_round_whose_answer_was_lost_is_used_up(
+    ledger: PrivacyLedger, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, true = kind.start(ledger), PrivacyLedger.charge
+
+    def dies(self: PrivacyLedger, scope: str, key: str, *rest: Any, **options: Any) -> Any:
+        paid = true(self, scope, key, *rest, **options)
+        if key == kind.questions[0]:
+            raise KeyboardInterrupt
+        return paid
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivacyLedger, "charge", dies)
+        with pytest.raises(KeyboardInterrupt):
+            trials(run, kind.first_round)
+    again = kind.start(ledger)
+    finish(again)
+    assert keys(ledger, kind.last_question) == kind.questions
+    assert ledger.charges("run", prefix=kind.questions[0])[0].value is None
+    assert kind.state(kind.start(ledger)) == kind.state(again)
+    assert ledger.spent() <= 4.0
+
+
+def test_an_answer_that_arrives_late_is_folded_in_its_place(
+    ledger: PrivacyLedger, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = kind.start(ledger), kind.start(ledger)
+    true, waiting = PrivacyLedger.record, []
+
+    def later(self: PrivacyLedger, charge: Any, value: Any) -> Any:
+        if charge.key == kind.questions[0]:
+            waiting.append((charge, value))
+            raise KeyboardInterrupt
+        return true(self, charge, value)
+
+    monkeypatch.setattr(PrivacyLedger, "record", later)
+    with pytest.raises(KeyboardInterrupt):
+        trials(a, kind.first_round, "a")
+    trials(b, kind.batch, "b")
+    assert keys(ledger, kind.last_question) == kind.questions[:2]
+    without = kind.state(b)
+    true(ledger, *waiting[0])
+    b.recommend()
+    assert kind.state(b) == kind.state(kind.start(ledger)) != without
+    assert len(kind.state(b)) == len(without) + 1
+
+
+def test_an_answer_that_could_not_be_recorded_is_recorded_later_and_not_asked_for_again(
+    ledger: PrivacyLedger, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = kind.start(ledger)
+    fails_once(monkeypatch, run, "record", kind.questions[0])
+    trials(run, kind.first_round - 1)
+    with pytest.raises(LedgerError, match="disk full"):
+        trial(run, "last")
+    run.recommend()  # records it
+    assert ledger.find("run", kind.questions[0]).value is not None
+    assert kind.state(run) == kind.state(kind.start(ledger))
+    assert (run.algorithm.t, run.algorithm.missing()) == (1, kind.batch)
+    trial(run, "next")
+    assert keys(ledger, kind.last_question) == kind.questions[:1]
+
+
+def test_a_round_that_another_process_charged_leaves_ones_own_points_waiting(
+    ledger: PrivacyLedger, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This process's charge fails, and another makes the round meanwhile."""
+    run, other = kind.start(ledger), kind.start(ledger)
+    fails_once(monkeypatch, run, "charge", kind.questions[0])
+    with pytest.raises(LedgerError):
+        trials(run, kind.first_round, "a")
+    trials(other, kind.batch, "b")
+    run.recommend()
+    assert (run.algorithm.t, run.algorithm.missing()) == (1, 0)
+
+
+def test_who_comes_second_with_a_question_keeps_its_points(
+    ledger: PrivacyLedger, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first asks its own between the second's look at the ledger and its charge."""
+    first, second = kind.start(ledger), kind.start(ledger)
+    trials(first, kind.first_round - 1, "first ")
+    trials(second, kind.batch - 1, "second ")
+    true, met = LossPrivatizer.release, []
+
+    def release(self: LossPrivatizer, query: Any, **options: Any) -> Any:
+        if self is second.privatizer and options["key"] == kind.questions[0] and not met:
+            met.append(trial(first, "meets"))
+        return true(self, query, **options)
+
+    monkeypatch.setattr(LossPrivatizer, "release", release)
+    trial(second, "met")
+    assert met
+    assert keys(ledger, kind.last_question) == kind.questions[:1]
+    assert kind.state(second) == kind.state(first)
+    assert second.algorithm.missing() == 0  # its points wait for the next round
+    trial(second, "next")
+    assert keys(ledger, kind.last_question) == kind.questions[:2]
+
+
+# ---- a budget that others spend ------------------------------------------------------------------------
+
+
+def test_a_budget_spent_by_another_run_ends_this_one_before_a_model_is_trained(
+    ledger: PrivacyLedger, kind: Kind
+) -> None:
+    run = kind.start(ledger)
+    trials(run, kind.first_round)
+    other = run.privatizer
+    other.observe("x", np.zeros(kind.n))
+    other.release(other.mean_query("x", ledger.remaining() * 0.999), scope="another", key="1")
+    state = kind.state(run)
+    for i in range(kind.batch):  # these were being trained
+        x = run.ask()
+        with contextlib.suppress(BudgetExhausted):
+            run.finish(f"late {i}", x, losses_of(x, kind.n))
+    with pytest.raises(BudgetExhausted) as refused:
+        run.check("next")
+    assert refused.value.budget == 4.0
+    assert ledger.spent() <= 4.0
+    assert kind.state(run) == state
+    assert SPACE.contains(run.recommend())
+
+
+# ---- odd trials ----------------------------------------------------------------------------------------
+
+
+def test_lost_trials_delay_and_do_not_block(ledger: PrivacyLedger, kind: Kind) -> None:
+    run, finished = kind.start(ledger), 0
+    for i in range(3 * kind.trials):
+        if run.complete:
+            break
+        x = run.ask()
+        if i % 3:  # every third trial never comes back
+            run.finish(str(i), x, losses_of(x, kind.n))
+            finished += 1
+    assert run.complete
+    assert finished == kind.trials
+
+
+def test_failed_trials_and_losses_that_are_not_finite_count(ledger: PrivacyLedger, kind: Kind) -> None:
+    run = kind.start(ledger)
+    for i in range(kind.trials):
+        mine = None if i % 4 == 3 else np.full(kind.n, [np.nan, np.inf, -np.inf][i % 3])
+        assert math.isfinite(run.finish(str(i), run.ask(), mine))
+    assert run.complete
+
+
+def test_a_trial_out_of_range_has_no_say(ledger: PrivacyLedger, kind: Kind) -> None:
+    run = kind.start(ledger)
+    for i, x in enumerate(({"a": 7.0, "b": 1.0}, {"a": 0.5}, {"a": math.nan, "b": 1.0}, {"a": 0.5, "b": -1.0})):
+        assert math.isfinite(run.finish(f"odd {i}", x, np.full(kind.n, 0.5)))
+        assert run.algorithm.missing() == kind.first
+    assert run.privatizer.points() == ()
+
+
+def test_points_of_ones_own_and_rounded_ones_count(ledger: PrivacyLedger, kind: Kind) -> None:
+    space = Space({"a": Float(0.0, 1.0, step=0.1), "b": Int(1, 9)})
+    run = kind.start(ledger, space=space)
+    own = [{"a": 0.1 * i, "b": 1 + i} for i in range(kind.first)]
+    for i, x in enumerate(own):
+        run.finish(str(i), x, np.full(kind.n, 0.1 * i))
+    asked = next(c.note["points"] for c in ledger.charges("run") if "points" in c.note)
+    assert asked == [space.encode(x).tolist() for x in own]
+    assert space.contains(run.ask())
+
+
+WRONG = [
+    (kind, wrong)
+    for kind in KINDS
+    for wrong in (np.zeros(kind.n - 1), np.zeros((kind.n, 1)), 0.5, ["a"] * (kind.n + 1))
+]
+
+
+@pytest.mark.parametrize(("kind", "wrong"), WRONG, ids=readable)
+def test_losses_of_a_wrong_shape_are_refused_and_cost_nothing(ledger: PrivacyLedger, kind: Kind, wrong: Any) -> None:
+    run = kind.start(ledger)
+    with pytest.raises(InputError):
+        run.finish("0", run.ask(), wrong)
+    assert ledger.spent() == 0.0
+
+
+# ---- one plan ------------------------------------------------------------------------------------------
+
+OTHERS = [
+    (GIBO, {"steps": gibo_runs.STEPS + 1}),
+    (GIBO, {"clip": 0.6}),
+    (GIBO, {"rule": AdaGradNorm(0.2)}),
+    (GIBO, {"monitor_share": 0.2}),
+    (GIBO, {"seed": 8}),
+    (GIBO, {"mu": 2.0}),
+    (GIBO, {"space": Space({"a": Float(0.0, 2.0), "b": Float(1e-2, 1e2, log=True)})}),
+    (CENTRED, {"trials": 30}),
+    (CENTRED, {"radius": 0.6}),
+    (CENTRED, {"share": 0.2}),
+    (CENTRED, {"seed": 8}),
+    (CENTRED, {"mu": 2.0}),
+    (CENTRED, {"references": 1}),
+    (TOY, {"trials": 6}),
+    (TOY, {"clip": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("kind", "change"), OTHERS, ids=readable)
+def test_another_plan_for_the_same_run_is_refused(ledger: PrivacyLedger, kind: Kind, change: dict[str, Any]) -> None:
+    kind.start(ledger, seed=7, mu=3.0)
+    before = dump(ledger)
+    with pytest.raises(BudgetMismatch, match="planned"):
+        kind.start(ledger, **{"seed": 7, "mu": 3.0, **change})
+    assert dump(ledger) == before
+    assert kind.start(ledger).plan.settings.seed == 7  # what is not said is as it was
+
+
+# ---- non-interference ----------------------------------------------------------------------------------
+
+
+def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path: Path, kind: Kind) -> None:
+    """All releases canned: neighbours, one of them with NaN, inf and failures of type, leave equal transcripts."""
+    transcripts = []
+    for name, person in (("a", 0.3), ("b", np.nan), ("c", np.inf), ("d", -1e308)):
+        (fast_path / name).mkdir()
+        ledger = PrivacyLedger(fast_path / name / "ledger.db", Budget.gdp(4.0))
+        run = kind.start(ledger, seed=3)
+        run.privatizer._noise = CannedNoise(5)
+        shown: list[Any] = []
+        for i in range(kind.trials):
+            x = run.ask()
+            mine = losses_of(x, kind.n)
+            mine[4] = person
+            shown.append((x, run.finish(str(i), x, mine), run.progress()))
+        shown.append((run.recommend(), run.estimate(run.recommend(), mine), repr(run.privatizer)))
+        transcripts.append((shown, dump(ledger)))
+    assert transcripts[0] == transcripts[1] == transcripts[2] == transcripts[3]
+
+
+def test_progress_is_plain_public_data(ledger: PrivacyLedger, kind: Kind) -> None:
+    run = kind.start(ledger)
+    for i in range(kind.first_round):
+        trial(run, str(i))
+    progress = json.loads(json.dumps(run.progress()))
+    done, planned = progress[f"{run.algorithm.unit}s_done"], progress[f"{run.algorithm.unit}s"]
+    assert (done, planned, progress["private"]) == (1, kind.rounds, True)
+    assert progress["mu_spent"] == ledger.spent()
+
+
+# ---- the estimate --------------------------------------------------------------------------------------
+
+
+def test_the_estimate_is_made_once(ledger: PrivacyLedger, kind: Kind) -> None:
+    run = kind.start(ledger)
+    trials(run, kind.trials)
+    best = run.recommend()
+    losses = losses_of(best, kind.n)
+    estimate = run.estimate(best, losses)
+    spent = ledger.spent()
+    assert run.estimate(best, losses) == estimate == kind.start(ledger).estimate(best, losses)
+    assert ledger.spent() == spent <= 4.0
+    assert estimate.private
+    assert estimate.sigma == pytest.approx(1 / (kind.n * run.plan.final_mu), rel=1e-5)
+    run.check_estimate(best)
+    for refuse in (run.check_estimate, lambda x: run.estimate(x, losses)):
+        with pytest.raises(KeyConflict, match=r"one final estimate, at .*as often as you like") as refused:
+            refuse({**best, "a": best["a"] / 2})
+        assert "new name" not in str(refused.value)
+    assert all("final" not in point for point in run.privatizer.points())
+
+
+def test_the_name_of_the_final_estimate_is_refused_before_a_model_is_trained(ledger: PrivacyLedger, kind: Kind) -> None:
+    """Its point would be forgotten with the estimate's."""
+    run = kind.start(ledger)
+    x = run.ask()
+    for refuse in (run.check, lambda name: run.finish(name, x, losses_of(x, kind.n))):
+        with pytest.raises(InputError, match="'final'"):
+            refuse("final")
+    assert run.privatizer.points() == ()
+    trial(run, "final 1")
+    best = SPACE.decode(np.full(2, 0.5))
+    run.estimate(best, losses_of(best, kind.n))
+
+
+@pytest.mark.parametrize("elsewhere", [{"a": 1.5, "b": 1.0}, {"a": 0.5}, {"a": "0.5", "b": 1.0}, {"a": 0.5, "b": 0.0}])
+def test_an_estimate_outside_the_search_space_is_refused_before_a_model_is_trained(
+    ledger: PrivacyLedger, kind: Kind, elsewhere: dict[str, Any]
+) -> None:
+    run = kind.start(ledger)
+    for refused in (run.check_estimate, lambda x: run.estimate(x, losses_of({"a": 0.5, "b": 1.0}, kind.n))):
+        with pytest.raises(InputError, match=r"search space .*recommend\(\)"):
+            refused(elsewhere)
+    assert keys(ledger) == []
+    run.check_estimate({"a": 0.5, "b": 1.0})
