@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit, StratifiedKFold
 
 from dptune.errors import InputError, UnsupportedMetric
-from dptune.losses.named import per_example_loss, refuse_cross_validation, squared_error
+from dptune.losses.named import per_example_loss, squared_error
 
 
 @pytest.mark.parametrize(
@@ -74,32 +72,3 @@ def test_unknown_names_and_options_list_what_is_allowed() -> None:
 def test_options_reach_the_function() -> None:
     assert per_example_loss("pinball", quantile=0.75)([2.0], [0.0]).tolist() == [1.5]
     assert per_example_loss("huber", c=2.0)([0.0], [4.0]).tolist() == [6.0]
-
-
-@pytest.mark.parametrize(
-    "cv",
-    [
-        5,
-        1,
-        None,
-        KFold(3),
-        StratifiedKFold(2),
-        ShuffleSplit(1),
-        PredefinedSplit([0, 1, 0]),
-        PredefinedSplit([-1, -1]),
-        iter([([0], [1])]),
-        [([0, 1], [2]), ([2], [0, 1])],
-        [([0, 1], [1, 2])],
-        [([0, -1], [2])],
-        [([True, False], [False, True])],
-        [],
-    ],
-)
-def test_anything_but_a_fixed_hold_out_is_refused(cv: object) -> None:
-    with pytest.raises(UnsupportedMetric, match="fixed public hold-out"):
-        refuse_cross_validation(cv)
-
-
-@pytest.mark.parametrize("cv", [[([0, 1], [2, 3])], [(np.arange(5), np.arange(5, 9))], PredefinedSplit([-1, -1, 0])])
-def test_a_fixed_hold_out_passes(cv: object) -> None:
-    refuse_cross_validation(cv)
