@@ -204,6 +204,8 @@ def _look_up(index: dict[Any, int], label: Any) -> int:
     The numbers 1 and 1.0 and the texts "1" and "1.0" are one label, whichever of them is the public one: what the
     others' labels look like may depend on one person's.
     """
+    if label in index:
+        return index[label]
     return next((index[spelled] for spelled in spellings(label) if spelled in index), -1)
 
 
