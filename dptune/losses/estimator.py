@@ -38,7 +38,7 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
     Args:
         loss: a name, or what `per_example_loss` returned.
         estimator: anything with the needed method among predict, predict_proba and decision_function.
-        X: an array, a list of rows, a sparse matrix, a data frame, or a `Table` of them.
+        X: an array, a list of rows, a sparse matrix or a data frame.
         y: labels, read as the model's `classes_`, or numbers.
         like: public rows that say what the columns of X hold; needed for data frames and text (see `Rows`).
 
@@ -47,13 +47,19 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
             answer, X needs ``like``, y is no array, or shapes do not fit. Nothing of it depends on a private cell.
     """
     loss = per_example_loss(loss) if isinstance(loss, str) else loss
-    table = X if isinstance(X, Table) else read_rows(X, like, columns_of(estimator))
+    table = read_rows(X, like, columns_of(estimator))
     answers = as_array(y)
     if answers is None:
         raise InputError(f"y cannot be read as an array; it is a {type(y).__name__}")
     if answers.shape != (len(table),):
         raise InputError(f"X has {len(table)} rows and y has shape {answers.shape}; allowed: (n, d) and (n,)")
-    method, labels = try_out(loss, estimator, table)
+    return private_losses(loss, *try_out(loss, estimator, table), table, answers)
+
+
+def private_losses(
+    loss: NamedLoss, method: Callable[[Any], Any], labels: list[Any] | None, table: Table, answers: npt.NDArray[Any]
+) -> Vector:
+    """Steps 2 to 4 with what `try_out` returned: whatever is raised here is private."""
 
     def ask(rows: npt.NDArray[np.intp]) -> npt.NDArray[Any] | None:
         return _answers(loss, method, table.take(rows), len(rows), labels)

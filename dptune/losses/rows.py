@@ -20,7 +20,7 @@ class Rows:
     """Private examples, and public rows that say what their columns hold.
 
     Attributes:
-        X: private rows: an array, a list of rows or of texts, a sparse matrix, a data frame.
+        X: private rows (n, d): an array, a list of rows or of texts, a sparse matrix, a data frame.
         y: private answers (n,).
         like: public rows of the same columns, such as the training rows. Where they hold text or categories, so does
             ``X``; everything else is a number, in the floating-point type of ``like``. A column that has a missing

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError
-from dptune.losses.estimator import columns_of, estimator_losses, try_out
+from dptune.losses.estimator import columns_of, private_losses, try_out
 from dptune.losses.named import NamedLoss, per_example_loss
 from dptune.losses.reachable import refuse_reachable
 from dptune.losses.rows import Rows
@@ -167,16 +167,13 @@ class _EstimatorLosses:
 
     def losses_of(self, model: Any) -> npt.NDArray[Any]:
         """Return the losses of the private examples (rows,)."""
-        return self._public(lambda: estimator_losses(self._loss, model, self._rows_for(model), self._examples().y))
+        method, labels = self.try_out(model)
+        return private_losses(self._loss, method, labels, self._rows_for(model), self._examples().y)
 
-    def try_out(self, model: Any) -> None:
-        """Refuse a model that does not answer one public row."""
-        self._public(lambda: try_out(self._loss, model, self._rows_for(model)))
-
-    def _public(self, call: Callable[[], T]) -> T:
-        """What is refused of a model is public if its training is."""
+    def try_out(self, model: Any) -> tuple[Callable[[Any], Any], list[Any] | None]:
+        """Refuse a model that does not answer one public row; in public, if its training is."""
         try:
-            return call()
+            return try_out(self._loss, model, self._rows_for(model))
         except InputError as error:
             mistake = str(error) if self.trains_in_public else None
         raise _PublicMistake(mistake) if mistake else RuntimeError("the model was refused")

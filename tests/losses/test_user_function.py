@@ -14,6 +14,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import SVC
 
 from dptune.errors import InputError
+from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import call_guarded, losses_function, preflight
 
 N = 12
@@ -78,11 +79,23 @@ def test_what_the_private_half_raises_is_not_told() -> None:
     assert np.isnan(losses).all()
 
 
+def test_what_a_loss_of_the_users_own_raises_about_private_rows_is_not_told() -> None:
+    def own(y: np.ndarray, prediction: np.ndarray) -> np.ndarray:
+        if len(y) > 1:
+            raise InputError(f"secret {y}")
+        return y - prediction
+
+    model = LinearRegression().fit(X_TRAIN, Y_TRAIN)
+    function = losses_function(lambda _: model, NamedLoss("own", own), (X, Y), rows=N)
+    assert call_guarded(function, None, len) is None
+
+
 @pytest.mark.parametrize(
     ("model", "loss", "says"),
     [
         (SVC().fit(X_TRAIN, Y_TRAIN), "log_loss", "needs predict_proba"),
-        (LogisticRegression(), "log_loss", "not fitted"),
+        (LogisticRegression(), "log_loss", "needs a fitted classifier"),
+        (LinearRegression(), "mse", "not fitted"),
         (None, "log_loss", "NoneType"),
         (LinearRegression().fit(X_TRAIN, Y_TRAIN), "accuracy", "no classes_"),
         (LogisticRegression().fit(X_TRAIN[:, :1], Y_TRAIN), "log_loss", "fitted on 1 columns"),
