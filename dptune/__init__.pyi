@@ -53,6 +53,7 @@ from dptune.gp.kernels import Polynomial2 as Polynomial2
 from dptune.local.ledger import UserLedger as UserLedger
 from dptune.local.randomizer import LocalRandomizer as LocalRandomizer
 from dptune.local.statement import LocalStatement as LocalStatement
+from dptune.losses.rows import Rows as Rows
 from dptune.privacy.private import PerExampleLosses as PerExampleLosses
 from dptune.privacy.privatizer import LossPrivatizer as LossPrivatizer
 from dptune.privacy.privatizer import Released as Released

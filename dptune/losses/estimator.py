@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,54 +11,120 @@ import numpy.typing as npt
 
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError
-from dptune.losses.functions import Vector
+from dptune.losses.columns import Mask
+from dptune.losses.functions import Vector, label_codes
 from dptune.losses.named import NamedLoss, is_named, per_example_loss
-from dptune.privacy.entries import as_array, attempt, listed
+from dptune.losses.table import Table, read_rows
+from dptune.privacy.entries import as_array, listed, numbers
 
 
-def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.ArrayLike) -> Vector:
+def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.ArrayLike, *, like: Any = None) -> Vector:
     """Per-example losses (n,) of a fitted scikit-learn estimator on private rows X (n, d) and answers y (n,).
 
-    The estimator must answer row by row, as scikit-learn's do: then entry i depends on person i and the model only.
-    It may change the rows it is given, as `StandardScaler(copy=False)` does: every call gets a copy of them.
-    If it fails on the whole of X, the rows it fails on alone become NaN, and the others are asked again without them:
-    the failure and its message may be due to one person. An answer of another length, shape or kind is a failure, too:
-    one row may be what a model drops, or answers with text. Warnings are silenced for the same reason. A method that
-    fails on every row gives NaN throughout, unless it does on a row of zeros; try it on public rows first. It must
-    answer one row as it answers many. A label unseen by the model gives NaN.
+    The estimator must answer row by row, as scikit-learn's do. Then **entry i depends on person i and the model only**:
+
+    1. Rows and answers are read into a representation that the model, the loss and ``like`` call for
+       (:class:`dptune.Rows`). A row with a cell that does not fit is NaN.
+    2. A row with a missing or infinite cell is NaN if the model fails on a made-up public row with such a cell.
+    3. The model is asked for all n rows in one call, in which another row takes the place of each row found so far:
+       shape and positions never change, so neither does the rounding of anybody's answer.
+    4. If that fails, or answers with another length, shape or kind, the rows on which the model fails *alone* are
+       found by halving, become NaN, and step 3 is done again.
+
+    Rows of steps 1 and 2 cost nothing. A failure of step 4 costs a few calls for each failing row. The model may change
+    the rows it is given, as `StandardScaler(copy=False)` does: every call gets a copy. Warnings are silenced, since one
+    row may cause them. If all rows fail, or the others do together, all are NaN. A label unseen by the model is NaN.
 
     Args:
         loss: a name, or what `per_example_loss` returned.
         estimator: anything with the needed method among predict, predict_proba and decision_function.
-        X: an array, a list of rows (read as numbers row by row if the model has `n_features_in_`), a sparse matrix or
-            a data frame.
-        y: labels or numbers; a list or an array of objects is read entry by entry.
+        X: an array, a list of rows, a sparse matrix or a data frame.
+        y: labels, read as the model's `classes_`, or numbers.
+        like: public rows that say what the columns of X hold; needed for data frames and text (see `Rows`).
 
     Raises:
-        InputError: the estimator is not fitted, lacks the method or `classes_`, does not give one row of zeros one
-            answer, y is no array, or shapes do not fit.
+        InputError: the estimator is not fitted, lacks the method or `classes_`, does not give one public row one
+            answer, X needs ``like``, y is no array, or shapes do not fit. Nothing of it depends on a private cell.
     """
     loss = per_example_loss(loss) if isinstance(loss, str) else loss
-    method, labels = _method(loss, estimator), _classes(loss, estimator)
-    X = X.tocsr() if hasattr(X, "tocsr") else X  # other sparse formats cannot be sliced, or only without a bad row
+    table = read_rows(X, like, columns_of(estimator))
     answers = as_array(y)
     if answers is None:
         raise InputError(f"y cannot be read as an array; it is a {type(y).__name__}")
-    _check_rows(estimator, X, answers)
-    X = _rows_of(X, getattr(estimator, "n_features_in_", None))
-    _check_on_zeros(loss, estimator, method, X, labels)
+    if answers.shape != (len(table),):
+        raise InputError(f"X has {len(table)} rows and y has shape {answers.shape}; allowed: (n, d) and (n,)")
+    return private_losses(loss, *try_out(loss, estimator, table), table, answers)
+
+
+def private_losses(
+    loss: NamedLoss, method: Callable[[Any], Any], labels: list[Any] | None, table: Table, answers: npt.NDArray[Any]
+) -> Vector:
+    """Steps 2 to 4 with what `try_out` returned: whatever is raised here is private."""
 
     def ask(rows: npt.NDArray[np.intp]) -> npt.NDArray[Any] | None:
-        output = _read(_quietly(lambda X: method(_copied(X, rows)), X))  # a copy: it must not change the next
-        return output if _fits(loss, output, len(rows), labels) else None
+        return _answers(loss, method, table.take(rows), len(rows), labels)
 
-    output, failing = _without_bad_rows(ask, len(answers))
+    output, failing = _without_bad_rows(ask, _refused_rows(loss, method, table, labels))
     if output is None:
         return np.full(len(answers), np.nan)
-    losses = _quietly(lambda y: loss(y, output, labels=labels), answers.copy())  # a copy: it may be the user's own
+    losses = _quietly(lambda y: loss(y, output, labels=labels), _read_answers(answers, labels))
     if isinstance(losses, BaseException):
         raise losses
     return np.where(failing, np.nan, losses)
+
+
+def columns_of(estimator: Any) -> int | None:
+    """Return how many columns the model was fitted on, if it says so."""
+    d = getattr(estimator, "n_features_in_", None)
+    return d if isinstance(d, int) else None
+
+
+def try_out(loss: NamedLoss, estimator: Any, table: Table) -> tuple[Callable[[Any], Any], list[Any] | None]:
+    """Return the method to ask and the labels, once they gave one public row one loss.
+
+    Raises:
+        InputError: what is wrong with the model, the loss or ``like``.
+    """
+    method, labels = _method(loss, estimator), _classes(loss, estimator)
+    name, d = type(estimator).__name__, columns_of(estimator)
+    row = table.made_up()
+    if d is not None and np.shape(row)[1:] not in ((), (d,)):
+        raise InputError(f"X has {np.shape(row)[1:]} columns, but this {name} was fitted on {d} columns")
+    output = _quietly(method, row)
+    if _is_unfitted(output) and _seems_unfitted(estimator):
+        raise InputError(f"this {name} is not fitted; fit it before asking for its losses")
+    if not isinstance(output, BaseException):
+        loss(np.array(labels[:1] if labels else [0.0]), _checked(loss, name, output, labels), labels=labels)
+    elif table.made_up_counts:
+        raise InputError(
+            f"the {loss.output} of this {name} fails on one public row ({type(output).__name__}: {output}). Where no "
+            "public rows are given, that is a row of zeros in float64: give data=Rows(X, y, like=X_train)"
+        )
+    return method, labels
+
+
+def _refused_rows(loss: NamedLoss, method: Callable[[Any], Any], table: Table, labels: list[Any] | None) -> Mask:
+    """Rows that the model is not asked for, (n,): unreadable, or with a cell on which a public row makes it fail."""
+
+    def fails(odd: float, columns: Mask) -> bool:
+        return _answers(loss, method, table.made_up(odd, columns), 1, labels) is None
+
+    everywhere = np.ones(len(table.usual_gaps), dtype=bool)
+    refused = table.unreadable.copy()
+    if table.gaps.any():
+        allowed = (columns for columns in (everywhere, table.usual_gaps) if not fails(np.nan, columns))
+        refused |= (table.gaps & ~next(allowed, ~everywhere)).any(axis=1)
+    if table.infinite.any() and fails(np.inf, everywhere):
+        refused |= table.infinite
+    return refused
+
+
+def _read_answers(y: npt.NDArray[Any], labels: list[Any] | None) -> npt.NDArray[Any]:
+    """Numbers (n,); or the model's labels as objects, None for an unknown one. A copy: it may be the user's own."""
+    if labels is None:
+        return numbers(y)[0]
+    known = np.array([*labels, None], dtype=object)
+    return known[label_codes(y, labels)]  # the last one at -1
 
 
 def _method(loss: NamedLoss, estimator: Any) -> Callable[[Any], Any]:
@@ -82,43 +147,19 @@ def _classes(loss: NamedLoss, estimator: Any) -> list[Any] | None:
     return list(np.asarray(classes).tolist())
 
 
-def _check_rows(estimator: Any, X: Any, answers: npt.NDArray[Any]) -> None:
-    """Public shapes: one answer per row, and the columns the model was fitted on. A list has no columns."""
-    shape: tuple[int, ...]
-    if isinstance(X, list | tuple):
-        shape, d = (len(X),), None
-    elif hasattr(X, "shape"):
-        shape, d = tuple(X.shape), getattr(estimator, "n_features_in_", None)
-    else:
-        raise InputError(f"X must be an array, a list of rows, a sparse matrix or a data frame; got {type(X).__name__}")
-    if answers.ndim != 1 or shape[:1] != answers.shape:
-        raise InputError(f"X has shape {shape} and y has shape {answers.shape}; allowed: (n, d) and (n,)")
-    if d is not None and shape[1:] != (d,):
-        raise InputError(f"X has shape {shape}, but this {type(estimator).__name__} was fitted on {d} columns")
+def _answers(
+    loss: NamedLoss, method: Callable[[Any], Any], rows: Any, m: int, labels: list[Any] | None
+) -> npt.NDArray[Any] | None:
+    """What the model says of m rows, None if it fails."""
+    output = _read(_quietly(method, rows))
+    return output if _fits(loss, output, m, labels) else None
 
 
-def _rows_of(X: Any, d: object) -> Any:
-    """A list of rows as objects (n, d), None where a row has not d: NumPy would give all the dtype of the oddest."""
-    if not isinstance(X, list | tuple) or not isinstance(d, int):
-        return X
-    table = np.full((len(X), d), None, dtype=object)
-    for i, row in enumerate(map(as_array, listed(X))):
-        if row is not None and row.shape == (d,):
-            table[i] = row
-    return table
-
-
-def _check_on_zeros(
-    loss: NamedLoss, estimator: Any, method: Callable[[Any], Any], X: Any, labels: list[Any] | None
-) -> None:
-    """Public mistakes that show on a row of zeros, where the model takes one: no private row may decide about them."""
-    name = type(estimator).__name__
-    output = _quietly(method, np.zeros((1, (*getattr(X, "shape", ()), 1, 1)[1])))
-    if _is_unfitted(output) and _seems_unfitted(estimator):
-        raise InputError(f"this {name} is not fitted; fit it before asking for its losses")
+def _checked(loss: NamedLoss, name: str, output: Any, labels: list[Any] | None) -> npt.NDArray[Any]:
+    """Return what the model says of one public row, if it is one answer."""
     array = _read(output)
-    if isinstance(output, BaseException) or _fits(loss, array, 1, labels):
-        return
+    if array is not None and _fits(loss, array, 1, labels):
+        return array
     if array is None:
         raise InputError(
             f"what the {loss.output} of this {name} returns, {type(output).__name__}, cannot be read as an array. "
@@ -126,7 +167,7 @@ def _check_on_zeros(
         )
     wanted = f"(1, {len(labels or ())})" if loss.output == "predict_proba" else "(1,)"
     raise InputError(
-        f"the {loss.output} of this {name} answers one row of zeros with shape {array.shape} and dtype {array.dtype}; "
+        f"the {loss.output} of this {name} answers one public row with shape {array.shape} and dtype {array.dtype}; "
         f"{loss.name} needs {wanted}, one answer a row"
     )
 
@@ -181,40 +222,26 @@ def _quietly(method: Callable[[Any], Any], X: Any) -> Any:
 
 
 def _without_bad_rows(
-    ask: Callable[[npt.NDArray[np.intp]], npt.NDArray[Any] | None], n: int
-) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.bool_]]:
-    """The answers to n rows, and which rows fail on their own (n,); in their place another row keeps the call's shape.
+    ask: Callable[[npt.NDArray[np.intp]], npt.NDArray[Any] | None], failing: Mask
+) -> tuple[npt.NDArray[Any] | None, Mask]:
+    """The answers to n rows, and which rows fail (n,): those given, and those that fail on their own.
 
-    Whether a row fails alone depends on that row only. They are found by halving: a part fails if one of its rows does.
-    Asking the others one by one instead would change the rounding of everybody's result (matrix-vector for
-    matrix-matrix products), and with it n losses at once. No answers if all fail, or the others do together.
+    Another row takes the place of a failing one, so that the call keeps its shape. Asking the others one by one instead
+    would change the rounding of everybody's result (matrix-vector for matrix-matrix products), and with it n losses at
+    once. No answers if all fail, or the others do together.
     """
-    everyone, failing = np.arange(n), np.zeros(n, dtype=bool)
-    output = ask(everyone)
-    if output is not None:
+
+    def ask_all() -> npt.NDArray[Any] | None:
+        return None if failing.all() else ask(np.where(failing, np.argmin(failing), np.arange(len(failing))))
+
+    output = ask_all()
+    if output is not None or failing.all():
         return output, failing
-    parts = [everyone]
+    parts = [np.flatnonzero(~failing)]
     while parts:
         part = parts.pop()
         if len(part) == 1:
             failing[part] = ask(part) is None
-        elif len(part) == n or ask(part) is None:
+        elif len(part) == len(failing) or ask(part) is None:
             parts += np.array_split(part, 2)
-    return None if failing.all() else ask(np.where(failing, np.argmin(failing), everyone)), failing
-
-
-_each_copied = np.frompyfunc(copy.deepcopy, 1, 1)  # one by one: a row taken twice is not one object twice
-
-
-def _copied(X: Any, rows: npt.NDArray[np.intp]) -> Any:
-    if isinstance(X, list | tuple):
-        return [copy.deepcopy(X[i]) for i in rows]
-    if isinstance(X, np.ndarray):
-        return _each_copied(X[rows]) if X.dtype.kind == "O" else X[rows]  # indexed by an array: a copy
-    taken = (X.iloc if hasattr(X, "iloc") else X)[rows]
-    if hasattr(X, "tocsr"):
-        return taken
-    taken = attempt(copy.deepcopy, taken, failed=taken)  # a tensor with a gradient refuses; what was taken is a copy
-    if hasattr(X, "iloc") and hasattr(X, "index") and len(rows) == X.shape[0]:
-        taken.index = X.index  # a row that stands in for another has its label: models align by labels
-    return taken
+    return ask_all(), failing

@@ -6,9 +6,9 @@ in the units of the loss (squared_error: units of y squared; log_loss: nats).
 Entry i of a result depends on entry i of the arguments only, which is what makes the mean over people
 a query of bounded sensitivity. Since y is private, no *value* can raise or warn: a prediction that is not
 finite, an answer that is not a number and a label that is not in `labels` give NaN or inf at that entry,
-which the privatizer later replaces by the upper clip. What raises `InputError` is public: shapes, the kind
-of an array (text instead of numbers), and the settings. A list, or an array of objects, has no kind and no shape but
-its length: it is read entry by entry, or row by row against the public number of labels.
+which the privatizer later replaces by the upper clip. What raises `InputError` is public: shapes and settings.
+An array's dtype is not: one person's "?" turns a column of numbers into text. So lists and arrays that do not hold
+numbers are read entry by entry ("1.5" is the number 1.5), or row by row against the public number of labels.
 """
 
 from __future__ import annotations
@@ -20,23 +20,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dptune._checks import positive
+from dptune._numbers import real
 from dptune.errors import InputError
-from dptune.privacy.entries import as_array, attempt, listed, number
+from dptune.privacy.entries import as_array, attempt, listed, number, numbers, spellings
 
 Vector: TypeAlias = npt.NDArray[np.float64]
 Codes: TypeAlias = npt.NDArray[np.intp]
 
 EPS = float(np.finfo(np.float64).eps)
-_KINDS = {
-    "b": "numbers",
-    "i": "numbers",
-    "u": "numbers",
-    "f": "numbers",
-    "U": "text",
-    "T": "text",
-    "S": "bytes",
-}
-
 __all__ = [
     "EPS",
     "Vector",
@@ -67,8 +59,7 @@ def huber_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, c: float = 1.0) -
     Raises:
         InputError: c is not positive and finite.
     """
-    if not 0 < c < np.inf:
-        raise InputError(f"huber_loss: c={c} must be positive and finite; the usual choice is c=1.0")
+    c = positive("huber_loss: c", c)
 
     def huber(r: Vector) -> Vector:
         a = np.abs(r)
@@ -83,8 +74,7 @@ def pinball_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, quantile: float
     Raises:
         InputError: quantile is not strictly between 0 and 1.
     """
-    if not 0 < quantile < 1:
-        raise InputError(f"pinball_loss: quantile={quantile} must lie strictly between 0 and 1")
+    quantile = _inside_0_1("pinball_loss: quantile", quantile)
     return _of_residual(y, prediction, lambda r: np.maximum(quantile * r, (quantile - 1) * r))
 
 
@@ -101,8 +91,7 @@ def log_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any], e
     Raises:
         InputError: shapes that do not fit, or eps outside (0, 1).
     """
-    if not 0 < eps < 1:
-        raise InputError(f"log_loss: eps={eps} must lie strictly between 0 and 1")
+    eps = _inside_0_1("log_loss: eps", eps)
     codes, p, known = _labels_and_proba(y, proba, labels)
     chosen = p[np.arange(len(p)), codes]  # (n,)
     with np.errstate(all="ignore"):
@@ -130,7 +119,7 @@ def hinge_loss(y: npt.ArrayLike, decision: npt.ArrayLike, *, labels: Sequence[An
     """
     if len(labels) != 2:
         raise InputError("hinge_loss is for exactly two labels; for more, use log_loss or zero_one_loss")
-    codes, d = _codes(y, labels), _numbers(decision, "decision", ndim=1)
+    codes, d = label_codes(y, labels), _numbers(decision, "decision", ndim=1)
     _same_length(codes, d, "decision")
     with np.errstate(all="ignore"):
         loss = np.maximum(0.0, 1.0 - (2.0 * codes - 1.0) * d)
@@ -143,14 +132,13 @@ def zero_one_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, labels: Sequen
     With `labels` (the public label set), a label outside it in y or in prediction gives NaN; so does a NaN.
     """
     if labels is not None:
-        a, b = _codes(y, labels), _codes(prediction, labels, "prediction")
+        a, b = label_codes(y, labels), label_codes(prediction, labels, "prediction")
         _same_length(a, b, "prediction")
         return np.where((a >= 0) & (b >= 0), a != b, np.nan)
     left, right = _array(y, "y"), _array(prediction, "prediction")
     _vector(left, "y")
     _vector(right, "prediction")
     _same_length(left, right, "prediction")
-    _same_kind(_KINDS.get(left.dtype.kind), _KINDS.get(right.dtype.kind), "prediction")
     return np.array(list(starmap(_differs, zip(left.tolist(), right.tolist(), strict=True))), dtype=np.float64)
 
 
@@ -166,7 +154,7 @@ def _labels_and_proba(
     y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[Any]
 ) -> tuple[Codes, Vector, npt.NDArray[np.bool_]]:
     """Codes (n,) of y, proba as (n, k), and where both are usable (n,)."""
-    codes, p = _codes(y, labels), _rows_of_numbers(_array(proba, "proba"), len(labels))
+    codes, p = label_codes(y, labels), _rows_of_numbers(_array(proba, "proba"), len(labels))
     if p.ndim == 1 and len(labels) == 2:
         with np.errstate(all="ignore"):
             p = np.column_stack([1.0 - p, p])  # (n, 2)
@@ -196,7 +184,7 @@ def _row(entry: Any, k: int) -> list[float]:
     return [np.nan] * k if row is None or row.shape != (k,) else [number(value) for value in row]
 
 
-def _codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Codes:
+def label_codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Codes:
     """Index in `labels` of each entry, (n,); -1 where it is not one of them."""
     public = list(np.asarray(labels).tolist() if isinstance(labels, np.ndarray) else labels)
     try:
@@ -207,13 +195,18 @@ def _codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Codes:
         raise InputError("labels must be distinct, and at least one")
     array = _array(y, name)
     _vector(array, name)
-    kinds = {_KINDS.get(np.asarray(label).dtype.kind) for label in public}
-    _same_kind(kinds.pop() if len(kinds) == 1 else None, _KINDS.get(array.dtype.kind), name)
-    return np.array([_look_up(index, label) for label in array.tolist()], dtype=np.intp)
+    return np.array([attempt(_look_up, index, label, failed=-1) for label in array.tolist()], dtype=np.intp)
 
 
 def _look_up(index: dict[Any, int], label: Any) -> int:
-    return attempt(index.get, label, -1, failed=-1)  # what is not hashable is no label
+    """The label's index, -1 if unknown. Raises for what cannot be hashed.
+
+    The numbers 1 and 1.0 and the texts "1" and "1.0" are one label, whichever of them is the public one: what the
+    others' labels look like may depend on one person's.
+    """
+    if label in index:
+        return index[label]
+    return next((index[spelled] for spelled in spellings(label) if spelled in index), -1)
 
 
 def _differs(a: Any, b: Any) -> float:
@@ -221,20 +214,24 @@ def _differs(a: Any, b: Any) -> float:
 
 
 def _unequal(a: Any, b: Any) -> float:
+    if isinstance(a, str) != isinstance(b, str):  # one person's "?" turns all numbers into text
+        a, b = number(a), number(b)
     return np.nan if a != a or b != b else float(a != b)  # NaN is unequal to itself
 
 
 def _numbers(values: npt.ArrayLike, name: str, ndim: int | None = None) -> Vector:
-    """A float64 copy; entries of a list or of an object array that are not numbers become NaN."""
+    """A float64 copy; entries that are not numbers become NaN."""
     array = _array(values, name)
     if ndim == 1:
         _vector(array, name)
-    if array.dtype.kind == "O":
-        return np.array([number(v) for v in array.ravel()], dtype=np.float64).reshape(array.shape)
-    if _KINDS.get(array.dtype.kind) != "numbers":
-        raise InputError(f"{name} must hold real numbers, not text, dates or complex numbers")
-    with np.errstate(all="ignore"):
-        return array.astype(np.float64)
+    return numbers(array)[0]
+
+
+def _inside_0_1(name: str, value: object) -> float:
+    share = real(value)
+    if share is None or not 0 < share < 1:
+        raise InputError(f"{name}={value!r} must lie strictly between 0 and 1")
+    return share
 
 
 def _array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
@@ -261,9 +258,3 @@ def _same_length(y: npt.NDArray[Any], other: npt.NDArray[Any], name: str) -> Non
         raise InputError(
             f"y has shape {y.shape} and {name} has shape {other.shape}; both must describe the same people"
         )
-
-
-def _same_kind(expected: str | None, given: str | None, name: str) -> None:
-    """Refuse text against numbers, by the public kind of the arrays; unknown kinds (objects) pass."""
-    if expected and given and expected != given:
-        raise InputError(f"{name} holds {given} where {expected} are expected, so no label could ever match")

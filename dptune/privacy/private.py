@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune.errors import InputError, PrivacyError
-from dptune.privacy.entries import as_array, number
+from dptune.privacy.entries import as_array, numbers
 
 _REFUSED = (
     "PerExampleLosses hold private values and can only be given to LossPrivatizer.observe(); "
@@ -69,10 +69,11 @@ def bare(error: E) -> E:
 def loss_vector(values: Any) -> npt.NDArray[np.float64]:
     """Return a float64 copy (rows,).
 
-    A list, and an array of objects, has no dtype: each entry that is not a number becomes NaN, so that no value raises.
+    Each entry that is not a number becomes NaN, and so does one under a mask: no value raises. Lists and arrays of
+    objects, text or complex numbers are read entry by entry, since one entry is enough to make NumPy choose these.
 
     Raises:
-        InputError: not one-dimensional, empty, or not real numbers. Depends on shape and dtype only.
+        InputError: not one-dimensional, empty, or of dates or structures. Depends on shape and dtype only.
     """
     array = as_array(values)
     if array is None:
@@ -80,8 +81,7 @@ def loss_vector(values: Any) -> npt.NDArray[np.float64]:
             f"per-example losses must be an array of real numbers; got {type(values).__name__}, which cannot be "
             "read as one. Of a tensor give losses.detach().float().cpu().numpy()."
         )
-    listed = array.dtype == object
-    if not listed and array.dtype.kind not in "fiub":
+    if array.dtype.kind in "mMV":  # not what one odd entry turns numbers into
         raise InputError(
             f"per-example losses must be an array of real numbers; got {type(values).__name__} of {array.dtype.type}."
         )
@@ -91,11 +91,4 @@ def loss_vector(values: Any) -> npt.NDArray[np.float64]:
             f"{array.shape}. A mean, a score or an empty result will not do: return the losses before averaging, of a "
             "column losses.ravel(); with loss= and data= return the fitted model."
         )
-    if listed:
-        return np.array([_number(entry) for entry in array], dtype=np.float64)
-    with np.errstate(all="ignore"):  # a cast of long doubles may overflow
-        return np.array(array, dtype=np.float64)
-
-
-def _number(entry: Any) -> float:
-    return np.nan if isinstance(entry, str | bytes) else number(entry)
+    return numbers(array)[0]

@@ -107,11 +107,11 @@ class _Question:
     failed_above: float | None
 
     def _freeze(self) -> None:
-        object.__setattr__(self, "points", tuple(str(p) for p in self.points))
+        object.__setattr__(self, "points", _names(self.points))
         object.__setattr__(self, "weights", _public_weights(self.points, self.weights))
         object.__setattr__(self, "mu", positive("mu", self.mu))
-        if self.failed_above is not None and not math.isfinite(self.failed_above):
-            raise InputError(f"failed_above must be finite, or None; got {self.failed_above!r}.")
+        if self.failed_above is not None:
+            object.__setattr__(self, "failed_above", _finite("failed_above", self.failed_above))
 
     def _fingerprint(self, region: object) -> str:
         failed = [] if self.failed_above is None else [self.failed_above]
@@ -153,6 +153,8 @@ class MeanQuery(_Question):
 
     def __post_init__(self) -> None:
         self._freeze()
+        if not isinstance(self.clip, Interval | Ball):
+            raise InputError(f"clip must be an Interval, a Ball or a Box; got {type(self.clip).__name__}.")
         if isinstance(self.clip, Interval) and self.weights.shape[0] != getattr(self.clip, "dimension", 1):
             raise InputError("an Interval clips a scalar; use a Ball, or a Box of as many dimensions, for a vector.")
 
@@ -245,9 +247,26 @@ class Question:
     note: Mapping[str, Any]
 
 
+def _names(points: object) -> tuple[str, ...]:
+    named = isinstance(points, list | tuple) and all(isinstance(p, str) for p in points)
+    if not named:
+        raise InputError(f"points must be a list or tuple of names, as given to observe; got {points!r}.")
+    return tuple(points)  # type: ignore[arg-type]
+
+
+def _finite(name: str, value: object) -> float:
+    number = real(value)
+    if number is None:
+        raise InputError(f"{name} must be finite, or None; got {value!r}.")
+    return number
+
+
 def _public_weights(points: tuple[str, ...], weights: Matrix) -> Matrix:
     """A read-only copy (p, m)."""
-    copy = np.array(weights, dtype=np.float64, ndmin=2)
+    try:
+        copy = np.array(weights, dtype=np.float64, ndmin=2)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"weights must be a matrix of numbers; got {type(weights).__name__}.") from None
     if copy.ndim != 2 or copy.shape[1] != len(points) or copy.size == 0:
         raise InputError(f"weights must be (p, {len(points)}) for these points; got {copy.shape}.")
     if not np.isfinite(copy).all():

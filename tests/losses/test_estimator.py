@@ -148,7 +148,7 @@ def test_estimator_errors_are_public() -> None:
     assert not isinstance(caught.value.__context__, NotFittedError)
     with pytest.raises(InputError, match="fitted on 5 columns"):
         estimator_losses("accuracy", model, X2[:, :2], Y2)
-    with pytest.raises(InputError, match=r"X has shape \(60, 5\) and y has shape \(59,\)"):
+    with pytest.raises(InputError, match=r"X has 60 rows and y has shape \(59,\)"):
         estimator_losses("accuracy", model, X2, Y2[1:])
     with pytest.raises(UnsupportedMetric):
         estimator_losses("roc_auc", model, X2, Y2)

@@ -35,7 +35,7 @@ class Silent:
         return statistic
 
 
-def value_on(folder, X, y, model, *, opaque: bool) -> float:
+def value_on(folder, X, y, model, *, opaque: bool, like=None) -> float:
     folder.mkdir()
     ledger = dptune.PrivacyLedger(folder / "l.db", dptune.Budget.gdp(mu=1.0))
     privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, RANGE))
@@ -45,7 +45,8 @@ def value_on(folder, X, y, model, *, opaque: bool) -> float:
             lambda trial: -np.log(model.predict_proba(X)[np.arange(N), y]), privatizer, n_trials=1
         )
     else:
-        objective = PrivateObjective(lambda trial: model, privatizer, n_trials=1, loss="log_loss", data=(X, y))
+        data = dptune.Rows(X, y, like)
+        objective = PrivateObjective(lambda trial: model, privatizer, n_trials=1, loss="log_loss", data=data)
     study = create(None, optuna.samplers.RandomSampler(seed=0))
     study.optimize(objective, n_trials=1)
     return float(study.trials[0].value)
@@ -124,7 +125,7 @@ def test_a_sum_is_exact_to_the_person(tmp_path):
     X = ((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32)
     with pytest.warns():
         model = MLPClassifier((64, 64), max_iter=20, random_state=0).fit(X[N:], y[N:])
-    from dptune.losses.named import estimator_losses
+    from dptune.losses.estimator import estimator_losses
 
     neighbour = X[:N].copy()
     neighbour[7, 3] = np.nan
@@ -156,7 +157,8 @@ def test_whatever_holds_the_rows_a_failing_one_fails_alone(tmp_path, container):
     neighbour = X[:N].copy()
     neighbour[7, 3] = np.nan
     held = [CONTAINERS[container](data) for data in (X[:N], neighbour)]
-    a, b = (value_on(tmp_path / str(i), data, y[:N], model, opaque=False) for i, data in enumerate(held))
+    like = CONTAINERS[container](X[N:]) if container == "frame" else None
+    a, b = (value_on(tmp_path / str(i), data, y[:N], model, opaque=False, like=like) for i, data in enumerate(held))
     assert a < 0.5  # not everybody failed
     assert abs(a - b) <= RANGE / N * (1 + 1e-6)
 

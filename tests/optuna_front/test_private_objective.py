@@ -67,12 +67,13 @@ def test_a_copy_continues_the_same_plan(tmp_path):
 
 def test_a_fitted_estimator_and_the_name_of_a_loss_are_enough(tmp_path):
     X, y = load_breast_cancer(return_X_y=True)
+    X_train, y_train = X[300:], y[300:]
     ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=50.0))
     privatizer = dptune.LossPrivatizer(ledger, n=300, clip=(0.0, 3.0))
 
     def model(trial):
         C = trial.suggest_float("C", 1e-3, 1e3, log=True)
-        return LogisticRegression(C=C, max_iter=2000, solver="liblinear").fit(X[300:], y[300:])
+        return LogisticRegression(C=C, max_iter=2000, solver="liblinear").fit(X_train, y_train)
 
     objective = PrivateObjective(model, privatizer, n_trials=6, loss="log_loss", data=(X[:300], y[:300]))
     study = create(None, RandomSampler(seed=0))

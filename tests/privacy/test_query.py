@@ -131,3 +131,36 @@ def test_a_bad_radius_is_refused(radius: float) -> None:
 def test_diameters() -> None:
     assert Ball(1.5).diameter == 3.0
     assert Interval(-1.0, 2.5).diameter == 3.5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"clip": object()},
+        {"clip": 1.0},
+        {"clip": None},
+        {"points": "ab"},
+        {"points": None},
+        {"points": (1, 2)},
+        {"points": (["a"], "b")},
+        {"weights": "secret"},
+        {"weights": None},
+        {"weights": [[1, 2], [3]]},
+        {"weights": [[10**400, 0]]},
+        {"weights": [[1j, 0]]},
+        {"mu": "1"},
+        {"mu": 10**400},
+        {"failed_above": "a"},
+        {"failed_above": 10**400},
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused_by_name(change: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(change))) as refused:
+        base(**change)
+    assert refused.value.__cause__ is None
+
+
+def test_bounds_that_no_float_holds_are_refused() -> None:
+    for clip in (lambda: Interval(0, 10**400), lambda: Ball(10**400), lambda: Interval("a", 1)):
+        with pytest.raises(InputError, match="clip"):
+            clip()

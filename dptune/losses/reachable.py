@@ -1,0 +1,138 @@
+"""Refuses a training function that can reach the private examples: early stopping on them, an ``eval_set``, a callback.
+
+With ``loss=`` and ``data=`` the function trains on public data only; that is why what it raises and what it
+suggests may be seen. So its closure, defaults and the globals it names are searched for memory of ``data=``: the same
+object, an array that shares memory with it, a view, a column of a frame, a row of a list. Names alone decide, and
+nothing is called. A copy of private rows is not found, nor is what only a module that the function imports holds.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.errors import InputError
+from dptune.privacy.entries import attempt
+
+_PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.BuiltinFunctionType)
+_MOST = 100_000  # objects that are looked at
+_WORK = 10_000  # of NumPy's exact search for shared memory; harder cases count as shared if their bounds overlap
+
+
+def refuse_reachable(function: Callable[..., Any], *private: Any) -> None:
+    """Refuse a function from which private objects can be reached.
+
+    Args:
+        function: the user's training function.
+        private: X, y and whatever loads them.
+
+    Raises:
+        InputError: names the way to them; depends on names and addresses only.
+    """
+    objects = {id(each) for each in private} | {id(row) for each in private for row in _rows(each)}
+    arrays = [array for each in private for array in _arrays(each)]
+    for way, found in _reachable(function):
+        if id(found) in objects or any(_shares(a, b) for a in _arrays(found) for b in arrays):
+            raise InputError(
+                f"the function can reach the private data= through {way}: training, early stopping or an eval_set on "
+                "private rows would show them without noise. Stop early on public rows; take copies of the public part "
+                "before (X_train = X[:n].copy()); or let data= be a function that loads the private rows, data=load."
+            )
+
+
+def _reachable(function: Any) -> Iterator[tuple[str, Any]]:
+    """Objects that the function can name, and what they hold, each with its way there."""
+    stack, seen = [("itself", function)], {id(function)}
+    while stack and len(seen) < _MOST:
+        way, each = stack.pop()
+        if each is not function:
+            yield way, each
+        for name, held in _held(each):
+            if not isinstance(held, _PLAIN) and id(held) not in seen:
+                seen.add(id(held))
+                stack.append((name if each is function else f"{way}: {name}", held))
+
+
+def _held(each: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(each, types.FunctionType):
+        return _named(each)
+    if isinstance(each, types.MethodType):
+        return [("its object", each.__self__), ("its function", each.__func__)]
+    if isinstance(each, functools.partial):
+        return [("its function", each.func), *_entries(each.args), *each.keywords.items()]
+    if isinstance(each, Mapping | list | tuple | set | frozenset):
+        return _entries(each)
+    if isinstance(each, np.ndarray | types.ModuleType) or _keeps_its_own(each):
+        return ()
+    call = vars(type(each)).get("__call__")
+    return [*_attributes(each).items(), *([("its __call__", call)] if call is not None else [])]
+
+
+def _attributes(each: Any) -> dict[str, Any]:
+    none: dict[str, Any] = {}
+    return attempt(lambda: vars(each), failed=none)
+
+
+def _keeps_its_own(each: Any) -> bool:
+    """Samplers, studies and objectives hold private data and do not hand them out."""
+    package = type(each).__module__.partition(".")[0]
+    return package in ("dptune", "dptune_optuna", "dptune_ray", "dptune_sklearn", "optuna", "ray")
+
+
+def _entries(each: Any) -> Iterable[tuple[str, Any]]:
+    none: list[tuple[Any, Any]] = []
+    pairs = attempt(lambda: list(each.items() if isinstance(each, Mapping) else enumerate(each)), failed=none)
+    return [(name if isinstance(name, str) else "an entry", held) for name, held in pairs]
+
+
+def _named(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """What a function closes over, its defaults, and the globals and attributes of modules that it names."""
+    names = set(_names(function.__code__))
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name, attempt(getattr, cell, "cell_contents", failed=None)
+    yield from (("a default", held) for held in function.__defaults__ or ())
+    yield from (function.__kwdefaults__ or {}).items()
+    for name in sorted(names & function.__globals__.keys()):
+        held = function.__globals__[name]
+        yield name, held
+        if isinstance(held, types.ModuleType):
+            yield from ((f"{name}.{n}", vars(held)[n]) for n in sorted(names & vars(held).keys()))
+    if wrapped := getattr(function, "__wrapped__", None):
+        yield "what it wraps", wrapped
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _names(inner)
+
+
+def _rows(each: Any) -> Iterable[Any]:
+    """Rows of a list that are objects of their own; a number or a text may be anybody's."""
+    rows = each if isinstance(each, list | tuple) else ()
+    return [row for row in rows if isinstance(row, list | dict | np.ndarray)]
+
+
+def _arrays(each: Any) -> list[npt.NDArray[Any]]:
+    """The arrays in which an array, a sparse matrix, a series, a frame or the rows of a list are kept."""
+    if isinstance(each, np.ndarray):
+        return [each]
+    if hasattr(each, "tocsr"):
+        return [a for a in _attributes(each).values() if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
+    if hasattr(each, "iloc") and hasattr(each, "dtypes"):
+        columns = [each.iloc[:, j] for j in range(each.shape[1])] if each.ndim == 2 else [each]
+        return [np.asarray(column) for column in columns]
+    return []
+
+
+def _shares(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+    if not np.may_share_memory(a, b):
+        return False
+    exact: Callable[..., bool] = np.shares_memory
+    return attempt(lambda: exact(a, b, max_work=_WORK), failed=True)

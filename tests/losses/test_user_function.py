@@ -1,0 +1,153 @@
+"""What is raised by the public half is let through as it is; nothing is told of a private half."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from typing import Any
+
+import numpy as np
+import pytest
+from loss_data import UNUSUAL
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.svm import SVC
+
+from dptune.errors import InputError
+from dptune.losses.named import NamedLoss
+from dptune.losses.user_function import call_guarded, losses_function, preflight
+
+N = 12
+RNG = np.random.default_rng(2)
+X, Y = RNG.normal(size=(N, 2)), np.arange(N) % 2
+X_TRAIN, Y_TRAIN = RNG.normal(size=(50, 2)), np.arange(50) % 2
+
+
+def trial_of(function: Any, loss: str = "log_loss", **settings: Any) -> Any:
+    return losses_function(function, loss, (X, Y), rows=N, **settings)
+
+
+def typo(argument: Any) -> Any:
+    return LogisticRegression(penaltyy=argument)
+
+
+def test_a_typo_in_the_training_half_is_raised_with_its_traceback() -> None:
+    for call in (lambda f: call_guarded(f, "l2", len), lambda f: preflight(f, "l2")):
+        with pytest.raises(TypeError, match="penaltyy") as raised:
+            call(trial_of(typo))
+        assert "typo" in [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
+
+
+def test_private_training_is_silent() -> None:
+    function = trial_of(typo, training="private")
+    assert call_guarded(function, "l2", len) is None
+    preflight(function, "l2")
+    assert call_guarded(trial_of(lambda _: SVC(), training="private"), None, len) is None  # unfitted: not told either
+
+
+def test_exits_of_the_training_half_are_failures() -> None:
+    def raising(error: type[BaseException]) -> Any:
+        def function(argument: Any) -> Any:
+            raise error("secret")
+
+        return trial_of(function)
+
+    for error in UNUSUAL[1:]:
+        assert call_guarded(raising(error), None, len) is None
+    assert isinstance(call_guarded(raising(KeyboardInterrupt), None, len), KeyboardInterrupt)
+
+
+def test_a_function_that_returns_losses_is_private_throughout() -> None:
+    for error in (*UNUSUAL, InputError):
+
+        def function(argument: Any, error: Any = error) -> Any:
+            raise error("secret")
+
+        assert call_guarded(losses_function(function, None, None, rows=N), None, len) is None
+        preflight(function, None)
+
+
+def test_what_the_private_half_raises_is_not_told() -> None:
+    class Odd(DummyClassifier):  # answers a public row, and nothing else
+        def predict_proba(self, rows: np.ndarray) -> np.ndarray:
+            if rows.any():
+                raise ValueError(f"secret {rows}")
+            return super().predict_proba(rows)
+
+    losses = call_guarded(trial_of(lambda _: Odd().fit(X_TRAIN, Y_TRAIN)), None, lambda each: each)
+    assert isinstance(losses, np.ndarray)
+    assert np.isnan(losses).all()
+
+
+def test_what_a_loss_of_the_users_own_raises_about_private_rows_is_not_told() -> None:
+    def own(y: np.ndarray, prediction: np.ndarray) -> np.ndarray:
+        if len(y) > 1:
+            raise InputError(f"secret {y}")
+        return y - prediction
+
+    model = LinearRegression().fit(X_TRAIN, Y_TRAIN)
+    function = losses_function(lambda _: model, NamedLoss("own", own), (X, Y), rows=N)
+    assert call_guarded(function, None, len) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "says"),
+    [
+        (SVC().fit(X_TRAIN, Y_TRAIN), "log_loss", "needs predict_proba"),
+        (LogisticRegression(), "log_loss", "needs a fitted classifier"),
+        (LinearRegression(), "mse", "not fitted"),
+        (None, "log_loss", "NoneType"),
+        (LinearRegression().fit(X_TRAIN, Y_TRAIN), "accuracy", "no classes_"),
+        (LogisticRegression().fit(X_TRAIN[:, :1], Y_TRAIN), "log_loss", "fitted on 1 columns"),
+        (LogisticRegression().fit(X_TRAIN, np.arange(50) % 3), "hinge", "answers one public row with shape"),
+        (LinearRegression().fit(X_TRAIN, np.c_[Y_TRAIN, Y_TRAIN]), "mse", "answers one public row with shape"),
+    ],
+)
+def test_the_preflight_tells_what_is_wrong_with_a_model(model: Any, loss: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        preflight(trial_of(lambda _: model, loss), None)
+    outcome = call_guarded(trial_of(lambda _: model, loss), None, len)
+    assert isinstance(outcome, InputError)
+
+
+def test_the_preflight_asks_for_no_private_row() -> None:
+    asked = []
+
+    class Asked(LinearRegression):
+        def predict(self, rows: np.ndarray) -> Any:
+            asked.append(rows)
+            return super().predict(rows)
+
+    model = Asked().fit(X_TRAIN, Y_TRAIN)
+    preflight(trial_of(lambda _: model, "mse"), None)
+    assert [rows.tolist() for rows in asked] == [[[0.0, 0.0]]]
+
+
+def test_data_are_loaded_first_and_rows_are_read_once() -> None:
+    order = []
+
+    def load() -> Any:
+        order.append("loaded")
+        return X.tolist(), Y
+
+    def train(argument: Any) -> Any:
+        order.append("trained")
+        return LogisticRegression().fit(X_TRAIN, Y_TRAIN)
+
+    function = losses_function(train, "log_loss", load, rows=N)
+    assert [call_guarded(function, None, len) for _ in range(2)] == [N, N]
+    assert order == ["loaded", "trained", "trained"]
+
+
+def test_a_copy_computes_the_same() -> None:
+    function = trial_of(_fitted)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(function))(None), function(None))
+
+
+def _fitted(argument: Any) -> Any:
+    return LogisticRegression().fit(X_TRAIN, Y_TRAIN)
+
+
+def test_training_is_public_or_private() -> None:
+    with pytest.raises(InputError, match='"public" or "private"'):
+        trial_of(_fitted, training="secret")
