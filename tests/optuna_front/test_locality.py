@@ -124,7 +124,7 @@ def test_a_sum_is_exact_to_the_person(tmp_path):
     X = ((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32)
     with pytest.warns():
         model = MLPClassifier((64, 64), max_iter=20, random_state=0).fit(X[N:], y[N:])
-    from dptune.losses.named import estimator_losses
+    from dptune.losses.estimator import estimator_losses
 
     neighbour = X[:N].copy()
     neighbour[7, 3] = np.nan

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 import dptune
-from dptune.accounting import durable
+from dptune.accounting import durable, ledger
 from dptune_optuna import PrivateObjective
 from harness import N, create, losses_at, open_ledger, open_privatizer, people
 
@@ -67,8 +67,8 @@ def test_a_copy_continues_the_same_plan(tmp_path):
 
 def test_a_fitted_estimator_and_the_name_of_a_loss_are_enough(tmp_path):
     X, y = load_breast_cancer(return_X_y=True)
-    ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=50.0))
-    privatizer = dptune.LossPrivatizer(ledger, n=300, clip=(0.0, 3.0))
+    rich = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=50.0))
+    privatizer = dptune.LossPrivatizer(rich, n=300, clip=(0.0, 3.0))
 
     def model(trial):
         C = trial.suggest_float("C", 1e-3, 1e3, log=True)
@@ -148,11 +148,12 @@ def test_the_work_of_a_trial_does_not_grow_with_the_ledger(tmp_path, monkeypatch
     read = []
     objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=30)
     study = create(None, RandomSampler(seed=0))
-    parse = durable._charge
-    monkeypatch.setattr(durable, "_charge", lambda row: read.append(row["key"]) or parse(row))
+    parse = durable.charge_of
+    for module in (durable, ledger):
+        monkeypatch.setattr(module, "charge_of", lambda row: read.append(row["key"]) or parse(row))
     study.optimize(objective, n_trials=2)
     first = len(read) / 2
     study.optimize(objective, n_trials=20)
     read.clear()
     study.optimize(objective, n_trials=2)
-    assert len(read) / 2 == first
+    assert 0 < len(read) / 2 <= first

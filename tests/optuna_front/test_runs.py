@@ -86,7 +86,7 @@ def test_more_parameters_than_those_of_the_space_are_fine(tmp_path, kind):
         return suggest("y", log=True)(trial)
 
     study.optimize(losses, n_trials=sampler.n_trials)
-    assert sampler.session(study).complete
+    assert sampler.run_of(study).complete
 
 
 @BOTH
