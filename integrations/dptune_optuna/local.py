@@ -262,7 +262,7 @@ class LocalObjective:
             InputError: before the function is called: the study was begun with another randomiser, or its direction
                 makes the randomiser's ``invalid`` the best value.
         """
-        self._state(trial.study)
+        self._begin(trial.study)
         measure = functools.partial(self._measured, trial)
         if self._ledger is None or self._user is None:
             return self._randomizer.randomize(measure())
@@ -291,7 +291,7 @@ class LocalObjective:
         """
         float(self._function(FixedTrial(dict(parameters))))
 
-    def _state(self, study: optuna.Study) -> None:
+    def _begin(self, study: optuna.Study) -> None:
         """Write the public settings to the study, so that its reader knows what protects the users."""
         _state_randomizer(study, self._randomizer.describe())
         if not self._randomizer.private and study.study_name not in self._warned:

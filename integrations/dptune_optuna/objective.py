@@ -12,6 +12,7 @@ Guarantee: what a study stores and logs of such trials is a function of releases
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -206,16 +207,20 @@ class PrivateFunction:
                 f"parameters map names to values, as recommend(study) does; got {kind}. See .params."
             )
         run.check_estimate(parameters)
+        losses = self._losses_at(parameters)
+        default = None if run.default is None else self._losses_at({**parameters, **run.default})
+        estimate = run.estimate(parameters, losses, default=default)
+        _show(study, run)
+        return estimate
+
+    def _losses_at(self, parameters: Mapping[str, Any]) -> dptune.PerExampleLosses | None:
         try:
-            losses = shielded(self._function, FixedTrial(dict(parameters)), _wrapped)
+            return shielded(self._function, FixedTrial(dict(parameters)), _wrapped)
         except ValueError as error:
             if isinstance(error, dptune.InputError):
                 raise
             missing = f"{error} Add what the run did not search: estimate(study, {{**recommend(study), name: value}})."
             raise dptune.InputError(missing) from None
-        estimate = run.estimate(parameters, losses)
-        _show(study, run)
-        return estimate
 
     def try_out(self, parameters: Mapping[str, Any]) -> str:
         """Call the function once outside any study and let its exceptions through, to find bugs.
@@ -289,7 +294,9 @@ def _announce(request: SearchRequest, run: SearchRun) -> None:
 
 
 def _has_completed(study: optuna.Study) -> bool:
-    return bool(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+    """Tell whether a trial has a value; inf is what Optuna was given instead of one."""
+    completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    return any(math.isfinite(value) for trial in completed for value in trial.values)
 
 
 def _mark_shielded(trial: Trial) -> None:

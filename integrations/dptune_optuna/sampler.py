@@ -23,6 +23,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 import dptune
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function
+from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.space import Value
@@ -113,6 +114,8 @@ class PrivateSampler(NumericalSampler):
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
         seed: of the sampler's own randomness (not of the noise, which has none).
+        default: your default configuration, with every searched parameter: the recommendation is compared with it,
+            and the final estimate releases both levels.
         independent_sampler: for parameters outside ``space``; default random.
         warn_independent_sampling: say so when one is used.
         unprotected: what becomes of a trial that was not run by a decorated objective. "refuse": PrivacyError ends
@@ -134,6 +137,7 @@ class PrivateSampler(NumericalSampler):
         mu: float | None = None,
         n_trials: int | None = None,
         seed: int | None = None,
+        default: Mapping[str, Any] | None = None,
         independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
         unprotected: Literal["refuse", "allow"] = "refuse",
@@ -147,7 +151,7 @@ class PrivateSampler(NumericalSampler):
             raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
         self._space, self._allowed = given_space(space), unprotected == "allow"
         settings = {"trials": n_trials, **settings}
-        request = SearchRequest(self.method, privatizer, mu, seed, settings, front_end=name, space=self._space)
+        request = SearchRequest(self.method, privatizer, mu, seed, settings, default, name, self._space)
         super().__init__(
             seed=request.seed,
             independent_sampler=independent_sampler,
@@ -174,17 +178,14 @@ class PrivateSampler(NumericalSampler):
 
     def run_of(self, study: optuna.Study) -> SearchRun | None:
         """Return the study's run, or None as long as its search space is not known."""
-        return self._runs.of(study) or self._begin(study, self._known_space(study))
-
-    def _known_space(self, study: optuna.Study) -> dptune.Space | None:
-        name = study.study_name
-        return (
+        name, request = study.study_name, self._runs.request
+        if (run := self._runs.of(study)) is not None:
+            return run
+        space = (
             self._space
-            or self._runs.request.stored_space(name)
+            or request.stored_space(name)
             or to_space(self._suggested.setdefault(name, IntersectionSearchSpace()).calculate(study))
         )
-
-    def _begin(self, study: optuna.Study, space: dptune.Space | None) -> SearchRun | None:
         return None if space is None else self._runs.begin(study, space)
 
     def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> SearchRun:
@@ -236,9 +237,10 @@ class PrivateSampler(NumericalSampler):
         if values is not None and not (run is not None and run.released(str(trial.number), values[0])):
             self._unpaid(trial, values)
         if state == TrialState.FAIL and not shielded and _in_optimize(study):
+            vector = "a vector that it returned is, too" if self._allowed else "a vector that it returned is not"
             self._unprotected(
                 f"trial {trial.number} failed, and its function was not decorated with @sampler.objective. What it "
-                "raised is in Optuna's log as it was"
+                f"raised is in Optuna's log as it was; {vector}"
             )
         if run is not None and run.plan.monitor_mu == 0 and trial.number + 1 >= run.plan.trials:
             run.warn_if_behind(1 + len(study.get_trials(deepcopy=False, states=_FINISHED)))
@@ -281,8 +283,8 @@ class PrivateSampler(NumericalSampler):
             return lambda decorated: SamplerObjective(self, decorated, loss=loss, data=data)
         return SamplerObjective(self, function, loss=loss, data=data)
 
-    def recommend(self, study: optuna.Study) -> dict[str, Any]:
-        """Return the parameters to use: the run's recommendation, never the argmin of noisy values.
+    def recommend(self, study: optuna.Study) -> Recommendation:
+        """Return the parameters to use, never the argmin of noisy values, and what is known about them.
 
         Raises:
             InputError: the study has no run yet.
@@ -290,7 +292,7 @@ class PrivateSampler(NumericalSampler):
         run = self.run_of(study)
         if run is None:
             raise dptune.InputError("the study has no finished trial yet; there is nothing to recommend.")
-        return dict(run.recommend())
+        return run.recommend()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_suggested": {}, "_shielded": set()}

@@ -107,8 +107,9 @@ def test_odd_trials_do_not_block_the_run(tmp_path):
     study = create(f"sqlite:///{tmp_path}/s.db", sampler)
     study.enqueue_trial({"x": 0.5, "y": 1.0})
     study.enqueue_trial({"x": 0.5})
-    study.add_trial(optuna.create_trial(params={"x": 0.0, "y": 1.0}, distributions=SPACE, value=0.1))
     study.ask()  # stale: it never comes back
+    sampler.run_of(study)  # begins; what is added before nobody paid for
+    study.add_trial(optuna.create_trial(params={"x": 0.0, "y": 1.0}, distributions=SPACE, value=0.1))
     study.tell(study.ask(), state=TrialState.FAIL)
     study.tell(study.ask(), state=TrialState.PRUNED)
     study.optimize(objective_of(sampler), n_trials=sampler.n_trials + 2)

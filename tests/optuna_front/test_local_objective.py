@@ -52,9 +52,7 @@ def test_transcripts_of_neighbouring_values_are_byte_identical(tmp_path, front, 
 
 
 def test_the_audit_fails_on_a_planted_leak(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "dptune_optuna.local.shielded", lambda function, trial, take: print_and_call(function, trial)
-    )
+    monkeypatch.setattr("dptune_optuna.local.shielded", lambda function, trial, take: print_and_call(function, trial))
 
     def print_and_call(function: Any, trial: Any) -> Any:
         optuna.logging.get_logger("dptune_optuna").warning(f"measured {(value := function(trial))}")

@@ -101,7 +101,7 @@ def leak_raw_value(monkeypatch) -> None:
 
 
 def leak_raw_record(monkeypatch) -> None:
-    def draw(self, charge, query, sigma):
+    def draw(self, charge, query, mechanism, scale):
         raw = self._losses.combine(query.points, query.weights, slice(0, self.n)).mean(axis=1)
         return raw[: query.dimension]
 

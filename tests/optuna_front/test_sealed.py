@@ -273,7 +273,9 @@ def undecorated(trial, vector):
 
 @pytest.mark.parametrize("vector", VECTORS)
 @pytest.mark.parametrize("open_any", [open_centred, open_sampler])
-def test_a_vector_of_an_undecorated_objective_ends_the_study_and_is_not_logged(tmp_path, caplog, capfd, open_any, vector):
+def test_a_vector_of_an_undecorated_objective_ends_the_study_and_is_not_logged(
+    tmp_path, caplog, capfd, open_any, vector
+):
     study = create(None, open_any(open_privatizer(tmp_path)))
     with pytest.raises(AssertionError, match="Should not reach") as caught:  # Optuna's own, while it handles ours
         study.optimize(lambda trial: undecorated(trial, VECTORS[vector]), n_trials=3)
