@@ -23,7 +23,7 @@ from benchmarks.ldp_problems import ldp_replies, rkhs, told_values
 from benchmarks.ldp_runs import ALGORITHMS, load, mean_error, save, table
 from dptune.gp.kernels import Matern52
 from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler
-from dptune_optuna.ldp import LDPSampler
+from dptune_optuna.local import LDPSampler
 
 SAMPLERS: dict[str, type[LDPSampler]] = {"TGP": LDPTGPSampler, "ATA": LDPATASampler, "MoMA": LDPMoMASampler}
 SPACE = {"x": FloatDistribution(0.0, 1.0)}
@@ -90,7 +90,7 @@ def overhead() -> None:
         for name in SAMPLERS:
             study.sampler = sampler = open_sampler(name)
             began = time.process_time()
-            session = sampler.session(study)
+            session = sampler.run_of(study)
             assert session is not None
             session.ask()  # folds what was read
             restart = time.process_time() - began

@@ -32,6 +32,7 @@ class SearchRequest:
         settings: of the method's planner, ``trials`` among them.
         default: the user's default configuration; it must have every searched parameter, within its range.
         front_end: what the user called, for messages.
+        space: on which settings are checked at once; None: the user's is not known yet.
 
     Raises:
         InputError: there is no privatizer, or a setting is unknown or out of range.
@@ -44,6 +45,7 @@ class SearchRequest:
     settings: Mapping[str, Any] = field(default_factory=dict)
     default: Mapping[str, Any] | None = None
     front_end: str = "the search"
+    space: Space | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.privatizer, LossPrivatizer):
@@ -52,7 +54,7 @@ class SearchRequest:
         self.method.refuse_unknown(dict.fromkeys(options), front_end=self.front_end)
         object.__setattr__(self, "mu", None if self.mu is None else positive("mu", self.mu))
         object.__setattr__(self, "seed", None if self.seed is None else at_least("seed", self.seed, 0, LARGEST_SEED))
-        self.plan(_ANY)
+        self.plan(self.space or _ANY)
 
     @property
     def ledger(self) -> PrivacyLedger:

@@ -1,12 +1,28 @@
-"""dptune in Optuna: private samplers, and objectives that make any sampler private."""
+"""dptune in Optuna: private samplers, and objectives that make any sampler private.
 
-from dptune_optuna.base import PrivateSampler, UnprotectedValueWarning
-from dptune_optuna.centred_sampler import CentredCMASampler
+Example::
+
+    ledger = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
+    privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 3.0))
+    sampler = CentredCMASampler({"C": FloatDistribution(1e-3, 1e3, log=True)}, privatizer, n_trials=100)
+
+    @sampler.objective(loss="log_loss", data=(X_val, y_val))  # private; X_train, y_train are public
+    def model(trial):
+        return LogisticRegression(C=trial.suggest_float("C", 1e-3, 1e3, log=True)).fit(X_train, y_train)
+
+    study = optuna.create_study(storage="sqlite:///study.db", study_name="svm", sampler=sampler)
+    study.optimize(model, n_trials=sampler.n_trials)
+    sampler.recommend(study)
+
+Guarantee of the central samplers and of ``PrivateObjective``: everything that they give to Optuna is a function of
+releases of the Gaussian mechanism, paid beforehand in the ledger: mu-GDP for replacing all records of one unit, with a
+trusted curator (this process). ``LocalObjective`` and the LDP samplers need no curator: see :mod:`dptune_optuna.local`.
+"""
+
 from dptune_optuna.federated import DPFTSSampler
-from dptune_optuna.ldp import LDPATASampler, LDPMoMASampler, LDPTGPSampler
-from dptune_optuna.local_objective import LocalObjective
+from dptune_optuna.local import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
 from dptune_optuna.objective import PrivateObjective
-from dptune_optuna.sampler import DPGIBOSampler
+from dptune_optuna.sampler import CentredCMASampler, DPGIBOSampler, PrivateSampler, UnprotectedValueWarning
 
 __all__ = [
     "CentredCMASampler",

@@ -13,7 +13,7 @@ def to_space(distributions: Mapping[str, BaseDistribution]) -> dptune.Space | No
     """Return the numerical parameters that can vary, or None if there are none.
 
     Raises:
-        InputError: they are no mapping from names to Optuna's distributions.
+        InputError: this is not a mapping from names to Optuna's distributions.
     """
     if not isinstance(distributions, Mapping):
         kind = type(distributions).__name__
@@ -31,6 +31,18 @@ def to_space(distributions: Mapping[str, BaseDistribution]) -> dptune.Space | No
     return dptune.Space(found) if found else None
 
 
+def given_space(distributions: Mapping[str, BaseDistribution] | None) -> dptune.Space | None:
+    """Return the space that a user gives to a sampler with ``space=``; None if none was given.
+
+    Raises:
+        InputError: it has nothing to search.
+    """
+    space = None if distributions is None else to_space(distributions)
+    if distributions is not None and space is None:
+        raise dptune.InputError("space has no float or int parameter with more than one value to search.")
+    return space
+
+
 def to_distributions(space: dptune.Space) -> dict[str, BaseDistribution]:
     """Return Optuna's distributions of a space."""
     return {
@@ -46,11 +58,11 @@ def refuse_other_space(space: dptune.Space, suggested: Mapping[str, BaseDistribu
 
     Args:
         space: of the run.
-        suggested: by a function that has returned; more parameters than those of the space are fine.
-        kept: what to do if it is the space that is wrong.
+        suggested: by a function that has returned; parameters beyond those of the space are fine.
+        kept: what to do if the space is what is wrong.
 
     Raises:
-        InputError: a parameter was not suggested, or as another one; names it.
+        InputError: a parameter was not suggested, or was suggested as another one; names it.
     """
     for name, wanted in to_distributions(space).items():
         given = suggested.get(name)
@@ -58,12 +70,11 @@ def refuse_other_space(space: dptune.Space, suggested: Mapping[str, BaseDistribu
             others = ", ".join(map(repr, suggested)) or "nothing"
             raise dptune.InputError(
                 f"the search space has the parameter {name!r}, {wanted}, but the function did not suggest it; it "
-                f"suggested {others}. Correct the name in the function; what is not suggested in every trial must not "
-                f"be in space=, and is drawn independently then. Nothing was released of this trial. {kept}"
+                f"suggested {others}. Correct the name in the function, or leave the parameter out of space=: then it "
+                f"is drawn independently whenever it is suggested. Nothing was released of this trial. {kept}"
             )
         if to_space({name: given}) != dptune.Space({name: space[name]}):
             raise dptune.InputError(
                 f"the search space has the parameter {name!r} as {wanted}, but the function suggested it as {given}. "
-                f"Suggest it with that type, range, log and step. "
-                f"Nothing was released of this trial. {kept}"
+                f"Suggest it with that type, range, log and step. Nothing was released of this trial. {kept}"
             )

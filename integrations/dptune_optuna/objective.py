@@ -1,27 +1,106 @@
-"""Objectives that let only released values out."""
+"""Objectives that let only released values out, and the runs that pay for them.
+
+Example::
+
+    objective = PrivateObjective(losses, privatizer, n_trials=50)  # losses: trial -> per-example losses (rows,)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler())
+    study.optimize(objective, n_trials=50)
+
+Guarantee: what a study stores and logs of such trials is a function of releases that the ledger has paid for.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 import optuna
-from optuna.trial import FixedTrial, Trial
+from optuna.study import StudyDirection
+from optuna.trial import FixedTrial, Trial, TrialState
 
 import dptune
+from dptune._locks import ForkSafeLock
+from dptune.accounting.ledger import PLAN
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function, losses_function
+from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun, as_stored
-from dptune.search.values import VALUES, plan_values
+from dptune.search.values import VALUES
 from dptune_optuna.distributions import refuse_other_space
-from dptune_optuna.shield import evaluate
-from dptune_optuna.withheld import withhold_values
+from dptune_optuna.shield import Check, samplers_of, shielded
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
-PROGRESS = "dptune"  # study user attribute: released facts only
+ATTRIBUTE = "dptune:"  # begins the name of every study user attribute that is written here: released facts only
+MARK = ATTRIBUTE + "ledger"  # which ledger paid for the study, and up to which charge
 _KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
+
+
+class StudyRuns:
+    """The runs of a request, one for each study; each is bound to the study's storage.
+
+    Args:
+        request: what the user asks for.
+        mixed: whether a run may begin in a study with completed trials that no run has paid for.
+    """
+
+    def __init__(self, request: SearchRequest, *, mixed: bool = False) -> None:
+        self.request, self._mixed = request, mixed
+        self._runs: dict[str, SearchRun] = {}
+        self.lock = ForkSafeLock()
+
+    def of(self, study: optuna.Study) -> SearchRun | None:
+        """Return the study's run, or None if this process has not begun it."""
+        return self._runs.get(study.study_name)
+
+    def any(self) -> SearchRun | None:
+        """Return one of the runs, or None."""
+        return next(iter(self._runs.values()), None)
+
+    def begin(self, study: optuna.Study, space: dptune.Space | None) -> SearchRun:
+        """Begin the study's run, or continue it from the ledger; a run that this process has begun is returned.
+
+        Raises:
+            LedgerError: the study was paid for by another ledger, or by a later state of this one.
+            BudgetMismatch: the run was begun with other settings or another privatizer.
+            BudgetExhausted: the ledger has not that much left for a new run.
+        """
+        with self.lock:
+            name = study.study_name
+            if name not in self._runs:
+                self._check_ledger(study)
+                run = self.request.begin(name, space)
+                _announce(self.request, run)
+                study.set_user_attr(MARK, self.request.ledger.mark())
+                self._runs[name] = run
+            return self._runs[name]
+
+    def check_start(self, study: optuna.Study) -> None:
+        """Refuse, before a model is trained, a study whose run could not begin.
+
+        Raises:
+            LedgerError: the study was paid for by another ledger, or by a later state of this one.
+            BudgetExhausted: the ledger has not the budget left.
+        """
+        self._check_ledger(study)
+        self.request.check_start(study.study_name)
+
+    def _check_ledger(self, study: optuna.Study) -> None:
+        ledger, mark = self.request.ledger, study.user_attrs.get(MARK)
+        if mark is not None:
+            ledger.check_mark(mark)
+        elif not self._mixed and ledger.fact(study.study_name, PLAN) is None and _has_completed(study):
+            raise dptune.LedgerError(
+                f"the study {study.study_name!r} has completed trials, but the ledger has no run of that name: another "
+                "ledger paid for them, or none did. Nothing was trained or spent. Open the ledger that paid (a path "
+                "like 'ledger.db' depends on the working directory), or give a new study a new name. If the values "
+                'are public and belong to this search, make the sampler with unprotected="allow".'
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_runs": {}}
 
 
 class PrivateFunction:
@@ -29,7 +108,7 @@ class PrivateFunction:
 
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
-        privatizer: holds the losses and pays.
+        runs: hold the losses and pay.
         loss: the per-example loss of a fitted estimator: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
         data: (X, y) of the private examples, or a function that loads them, once in a process; with ``loss``.
 
@@ -41,22 +120,20 @@ class PrivateFunction:
     def __init__(
         self,
         function: Function,
-        privatizer: dptune.LossPrivatizer,
+        runs: StudyRuns,
         *,
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
     ) -> None:
-        if not isinstance(privatizer, dptune.LossPrivatizer):
-            raise dptune.InputError(f"a LossPrivatizer must come after the function; got {type(privatizer).__name__}.")
-        self._function = losses_function(function, loss, data, rows=privatizer.rows)
+        self._runs = runs
+        self._function = losses_function(function, loss, data, rows=runs.request.privatizer.rows)
         functools.update_wrapper(self, function, updated=())
-        withhold_values()  # should the function itself be given to study.optimize
 
     def run_of(self, study: optuna.Study) -> SearchRun | None:
         """Return the run that pays for the study's trials, or None if its first trial must come first.
 
         Raises:
-            InputError: the study is not one this objective can serve.
+            InputError: this objective cannot serve the study.
         """
         raise NotImplementedError
 
@@ -79,7 +156,9 @@ class PrivateFunction:
         Raises:
             BudgetExhausted: before the function is called; nothing is lost.
             PlanComplete: likewise, outside ``study.optimize``; inside, the trial is pruned and the study stops.
-            KeyConflict: at the first suggestion that is not where the trial has its value; the study was begun again.
+            LedgerError: before the function is called: another ledger paid for the study.
+            KeyConflict: at the first suggestion that differs from where the trial has its value: the study was begun
+                again without its storage.
             InputError: the function returned something that is not per-example losses, or did not suggest the
                 parameters of the run's search space, or ``data`` cannot be loaded; nothing was spent.
         """
@@ -88,22 +167,23 @@ class PrivateFunction:
                 f"a private objective is called by study.optimize with a Trial; got {type(trial).__name__}. For one "
                 "more look at chosen parameters use estimate(study, parameters)."
             )
+        study, name = trial.study, str(trial.number)
         _mark_shielded(trial)
-        run = self.run_of(trial.study)
+        run = self.run_of(study)
         try:
             if run is not None:
-                run.check(str(trial.number))
-            losses = evaluate(self._function, _as_recorded(trial, run))
+                run.check(name)
+            losses = shielded(self._function, trial, _wrapped, None if run is None else _as_recorded(run, name))
             run = run or self.first_run(trial)
             if losses is not None:
                 self.compare(run, trial)
-            value = run.finish(str(trial.number), trial.params, losses)
+            value = run.finish(name, trial.params, losses)
         except dptune.PlanComplete as error:
-            raise _end_of(trial.study, error) from None
-        trial.study.set_user_attr(PROGRESS, run.progress())
+            raise _end_of(study, error) from None
+        _show(study, run)
         if run.complete:
             with suppress(RuntimeError):  # outside study.optimize there is nothing to stop
-                trial.study.stop()
+                study.stop()
         return value
 
     def estimate(self, study: optuna.Study, parameters: Mapping[str, Any]) -> dptune.Estimate:
@@ -127,14 +207,20 @@ class PrivateFunction:
                 f"parameters map names to values, as recommend(study) does; got {kind}. See .params."
             )
         run.check_estimate(parameters)
+        losses = self._losses_at(parameters)
+        default = None if run.default is None else self._losses_at({**parameters, **run.default})
+        estimate = run.estimate(parameters, losses, default=default)
+        _show(study, run)
+        return estimate
+
+    def _losses_at(self, parameters: Mapping[str, Any]) -> dptune.PerExampleLosses | None:
         try:
-            losses = evaluate(self._function, FixedTrial(dict(parameters)))
+            return shielded(self._function, FixedTrial(dict(parameters)), _wrapped)
         except ValueError as error:
             if isinstance(error, dptune.InputError):
                 raise
             missing = f"{error} Add what the run did not search: estimate(study, {{**recommend(study), name: value}})."
             raise dptune.InputError(missing) from None
-        return run.estimate(parameters, losses)
 
     def try_out(self, parameters: Mapping[str, Any]) -> str:
         """Call the function once outside any study and let its exceptions through, to find bugs.
@@ -153,16 +239,13 @@ class PrivateObjective(PrivateFunction):
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
         privatizer: holds the losses and pays.
-        n_trials: number of trials the budget is divided among.
+        n_trials: number of trials that the budget is divided among.
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         final_share: share of mu^2 kept for :meth:`estimate`.
         loss, data: see :class:`PrivateFunction`.
 
-    Example::
-
-        objective = PrivateObjective(losses, privatizer, n_trials=50)
-        study = optuna.create_study(sampler=optuna.samplers.TPESampler())
-        study.optimize(objective, n_trials=50)
+    Raises:
+        UnsupportedMetric, InputError: see :class:`PrivateFunction`; or a setting is out of range.
     """
 
     def __init__(
@@ -176,86 +259,18 @@ class PrivateObjective(PrivateFunction):
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
     ) -> None:
-        super().__init__(function, privatizer, loss=loss, data=data)
-        plan = plan_values(
-            mu=1.0 if mu is None else mu, seed=0, trials=n_trials, final_share=final_share
-        )  # refuse early
-        self._privatizer, self._n_trials = privatizer, plan.trials
-        self._mu, self._final_share = None if mu is None else plan.mu, plan.final_share
-        self._runs: dict[str, SearchRun] = {}
+        settings = {"trials": n_trials, "final_share": final_share}
+        request = SearchRequest(VALUES, privatizer, mu, 0, settings, front_end=type(self).__name__)
+        super().__init__(function, StudyRuns(request), loss=loss, data=data)
 
     def run_of(self, study: optuna.Study) -> SearchRun:
         """Return the run that pays for the study's trials."""
         refuse_maximize(study)
-        name = study.study_name
-        if name not in self._runs:
-            if not self._privatizer.private:
-                _logger.warning(f"The study {name!r} is NOT PRIVATE: {self._privatizer!r}.")
-            settings = {"trials": self._n_trials, "final_share": self._final_share}
-            self._runs[name] = SearchRun(
-                VALUES, self._privatizer, scope=name, space=None, mu=self._mu, seed=0, **settings
-            )
-        return self._runs[name]
+        return self._runs.of(study) or self._runs.begin(study, None)
 
     def recommend(self, study: optuna.Study) -> dict[str, Any]:
         """Return the parameters with the smallest released value; that value itself is optimistic."""
         return dict(study.best_trial.params)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_runs": {}}
-
-
-def _mark_shielded(trial: Trial) -> None:
-    """Tell the study's sampler, also one that is wrapped, that a private objective runs the trial."""
-    sampler: Any = trial.study.sampler
-    while sampler is not None:
-        shielded: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
-        shielded.add((trial.study.study_name, trial.number))
-        sampler = getattr(sampler, "_base_sampler", None)
-
-
-class _RecordedTrial:
-    """A trial that has its value already: a suggestion that is not the recorded one is refused.
-
-    Args:
-        trial: passes on everything else.
-        recorded: its parameters, as the ledger has them.
-        refusal: what is raised.
-    """
-
-    def __init__(self, trial: Trial, recorded: Mapping[str, object], refusal: dptune.KeyConflict) -> None:
-        self._trial, self._recorded, self._refusal = trial, recorded, refusal
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._trial, name)
-        if not name.startswith("suggest_"):
-            return found
-
-        def suggest(parameter: str, *args: Any, **options: Any) -> Any:
-            value = found(parameter, *args, **options)
-            if {**self._recorded, **as_stored({parameter: value})} != self._recorded:
-                raise self._refusal
-            return value
-
-        return suggest
-
-
-def _as_recorded(trial: Trial, run: SearchRun | None) -> Trial:
-    recorded = None if run is None else run.recorded_parameters(str(trial.number))
-    if run is None or recorded is None:
-        return trial
-    refusal = run.other_parameters(str(trial.number))
-    return cast(Trial, _RecordedTrial(trial, recorded, refusal))  # what a shield asks of a trial
-
-
-def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:
-    """End ``study.optimize`` quietly, in every thread and process, when the run is complete."""
-    try:
-        study.stop()
-    except RuntimeError:  # not inside study.optimize: nobody to stop
-        return error
-    _logger.warning(f"The study ends here: {error}")
-    return optuna.TrialPruned("the run is complete.")
 
 
 def refuse_maximize(study: optuna.Study) -> None:
@@ -264,8 +279,65 @@ def refuse_maximize(study: optuna.Study) -> None:
     Raises:
         InputError: the study maximises, or has several directions.
     """
-    if study.directions != [optuna.study.StudyDirection.MINIMIZE]:
+    if study.directions != [StudyDirection.MINIMIZE]:
         raise dptune.InputError(
             'a private objective is a loss: create the study with direction="minimize" and one objective '
             "(for accuracy, minimise the zero-one loss)."
         )
+
+
+def _announce(request: SearchRequest, run: SearchRun) -> None:
+    say = _logger.info if request.privatizer.private else _logger.warning
+    say(request.announcement(run))
+    if warning := request.warning(run):
+        _logger.warning(f"The run {run.scope!r} will learn little: {warning}")
+
+
+def _has_completed(study: optuna.Study) -> bool:
+    """Tell whether a trial has a value; inf is what Optuna was given instead of one."""
+    completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    return any(math.isfinite(value) for trial in completed for value in trial.values)
+
+
+def _mark_shielded(trial: Trial) -> None:
+    """Tell the study's sampler, also one that is wrapped, that a private objective runs the trial."""
+    for sampler in samplers_of(trial.study):
+        shielded: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
+        shielded.add((trial.study.study_name, trial.number))
+
+
+def _wrapped(losses: Any) -> dptune.PerExampleLosses:
+    return losses if isinstance(losses, dptune.PerExampleLosses) else dptune.PerExampleLosses(losses)
+
+
+def _as_recorded(run: SearchRun, name: str) -> Check | None:
+    """Return what refuses to suggest another point to a trial that has its value already."""
+    recorded = run.recorded_parameters(name)
+    if recorded is None:
+        return None
+    known = dict(recorded)
+
+    def check(parameter: str, value: Any) -> None:
+        if {**known, **as_stored({parameter: value})} != known:
+            raise run.other_parameters(name)
+
+    return check
+
+
+def _show(study: optuna.Study, run: SearchRun) -> None:
+    """Write what has changed to the study, one short attribute for each fact: dashboards cut long ones off."""
+    stored = study.user_attrs
+    facts = {ATTRIBUTE + fact: value for fact, value in run.progress().items()}
+    for name, value in {**facts, MARK: run.ledger.mark()}.items():
+        if name not in stored or stored[name] != value:
+            study.set_user_attr(name, value)
+
+
+def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:
+    """End ``study.optimize`` quietly, in every thread and process, when the run is complete."""
+    try:
+        study.stop()
+    except RuntimeError:  # not inside study.optimize: there is nothing to stop
+        return error
+    _logger.warning(f"The study ends here: {error}")
+    return optuna.TrialPruned("the run is complete.")

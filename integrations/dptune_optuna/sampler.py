@@ -1,17 +1,111 @@
-"""DP-GIBO as an Optuna sampler. Batching and accounting are in :class:`dptune.SearchRun`."""
+"""Private search methods as Optuna samplers. A sampler only translates; its run (:class:`dptune.SearchRun`) decides.
+
+Example: any method becomes a sampler in one line, and is used as in :mod:`dptune_optuna`::
+
+    class MySampler(PrivateSampler):
+        method = MY_METHOD  # a dptune.Method
+"""
 
 from __future__ import annotations
 
+import math
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, overload
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.search_space import IntersectionSearchSpace
+from optuna.trial import FrozenTrial, Trial, TrialState
+
 import dptune
-from dptune_optuna.base import PrivateSampler
+from dptune.losses.named import NamedLoss
+from dptune.losses.user_function import Data, Function
+from dptune.search.recommendation import Recommendation
+from dptune.search.request import SearchRequest
+from dptune.search.run import SearchRun
+from dptune.space import Value
+from dptune_optuna.distributions import given_space, to_distributions, to_space
+from dptune_optuna.objective import PrivateFunction, StudyRuns, refuse_maximize
+from dptune_optuna.shield import samplers_of
+
+_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+_DECORATE = (
+    "Decorate the function with @sampler.objective and give study.optimize what that returns. Delete this study if "
+    "what it holds depends on private data. If everything that the function shows is public, make the sampler with "
+    'unprotected="allow".'
+)
 
 
-class DPGIBOSampler(PrivateSampler):
-    """Differentially private, gradient-informative Bayesian optimisation for Optuna studies.
+class UnprotectedValueWarning(UserWarning):
+    """With ``unprotected="allow"``: a trial was not run by a decorated objective; its value is stored without noise."""
 
-    Decorate the objective with :meth:`objective`; it returns per-example losses. Trials are proposed in
-    batches around an iterate that moves by one released gradient a batch. Float and int parameters, with
-    log or step, are searched; categorical and conditional ones are sampled independently.
+
+class NumericalSampler(BaseSampler):
+    """Proposes the numerical parameters of a fixed space together; draws categorical and conditional ones.
+
+    Args:
+        seed: of the sampler that draws, if it is the default one.
+        independent_sampler: draws parameters outside the space; default random.
+        warn_independent_sampling: say so when it does.
+    """
+
+    def __init__(
+        self, *, seed: int | None, independent_sampler: BaseSampler | None, warn_independent_sampling: bool
+    ) -> None:
+        self._independent = independent_sampler or RandomSampler(seed=seed)
+        self._warn_independent = warn_independent_sampling
+
+    @abstractmethod
+    def _propose(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
+    ) -> Mapping[str, Value]:
+        """Return the trial's point; ``search_space`` has a numerical parameter."""
+
+    @abstractmethod
+    def _has_space(self, study: optuna.Study) -> bool:
+        """Tell whether the study's search space is known."""
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return the next point; parameters that are not searched, or whose range has changed, are drawn."""
+        self._raise_error_if_multi_objective(study)
+        proposed = self._propose(study, trial, search_space) if to_space(search_space) else {}
+        return {
+            name: proposed[name]
+            if name in proposed and distribution._contains(distribution.to_internal_repr(proposed[name]))
+            else self._independent.sample_independent(study, trial, name, distribution)
+            for name, distribution in search_space.items()
+        }
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Draw one parameter outside the search space."""
+        self._raise_error_if_multi_objective(study)
+        if self._warn_independent and self._has_space(study):
+            _logger.warning(
+                f"The parameter {param_name!r} in trial #{trial.number} is sampled independently by "
+                f"{type(self._independent).__name__}: {type(self).__name__} searches float and int parameters of a "
+                "fixed search space. Its spread adds to the values the sampler sees. Set "
+                "warn_independent_sampling=False to silence this."
+            )
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def reseed_rng(self) -> None:
+        """Reseed the independent sampler; the searched points do not depend on the process."""
+        self._independent.reseed_rng()
+
+
+class PrivateSampler(NumericalSampler):
+    """Searches float and int parameters with one private run a study; a subclass names its :attr:`method`.
+
+    Decorate the objective with :meth:`objective`; it returns per-example losses. Categorical and conditional parameters
+    are sampled independently.
 
     Args:
         space: name -> Optuna distribution of the parameters to search; default: those of the study's first
@@ -20,13 +114,268 @@ class DPGIBOSampler(PrivateSampler):
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
         seed: of the sampler's own randomness (not of the noise, which has none).
+        default: your default configuration, with every searched parameter: the recommendation is compared with it,
+            and the final estimate releases both levels.
         independent_sampler: for parameters outside ``space``; default random.
         warn_independent_sampling: say so when one is used.
-        settings: of :func:`dptune.algorithms.gibo_plan.plan_gibo`; ``steps`` and ``batch`` are T and b, instead of
-            ``n_trials``.
+        unprotected: what becomes of a trial that was not run by a decorated objective. "refuse": PrivacyError ends
+            the study, and Optuna gets inf instead of the trial's value. "allow", for public objectives only: Optuna
+            stores the value as it is, with an :class:`UnprotectedValueWarning`.
+        settings: of the method's planner.
 
     Raises:
         InputError: a setting is out of range.
     """
 
+    method: ClassVar[dptune.Method]
+
+    def __init__(
+        self,
+        space: Mapping[str, BaseDistribution] | None = None,
+        privatizer: dptune.LossPrivatizer | None = None,
+        *,
+        mu: float | None = None,
+        n_trials: int | None = None,
+        seed: int | None = None,
+        default: Mapping[str, Any] | None = None,
+        independent_sampler: BaseSampler | None = None,
+        warn_independent_sampling: bool = True,
+        unprotected: Literal["refuse", "allow"] = "refuse",
+        **settings: Any,
+    ) -> None:
+        name = type(self).__name__
+        self.method.refuse_unknown(settings, front_end=name)
+        if not isinstance(privatizer, dptune.LossPrivatizer):
+            raise dptune.InputError(f"{name} needs a LossPrivatizer: {name}(space, privatizer, ...).")
+        if unprotected not in ("refuse", "allow"):
+            raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
+        self._space, self._allowed = given_space(space), unprotected == "allow"
+        settings = {"trials": n_trials, **settings}
+        request = SearchRequest(self.method, privatizer, mu, seed, settings, default, name, self._space)
+        super().__init__(
+            seed=request.seed,
+            independent_sampler=independent_sampler,
+            warn_independent_sampling=warn_independent_sampling,
+        )
+        self._runs = StudyRuns(request, mixed=self._allowed)
+        self._suggested: dict[str, IntersectionSearchSpace] = {}  # by the trials of each study
+        self._shielded: set[tuple[str, int]] = set()  # study and number of the trials that a private objective runs
+
+    # ---- the run -------------------------------------------------------------------------------------
+
+    @property
+    def n_trials(self) -> int:
+        """Number of trials of a complete run: pass it to ``study.optimize``.
+
+        Raises:
+            InputError: the sampler was made without a space, and no study has fixed one yet.
+        """
+        if (run := self._runs.any()) is not None:
+            return run.plan.trials
+        if self._space is None:
+            raise dptune.InputError("n_trials depends on the number of parameters; give the sampler its space.")
+        return self._runs.request.plan(self._space).trials
+
+    def run_of(self, study: optuna.Study) -> SearchRun | None:
+        """Return the study's run, or None as long as its search space is not known."""
+        name, request = study.study_name, self._runs.request
+        if (run := self._runs.of(study)) is not None:
+            return run
+        space = (
+            self._space
+            or request.stored_space(name)
+            or to_space(self._suggested.setdefault(name, IntersectionSearchSpace()).calculate(study))
+        )
+        return None if space is None else self._runs.begin(study, space)
+
+    def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> SearchRun:
+        """Begin the study's run with the numerical parameters of ``distributions``, unless it has begun.
+
+        Raises:
+            InputError: they have nothing to search.
+        """
+        with self._runs.lock:  # of two first trials with different parameters, one begins
+            run, space = self.run_of(study), to_space(distributions)
+            if run is not None:
+                return run
+            if space is None:
+                raise dptune.InputError(
+                    "the first trial had no float or int parameter with more than one value to search."
+                )
+            try:
+                return self._runs.begin(study, space)
+            except dptune.BudgetMismatch:
+                stored = self._runs.request.stored_space(study.study_name)
+                if stored is None or self._space is not None or stored == space:
+                    raise
+                return self._runs.begin(study, stored)  # another process was first
+
+    # ---- Optuna's interface --------------------------------------------------------------------------
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the run's search space; empty until it is known."""
+        run = self.run_of(study)
+        return {} if run is None or run.space is None else to_distributions(run.space)
+
+    def _propose(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
+    ) -> Mapping[str, Value]:
+        return self.begin(study, search_space).ask(trial.number)
+
+    def _has_space(self, study: optuna.Study) -> bool:
+        return self._runs.of(study) is not None
+
+    def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
+        """End a study whose trial was not run by a decorated objective; with ``unprotected="allow"`` warn.
+
+        Raises:
+            PrivacyError: no release paid for the trial's value, or a function failed outside the shield.
+        """
+        here = study.study_name, trial.number
+        shielded, run = here in self._shielded, self._runs.of(study)
+        self._shielded.discard(here)
+        if values is not None and not (run is not None and run.released(str(trial.number), values[0])):
+            self._unpaid(trial, values)
+        if state == TrialState.FAIL and not shielded and _in_optimize(study):
+            vector = "a vector that it returned is, too" if self._allowed else "a vector that it returned is not"
+            self._unprotected(
+                f"trial {trial.number} failed, and its function was not decorated with @sampler.objective. What it "
+                f"raised is in Optuna's log as it was; {vector}"
+            )
+        if run is not None and run.plan.monitor_mu == 0 and trial.number + 1 >= run.plan.trials:
+            run.warn_if_behind(1 + len(study.get_trials(deepcopy=False, states=_FINISHED)))
+
+    def _unpaid(self, trial: FrozenTrial, values: list[float]) -> None:
+        what = f"trial {trial.number} has a value that did not come from an objective decorated with @sampler.objective"
+        if not self._allowed:
+            values[:] = [math.inf] * len(values)  # Optuna stores and logs this list next, whatever is raised here
+        instead = "is stored as it is, without noise" if self._allowed else "was stored and logged as inf instead"
+        self._unprotected(f"{what}. The value {instead}; what the function reported or printed is as it was")
+
+    def _unprotected(self, what: str) -> None:
+        if not self._allowed:
+            raise dptune.PrivacyError(f"{what}. {_DECORATE}")
+        warnings.warn(f"{what}.", UnprotectedValueWarning, stacklevel=4)
+
+    # ---- the user's interface --------------------------------------------------------------------------
+
+    @overload
+    def objective(self, function: Function) -> SamplerObjective: ...
+
+    @overload
+    def objective(
+        self, *, loss: str | NamedLoss | None = None, data: Data | Callable[[], Data] | None = None
+    ) -> Callable[[Function], SamplerObjective]: ...
+
+    def objective(
+        self,
+        function: Function | None = None,
+        *,
+        loss: str | NamedLoss | None = None,
+        data: Data | Callable[[], Data] | None = None,
+    ) -> Any:
+        """Decorate a function of a trial that returns per-example losses (rows,).
+
+        With ``loss`` and ``data=(X, y)`` the function returns a fitted scikit-learn estimator instead.
+        Exceptions of the function become the upper clip for everybody; use ``try_out`` to find bugs.
+        """
+        if function is None:
+            return lambda decorated: SamplerObjective(self, decorated, loss=loss, data=data)
+        return SamplerObjective(self, function, loss=loss, data=data)
+
+    def recommend(self, study: optuna.Study) -> Recommendation:
+        """Return the parameters to use, never the argmin of noisy values, and what is known about them.
+
+        Raises:
+            InputError: the study has no run yet.
+        """
+        run = self.run_of(study)
+        if run is None:
+            raise dptune.InputError("the study has no finished trial yet; there is nothing to recommend.")
+        return run.recommend()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_suggested": {}, "_shielded": set()}
+
+
+class CentredCMASampler(PrivateSampler):
+    """CMA-ES on centred joint releases. Trials are proposed in generations; each generation is two releases.
+
+    **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released.
+    So it is a careful estimate, from everything released by then, of how much worse the mean loss at the trial's
+    point is than at the centre of the search space: the surrogate's mean plus its standard deviation, and the first
+    clipping radius as long as nothing is released. It is post-processing, and says nothing about the trial's own
+    losses until their generation is out. So ``best_trial`` and plots show what the run believed and when; the
+    answer is :meth:`recommend`, and ``objective.estimate`` releases its level of loss. The released centred values
+    stand in the ledger, with their points.
+
+    Arguments as in :class:`PrivateSampler`; whole generations are planned, and ``settings`` are those of
+    :func:`dptune.algorithms.centred_plan.plan_centred_cma`.
+    """
+
+    method = dptune.CENTRED_CMA
+
+
+class DPGIBOSampler(PrivateSampler):
+    """DP-GIBO: batches of trials around an iterate that moves by one released gradient a batch.
+
+    Every trial's value is a release of its own, a noisy clipped mean loss.
+
+    Arguments as in :class:`PrivateSampler`; ``settings`` are those of
+    :func:`dptune.algorithms.gibo_plan.plan_gibo`: ``steps`` and ``batch`` are T and b, instead of ``n_trials``.
+    """
+
     method = dptune.GIBO
+
+
+class SamplerObjective(PrivateFunction):
+    """A function decorated with :meth:`PrivateSampler.objective`."""
+
+    def __init__(self, sampler: PrivateSampler, function: Function, **options: Any) -> None:
+        super().__init__(function, sampler._runs, **options)
+        self._sampler, self._warned = sampler, False
+
+    def run_of(self, study: optuna.Study) -> SearchRun | None:
+        """Return the run that pays for the study's trials; None before the first trial if no space was given.
+
+        Raises:
+            InputError: the study maximises, or uses another sampler, as after a resume without ``sampler=``.
+        """
+        refuse_maximize(study)
+        if not any(sampler is self._sampler for sampler in samplers_of(study)):
+            raise dptune.InputError(
+                f"the study's sampler, a {type(study.sampler).__name__}, is not the {type(self._sampler).__name__} "
+                "that decorated this objective (made again, a sampler is another one); load the study with "
+                "sampler=sampler, or use PrivateObjective with other samplers."
+            )
+        run = self._sampler.run_of(study)
+        if run is None:
+            self._runs.check_start(study)
+        return run
+
+    def compare(self, run: SearchRun, trial: Trial) -> None:
+        """Without ``space=`` the first trial decided what is searched: another one is ignored, with a warning.
+
+        Raises:
+            InputError: ``space=`` was given, and the function did not suggest it.
+        """
+        if self._sampler._space is not None:
+            super().compare(run, trial)
+        elif not self._warned and run.space is not None and not run.space.contains(trial.params):
+            self._warned = True
+            searched = ", ".join(map(repr, run.space))
+            warnings.warn(
+                f"trial {trial.number} did not suggest all that the trial did that began the search: {searched}. "
+                "Such trials cost what they cost and have no part in the search. Begin a new study with space=, the "
+                "parameters that are suggested in every trial, or use PrivateObjective.",
+                stacklevel=3,
+            )
+
+    def first_run(self, trial: Trial) -> SearchRun:
+        """Begin the run with the search space of its first trial."""
+        return self._sampler.begin(trial.study, trial.distributions)
+
+
+def _in_optimize(study: optuna.Study) -> bool:
+    """Tell whether a function was run: elsewhere a trial fails by ``study.tell``, which logs nothing."""
+    return bool(getattr(getattr(study, "_thread_local", None), "in_optimize_loop", True))

@@ -1,35 +1,41 @@
 """What stands between the user's code, which sees private data, and Optuna, which must not.
 
-The user's function gets a :class:`ShieldedTrial`, which can suggest but not report. What becomes of what it raises,
-and what no shield can do, is in :mod:`dptune.losses.user_function`. Public mistakes still raise: a refused method,
-a bad search space, losses of the wrong shape.
+The user's function gets a :class:`ShieldedTrial`, which can suggest but not report. What becomes of what the function
+raises, and what no shield can do, is in :mod:`dptune.losses.user_function`. Public mistakes still raise: a refused
+method, a bad search space, losses of the wrong shape.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from optuna.samplers import BaseSampler
+from optuna.study import Study
 from optuna.trial import FixedTrial, Trial
 
 import dptune
 from dptune.losses.user_function import Function, call_guarded
 from dptune.privacy.private import bare
-from dptune.privacy.privatizer import Losses
 
 T = TypeVar("T")
+Check = Callable[[str, Any], None]  # parameter, value; raises what refuses it
 
 
 class ShieldedTrial:
     """An Optuna trial that suggests parameters and takes nothing back.
 
     ``report``, ``should_prune`` and ``set_user_attr`` are refused: Optuna stores what they are given at once.
+
+    Args:
+        trial: suggests.
+        check: is shown every suggestion, and raises to refuse it.
     """
 
-    def __init__(self, trial: Trial | FixedTrial) -> None:
-        self._trial = trial
-        self._public_error: Exception | None = None
+    def __init__(self, trial: Trial | FixedTrial, check: Check | None = None) -> None:
+        self._trial, self._check = trial, check
+        self._public_error: Exception | None = None  # kept: the user's function may swallow it
 
     @property
     def number(self) -> int:
@@ -50,22 +56,25 @@ class ShieldedTrial:
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
     ) -> float:
         """Suggest a real parameter; as Optuna's."""
-        return self._public(lambda: float(self._trial.suggest_float(name, low, high, step=step, log=log)))
+        return self._checked(name, lambda: float(self._trial.suggest_float(name, low, high, step=step, log=log)))
 
     def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
         """Suggest a whole number; as Optuna's."""
-        return self._public(lambda: int(self._trial.suggest_int(name, low, high, step=step, log=log)))
+        return self._checked(name, lambda: int(self._trial.suggest_int(name, low, high, step=step, log=log)))
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
         """Suggest one of the choices; as Optuna's."""
-        return self._public(lambda: self._trial.suggest_categorical(name, choices))
+        return self._checked(name, lambda: self._trial.suggest_categorical(name, choices))
 
-    def _public(self, call: Callable[[], T]) -> T:
+    def _checked(self, name: str, suggest: Callable[[], T]) -> T:
         try:
-            return call()
+            value = suggest()
+            if self._check is not None:
+                self._check(name, value)
         except Exception as error:
             self._public_error = error
             raise
+        return value
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -77,24 +86,16 @@ class ShieldedTrial:
         raise self._public_error
 
 
-def evaluate(function: Function, trial: Trial | FixedTrial) -> Losses | None:
-    """Return the losses of the user's function, or None if it raised.
-
-    Raises:
-        Exception: what Optuna raised for a bad suggestion, or PrivacyError for a refused method.
-        InputError: what came back is not a vector of real numbers.
-    """
-    return shielded(function, trial, _wrapped)
-
-
-def shielded(function: Function, trial: Trial | FixedTrial, take: Callable[[Any], T]) -> T | None:
+def shielded(
+    function: Function, trial: Trial | FixedTrial, take: Callable[[Any], T], check: Check | None = None
+) -> T | None:
     """Return ``take`` of what the user's function returned, or None if the function raised.
 
     Raises:
-        Exception: what Optuna raised for a bad suggestion, or PrivacyError for a refused method.
+        Exception: what Optuna or ``check`` raised for a suggestion, or PrivacyError for a refused method.
         InputError: ``take`` refused what came back.
     """
-    shield = ShieldedTrial(trial)
+    shield = ShieldedTrial(trial, check)
     outcome = call_guarded(function, shield, take)
     if shield._public_error is not None:
         outcome = shield._public_error
@@ -103,5 +104,9 @@ def shielded(function: Function, trial: Trial | FixedTrial, take: Callable[[Any]
     return outcome
 
 
-def _wrapped(losses: Any) -> dptune.PerExampleLosses:
-    return losses if isinstance(losses, dptune.PerExampleLosses) else dptune.PerExampleLosses(losses)
+def samplers_of(study: Study) -> Iterator[BaseSampler]:
+    """Yield the study's sampler and those that it wraps, as PartialFixedSampler does."""
+    sampler: Any = study.sampler
+    while isinstance(sampler, BaseSampler):
+        yield sampler
+        sampler = getattr(sampler, "_base_sampler", None)

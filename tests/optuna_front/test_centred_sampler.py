@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 
 import numpy as np
@@ -15,7 +14,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 import dptune
-from dptune_optuna import CentredCMASampler, DPGIBOSampler, UnprotectedValueWarning
+from dptune_optuna import CentredCMASampler, DPGIBOSampler
 from harness import SPACE, create, losses_at, objective_of, open_centred, open_ledger, open_privatizer, people
 
 
@@ -35,7 +34,7 @@ def test_a_complete_run_makes_two_releases_a_generation(tmp_path, kind, n_jobs):
     sampler = open_centred(open_privatizer(tmp_path))
     study = create(storage_of(kind, tmp_path), sampler)
     study.optimize(objective_of(sampler), n_trials=sampler.n_trials + n_jobs, n_jobs=n_jobs)
-    plan = sampler.session(study).plan
+    plan = sampler.run_of(study).plan
     numbers = range(1, plan.settings.generations + 1)
     assert sorted(keys(tmp_path)) == sorted(f"{kind}/{g}" for g in numbers for kind in ("share", "generation"))
     assert open_ledger(tmp_path).spent() <= 1.0
@@ -50,7 +49,7 @@ def test_the_value_of_a_trial_is_what_was_known_when_it_ended(tmp_path):
     session = None
     for i in range(sampler.n_trials):
         study.optimize(objective, n_trials=1)
-        session = session or sampler.session(study)
+        session = session or sampler.run_of(study)
         u = session.space.encode(study.trials[-1].params)
         assert study.trials[-1].value == session.algorithm.value(u)
         if i < session.plan.settings.population - 1:
@@ -87,7 +86,7 @@ def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(tmp_pa
     assert second.recommend(study) == found
     assert open_ledger(tmp_path).spent() == spent
     study.optimize(objective_of(second), n_trials=40)
-    assert second.session(study).complete
+    assert second.run_of(study).complete
     assert spent < open_ledger(tmp_path).spent() <= 1.0
     assert len(keys(tmp_path)) == len(set(keys(tmp_path)))
 
@@ -97,9 +96,9 @@ def test_copies_share_the_budget(tmp_path):
     study = create(None, sampler)
     study.optimize(objective_of(sampler), n_trials=8)
     for twin in (pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler)):
-        assert twin.session(study).ledger.spent() == open_ledger(tmp_path).spent()
+        assert twin.run_of(study).ledger.spent() == open_ledger(tmp_path).spent()
         assert twin.recommend(study) == sampler.recommend(study)
-        assert twin.session(study).privatizer.points() == ()
+        assert twin.run_of(study).privatizer.points() == ()
 
 
 @pytest.mark.filterwarnings("ignore:24 trials have ended")
@@ -108,12 +107,13 @@ def test_odd_trials_do_not_block_the_run(tmp_path):
     study = create(f"sqlite:///{tmp_path}/s.db", sampler)
     study.enqueue_trial({"x": 0.5, "y": 1.0})
     study.enqueue_trial({"x": 0.5})
-    study.add_trial(optuna.create_trial(params={"x": 0.0, "y": 1.0}, distributions=SPACE, value=0.1))
     study.ask()  # stale: it never comes back
+    sampler.run_of(study)  # begins; what is added before nobody paid for
+    study.add_trial(optuna.create_trial(params={"x": 0.0, "y": 1.0}, distributions=SPACE, value=0.1))
     study.tell(study.ask(), state=TrialState.FAIL)
     study.tell(study.ask(), state=TrialState.PRUNED)
     study.optimize(objective_of(sampler), n_trials=sampler.n_trials + 2)
-    assert sampler.session(study).complete
+    assert sampler.run_of(study).complete
     assert open_ledger(tmp_path).spent() <= 1.0
 
 
@@ -121,7 +121,7 @@ def test_the_trials_end_by_themselves_when_the_plan_is_done_and_more_are_refused
     sampler = open_centred(open_privatizer(tmp_path))
     study = create(None, sampler)
     study.optimize(objective_of(sampler), n_trials=None)
-    assert sampler.session(study).complete
+    assert sampler.run_of(study).complete
     assert len(study.trials) == sampler.n_trials
     calls = []
     study.optimize(sampler.objective(calls.append), n_trials=5)
@@ -186,8 +186,10 @@ def test_progress_is_stored_and_public(tmp_path):
     sampler = open_centred(open_privatizer(tmp_path))
     study = create(None, sampler)
     study.optimize(objective_of(sampler), n_trials=8)
-    progress = json.loads(json.dumps(study.user_attrs["dptune"]))
-    assert progress["generations_done"] == sampler.session(study).algorithm.t
+    shown = {name.removeprefix("dptune:"): value for name, value in study.user_attrs.items()}
+    assert shown["generations_done"] == sampler.run_of(study).algorithm.t
+    assert shown["mu_spent"] == open_ledger(tmp_path).spent()
+    assert {name: shown[name] for name in sampler.run_of(study).progress()} == sampler.run_of(study).progress()
 
 
 def test_a_study_with_another_sampler_and_an_unprotected_objective_are_noticed(tmp_path):
@@ -196,7 +198,7 @@ def test_a_study_with_another_sampler_and_an_unprotected_objective_are_noticed(t
     with pytest.raises(dptune.InputError, match="CentredCMASampler"):
         create(None, other).optimize(objective_of(sampler), n_trials=1)
     study = create(None, sampler)
-    with pytest.warns(UnprotectedValueWarning, match="without noise"):
+    with pytest.raises(dptune.PrivacyError, match="Decorate the function"):
         study.optimize(lambda trial: trial.suggest_float("x", -1, 1), n_trials=1)
 
 
@@ -224,8 +226,7 @@ def test_settings_are_refused_early_by_name(tmp_path, wrong, named):
 def test_every_setting_of_the_plan_is_an_option(tmp_path):
     chosen = {"population": 5, "radius": 1.0, "rate": 0.5, "steps": (0.0, 0.0), "average": 2, "candidates": 2}
     sampler = open_centred(open_privatizer(tmp_path), **chosen)
-    sampler.begin(create(None, sampler), SPACE)
-    settings = next(iter(sampler._sessions.values())).plan.settings
+    settings = sampler.run_of(create(None, sampler)).plan.settings
     assert {name: getattr(settings, name) for name in chosen} == chosen
 
 
@@ -243,7 +244,7 @@ def test_losses_of_any_allowed_range_are_searched(tmp_path, clip, values):
         return data[trial.number]
 
     study.optimize(losses, n_trials=sampler.n_trials)
-    assert sampler.session(study).complete
+    assert sampler.run_of(study).complete
 
 
 def test_it_needs_a_privatizer():

@@ -15,7 +15,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 import dptune
-from dptune_optuna import DPGIBOSampler, UnprotectedValueWarning
+from dptune_optuna import DPGIBOSampler
 from harness import SPACE, create, losses_at, objective_of, open_ledger, open_privatizer, open_sampler, people
 
 
@@ -36,7 +36,7 @@ def test_a_complete_run_pays_once_for_each_trial_and_each_step(tmp_path, kind, n
     study = create(storage_of(kind, tmp_path), sampler)
     study.optimize(objective_of(sampler), n_trials=sampler.n_trials + n_jobs, n_jobs=n_jobs)
     complete = [t for t in study.trials if t.state == TrialState.COMPLETE]
-    plan = sampler.session(study).plan
+    plan = sampler.run_of(study).plan
     assert sorted(keys(tmp_path, "value/")) == sorted(f"value/{t.number}" for t in complete)
     assert keys(tmp_path, "step/") == [f"step/{i}" for i in range(1, plan.settings.steps + 1)]
     assert {t.value for t in complete} == {c.value[0] for c in open_ledger(tmp_path).charges(prefix="value/")}
@@ -81,8 +81,8 @@ def test_n_trials_is_the_plans_before_and_after_a_study_begins(tmp_path, mu, spe
     before = sampler.n_trials
     study = create(None, sampler)
     study.optimize(objective_of(sampler), n_trials=1)
-    assert before == sampler.session(study).plan.trials == sampler.n_trials
-    assert (sampler.session(study).plan.settings.starts > 0) == (mu == 1.0 and not spent)
+    assert before == sampler.run_of(study).plan.trials == sampler.n_trials
+    assert (sampler.run_of(study).plan.settings.starts > 0) == (mu == 1.0 and not spent)
 
 
 def test_copies_share_the_budget(tmp_path):
@@ -90,9 +90,9 @@ def test_copies_share_the_budget(tmp_path):
     study = create(None, sampler)
     study.optimize(objective_of(sampler), n_trials=6)
     for twin in (pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler)):
-        assert twin.session(study).ledger.spent() == open_ledger(tmp_path).spent()
+        assert twin.run_of(study).ledger.spent() == open_ledger(tmp_path).spent()
         assert twin.recommend(study) == sampler.recommend(study)
-        assert twin.session(study).privatizer.points() == ()
+        assert twin.run_of(study).privatizer.points() == ()
 
 
 def test_odd_trials_do_not_block_the_run(tmp_path):
@@ -101,12 +101,13 @@ def test_odd_trials_do_not_block_the_run(tmp_path):
     objective = objective_of(sampler)
     study.enqueue_trial({"x": 0.5, "y": 1.0})
     study.enqueue_trial({"x": 0.5})
-    study.add_trial(optuna.create_trial(params={"x": 0.0, "y": 1.0}, distributions=SPACE, value=0.1))
     study.ask()  # stale: it never comes back
+    sampler.run_of(study)  # begins; what is added before nobody paid for
+    study.add_trial(optuna.create_trial(params={"x": 0.0, "y": 1.0}, distributions=SPACE, value=0.1))
     study.tell(study.ask(), state=TrialState.FAIL)
     study.tell(study.ask(), state=TrialState.PRUNED)
     study.optimize(objective, n_trials=sampler.n_trials + 2)
-    assert sampler.session(study).complete
+    assert sampler.run_of(study).complete
     assert open_ledger(tmp_path).spent() <= 1.0
 
 
@@ -116,7 +117,7 @@ def test_a_point_outside_the_space_gets_a_value_and_no_place_in_a_batch(tmp_path
     study = create(None, sampler)
     study.enqueue_trial({"x": 7.0, "y": 1.0})
     study.optimize(objective_of(sampler), n_trials=1)
-    session = sampler.session(study)
+    session = sampler.run_of(study)
     assert keys(tmp_path) == ["value/0"]
     assert session.algorithm.points_in_use() == ()
     assert session.privatizer.points() == ()
@@ -127,14 +128,14 @@ def test_a_timeout_leaves_a_run_that_goes_on(tmp_path):
     study = create(None, sampler)
     study.optimize(objective_of(sampler), timeout=0.1)
     study.optimize(objective_of(sampler), n_trials=50)
-    assert sampler.session(study).complete
+    assert sampler.run_of(study).complete
 
 
 def test_the_trials_end_by_themselves_when_the_plan_is_done_and_more_are_refused_untrained(tmp_path):
     sampler = open_sampler(open_privatizer(tmp_path))
     study = create(None, sampler)
     study.optimize(objective_of(sampler), n_trials=None)
-    assert sampler.session(study).complete
+    assert sampler.run_of(study).complete
     calls = []
     study.optimize(sampler.objective(calls.append), n_trials=5)
     assert not calls
@@ -190,10 +191,10 @@ def test_a_run_cannot_be_planned_twice(tmp_path, change, error):
         sampler = open_sampler(open_privatizer(tmp_path), **settings)
         study = create(None, sampler)
         if not settings:
-            sampler.session(study)
+            sampler.run_of(study)
         else:
             with pytest.raises(dptune.BudgetMismatch, match=error):
-                sampler.session(study)
+                sampler.run_of(study)
 
 
 def test_step_int_and_log_parameters_are_tuned_on_their_grid(tmp_path):
@@ -239,17 +240,17 @@ def test_categorical_and_conditional_parameters_are_sampled_independently_with_a
     assert any("'kernel'" in m for m in messages)
     assert any("'only_sometimes'" in m for m in messages)
     assert not any("'x'" in m for m in messages)
-    assert sampler.session(study).complete
+    assert sampler.run_of(study).complete
 
 
 def test_without_a_space_the_first_trial_fixes_it(tmp_path):
     sampler = DPGIBOSampler(privatizer=open_privatizer(tmp_path), n_trials=20, seed=0)
     study = create(f"sqlite:///{tmp_path}/s.db", sampler)
     study.optimize(objective_of(sampler), n_trials=5)
-    assert set(sampler.session(study).space) == {"x", "y"}
+    assert set(sampler.run_of(study).space) == {"x", "y"}
     again = DPGIBOSampler(privatizer=open_privatizer(tmp_path), n_trials=20, seed=0)
     study = create(f"sqlite:///{tmp_path}/s.db", again)
-    assert again.session(study).space.describe() == sampler.session(study).space.describe()
+    assert again.run_of(study).space.describe() == sampler.run_of(study).space.describe()
 
 
 def test_refusals_before_anything_is_read(tmp_path):
@@ -282,14 +283,7 @@ def test_withheld_values_are_a_constant(tmp_path):
     study.optimize(objective_of(sampler), n_trials=sampler.n_trials)
     assert {t.value for t in study.trials} == {0.0}
     assert keys(tmp_path, "value/") == []
-    assert sampler.session(study).complete
-
-
-def test_an_unprotected_value_is_reported_loudly(tmp_path):
-    sampler = open_sampler(open_privatizer(tmp_path))
-    study = create(None, sampler)
-    with pytest.warns(UnprotectedValueWarning, match="without noise"):
-        study.optimize(lambda trial: trial.suggest_float("x", -1, 1), n_trials=1)
+    assert sampler.run_of(study).complete
 
 
 def test_the_estimate_is_released_once_and_covers_the_truth(tmp_path):
@@ -312,11 +306,11 @@ def test_a_seeded_run_says_so_everywhere(tmp_path):
     study = create(None, sampler)
     study.optimize(objective_of(sampler), n_trials=3)
     statement = open_ledger(tmp_path).statement(delta=1e-3)
-    assert study.user_attrs["dptune"]["private"] is False
+    assert study.user_attrs["dptune:private"] is False
     assert "NOT PRIVATE" in str(statement)
     assert "NOT PRIVATE" in statement.to_markdown()
     assert statement.to_dict()["private"] is False
-    assert "NOT PRIVATE" in repr(sampler.session(study).privatizer)
+    assert "NOT PRIVATE" in repr(sampler.run_of(study).privatizer)
 
 
 def test_one_sampler_serves_several_studies_whose_space_is_not_given(tmp_path):
@@ -324,7 +318,7 @@ def test_one_sampler_serves_several_studies_whose_space_is_not_given(tmp_path):
     for name in ("one", "two"):
         study = optuna.create_study(study_name=name, storage=f"sqlite:///{tmp_path}/s.db", sampler=sampler)
         study.optimize(objective_of(sampler), n_trials=3)
-        assert set(sampler.session(study).space) == {"x", "y"}
+        assert set(sampler.run_of(study).space) == {"x", "y"}
 
 
 def test_a_study_says_what_it_spends_where_optuna_speaks(tmp_path, capfd):
@@ -345,5 +339,5 @@ def test_of_two_first_trials_with_different_parameters_one_begins_the_run(tmp_pa
         return losses_at(private, trial.suggest_float("x", -1, 1), 1.0)
 
     study.optimize(losses, n_trials=8, n_jobs=4)
-    assert set(sampler.session(study).space) in ({"x"}, {"x", "only_sometimes"})
+    assert set(sampler.run_of(study).space) in ({"x"}, {"x", "only_sometimes"})
     assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 8

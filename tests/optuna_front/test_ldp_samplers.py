@@ -22,7 +22,7 @@ import dptune
 from dptune.bandits.curator import key_of
 from dptune.local import InsecureRandomizer
 from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
-from dptune_optuna.ldp import LDPSampler
+from dptune_optuna.local import LDPSampler
 from harness import create
 
 ALL = pytest.mark.parametrize("kind", [LDPTGPSampler, LDPATASampler, LDPMoMASampler])
@@ -65,8 +65,8 @@ def test_a_run_with_real_noise(tmp_path, kind, storage, n_jobs):
     study = optuna.create_study(storage=storage_of(storage, tmp_path), sampler=sampler, direction="maximize")
     randomizer = dptune.LocalRandomizer(8.0, 1.2)
     study.optimize(LocalObjective(measured, randomizer), n_trials=60, n_jobs=n_jobs)
-    assert sampler.session(study).bandit.t == 60
-    assert all(params in sampler.session(study).candidates for params in points(study))
+    assert sampler.run_of(study).bandit.t == 60
+    assert all(params in sampler.run_of(study).candidates for params in points(study))
     for trial in study.trials:  # every reply lies on the randomiser's public grid
         cells = trial.value / randomizer.scale * 2**40
         assert cells == pytest.approx(round(cells), abs=1e-3 * max(1, abs(cells) * 1e-12))
@@ -77,7 +77,7 @@ def test_it_finds_a_good_setting(kind):
     sampler = open_sampler(kind)
     study = optuna.create_study(sampler=sampler, direction="maximize")
     study.optimize(reply_of, n_trials=400)
-    values = [value(**candidate) for candidate in sampler.session(study).candidates]
+    values = [value(**candidate) for candidate in sampler.run_of(study).candidates]
     assert value(**sampler.recommend(study)) > np.quantile(values, 0.8)
 
 
@@ -134,15 +134,15 @@ def test_lost_replies_and_odd_trials_block_nothing(tmp_path, kind):
         measured(trial)
         study.tell(trial, state=state)
     study.optimize(lambda trial: float("nan") if trial.number % 5 == 0 else reply_of(trial), n_trials=40)
-    session = sampler.session(study)
+    session = sampler.run_of(study)
     keys = [key_of(session.space, t.params) for t in study.trials if t.state == TrialState.COMPLETE]
     assert keys.count(None) == 2  # outside the space, and of another one
     before = session.bandit.t
     assert before == sum(key is not None and session._curator.row(key) is not None for key in keys) > 30
     study.tell(stale, 0.3)  # very late, and it counts
-    assert sampler.session(study).bandit.t == before + 1
+    assert sampler.run_of(study).bandit.t == before + 1
     again = open_sampler(kind, patience=5)
-    assert again.session(study).ask() == sampler.session(study).ask()
+    assert again.run_of(study).ask() == sampler.run_of(study).ask()
 
 
 @ALL
@@ -178,9 +178,9 @@ def test_two_processes_on_one_study_are_one_run(tmp_path, kind):
         _, errors = worker.communicate(timeout=120)
         assert worker.returncode == 0, errors.decode()
     assert sorted(t.number for t in study.trials) == list(range(50))
-    assert study.sampler.session(study).bandit.t == 50
+    assert study.sampler.run_of(study).bandit.t == 50
     whole = open_sampler(kind)  # reads the replies at once; the first one read them in the order they came
-    assert whole.session(study).bandit.mean().tolist() == study.sampler.session(study).bandit.mean().tolist()
+    assert whole.run_of(study).bandit.mean().tolist() == study.sampler.run_of(study).bandit.mean().tolist()
 
 
 def test_a_follower_sees_what_others_are_told_in_any_order():
@@ -192,11 +192,11 @@ def test_a_follower_sees_what_others_are_told_in_any_order():
         running.append((trial, reply_of(trial)))
         if len(running) > 8:
             study.tell(*running.pop(rng.integers(len(running))))
-        follower.session(study)
+        follower.run_of(study)
     for trial, reply in running:
         study.tell(trial, reply)
     fresh = open_sampler()
-    assert follower.session(study).bandit.mean().tolist() == fresh.session(study).bandit.mean().tolist()
+    assert follower.run_of(study).bandit.mean().tolist() == fresh.run_of(study).bandit.mean().tolist()
 
 
 def test_a_trial_that_the_storage_shows_late_is_read_late(monkeypatch):
@@ -205,10 +205,10 @@ def test_a_trial_that_the_storage_shows_late_is_read_late(monkeypatch):
     shown, follower = study._storage.get_all_trials(study._study_id), open_sampler()
     hidden = [t for t in shown if t.number not in {3, 17}]
     monkeypatch.setattr(study._storage, "get_all_trials", lambda *args, **more: hidden)
-    assert follower.session(study).bandit.t == 18
+    assert follower.run_of(study).bandit.t == 18
     hidden = shown
-    assert follower.session(study).bandit.t == 20
-    assert follower.session(study).ask() == study.sampler.session(study).ask()
+    assert follower.run_of(study).bandit.t == 20
+    assert follower.run_of(study).ask() == study.sampler.run_of(study).ask()
 
 
 @ALL
@@ -226,7 +226,7 @@ def test_copies_and_another_study_of_the_same_name_have_a_run_of_their_own():
     study.optimize(reply_of, n_trials=20)
     for twin in (pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler)):
         assert twin.recommend(study) == sampler.recommend(study)
-    assert sampler.session(create(None, sampler)).bandit.t == 0
+    assert sampler.run_of(create(None, sampler)).bandit.t == 0
 
 
 @pytest.mark.parametrize("space", [SPACE, None])
@@ -236,7 +236,7 @@ def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_p
     study = create(storage, sampler)
     study.optimize(reply_of, n_trials=before)
     running = [study.ask(SPACE) for _ in range(4)]
-    sampler.session(study)
+    sampler.run_of(study)
     first = study._study_id
     optuna.delete_study(study_name="study", storage=storage)
     study = create(storage, open_sampler(space=space))  # another process
@@ -244,10 +244,10 @@ def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_p
     assert study._study_id == first, "the storage gives numbers to one study only"
     fresh = open_sampler(space=space)
     if after or space:
-        assert sampler.session(study).bandit.mean().tolist() == fresh.session(study).bandit.mean().tolist()
-        assert sampler.session(study).bandit.t == after
+        assert sampler.run_of(study).bandit.mean().tolist() == fresh.run_of(study).bandit.mean().tolist()
+        assert sampler.run_of(study).bandit.t == after
     else:
-        assert sampler.session(study) is None
+        assert sampler.run_of(study) is None
     assert len(running) == 4
 
 
@@ -265,9 +265,9 @@ def test_an_interrupt_while_reading_loses_no_reply(monkeypatch, when):
 
     monkeypatch.setattr(dptune.LDPRun, "tell", press)
     with pytest.raises(KeyboardInterrupt):
-        follower.session(study)
-    assert follower.session(study).bandit.t == 12
-    assert follower.session(study).bandit.mean().tolist() == study.sampler.session(study).bandit.mean().tolist()
+        follower.run_of(study)
+    assert follower.run_of(study).bandit.t == 12
+    assert follower.run_of(study).bandit.mean().tolist() == study.sampler.run_of(study).bandit.mean().tolist()
 
 
 def test_without_a_space_the_first_completed_trial_fixes_it():
@@ -277,14 +277,14 @@ def test_without_a_space_the_first_completed_trial_fixes_it():
         sampler.recommend(study)
     study.optimize(reply_of, n_trials=20)
     assert set(sampler.recommend(study)) == set(SPACE)
-    assert all(params in sampler.session(study).candidates for params in points(study)[1:])
+    assert all(params in sampler.run_of(study).candidates for params in points(study)[1:])
     other = optuna.create_study(sampler=sampler)
     first, second = other.ask(), other.ask()
     other.tell(second, reply_of(second))
     first.suggest_float("z", 0, 1)
-    assert set(sampler.session(other).space) == set(SPACE)
+    assert set(sampler.run_of(other).space) == set(SPACE)
     other.tell(first, 0.0)
-    assert set(sampler.session(other).space) == {"z"}
+    assert set(sampler.run_of(other).space) == {"z"}
 
 
 def test_categorical_and_conditional_parameters_are_drawn_with_a_warning(monkeypatch):
@@ -302,7 +302,7 @@ def test_categorical_and_conditional_parameters_are_drawn_with_a_warning(monkeyp
     assert any("'kernel'" in m and "LDPTGPSampler" in m for m in messages)
     assert any("'gamma'" in m for m in messages)
     assert not any("'x'" in m or "'n'" in m for m in messages)
-    assert study.sampler.session(study).bandit.t == 12
+    assert study.sampler.run_of(study).bandit.t == 12
     messages.clear()
     study.sampler = open_sampler(warn_independent_sampling=False)
     study.optimize(objective, n_trials=2)

@@ -43,7 +43,7 @@ def test_other_users_are_asked_when_one_has_reached_the_cap(tmp_path):
     states = [t.state for t in study.trials]
     assert states == [TrialState.COMPLETE] * 6 + [TrialState.FAIL] * 6
     assert [ledger.spent(str(i)) for i in range(3)] == [2.0] * 3
-    assert study.sampler.session(study).bandit.t == 6
+    assert study.sampler.run_of(study).bandit.t == 6
 
 
 def test_a_retried_trial_gets_the_recorded_reply_and_pays_nothing(tmp_path):

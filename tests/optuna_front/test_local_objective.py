@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 import dptune
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune_optuna import LDPTGPSampler, LocalObjective
-from dptune_optuna.promise import promises
+from dptune_optuna.local import randomizers_of
 from harness import create, transcript
 from local_harness import SAMPLERS, SECRET, at_x, open_sampler, users_function
 
@@ -52,9 +52,7 @@ def test_transcripts_of_neighbouring_values_are_byte_identical(tmp_path, front, 
 
 
 def test_the_audit_fails_on_a_planted_leak(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "dptune_optuna.local_objective.shielded", lambda function, trial, take: print_and_call(function, trial)
-    )
+    monkeypatch.setattr("dptune_optuna.local.shielded", lambda function, trial, take: print_and_call(function, trial))
 
     def print_and_call(function: Any, trial: Any) -> Any:
         optuna.logging.get_logger("dptune_optuna").warning(f"measured {(value := function(trial))}")
@@ -100,7 +98,7 @@ def test_a_reply_is_the_clamped_value_plus_noise(monkeypatch):
             lambda trial, value=value: at_x(trial, value), InsecureRandomizer(1e6, 1.0, invalid=1.0, insecure_seed=0)
         )
         assert objective(study.ask()) == pytest.approx(middle, abs=1e-4)
-    (described,) = promises(study)
+    (described,) = randomizers_of(study)
     assert described["mechanism"] == "CTL"
     assert described["private"] is False  # the study says so
     assert all("NOT PRIVATE" in message for message in messages)

@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 import dptune
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune_optuna import LDPTGPSampler, LocalObjective
-from dptune_optuna.promise import promises
+from dptune_optuna.local import randomizers_of
 from harness import create
 from local_harness import SAMPLERS, SPACE, counted, open_sampler, users_function
 
@@ -24,12 +24,12 @@ def test_every_study_says_what_protects_its_users():
     for _ in range(2):  # of one name and one storage
         study = create(storage, open_sampler())
         study.optimize(objective, n_trials=2)
-        assert promises(study) == [randomizer.describe()]
+        assert randomizers_of(study) == [randomizer.describe()]
         optuna.delete_study(study_name="study", storage=storage)
     for name in ("study", "another"):
         other = create(None, open_sampler(), name)
         other.optimize(objective, n_trials=1)
-        assert promises(other) == [randomizer.describe()]
+        assert randomizers_of(other) == [randomizer.describe()]
 
 
 OTHERS = [
@@ -51,7 +51,7 @@ def test_another_randomiser_is_refused_before_anything_is_measured(tmp_path, oth
     with pytest.raises(dptune.InputError, match="another randomiser"):
         study.optimize(objective, n_trials=1)
     assert calls == []
-    assert promises(study) == [first.describe()]
+    assert randomizers_of(study) == [first.describe()]
     study.optimize(counted(first)[0], n_trials=1)
     assert study.trials[-1].state == TrialState.COMPLETE
 
@@ -70,7 +70,7 @@ def test_not_private_never_disappears_however_two_processes_begin(monkeypatch):
     with pytest.raises(dptune.InputError, match="another randomiser"):
         objective(study.ask())
     assert calls == []
-    assert any(described["private"] is False for described in promises(study))
+    assert any(described["private"] is False for described in randomizers_of(study))
 
 
 def test_several_objectives_are_refused_before_anything_is_measured():
@@ -92,7 +92,7 @@ def test_a_failing_setting_may_not_win(tmp_path, direction, invalid):
     objective = LocalObjective(lambda trial: calls.append(1), randomizer, ledger=ledger, user="me")
     with pytest.raises(dptune.InputError, match="would win"):
         study.optimize(objective, n_trials=1)
-    assert (calls, ledger.spent("me"), promises(study)) == ([], 0.0, [])
+    assert (calls, ledger.spent("me"), randomizers_of(study)) == ([], 0.0, [])
 
 
 @pytest.mark.parametrize(("direction", "invalid"), [("minimize", 10.0), ("minimize", 5.0), ("maximize", None)])
@@ -121,8 +121,8 @@ def test_the_sampler_takes_the_centre_from_the_study(tmp_path, storage, space):
     randomizer = LocalRandomizer(1.0, (95.0, 105.0), invalid=105.0)
     study.optimize(LocalObjective(lambda trial: 100.0 + trial.suggest_float("x", 0, 1), randomizer), n_trials=12)
     told = LDPTGPSampler(space, settings, count=16, centre=100.0)
-    assert study.sampler.session(study).bandit.mean().tolist() == told.session(study).bandit.mean().tolist()
-    assert np.abs(told.session(study).bandit.mean()).max() < 20
+    assert study.sampler.run_of(study).bandit.mean().tolist() == told.run_of(study).bandit.mean().tolist()
+    assert np.abs(told.run_of(study).bandit.mean()).max() < 20
     wrong = LDPTGPSampler(space, settings, count=16, centre=0.0)
     with pytest.raises(dptune.InputError, match="centre"):
         wrong.recommend(study)
@@ -135,7 +135,7 @@ def test_replies_from_elsewhere_are_read_again_when_the_study_states_its_interva
     study.optimize(lambda trial: randomizer.randomize(trial.suggest_float("x", 0, 1)), n_trials=5)
     study.optimize(LocalObjective(lambda trial: trial.suggest_float("x", 0, 1), randomizer), n_trials=5)
     told = LDPTGPSampler(SPACE, settings, count=16, centre=5.0)
-    assert study.sampler.session(study).bandit.mean().tolist() == told.session(study).bandit.mean().tolist()
+    assert study.sampler.run_of(study).bandit.mean().tolist() == told.run_of(study).bandit.mean().tolist()
 
 
 def test_a_wrong_centre_is_refused_before_any_user_is_asked():
@@ -170,7 +170,7 @@ def test_a_sampler_for_other_replies_is_refused_before_any_user_is_asked(tmp_pat
     with pytest.raises(dptune.InputError, match=says) as refused:
         study.optimize(objective, n_trials=1)
     assert "epsilon=2.0 and an interval of half-width 1000.0" in str(refused.value)
-    assert (calls, ledger.spent("me"), promises(study)) == ([], 0, [])
+    assert (calls, ledger.spent("me"), randomizers_of(study)) == ([], 0, [])
 
 
 @MISREAD

@@ -101,7 +101,7 @@ def leak_raw_value(monkeypatch) -> None:
 
 
 def leak_raw_record(monkeypatch) -> None:
-    def draw(self, charge, query, sigma):
+    def draw(self, charge, query, mechanism, scale):
         raw = self._losses.combine(query.points, query.weights, slice(0, self.n)).mean(axis=1)
         return raw[: query.dimension]
 
@@ -110,7 +110,7 @@ def leak_raw_record(monkeypatch) -> None:
 
 def leak_exception(monkeypatch) -> None:
     monkeypatch.setattr(
-        "dptune_optuna.objective.evaluate", lambda function, trial: function(shield.ShieldedTrial(trial))
+        "dptune_optuna.objective.shielded", lambda function, trial, *_: function(shield.ShieldedTrial(trial))
     )
 
 
@@ -215,7 +215,7 @@ def test_wrong_returns_raise_by_shape_and_release_nothing(tmp_path, returned, me
     study = create(None, sampler)
     with pytest.raises(dptune.InputError, match=message):
         study.optimize(sampler.objective(lambda trial: anywhere(trial) and returned), n_trials=1)
-    assert sampler.session(study).ledger.spent() == 0
+    assert sampler.run_of(study).ledger.spent() == 0
 
 
 def test_an_interrupt_is_the_users_and_passes(tmp_path):
@@ -235,7 +235,7 @@ def test_trying_out_lets_exceptions_through_and_stores_nothing(tmp_path):
     assert objective.try_out({"x": 0.0, "y": 1.0}) == "PerExampleLosses(<private values>)"
     with pytest.raises(ZeroDivisionError):
         sampler.objective(lambda trial: 1 / 0).try_out({})
-    assert sampler.session(create(None, sampler)).ledger.spent() == 0
+    assert sampler.run_of(create(None, sampler)).ledger.spent() == 0
 
 
 class Panic(BaseException):

@@ -156,4 +156,4 @@ def test_the_work_of_a_trial_does_not_grow_with_the_ledger(tmp_path, monkeypatch
     study.optimize(objective, n_trials=20)
     read.clear()
     study.optimize(objective, n_trials=2)
-    assert len(read) / 2 == first
+    assert 0 < len(read) / 2 <= first

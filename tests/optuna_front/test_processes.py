@@ -93,7 +93,7 @@ def test_after_kill_9_the_charges_stand_and_recorded_values_are_replayed(tmp_pat
     for old, new in zip(before, after, strict=False):
         assert (new.seq, new.key, new.mu) == (old.seq, old.key, old.mu)
         assert old.value is None or new.value == old.value
-    assert sampler.session(study).complete
+    assert sampler.run_of(study).complete
     assert open_ledger(tmp_path).spent() <= 1.0
 
 
@@ -105,7 +105,7 @@ def test_two_processes_on_one_study_share_steps_and_budget(tmp_path):
     assert [worker.returncode for worker in workers] == [0, 0], errors
     study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path}/s.db", sampler=sampler)
     ledger = open_ledger(tmp_path)
-    session = sampler.session(study)
+    session = sampler.run_of(study)
     complete = [t for t in study.trials if t.state == TrialState.COMPLETE]
     assert session.complete
     assert [c.key for c in ledger.charges(prefix="step/")] == [
@@ -152,7 +152,7 @@ def test_two_processes_on_one_centred_study_share_generations_and_budget(tmp_pat
     errors = [worker.communicate(timeout=240)[1].decode() for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0], errors
     study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path}/s.db", sampler=sampler)
-    session, ledger = sampler.session(study), open_ledger(tmp_path)
+    session, ledger = sampler.run_of(study), open_ledger(tmp_path)
     numbers = range(1, session.plan.settings.generations + 1)
     assert session.complete
     assert [c.key for c in ledger.charges(prefix="generation/")] == [f"generation/{g}" for g in numbers]

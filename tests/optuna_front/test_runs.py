@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 
 import numpy as np
 import optuna
@@ -12,7 +13,8 @@ from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
 
 import dptune
-from dptune_optuna import CentredCMASampler, DPGIBOSampler, LDPTGPSampler, PrivateObjective
+from dptune.algorithms.centred_plan import plan_centred_cma
+from dptune_optuna import CentredCMASampler, DPGIBOSampler, LDPTGPSampler, PrivateObjective, PrivateSampler
 from harness import (
     SPACE,
     N,
@@ -86,7 +88,7 @@ def test_more_parameters_than_those_of_the_space_are_fine(tmp_path, kind):
         return suggest("y", log=True)(trial)
 
     study.optimize(losses, n_trials=sampler.n_trials)
-    assert sampler.session(study).complete
+    assert sampler.run_of(study).complete
 
 
 @BOTH
@@ -260,3 +262,118 @@ def test_a_study_that_is_run_again_under_another_name_takes_nothing_from_the_fir
     assert calls == []
     objective.estimate(study, sampler.recommend(study))
     assert SPACE.keys() == sampler.recommend(study).keys()
+
+
+# ---- the ledger of a study ------------------------------------------------------------------------------
+
+
+def ways(kind):
+    """How to continue the study of one folder with the ledger of another."""
+
+    def run(storage, ledger, calls=None):
+        def losses(trial):
+            if calls is not None:
+                calls.append(trial.number)
+            return suggest(log=True)(trial)
+
+        privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 4.0))
+        if kind == "values":
+            sampler, objective = RandomSampler(seed=0), PrivateObjective(losses, privatizer, n_trials=24)
+        else:
+            space = None if kind == "no space" else SPACE
+            sampler = DPGIBOSampler(space, privatizer, n_trials=24, seed=1)
+            objective = sampler.objective(losses)
+        study = create(storage, sampler)
+        study.optimize(objective, n_trials=3)
+        return study
+
+    return run
+
+
+@pytest.mark.parametrize("kind", ["values", "space", "no space"])
+@pytest.mark.parametrize("other", ["another", "older"])
+def test_a_study_refuses_a_ledger_that_did_not_pay_for_it_before_training(fast_path, kind, other):
+    run, storage = ways(kind), f"sqlite:///{fast_path}/s.db"
+    study = run(storage, open_ledger(fast_path))
+    mark = study.user_attrs["dptune:ledger"]
+    assert mark["seq"] >= 3
+    if other == "older":
+        older = fast_path / "old"
+        older.mkdir()
+        shutil.copy(fast_path / "ledger.db", older)
+        run(storage, open_ledger(fast_path))
+    else:
+        older = fast_path / "elsewhere"
+        older.mkdir()
+    calls = []
+    with pytest.raises(dptune.LedgerError, match="put that one back" if other == "older" else "ledger of the study"):
+        run(storage, open_ledger(older), calls)
+    assert calls == []
+    run(storage, open_ledger(fast_path), calls)  # with its own it goes on
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("kind", ["values", "space", "no space"])
+def test_a_study_whose_completed_trials_nobody_paid_for_is_refused_before_training(fast_path, kind):
+    storage, calls = f"sqlite:///{fast_path}/s.db", []
+    create(storage, RandomSampler(seed=0)).optimize(lambda trial: anywhere(trial), n_trials=1)
+    with pytest.raises(dptune.LedgerError, match=r"has no run of that name.*new name.*unprotected"):
+        ways(kind)(storage, open_ledger(fast_path), calls)
+    assert calls == []
+    assert open_ledger(fast_path).count() == 0
+
+
+def anywhere(trial):
+    return trial.suggest_float("x", -1, 1) + trial.suggest_float("y", 1e-3, 1e1, log=True)
+
+
+# ---- what a trial costs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*OPEN, "values"])
+def test_a_trial_makes_at_most_six_transactions_of_the_ledger_and_three_more_for_each_question(
+    fast_path, monkeypatch, kind
+):
+    made, transaction = [], dptune.PrivacyLedger._transaction
+    if kind == "values":
+        sampler = RandomSampler(seed=0)
+        objective = PrivateObjective(suggest(log=True), open_privatizer(fast_path), n_trials=24)
+    else:
+        sampler = OPEN[kind](open_privatizer(fast_path))
+        objective = objective_of(sampler)
+    study = create(None, sampler)
+    study.optimize(objective, n_trials=1)
+
+    def counted(self, **options):
+        made.append(options)
+        return transaction(self, **options)
+
+    monkeypatch.setattr(dptune.PrivacyLedger, "_transaction", counted)
+    study.optimize(objective, n_trials=20)
+    questions = sum(not charge.key.startswith("value/") for charge in open_ledger(fast_path).charges())
+    assert 3 * 20 <= len(made) <= 6 * 20 + 3 * questions
+
+
+class OwnSampler(PrivateSampler):
+    method = dptune.Method("my search", plan_centred_cma, dptune.CentredCMA, shared_slots=True)
+
+
+def test_any_method_is_a_sampler_in_one_line(fast_path):
+    sampler = OwnSampler(SPACE, open_privatizer(fast_path), n_trials=12, seed=1)
+    study = create(None, sampler)
+    study.optimize(objective_of(sampler), n_trials=sampler.n_trials)
+    assert sampler.run_of(study).complete
+    with pytest.raises(dptune.InputError, match="OwnSampler has no option 'sigmaa'"):
+        OwnSampler(SPACE, open_privatizer(fast_path), sigmaa=1)
+
+
+@BOTH
+def test_the_recommendation_is_compared_with_the_users_defaults(fast_path, kind):
+    default = {"x": -0.9, "y": 5.0}
+    sampler = OPEN[kind](open_privatizer(fast_path), default=default)
+    study = create(None, sampler)
+    objective = objective_of(sampler)
+    study.optimize(objective, n_trials=sampler.n_trials)
+    found = sampler.recommend(study)
+    assert found.defaults == default
+    assert objective.estimate(study, found).improvement is not None

@@ -10,9 +10,9 @@ from optuna.testing.pytest_samplers import BasicSamplerTestCase, RelativeSampler
 
 import dptune
 from dptune_optuna import CentredCMASampler, DPGIBOSampler, LDPATASampler, LDPMoMASampler, LDPTGPSampler
-from dptune_optuna.ldp import LDPSampler
+from dptune_optuna.local import LDPSampler
 
-# The suite's objectives are ordinary ones: their values are public and unprotected, which the sampler says.
+# The suite's objectives are ordinary ones: their values are public, and the sampler warns of each.
 pytestmark = pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")
 
 
@@ -21,7 +21,7 @@ class TestDPGIBOSampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnl
     def sampler(self, tmp_path) -> Callable[[], optuna.samplers.BaseSampler]:
         ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
         privatizer = dptune.LossPrivatizer(ledger, n=100, clip=(0.0, 1.0))
-        return lambda: DPGIBOSampler(privatizer=privatizer, seed=0)
+        return lambda: DPGIBOSampler(privatizer=privatizer, seed=0, unprotected="allow")
 
 
 class TestCentredCMASampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
@@ -29,7 +29,7 @@ class TestCentredCMASampler(BasicSamplerTestCase, RelativeSamplerTestCase, Singl
     def sampler(self, tmp_path) -> Callable[[], optuna.samplers.BaseSampler]:
         ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
         privatizer = dptune.LossPrivatizer(ledger, n=100, clip=(0.0, 1.0))
-        return lambda: CentredCMASampler(privatizer=privatizer, seed=0)
+        return lambda: CentredCMASampler(privatizer=privatizer, seed=0, unprotected="allow")
 
 
 SETTINGS = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=1.0, R=0.5), plays=2)

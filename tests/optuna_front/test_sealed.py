@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 
 import dptune
 from dptune_optuna import LocalObjective, PrivateObjective, UnprotectedValueWarning
-from harness import N, create, objective_of, open_centred, open_ledger, open_privatizer, open_sampler
+from harness import N, create, objective_of, open_centred, open_ledger, open_privatizer, open_sampler, transcript
 
 SECRET = 4711.25
 MARK = str(SECRET)
@@ -273,50 +273,74 @@ def undecorated(trial, vector):
 
 @pytest.mark.parametrize("vector", VECTORS)
 @pytest.mark.parametrize("open_any", [open_centred, open_sampler])
-def test_a_vector_of_an_undecorated_objective_is_warned_of_and_not_logged(tmp_path, caplog, capfd, open_any, vector):
+def test_a_vector_of_an_undecorated_objective_ends_the_study_and_is_not_logged(
+    tmp_path, caplog, capfd, open_any, vector
+):
     study = create(None, open_any(open_privatizer(tmp_path)))
-    with pytest.warns(UnprotectedValueWarning, match="decorated") as caught:
-        study.optimize(lambda trial: undecorated(trial, VECTORS[vector]), n_trials=1)
-    assert study.trials[0].state == TrialState.FAIL
-    assert MARK not in caplog.text + "".join(capfd.readouterr()) + "".join(str(w.message) for w in caught)
-    assert caplog.text.count("withheld by dptune") == (1 if vector == "list" else 2)
-
-
-@pytest.mark.parametrize("vector", VECTORS)
-def test_a_vector_that_is_told_after_the_end_is_not_logged(tmp_path, caplog, capfd, vector):
-    study = create(None, open_centred(open_privatizer(tmp_path)))
-    ended = study.ask()
-    study.tell(ended, state=TrialState.FAIL)
-    study.tell(ended, VECTORS[vector](), skip_if_finished=True)
+    with pytest.raises(AssertionError, match="Should not reach") as caught:  # Optuna's own, while it handles ours
+        study.optimize(lambda trial: undecorated(trial, VECTORS[vector]), n_trials=3)
+    assert isinstance(caught.value.__context__, dptune.PrivacyError)
+    assert "Decorate the function" in str(caught.value.__context__)
+    assert [t.state for t in study.trials] == [TrialState.FAIL]
     assert MARK not in caplog.text + "".join(capfd.readouterr())
 
 
-def test_a_function_that_was_decorated_and_not_used_is_not_logged_either(tmp_path, caplog):
-    losses = VECTORS["array"]
-    PrivateObjective(lambda trial: losses(), open_privatizer(tmp_path), n_trials=2)
-    create(None, optuna.samplers.RandomSampler(seed=0)).optimize(lambda trial: losses(), n_trials=1)
-    assert MARK not in caplog.text
+def tell(study):
+    study.tell(study.ask(), SECRET)
 
 
-def test_what_is_no_vector_is_logged_as_ever(tmp_path, caplog):
-    open_sampler(open_privatizer(tmp_path))
-    study = create(None, optuna.samplers.RandomSampler(seed=0))
-    study.optimize(lambda trial: None, n_trials=1)
-    study.optimize(lambda trial: float("nan"), n_trials=1)
-    study.optimize(lambda trial: 1 / 0, n_trials=1, catch=ZeroDivisionError)
-    study.optimize(lambda trial: 0.25, n_trials=1)
-    for line in (
-        "because of the following error: The value None could not be cast to float..",
-        "Trial 0 failed with value None.",
-        "because of the following error: The value nan is not acceptable.",
-        "Trial 1 failed with value nan.",
-        "because of the following error: ZeroDivisionError('division by zero').",
-        "Trial 3 finished with value: 0.25 ",
-    ):
-        assert line in caplog.text
+def prune(study):
+    def reports(trial):
+        trial.report(SECRET, 0)
+        raise optuna.TrialPruned
+
+    study.optimize(reports, n_trials=3)
 
 
-def test_public_failures_of_a_decorated_objective_and_pruned_trials_are_not_warned_of(tmp_path):
+UNPAID = {
+    "returned": lambda study: study.optimize(lambda trial: undecorated(trial, lambda: SECRET), n_trials=3),
+    "returned in threads": lambda study: study.optimize(lambda trial: SECRET, n_trials=6, n_jobs=2),
+    "told": tell,
+    "pruned": prune,
+}
+
+
+@pytest.mark.parametrize("how", UNPAID)
+def test_a_value_that_no_release_paid_for_ends_the_study_and_optuna_gets_inf(tmp_path, how):
+    def run(storage):
+        study = create(storage, open_sampler(open_privatizer(tmp_path / "a")))
+        with pytest.raises(dptune.PrivacyError, match=r"was stored and logged as inf.*unprotected=.allow") as caught:
+            UNPAID[how](study)
+        assert MARK not in str(caught.value)
+        assert {t.value for t in study.trials} <= {float("inf"), None}
+        assert len(study.trials) <= (2 if how == "returned in threads" else 1)
+
+    text = transcript(tmp_path / "a", run)
+    assert (MARK in text) == (how == "pruned")  # what a function reports is stored at once
+
+
+def test_a_study_goes_on_when_its_objective_is_decorated_after_all(tmp_path):
+    sampler = open_sampler(open_privatizer(tmp_path))
+    study = create(f"sqlite:///{tmp_path}/s.db", sampler)
+    with pytest.raises(dptune.PrivacyError):
+        study.optimize(lambda trial: SECRET, n_trials=1)
+    study.optimize(objective_of(sampler), n_trials=sampler.n_trials + 1)
+    assert sampler.run_of(study).complete
+    assert study.best_value < 4
+
+
+@pytest.mark.parametrize("open_any", [open_centred, open_sampler])
+def test_public_values_are_stored_with_a_warning_if_the_user_says_so(tmp_path, open_any):
+    study = create(None, open_any(open_privatizer(tmp_path), unprotected="allow"))
+    with pytest.warns(UnprotectedValueWarning, match="without noise"):
+        study.optimize(lambda trial: undecorated(trial, lambda: 0.25), n_trials=2)
+    with pytest.warns(UnprotectedValueWarning, match="failed"):
+        study.optimize(lambda trial: 1 / 0, n_trials=1, catch=ZeroDivisionError)
+    assert [t.value for t in study.trials] == [0.25, 0.25, None]
+    assert open_ledger(tmp_path).count() == 0
+
+
+def test_public_failures_of_a_decorated_objective_and_pruned_trials_end_nothing(tmp_path):
     sampler = open_centred(open_privatizer(tmp_path))
     study = create(None, sampler)
     with pytest.raises(dptune.InputError):
@@ -329,10 +353,11 @@ def test_public_failures_of_a_decorated_objective_and_pruned_trials_are_not_warn
     assert [t.state for t in study.trials] == [TrialState.FAIL, TrialState.PRUNED]
 
 
-def test_an_undecorated_objective_that_raises_is_warned_of(tmp_path):
+def test_an_undecorated_objective_that_raises_ends_the_study(tmp_path):
     study = create(None, open_sampler(open_privatizer(tmp_path)))
-    with pytest.warns(UnprotectedValueWarning, match="logged"):
-        study.optimize(lambda trial: 1 / 0, n_trials=1, catch=ZeroDivisionError)
+    with pytest.raises(dptune.PrivacyError, match="is in Optuna's log"):
+        study.optimize(lambda trial: 1 / 0, n_trials=3, catch=ZeroDivisionError)
+    assert len(study.trials) == 1
 
 
 # ---- a seeded run ---------------------------------------------------------------------------------------
@@ -343,7 +368,7 @@ def test_a_seeded_run_says_not_private_from_its_first_trial_on(tmp_path, caplog,
     sampler = open_any(open_privatizer(tmp_path, insecure_seed=1))
     study = create(None, sampler)
     study.optimize(objective_of(sampler), n_trials=2)
-    assert study.user_attrs["dptune"]["private"] is False
+    assert study.user_attrs["dptune:private"] is False
     lines = [record for record in caplog.records if record.name == "optuna.dptune"]
     assert lines
     assert all("NOT PRIVATE" in record.getMessage() for record in lines)
@@ -364,5 +389,5 @@ def test_a_private_run_does_not(tmp_path, caplog):
     sampler = open_centred(open_privatizer(tmp_path))
     study = create(None, sampler)
     study.optimize(objective_of(sampler), n_trials=2)
-    assert study.user_attrs["dptune"]["private"] is True
+    assert study.user_attrs["dptune:private"] is True
     assert "NOT PRIVATE" not in caplog.text
