@@ -468,5 +468,5 @@ def _refuse_name(trial: str) -> None:
 
 def as_stored(parameters: Mapping[str, Value]) -> Mapping[str, object]:
     """Return parameters as the JSON data that a ledger keeps of them."""
-    kept: dict[str, object] = json.loads(json.dumps(dict(parameters), default=str))
+    kept: dict[str, object] = json.loads(json.dumps(dict(parameters), default=str), parse_constant=str)
     return kept
