@@ -26,6 +26,7 @@ from dptune.bandits.replies import HeavyTailedReplies as HeavyTailedReplies
 from dptune.bandits.replies import LaplaceReplies as LaplaceReplies
 from dptune.bandits.run import LDPRun as LDPRun
 from dptune.bandits.tgp import LDPTGP as LDPTGP
+from dptune.errors import AllTrialsFailed as AllTrialsFailed
 from dptune.errors import AlreadySent as AlreadySent
 from dptune.errors import BudgetError as BudgetError
 from dptune.errors import BudgetExhausted as BudgetExhausted
@@ -41,6 +42,7 @@ from dptune.errors import MissingExtra as MissingExtra
 from dptune.errors import PlanComplete as PlanComplete
 from dptune.errors import PrivacyError as PrivacyError
 from dptune.errors import RoundClosed as RoundClosed
+from dptune.errors import TrialFailed as TrialFailed
 from dptune.errors import UnsupportedMetric as UnsupportedMetric
 from dptune.federated import FTSServer as FTSServer
 from dptune.federated import InProcess as InProcess

@@ -15,6 +15,8 @@
     │   ├── BudgetMismatch               a ledger reopened with another budget, data set, unit, n or plan
     │   ├── CapReached                   a reply past a user's cap, before anything was measured
     │   └── PlanComplete                 a run that has made all its planned releases
+    ├── TrialFailed                      the function failed before any trial of its run succeeded; nothing was paid
+    │   └── AllTrialsFailed              so did all first trials of the run, as many as one round has
     ├── KeyConflict                      a release key already used for another question
     ├── LedgerError                      a ledger file that is missing, damaged or of another version
     └── MissingExtra (ImportError)       an optional dependency is not installed
@@ -135,6 +137,14 @@ class BudgetMismatch(BudgetError):
 
 class PlanComplete(BudgetError):
     """The run has made all the releases it planned; nothing was read or spent."""
+
+
+class TrialFailed(DptuneError):
+    """The function failed, and no trial of its run has succeeded yet; nothing was paid."""
+
+
+class AllTrialsFailed(TrialFailed):
+    """The first trials of a run have all failed; nothing was paid."""
 
 
 class KeyConflict(DptuneError):

@@ -255,6 +255,7 @@ class PrivacyLedger(DurableLedger):
             mechanisms=self._mechanisms(),
             private=self.private,
             versions=dict(self._row["versions"]),
+            failures=sum(int(charge.note.get("failed", 0)) for charge in self.charges()),
         )
 
     def __repr__(self) -> str:

@@ -46,6 +46,7 @@ class Statement(Printable):
         mechanisms: pairs (mechanism, number of charges).
         private: False if any noise was seeded; then nothing is guaranteed.
         versions: library versions when the ledger was created.
+        failures: evaluations that failed; public, and no loss of privacy as long as no record decides about them.
     """
 
     dataset: str
@@ -59,6 +60,7 @@ class Statement(Printable):
     mechanisms: tuple[tuple[str, int], ...]
     private: bool
     versions: dict[str, str]
+    failures: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", probability("delta", self.delta))
@@ -102,6 +104,7 @@ class Statement(Printable):
             "accountant": ACCOUNTANT,
             "mechanisms": [{"mechanism": name, "releases": count} for name, count in self.mechanisms],
             "releases": self.releases,
+            "failed_evaluations": self.failures,
             "delta": self.delta,
             "stated": self._stated(),
             "budget": {"mu": self.budget.mu if self.private else "infinity", "epsilon": finite(self.epsilon)},
@@ -133,6 +136,7 @@ class Statement(Printable):
             ("Guarantee", self._cost(self.budget.mu, self.epsilon)),
             ("Spent so far", f"{self._cost(self.spent_mu, self.spent_epsilon)} in {self.releases} releases"),
             ("Mechanisms", mechanisms),
+            *([("Failures", f"{self.failures} evaluations failed, for everybody")] if self.failures else []),
             ("Accountant", ACCOUNTANT),
             ("Not covered", "; ".join(NOT_COVERED)),
             ("Versions", ", ".join(f"{name} {number}" for name, number in self.versions.items())),

@@ -34,7 +34,15 @@ from dptune._locks import ForkSafeLock
 from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import Charge, Limit
 from dptune.algorithms.method import Method, SearchAlgorithm
-from dptune.errors import BudgetExhausted, DptuneError, InputError, KeyConflict, PlanComplete
+from dptune.errors import (
+    AllTrialsFailed,
+    BudgetExhausted,
+    DptuneError,
+    InputError,
+    KeyConflict,
+    PlanComplete,
+    TrialFailed,
+)
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import agree_on_plan
 from dptune.search.estimate import Estimate
@@ -42,6 +50,7 @@ from dptune.search.recommendation import Recommendation, at_edge
 from dptune.search.value_model import difference_of_values
 from dptune.space import Space, Value
 
+FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
 VALUE, FINAL = "value/", "final"  # keys of the run's own releases; all others are the algorithm's
 DEFAULT = "default"  # the point of the default configuration that the final estimate is compared with
 
@@ -96,6 +105,8 @@ class SearchRun:
         self._lock = ForkSafeLock()
         self._asked = 0  # points of the present round that this process has asked for
         self._spent_by_others = self._warned = False
+        self._failures = self._successes = 0  # of this process's trials
+        self._failed: set[str] = set()  # points whose evaluation failed
         self._outside = 0  # trials of this process that were no points of the space
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
         self._told: dict[str, float] = {}  # trial -> its value, where that is no release of its own
@@ -211,8 +222,12 @@ class SearchRun:
         Raises:
             InputError: the losses have the wrong shape or dtype, or the trial has the name of the final estimate.
             BudgetExhausted: the value does not fit; nothing was read.
+            TrialFailed: the evaluation failed, and no trial of the run has succeeded yet; nothing was paid.
+            AllTrialsFailed: so did as many trials as a round has.
         """
         _refuse_name(trial)
+        with self._lock:
+            self._count(failed=losses is None)
         point = self._observe(trial, parameters, losses)
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
         with self._lock:
@@ -223,11 +238,25 @@ class SearchRun:
             self._told[trial] = known if value is None else value
             return self._told[trial]
 
+    def _count(self, *, failed: bool) -> None:
+        """Count a trial; a failure has no price until one trial has succeeded. That a trial failed is public."""
+        self._failures, self._successes = self._failures + failed, self._successes + (not failed)
+        if not failed or self._successes or self._answers or self._releases:
+            return
+        if self._failures < max(self.algorithm.batch, FIRST_TRIALS):
+            raise TrialFailed("the function failed, as all trials of the run have so far. Nothing was paid.")
+        raise AllTrialsFailed(
+            f"the function failed in each of the first {self._failures} trials of the run {self.scope!r}; nothing was "
+            "paid. What it raised is hidden, because it may depend on private data: call try_out(parameters) of the "
+            "decorated function, on public or made-up data, to see it."
+        )
+
     def _observe(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
         """Hand losses to the privatizer; return a name that no other run and no other parameters share."""
         where = hashlib.sha256(json.dumps(dict(parameters), sort_keys=True, default=str).encode()).hexdigest()[:12]
         point = json.dumps([self.scope, trial, where])
         if losses is None:
+            self._failed.add(point)
             self.privatizer.observe_failure(point)
         else:
             self.privatizer.observe(point, losses)
@@ -236,7 +265,8 @@ class SearchRun:
     def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
         """Release the mean clipped loss of a trial's point."""
         limit = Limit(VALUE, self.plan.trials + self.plan.spare)
-        query, note = self.privatizer.mean_query(point, self.plan.monitor_mu), {"parameters": as_stored(parameters)}
+        query = self.privatizer.mean_query(point, self.plan.monitor_mu)
+        note = {"parameters": as_stored(parameters), **({"failed": 1} if point in self._failed else {})}
         try:
             return self.privatizer.release(query, scope=self.scope, key=VALUE + trial, note=note, limit=limit).scalar
         except DptuneError:
@@ -272,9 +302,9 @@ class SearchRun:
     def _ask_questions(self) -> None:
         """Ask what this process has the points for."""
         while not self._spent_by_others and (asked := self.algorithm.question()) is not None:
-            before = self.algorithm.t
+            before, note = self.algorithm.t, {**asked.note, **self._failed_in(asked.query.points)}
             try:
-                released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=asked.note)
+                released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=note)
             except KeyConflict:  # another process was first: its answer is learned
                 if not self._sync() or self.algorithm.t > before:
                     return  # our points stay for the next round
@@ -282,7 +312,13 @@ class SearchRun:
                 self._spent_by_others = True
             else:
                 self._spent = self._spent.plus(released.charge.mu)
+                self._failed.difference_update(asked.query.points if "failed" in released.charge.note else ())
                 self._learn(released.charge, own=True)
+
+    def _failed_in(self, points: tuple[str, ...]) -> dict[str, int]:
+        """How many failed trials a question counts for the first time, where trials have no value of their own."""
+        found = () if self.plan.monitor_mu > 0 else self._failed.intersection(points)
+        return {"failed": len(found)} if found else {}
 
     def _sync(self, *, write: bool = False) -> bool:
         """Learn what the ledger holds and this process does not know; return whether there was any such thing.
@@ -434,6 +470,7 @@ class SearchRun:
                 "mu_budget": self.ledger.budget.mu,
                 "mu_spent": self._spent.mu,
                 "trials_planned": self.plan.trials,
+                "trials_failed": self._failures,
             }
 
     # ---- workers that are too many -------------------------------------------------------------------

@@ -180,6 +180,10 @@ class PrivateFunction:
             value = run.finish(name, trial.params, losses)
         except dptune.PlanComplete as error:
             raise _end_of(study, error) from None
+        except dptune.AllTrialsFailed:
+            raise  # ends study.optimize
+        except dptune.TrialFailed as error:
+            raise optuna.TrialPruned(str(error)) from None
         _show(study, run)
         if run.complete:
             with suppress(RuntimeError):  # outside study.optimize there is nothing to stop

@@ -61,11 +61,14 @@ def test_a_failed_trial_is_a_point_of_the_worst_loss(ledger: PrivacyLedger) -> N
     run = start(ledger)
     run.privatizer._noise = CannedNoise()
     for i in range(TRIALS):
-        run.finish(str(i), run.ask(), None)
+        x = run.ask()
+        run.finish(str(i), x, None if i else losses(x))
     assert run.complete
     noiseless = start(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)))
     noiseless.privatizer._noise = NoNoise()
-    assert noiseless.finish("0", noiseless.ask(), None) == 1.0
+    x = noiseless.ask()
+    noiseless.finish("0", x, losses(x))
+    assert noiseless.finish("1", noiseless.ask(), None) == 1.0
 
 
 def test_the_same_trial_twice_is_paid_once(ledger: PrivacyLedger) -> None:
