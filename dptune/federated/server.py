@@ -60,7 +60,7 @@ class FTSServer:
         self.event(0)  # refuse early
         ledger.bind_people(settings.agents)
         wanted = json.loads(json.dumps(settings.describe()))
-        if ledger.fix("", "settings", wanted) != wanted:
+        if ledger.fix("federation", "settings", wanted) != wanted:
             raise BudgetMismatch(
                 "this ledger's plan was begun with other settings; they fix the weights and so the noise, for good. "
                 "Continue with them, or make a ledger of its own for other agents."
