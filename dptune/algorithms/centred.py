@@ -282,7 +282,8 @@ class CentredCMA(Rounds):
     def _tell(self, generation: Generation) -> None:
         self.radius = generation.radius
         self.generations.append(generation)
-        self.surrogate.fit([Group(g.points, g.values, g.sigma) for g in self.generations])
+        newest = Group(generation.points, generation.values, generation.sigma)
+        self.surrogate.fit([*self.surrogate.groups, newest])
         new = generation.points[: generation.new]
         self._cma.tell([(x, float(v)) for x, v in zip(new, self.surrogate.mean(new), strict=True)])
         self.means.append(_mean(self._cma))

@@ -147,11 +147,12 @@ class DPGIBO(Rounds):
         self.theta0 = np.array(settings.theta0 or (0.5,) * settings.d, dtype=np.float64)
         self.started = settings.starts == 0
         self.path: list[Vector] = [self.theta0]
-        self._gradients: list[Vector] = []
+        self._gradients = np.zeros((settings.steps, settings.d))  # the released ones first
         self._batch_of: dict[str, int] = {}  # in which batch of this process a point was observed
         self._batches = 0
         self._held = self._empty_posterior()
         self._designs: dict[int, Design] = {}
+        self._starts = np.zeros((0, settings.d))  # quasi-random points, as many as were needed so far
 
     @property
     def theta(self) -> Vector:
@@ -177,10 +178,11 @@ class DPGIBO(Rounds):
         return np.array(self._design(slot // self.batch).points[slot % self.batch])
 
     def _start_point(self, slot: int) -> Vector:
-        count = max(self.settings.starts, slot + 1)
-        sobol = qmc.Sobol(self.settings.d, rng=np.random.default_rng([self.settings.seed, 0]))
-        points = sobol.random_base2(math.ceil(math.log2(count)) if count > 1 else 0)
-        return self.theta0.copy() if slot == 0 else np.asarray(points[slot])
+        if slot >= len(self._starts):
+            count = max(self.settings.starts, slot + 1)
+            sobol = qmc.Sobol(self.settings.d, rng=np.random.default_rng([self.settings.seed, 0]))
+            self._starts = sobol.random_base2(math.ceil(math.log2(count)))
+        return self.theta0.copy() if slot == 0 else np.array(self._starts[slot])
 
     def _design(self, repeat: int) -> Design:
         """Line 3: the points that minimise the trace of the posterior gradient covariance at theta_t."""
@@ -254,8 +256,10 @@ class DPGIBO(Rounds):
             return
         self.t = int(key.removeprefix("step/"))
         if answer is not None:
-            self._gradients.append(answer)
-            self.path.append(np.clip(self.theta + self.settings.rule.step(np.array(self._gradients)), 0.0, 1.0))
+            released = len(self.path)
+            self._gradients[released - 1] = answer
+            step = self.settings.rule.step(self._gradients[:released])
+            self.path.append(np.clip(self.theta + step, 0.0, 1.0))
 
     def _next_batch(self) -> None:
         """The points so far have been asked about; those beyond ``memory`` are forgotten."""

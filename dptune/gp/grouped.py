@@ -60,7 +60,7 @@ class GroupedRegression:
         self.d, self.memory, self.iterations = d, memory, iterations
         self._prior = np.array([math.log(LENGTHSCALE * math.sqrt(d))] * d + [0.0, math.log(EXTRA)])
         self._theta = self._prior
-        self._groups: list[Group] = []
+        self.groups: list[Group] = []  # those kept, oldest first
         self._factor: FloatArray = np.zeros((0, 0))
         self._weights: FloatArray = np.zeros(0)
         self._unit = 1.0
@@ -71,7 +71,7 @@ class GroupedRegression:
         return np.asarray(np.exp(self._theta[: self.d]))
 
     def fit(self, groups: Sequence[Group]) -> None:
-        """Take the newest groups, and move theta towards the mode of its posterior."""
+        """Take the newest of the groups, and move theta towards the mode of its posterior."""
         self._take(groups)
         bounds = np.log([*[LENGTHSCALES] * self.d, SCALES, EXTRAS])  # (d + 2, 2)
         found = minimize(
@@ -89,7 +89,7 @@ class GroupedRegression:
 
     def mean(self, points: FloatArray) -> FloatArray:
         """The posterior mean of f, (k,), in units of the values; only differences mean something."""
-        if not self._groups:
+        if not self.groups:
             return np.zeros(len(points))
         return np.asarray(self._unit * (self._kernel(self._theta)(points, self._X) @ self._weights))
 
@@ -100,7 +100,7 @@ class GroupedRegression:
             start: (d,), in the cube.
             reach: the farthest it may go in each coordinate.
         """
-        if not self._groups:
+        if not self.groups:
             return np.array(start)
         kernel = self._kernel(self._theta)
 
@@ -137,16 +137,16 @@ class GroupedRegression:
         kept, count = len(groups), 0
         while kept and count + len(groups[kept - 1].values) <= self.memory:
             kept, count = kept - 1, count + len(groups[kept - 1].values)
-        self._groups = list(groups[min(kept, len(groups) - 1) :])
-        self._X = as_points(np.concatenate([group.points for group in self._groups]), self.d)
-        values = np.concatenate([group.values - group.values.mean() for group in self._groups])
-        largest = max(group.sigma for group in self._groups)
+        self.groups = list(groups[min(kept, len(groups) - 1) :])
+        self._X = as_points(np.concatenate([group.points for group in self.groups]), self.d)
+        values = np.concatenate([group.values - group.values.mean() for group in self.groups])
+        largest = max(group.sigma for group in self.groups)
         self._unit = max(float(np.std(values)), 1e-3 * largest) or 1.0
         self._y = values / self._unit
-        sizes = [len(group.values) for group in self._groups]
+        sizes = [len(group.values) for group in self.groups]
         names = np.repeat(np.arange(len(sizes)), sizes)
         self._offsets = OFFSET * (names[:, None] == names[None, :])  # (m, m)
-        self._noise = np.repeat([(group.sigma / self._unit) ** 2 for group in self._groups], sizes)  # (m,)
+        self._noise = np.repeat([(group.sigma / self._unit) ** 2 for group in self.groups], sizes)  # (m,)
 
     def _kernel(self, theta: FloatArray) -> Matern52:
         return Matern52(tuple(np.exp(theta[: self.d])), math.exp(2 * theta[self.d]))
@@ -165,14 +165,18 @@ class GroupedRegression:
         """
         kernel, Z = self._kernel(theta), self._X / np.exp(theta[: self.d])
         distances = kernel.squared_distances(self._X, self._X)  # (m, m)
-        signal = kernel.variance * kernel.profile(distances)
+        signal, slope = kernel.profile_and_slope(distances)
+        signal *= kernel.variance
         L = np.asarray(np.linalg.cholesky(self._covariance(signal, theta)), dtype=np.float64)
         a = cho_solve((L, True), self._y, check_finite=False)
-        Q = _inverse(L) - np.outer(a, a)
-        QM = -2 * kernel.variance * Q * kernel.slope(distances)  # (m, m)
+        Q = _inverse(L)
+        Q -= np.outer(a, a)
+        QM = -2 * kernel.variance * Q  # (m, m)
+        QM *= slope
         along = QM.sum(axis=1) @ Z**2 - np.einsum("ij,ij->j", Z, QM @ Z)  # (d,)
         away = theta - self._prior
-        slopes = np.array([*along, np.sum(Q * signal), math.exp(2 * theta[self.d + 1]) * np.trace(Q)])
+        signal *= Q
+        slopes = np.array([*along, np.sum(signal), math.exp(2 * theta[self.d + 1]) * np.trace(Q)])
         value = 0.5 * self._y @ a + np.log(np.diag(L)).sum() + 0.5 * away @ away
         return float(value), slopes + away
 
@@ -182,4 +186,7 @@ def _inverse(L: FloatArray) -> FloatArray:
     lower, failed = lapack.dpotri(L, lower=1)
     if failed:
         raise np.linalg.LinAlgError("the covariance of the released values is singular.")
-    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
+    diagonal = np.diag(lower).copy()
+    lower = lower + lower.T  # a Cholesky factor's upper half is 0, and dpotri leaves it
+    np.fill_diagonal(lower, diagonal)
+    return np.asarray(lower)

@@ -114,6 +114,7 @@ class SearchRun:
         self._private = True
         self._read = 0  # charges of the ledger up to here are known
         self._answers: dict[int, Charge] = {}  # charges of the algorithm's questions, by their number
+        self._unanswered: set[int] = set()  # of them those without a recorded answer
         self._releases: dict[str, Charge] = {}  # the run's own, by their keys
         self._sync()
 
@@ -328,8 +329,7 @@ class SearchRun:
         Args:
             write: whether to make sure that the ledger can be written.
         """
-        unanswered = [seq for seq, charge in self._answers.items() if charge.value is None]
-        news = self.ledger.news(self.scope, after=self._read, again=unanswered, write=write)
+        news = self.ledger.news(self.scope, after=self._read, again=self._unanswered, write=write)
         self._spent, self._private = news.spent, news.private
         self._read = max([self._read, *(charge.seq for charge in news.charges)])
         questions = [charge for charge in news.charges if not self._is_ours(charge)]
@@ -359,6 +359,7 @@ class SearchRun:
 
     def _learn(self, charge: Charge, *, own: bool) -> None:
         self._answers[charge.seq] = charge
+        (self._unanswered.add if charge.value is None else self._unanswered.discard)(charge.seq)
         self._asked = 0
         answer = None if charge.value is None else np.array(charge.value)
         self.algorithm.learn(charge.key, charge.note, answer, float(charge.description["sigma"]), own=own)
