@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from ray import tune
 
-from dptune_ray import PrivateSearch, RandomSearch
+from dptune_ray import PrivateSearch
 from ray_harness import (
     N,
     folder_bytes,
@@ -32,6 +32,7 @@ from ray_harness import (
     open_privatizer,
     open_search,
     people,
+    random_search,
     tuner,
 )
 
@@ -135,7 +136,7 @@ def test_the_scan_finds_what_an_ordinary_trainable_leaks(cluster: Path, fast_pat
         print("raw", SECRET, flush=True)
         tune.report({"loss": float(losses(config).mean())})
 
-    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path), n_trials=2, seed=1)
+    search = PrivateSearch(random_search(), open_privatizer(fast_path), n_trials=2, seed=1)
     results = tuner(ordinary, search, fast_path, num_samples=1).fit()
     time.sleep(2)
     assert found([SECRET], folder_bytes(cluster / "logs"))

@@ -13,17 +13,17 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from dptune_ray import CentredCMASearch, DPGIBOSearch, PrivateSearch, RandomSearch
+from dptune_ray import CentredCMASearch, DPGIBOSearch, PrivateSearch
 from dptune_ray.spaces import flat
-from dptune_ray.trainable import losses_at as evaluated
-from ray_harness import SPACE, N, losses, open_centred, open_ledger, open_privatizer, open_search
+from dptune_ray.worker import losses_at as evaluated
+from ray_harness import SPACE, N, losses, open_centred, open_ledger, open_privatizer, open_search, random_search
 
 pytestmark = pytest.mark.usefixtures("local_actors")
 on_both = pytest.mark.parametrize("opened", [open_search, open_centred])  # the searchers that propose points
 
 
 def private_search(folder, searcher=None, **settings):
-    searcher = searcher or RandomSearch(seed=3)
+    searcher = searcher or random_search(seed=3)
     return PrivateSearch(searcher, open_privatizer(folder), **{"n_trials": 8, "name": "run", "seed": 3, **settings})
 
 
@@ -40,7 +40,7 @@ def run(search, trials, function=losses, first=0):
         config = search.suggest(trial)
         if config == Searcher.FINISHED:
             break
-        values.append(inner.vault.finish(trial, flat(config), evaluated(function, config)))
+        values.append(inner.vault.upload("finish", trial, flat(config), evaluated(function, config)))
         search.on_trial_complete(trial_id=trial, result={"loss": values[-1], "training_iteration": 1}, error=False)
     return values
 
@@ -67,7 +67,7 @@ def test_completion_may_come_never_twice_by_keyword_or_without_a_result(tmp_path
         for i in range(3):
             trial = f"{kind}{i}"
             config = search.suggest(trial)
-            value = search.vault.finish(trial, flat(config), losses(config))
+            value = search.vault.upload("finish", trial, flat(config), losses(config))
             result = {"loss": value, "training_iteration": 1}
             if call == "twice":
                 search.on_trial_complete(trial, result)
@@ -89,7 +89,7 @@ def test_nothing_of_a_run_is_pickled(tmp_path, opened):
     search = begin(opened(open_privatizer(tmp_path)))
     run(search, 5)
     config = search.suggest("a")
-    search.vault.finish("a", flat(config), private)
+    search.vault.upload("finish", "a", flat(config), private)
     search._privatizer.observe("held", private)
     written = cloudpickle.dumps(search)
     for loss in private:
@@ -202,7 +202,7 @@ def test_while_the_inner_searcher_waits_no_trial_counts_as_lost(tmp_path):
     for trial in "ab":
         config = search.suggest(trial)
         assert [search.suggest(f"{trial}{i}") for i in range(20)] == [None] * 20  # Tune: another identifier each time
-        value = search.vault.finish(trial, flat(config), evaluated(losses, config))
+        value = search.vault.upload("finish", trial, flat(config), evaluated(losses, config))
         search.on_trial_complete(trial, {"loss": value, "training_iteration": 1})
     assert search.suggest("c") == Searcher.FINISHED
     assert [t.state.name for t in inner.searcher._ot_study.trials] == ["COMPLETE", "COMPLETE"]
@@ -212,9 +212,9 @@ def test_choices_of_lists_are_in_the_ledger_and_told_apart(tmp_path):
     space = {**SPACE, "layers": tune.choice([[64, 64], (32,)])}
     search = begin(private_search(tmp_path), space=space)
     config = search.suggest("a")
-    search.vault.finish("a", flat({**config, "layers": [64, 64]}), losses(config))
+    search.vault.upload("finish", "a", flat({**config, "layers": [64, 64]}), losses(config))
     with pytest.raises(dptune.KeyConflict):
-        search.vault.finish("a", flat({**config, "layers": (32,)}), losses(config))
+        search.vault.upload("finish", "a", flat({**config, "layers": (32,)}), losses(config))
     assert search.recommend()["layers"] == [64, 64]
 
 
@@ -264,7 +264,7 @@ def test_a_named_loss_is_minimised(tmp_path, opened):
 
 def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):
     run(begin(open_search(open_privatizer(tmp_path))), 40)
-    new = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=5, name="new")
+    new = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=5, name="new")
     with pytest.raises(dptune.BudgetPlanned, match="'run'"):  # which has kept its final estimate's share
         new.set_search_properties("loss", "min", SPACE)
     ledger = open_ledger(tmp_path)
@@ -304,7 +304,7 @@ PLAIN = {"mu": 0.5, "n_trials": 40, "final_share": 0.25}
 
 @pytest.mark.parametrize("kind", [DPGIBOSearch, CentredCMASearch, PrivateSearch])
 def test_numpys_numbers_begin_the_same_run(tmp_path, kind):
-    first = RandomSearch(seed=np.int64(3)) if kind is PrivateSearch else SPACE
+    first = random_search(seed=3) if kind is PrivateSearch else SPACE
     for seed, settings in ((np.int64(3), NUMPY), (3, PLAIN)):
         search = kind(first, open_privatizer(tmp_path), name="run", seed=seed, **settings)
         assert type(search.n_trials) is int
@@ -324,7 +324,7 @@ def test_numpys_numbers_begin_the_same_run(tmp_path, kind):
     ],
 )
 def test_what_is_no_number_is_refused_by_name(tmp_path, kind, wrong, says):
-    first = RandomSearch() if kind is PrivateSearch else SPACE
+    first = random_search() if kind is PrivateSearch else SPACE
     with pytest.raises(dptune.InputError, match=says):
         kind(first, open_privatizer(tmp_path), **{"n_trials": 12, **wrong})
 

@@ -19,13 +19,13 @@ from ray.tune.experiment import Experiment
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
-from dptune_ray import PrivateSearch, RandomSearch
+from dptune_ray import PrivateSearch
 from dptune_ray import trainable as trainables
 from dptune_ray.answers import Answer
 from dptune_ray.carried import Carried
 from dptune_ray.guard import told_by_type
 from dptune_ray.trainable import SilentTrainable, losses_at, made_trainable, resources
-from ray_harness import SPACE, N, losses, open_ledger, open_privatizer
+from ray_harness import SPACE, N, losses, open_ledger, open_privatizer, random_search
 
 CONFIG = {"x": 0.1, "y": 1.0}
 MODULE = """
@@ -133,7 +133,7 @@ def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_users_module_is_imported_after_the_silence(
     tmp_path: Path, user_module: Any, monkeypatch: pytest.MonkeyPatch, decorated: bool
 ) -> None:
-    search = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=2, name="run")
+    search = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=2, name="run")
     trainable = search.trainable(loss="hinge", data=user_module.function)(user_module.function)
     if decorated:
         trainable = user_module.function = search.trainable(user_module.function)
@@ -174,7 +174,7 @@ def test_a_function_that_cannot_be_read_fails_the_trial_before_anything_is_asked
 
 def test_tune_tells_trainables_of_different_runs_apart_and_finds_them_again(tmp_path: Path) -> None:
     def name(run: str) -> str:
-        trainable = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=1, name=run).trainable(losses)
+        trainable = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=1, name=run).trainable(losses)
         asking = tune.with_resources(trainable, {"cpu": 2})
         assert trainable.__name__ == "losses"
         assert Experiment.get_trainable_name(asking) == Experiment.get_trainable_name(trainable)
@@ -195,7 +195,7 @@ def test_the_final_trial_gets_what_trials_get() -> None:
 
 def made(folder: Path, function: Any, **settings: Any) -> Any:
     privatizer = open_privatizer(folder, n=settings.pop("n", N))
-    search = PrivateSearch(RandomSearch(), privatizer, **{"n_trials": 2, "name": "run", "seed": 3, **settings})
+    search = PrivateSearch(random_search(), privatizer, **{"n_trials": 2, "name": "run", "seed": 3, **settings})
     trainable = search.trainable(function)
     assert search.set_search_properties("loss", "min", SPACE)
     return search, trainable
@@ -233,7 +233,7 @@ def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything
     def load() -> Any:
         raise FileNotFoundError("/data/of/person 7")
 
-    search = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=2, name="run")
+    search = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=2, name="run")
     search.set_search_properties("loss", "min", SPACE)
     trainable = search.trainable(loss="mse", data=load)(calls.append)
     with pytest.raises(dptune.InputError, match="FileNotFoundError") as caught:
@@ -248,7 +248,7 @@ def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything
 def test_a_seeded_run_says_so_when_it_begins_and_in_its_progress(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    search = PrivateSearch(RandomSearch(), open_privatizer(tmp_path, insecure_seed=1), n_trials=2, name="run")
+    search = PrivateSearch(random_search(), open_privatizer(tmp_path, insecure_seed=1), n_trials=2, name="run")
     search.set_search_properties("loss", "min", SPACE)
     assert search.vault.progress()["private"] is search.progress()["private"] is False
     assert caplog.text.count("is NOT PRIVATE") == 1
@@ -291,7 +291,7 @@ def test_every_upload_has_a_name_of_its_own_and_small_parts(tmp_path: Path, loca
 
     put, vault.put = vault.put, spied
     for trial in ("a", "b"):
-        search.vault.finish(trial, CONFIG, np.zeros(n))
+        search.vault.upload("finish", trial, CONFIG, np.zeros(n))
     assert len(set(names)) == 2
     assert (max(sizes), sum(sizes)) == (64 * 1024, 2 * 8 * n)  # a larger one would lie in the object store
     assert vault._uploads == {}
