@@ -73,6 +73,7 @@ class SpaceSearch(RunSearch):
         super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
         if unprotected not in ("refuse", "allow"):
             raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
+        self.method.refuse_unknown(settings, front_end=type(self).__name__)  # "trials" too: it is n_trials here
         self._request = SearchRequest(
             self.method,
             privatizer,  # type: ignore[arg-type]  # the request refuses None
@@ -116,8 +117,10 @@ class SpaceSearch(RunSearch):
         run, privatizer = self.vault_run(), self._request.privatizer
         if self._handle is None or not self._client.runs():
             self._handle = self._client.launch(Vault, run)
-        line = self._client.call("begin", run.settings(), privatizer.fingerprint())
-        _logger.log(logging.INFO if privatizer.private else logging.WARNING, line)
+        spends, warning = self._client.call("begin", run.settings(), privatizer.fingerprint())
+        _logger.log(logging.INFO if privatizer.private else logging.WARNING, spends)
+        if warning:
+            _logger.warning(warning)
 
     def _propose(self, trial: str) -> Mapping[str, Any] | None:
         asked: Mapping[str, Any] | None = self.vault.call("ask", trial)

@@ -129,8 +129,8 @@ class Vault:
         return self._run.plan.monitor_mu > 0
 
     @answered
-    def begin(self, settings: str, fingerprint: str) -> str:
-        """Begin the run, or find that it goes on; return a line that says what it spends.
+    def begin(self, settings: str, fingerprint: str) -> tuple[str, str]:
+        """Begin the run, or find that it goes on; return what it spends, and why it will learn little ("": it may).
 
         Args:
             settings: of the searcher's :class:`VaultRun`.
@@ -149,7 +149,7 @@ class Vault:
                 "another name."
             )
         self._asked.clear()  # trials that an earlier fit has lost
-        return self._about.request.announcement(self._run)
+        return self._about.request.announcement(self._run), self._about.request.warning(self._run)
 
     @answered
     def ask(self, trial: str) -> dict[str, Any] | None:

@@ -73,7 +73,7 @@ class PrivateSearch(SpaceSearch):
         self.searcher = searcher
         self._open: set[str] = set()  # trials the inner searcher waits for
         self._known: set[str] = set()  # trials whose value it knows
-        self._caught_up = False
+        self._agreed = self._caught_up = False
 
     def _space(self) -> None:
         """None: the inner searcher proposes."""
@@ -84,10 +84,12 @@ class PrivateSearch(SpaceSearch):
         """Begin the run, and hand metric, mode and search space on."""
         if not super().set_search_properties(metric, mode, config, **spec):
             return False
-        taken = self.searcher.set_search_properties(self.metric, self.mode, config, **spec)
+        if not self._agreed:  # once: fitted again, it has its search space
+            taken = self.searcher.set_search_properties(self.metric, self.mode, config, **spec)
+            self._agreed = bool(taken) or not self._domains
         if self.searcher.mode not in (None, self.mode):
             raise dptune.InputError(f"the inner searcher has mode={self.searcher.mode!r}, the Tuner {self.mode!r}.")
-        return bool(taken) or not self._domains
+        return self._agreed
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         """Hand it on: some searchers wait for batches of their own."""

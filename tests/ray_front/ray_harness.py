@@ -70,7 +70,8 @@ def open_privatizer(
 
 
 def open_search(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSearch:
-    return DPGIBOSearch(SPACE, privatizer, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
+    space = settings.pop("param_space", SPACE)
+    return DPGIBOSearch(space, privatizer, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
 
 
 def open_centred(privatizer: dptune.LossPrivatizer, **settings: Any) -> CentredCMASearch:

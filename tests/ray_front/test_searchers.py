@@ -27,6 +27,19 @@ def private_search(folder, searcher=None, **settings):
     return PrivateSearch(searcher, open_privatizer(folder), **{"n_trials": 8, "name": "run", "seed": 3, **settings})
 
 
+class Half(Searcher):
+    """Chooses one parameter, and fails when it is told a value."""
+
+    def set_search_properties(self, metric, mode, config, **spec):
+        return True
+
+    def suggest(self, trial_id):
+        return {"x": 0.5}
+
+    def on_trial_complete(self, trial_id, result=None, error=False):
+        raise RuntimeError("a bug in another library")
+
+
 def begin(search, mode="min", space=SPACE):
     assert search.set_search_properties("loss", mode, space)
     return search
@@ -78,8 +91,6 @@ def test_completion_may_come_never_twice_by_keyword_or_without_a_result(tmp_path
                 search.on_trial_complete(trial, result=None)
             elif call == "error":
                 search.on_trial_complete(trial, None, True)
-        search.on_trial_complete("unknown", {"loss": 1.0})
-        search.on_trial_result("unknown", {"loss": 1.0})
         assert isinstance(search.suggest(f"{kind}9"), dict)
 
 
@@ -90,7 +101,7 @@ def test_nothing_of_a_run_is_pickled(tmp_path, opened):
     run(search, 5)
     config = search.suggest("a")
     search.vault.upload("finish", "a", flat(config), private)
-    search._privatizer.observe("held", private)
+    search._request.privatizer.observe("held", private)
     written = cloudpickle.dumps(search)
     for loss in private:
         assert np.float64(loss).tobytes() not in written
@@ -113,7 +124,7 @@ def test_saving_and_restoring_keeps_to_the_run(tmp_path, opened):
 def test_a_searcher_that_lost_its_state_is_told_the_released_values(tmp_path):
     inner = OptunaSearch(seed=1)
     values = run(begin(private_search(tmp_path, inner)), 5)
-    for state in (None, {"open": ["t9"], "told": ["t0", "t1"]}):
+    for state in (None, {"open": ["t9"], "known": ["t0", "t1"]}):
         fresh = OptunaSearch(seed=2)
         search = begin(private_search(tmp_path, fresh))
         if state is not None:
@@ -137,45 +148,70 @@ def test_other_searchers_work_on_values_in_both_directions(tmp_path, mode):
     assert private_search(tmp_path, n_trials=6).recommend() == best.params
 
 
-def test_random_search_draws_what_tune_would(tmp_path):
-    space = {"a": {"k": tune.choice(["u", "v"])}, "x": tune.uniform(0, 1), "s": tune.sample_from(lambda c: c["x"] + 1)}
-    search = begin(private_search(tmp_path), space=space)
-    configs = [search.suggest(str(i)) for i in range(8)]
-    assert {c["a"]["k"] for c in configs} == {"u", "v"}
-    assert all(c["s"] == c["x"] + 1 for c in configs)
-    assert len({c["x"] for c in configs}) == 8
-
-
 def test_what_the_inner_searcher_leaves_out_is_drawn(tmp_path):
-    class Half(Searcher):
-        def set_search_properties(self, metric, mode, config, **spec):
-            return True
-
-        def suggest(self, trial_id):
-            return {"x": 0.5}
-
-        def on_trial_complete(self, trial_id, result=None, error=False):
-            raise RuntimeError("a bug in another library")
-
-    search = begin(private_search(tmp_path, Half()))
+    space = {**SPACE, "a": {"k": tune.choice(["u", "v"])}, "s": tune.sample_from(lambda c: c["x"] + 1)}
+    search = begin(private_search(tmp_path, Half()), space=space)
     config = search.suggest("a")
-    assert config["x"] == 0.5
+    assert (config["x"], config["s"]) == (0.5, 1.5)
     assert 1e-3 <= config["y"] <= 1e1
-    search.on_trial_complete("a", {"loss": 1.0})  # its exception would fail a good trial
+    assert config["a"]["k"] in {"u", "v"}
+    value = search.vault.upload("finish", "a", flat(config), losses(config))
+    search.on_trial_complete("a", {"loss": value})  # its exception would fail a good trial
 
 
 def test_the_inner_searcher_is_told_once(tmp_path):
     told = []
 
-    class Counting(RandomSearch):
+    class Counting(OptunaSearch):
         def on_trial_complete(self, trial_id, result=None, error=False):
             told.append(trial_id)
 
-    search = begin(private_search(tmp_path, Counting()))
-    run(search, 2)
-    for trial in ("t0", "t1", "unknown"):
-        search.on_trial_complete(trial, {"loss": 1.0})
+    search = begin(private_search(tmp_path, Counting(seed=1)))
+    values = run(search, 2)
+    for trial, value in zip(("t0", "t1"), values, strict=True):
+        search.on_trial_complete(trial, {"loss": value})
     assert told == ["t0", "t1"]
+
+
+@pytest.mark.parametrize("opened", [open_search, open_centred, lambda privatizer: None])
+@pytest.mark.parametrize("call", ["on_trial_result", "on_trial_complete"])
+def test_a_value_that_no_release_paid_for_ends_the_experiment_and_is_not_handed_on(tmp_path, opened, call):
+    inner = OptunaSearch(seed=1)
+    search = begin(opened(open_privatizer(tmp_path)) or private_search(tmp_path, inner))
+    config = search.suggest("a")
+    with pytest.raises(dptune.PrivacyError, match=r"'a' reported .* no release paid for") as caught:
+        getattr(search, call)("a", {"loss": float(losses(config).mean())})
+    assert str(losses(config).mean())[:8] not in str(caught.value)
+    with pytest.raises(dptune.PrivacyError):
+        search.suggest("b")
+    assert not [t for t in getattr(inner._ot_study, "trials", []) if t.value is not None]
+    begin(search)  # fitted again, with the right trainable
+    assert isinstance(search.suggest("c"), dict)
+
+
+def test_a_public_objective_may_report_what_it_likes(tmp_path):
+    inner = OptunaSearch(seed=1)
+    search = begin(private_search(tmp_path, inner, unprotected="allow"))
+    search.suggest("a")
+    search.on_trial_complete("a", {"loss": 0.25, "training_iteration": 1})
+    assert inner._ot_study.best_value == 0.25
+    with pytest.raises(dptune.InputError, match="unprotected must be"):
+        private_search(tmp_path, unprotected=True)
+
+
+def test_a_search_whose_trials_all_failed_is_fitted_again(tmp_path):
+    search = begin(private_search(tmp_path, n_trials=3))
+    assert [search.suggest(f"a{i}") == Searcher.FINISHED for i in range(4)] == [False, False, False, True]
+    assert len(run(begin(search), 10)) == 3
+
+
+def test_an_estimate_at_a_configuration_that_lacks_a_constant_is_refused_before_anything_is_run(tmp_path):
+    space = {**SPACE, "data": {"rows": 3}, "kind": tune.choice(["a"])}
+    search = begin(open_search(open_privatizer(tmp_path), param_space=space), space=space)
+    trainable = search.trainable(losses)
+    with pytest.raises(dptune.InputError, match="no value for 'data/rows', 'kind'"):
+        search.estimate(trainable, search.recommend())
+    assert open_ledger(tmp_path).spent() == 0.0
 
 
 def test_a_trial_without_a_value_is_a_failed_one(tmp_path):
@@ -210,7 +246,7 @@ def test_while_the_inner_searcher_waits_no_trial_counts_as_lost(tmp_path):
 
 def test_choices_of_lists_are_in_the_ledger_and_told_apart(tmp_path):
     space = {**SPACE, "layers": tune.choice([[64, 64], (32,)])}
-    search = begin(private_search(tmp_path), space=space)
+    search = begin(private_search(tmp_path, Half()), space=space)
     config = search.suggest("a")
     search.vault.upload("finish", "a", flat({**config, "layers": [64, 64]}), losses(config))
     with pytest.raises(dptune.KeyConflict):
@@ -308,7 +344,7 @@ def test_numpys_numbers_begin_the_same_run(tmp_path, kind):
     for seed, settings in ((np.int64(3), NUMPY), (3, PLAIN)):
         search = kind(first, open_privatizer(tmp_path), name="run", seed=seed, **settings)
         assert type(search.n_trials) is int
-        fixed = search.run_settings().begin(open_privatizer(tmp_path))
+        fixed = search._read()
         assert fixed.plan.trials == search.n_trials
 
 

@@ -232,10 +232,10 @@ def other_privatizer(folder, kind: str) -> dptune.LossPrivatizer:
 @pytest.mark.parametrize("kind", OTHERS)
 def test_a_second_search_with_another_privatizer_is_refused(tmp_path, kind):
     vault, same = values_vault(tmp_path), values_run(open_privatizer(tmp_path))
-    assert "3 trials" in begin(vault, same).get()
+    assert "3 trials" in begin(vault, same).get()[0]
     with pytest.raises(dptune.BudgetMismatch, match="other privatizer"):
         begin(vault, values_run(other_privatizer(tmp_path, kind))).get()
-    assert "3 trials" in begin(vault, same).get()
+    assert "3 trials" in begin(vault, same).get()[0]
 
 
 def test_other_groups_and_other_seeds_are_other_privatizers(tmp_path):
@@ -262,7 +262,7 @@ def test_a_run_keeps_its_privatizer_after_a_restart(tmp_path, kind):
 def test_a_run_that_could_not_begin_has_no_privatizer_yet(tmp_path):
     assert isinstance(values_vault(tmp_path, mu=2.0).ask("a").error, dptune.BudgetExhausted)
     other = values_run(other_privatizer(tmp_path, "clip"))
-    assert "3 trials" in begin(Vault(other), other).get()
+    assert "3 trials" in begin(Vault(other), other).get()[0]
 
 
 def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, monkeypatch):
