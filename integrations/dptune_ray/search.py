@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import dptune
 from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Data, Function, losses_function
+from dptune.losses.user_function import Data, Function, Training, losses_function
 from dptune.search.request import SearchRequest
 from dptune_ray.base import RunSearch
 from dptune_ray.spaces import flat, lacking, nested, rounded, to_space
@@ -158,28 +158,31 @@ class SpaceSearch(RunSearch):
         *,
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
+        training: Training = "public",
         silent: bool = True,
     ) -> Any:
         """Decorate a function of a configuration that returns per-example losses (rows,); give it to the Tuner.
 
-        With ``loss`` and ``data`` the function returns a fitted scikit-learn estimator instead. Exceptions of the
-        function become the upper clip for everybody; use ``try_out`` to find bugs.
+        Exceptions of such a function become the upper clip for everybody; use ``try_out`` to find bugs. With ``loss``
+        and ``data`` the function trains on public data and returns a fitted scikit-learn estimator instead.
 
         Args:
             function: configuration -> losses; None if this decorates it.
             loss: the per-example loss of a fitted estimator, by name or a ``NamedLoss``.
             data: (X, y), which travels through Ray with the function, or a function that loads them where the trial
                 runs; if that fails, the trial fails before anything is trained or paid, and tells the error's type.
+            training: with ``loss``: "public": what the function raises is an ordinary failure of the trial, unpaid and
+                shown by Tune. "private": it trains on private people, and nothing of that is shown.
             silent: swallow what the worker prints. False: you say that whatever the function prints is public.
 
         Returns:
             A subclass of :class:`PrivateTrainable`, or what decorates a function to be one.
         """
         if function is None:
-            return partial(self.trainable, loss=loss, data=data, silent=silent)
+            return partial(self.trainable, loss=loss, data=data, training=training, silent=silent)
         self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
         self._refuse_maximised_loss()
-        taken = losses_function(function, loss, data, rows=self._request.privatizer.rows)
+        taken = losses_function(function, loss, data, rows=self._request.privatizer.rows, training=training)
         members = {"vault": self._client, "metric": self.metric, "silent": silent}
         return made_trainable(PrivateTrainable, function, function=taken, run=self._client, **members)
 

@@ -103,6 +103,7 @@ def called_in_worker(function: Function, argument: Any, take: Callable[[Any], T]
 
     Raises:
         InputError: what came back is refused by its public shape or type; no frame of the error ever held a value.
+        Exception: what the public half of a function with ``loss=`` raised.
     """
     outcome = call_guarded(function, argument, take)
     if isinstance(outcome, KeyboardInterrupt):
