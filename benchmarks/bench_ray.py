@@ -16,11 +16,13 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import optuna
 import ray
 from ray import tune
+from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from dptune_ray import DPGIBOSearch, PrivateSearch, RandomSearch
+from dptune_ray import DPGIBOSearch, PrivateSearch
 
 SPACE = {"x": tune.uniform(-1.0, 1.0), "y": tune.loguniform(1e-3, 1e1)}
 KINDS = ("random, raw", "random, vault", "DP-GIBO, vault")
@@ -50,17 +52,21 @@ def raw_trainable(function: Callable[[dict[str, Any]], np.ndarray]) -> type[tune
     return Raw
 
 
+def random_search() -> OptunaSearch:
+    return OptunaSearch(sampler=optuna.samplers.RandomSampler(seed=0))
+
+
 def one_fit(kind: str, trials: int, n: int) -> float:
     """Return seconds per trial of one Tune run, without the start of its workers' first trials."""
     with tempfile.TemporaryDirectory() as folder:
         function, search = losses_of(n), None
         if kind == "random, raw":
-            trainable, algorithm = raw_trainable(function), RandomSearch(seed=0)
+            trainable, algorithm = raw_trainable(function), random_search()
         else:
             ledger = dptune.PrivacyLedger(f"{folder}/ledger.db", dptune.Budget.gdp(mu=1.0))
             privatizer = dptune.LossPrivatizer(ledger, n=n, clip=(0.0, 4.0))
             gibo = DPGIBOSearch(SPACE, privatizer, n_trials=trials, seed=0) if kind.startswith("DP") else None
-            search = gibo or PrivateSearch(RandomSearch(seed=0), privatizer, n_trials=trials)
+            search = gibo or PrivateSearch(random_search(), privatizer, n_trials=trials)
             trainable, algorithm = search.trainable(function), search
         clock = Clock(skip=4)
         tuning = tune.TuneConfig(

@@ -1,12 +1,19 @@
-"""dptune in Ray Tune: private searchers, and one that makes any searcher private; losses go to a vault."""
+"""dptune in Ray Tune: private searchers, and one that makes any searcher private; losses go to a vault.
 
-from dptune_ray.centred import CentredCMASearch
+Example::
+
+    search = CentredCMASearch(space, privatizer, name="svm", n_trials=100)
+    trainable = search.trainable(losses)  # config -> one loss per example
+    tuning = tune.TuneConfig(search_alg=search, num_samples=search.n_trials, metric="loss", mode="min")
+    tune.Tuner(trainable, param_space=space, tune_config=tuning).fit()
+
+Guarantee: what Tune sees, stores and shows is released: paid in the ledger before any loss is read. See docs/ray.md.
+"""
+
 from dptune_ray.federated import DPFTSSearch
-from dptune_ray.gibo import DPGIBOSearch
 from dptune_ray.hosts import Federation
-from dptune_ray.ldp import LDPATASearch, LDPMoMASearch, LDPTGPSearch
-from dptune_ray.random_search import RandomSearch
-from dptune_ray.space_search import SpaceSearch
+from dptune_ray.local import LDPATASearch, LDPMoMASearch, LDPTGPSearch
+from dptune_ray.search import CentredCMASearch, DPGIBOSearch, SpaceSearch
 from dptune_ray.transport import RayTransport
 from dptune_ray.wrapper import PrivateSearch
 
@@ -19,7 +26,6 @@ __all__ = [
     "LDPMoMASearch",
     "LDPTGPSearch",
     "PrivateSearch",
-    "RandomSearch",
     "RayTransport",
     "SpaceSearch",
 ]

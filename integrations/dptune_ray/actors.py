@@ -1,8 +1,14 @@
-"""Named actors that run on the driver's node, and how a process of the job talks to one."""
+"""Named actors on the driver's node, and how a process of the job talks to one.
+
+An exception that crosses processes carries its traceback to consoles and error files. So dptune's own errors, whose
+text is public, travel as data, and of any other error only the type is told.
+"""
 
 from __future__ import annotations
 
+import functools
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -10,9 +16,54 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import dptune
-from dptune_ray.answers import Answer
+from dptune.privacy.private import bare
 
 RESTARTS = 5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an actor answers: a public value, or a public error.
+
+    Attributes:
+        value: what was asked for; plain data.
+        error: why there is none.
+    """
+
+    value: Any = None
+    error: dptune.DptuneError | None = None
+
+    def get(self) -> Any:
+        """Return the value.
+
+        Raises:
+            DptuneError: what the actor refused.
+        """
+        if self.error is not None:
+            raise bare(self.error)
+        return self.value
+
+
+def answered(method: Callable[..., Any]) -> Callable[..., Answer]:
+    """Make a method return an :class:`Answer`."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Answer:
+        try:
+            return Answer(method(self, *args, **kwargs))
+        except dptune.DptuneError as error:
+            return Answer(error=bare(error))
+        except Exception as error:  # noqa: BLE001 - its text could quote a private value
+            name = type(self).__name__.lower()
+            return Answer(error=dptune.DptuneError(f"the {name} failed with {type(error).__name__}."))
+
+    return call
+
+
+def answer_of(reference: Any) -> Any:
+    """Wait for an answer and return its value."""
+    answer: Answer = ray.get(reference)
+    return answer.get()
 
 
 @dataclass(frozen=True)
@@ -25,44 +76,37 @@ class ActorClient:
 
     name: str
     _what: ClassVar[str]
-    _who_starts_it: ClassVar[str] = "the searcher whose trainable this is: give it to the Tuner as its search_alg"
+    _starts: ClassVar[str] = "the searcher whose trainable this is: give it to the Tuner as its search_alg"
 
     @classmethod
     def of(cls, *about: object) -> Self:
         """Return the client of the actor that serves a run, which ``about`` names."""
         return cls(f"dptune-{cls._what}-" + hashlib.sha256(repr(about).encode()).hexdigest()[:16])
 
-    def launch(self, kind: type, *args: Any, **options: Any) -> Any:
-        """Start an actor of ``kind`` on this node, or find it; return what keeps it alive as long as it is held.
+    def launch(self, kind: type, *args: Any) -> Any:
+        """Start an actor on this node, or find it; return what keeps it alive as long as it is held.
 
         Args:
             kind: its class, whose methods return :class:`Answer`.
-            args: of the class; public, a restart of the actor needs them again.
-            options: of the actor, besides the usual ones.
+            args: of the class; public, because a restart of the actor reads them again.
         """
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        usual = {
-            "name": self.name,
-            "get_if_exists": True,
-            "num_cpus": 0,
-            "max_restarts": RESTARTS,
-            "max_task_retries": RESTARTS,
-            "scheduling_strategy": here,
-        }
+        again = {"max_restarts": RESTARTS, "max_task_retries": RESTARTS, "scheduling_strategy": here}
         kept = [ray.put(argument) for argument in args]
-        return ray.remote(kind).options(**usual, **options).remote(*kept), kept
+        actor = ray.remote(kind).options(name=self.name, get_if_exists=True, num_cpus=0, **again)
+        return actor.remote(*kept), kept
 
     def runs(self) -> bool:
         """Tell whether the actor is there, or is being started again."""
         try:
-            self._actor()
+            self.actor()
         except dptune.DptuneError:
             return False
         return True
 
     def stop(self) -> None:
-        """End the actor; what it has not released is gone, what it has is in the ledger."""
-        ray.kill(self._actor())
+        """End the actor; what it has not released is gone, what it has released is in the ledger."""
+        ray.kill(self.actor())
 
     def call(self, method: str, *args: Any) -> Any:
         """Call a method and wait for its answer.
@@ -70,18 +114,17 @@ class ActorClient:
         Raises:
             DptuneError: what the actor refused, or that it does not run.
         """
-        return answer_of(getattr(self._actor(), method).remote(*args))
+        return answer_of(getattr(self.actor(), method).remote(*args))
 
-    def _actor(self) -> Any:
+    def actor(self) -> Any:
+        """Return Ray's handle of the actor.
+
+        Raises:
+            DptuneError: it does not run.
+        """
         try:
             return ray.get_actor(self.name)
         except ValueError:
             raise dptune.DptuneError(
-                f"the {self._what} does not run. It is started by {self._who_starts_it}, and ends with it."
+                f"the {self._what} does not run. It is started by {self._starts}, and ends with it."
             ) from None
-
-
-def answer_of(reference: Any) -> Any:
-    """Wait for an answer and return its value."""
-    answer: Answer = ray.get(reference)
-    return answer.get()

@@ -1,7 +1,7 @@
-"""What all searchers share: metric, mode, search space, and a state that is somewhere else.
+"""What all searchers share: metric, mode, search space, and a state that is kept elsewhere.
 
 Tune pickles a searcher into ``tuner.pkl`` and restores a state that may be stale, or none. So a searcher holds settings
-and names only; what it knows of its run it reads from where that is kept, whenever it is asked.
+and names only; what it knows of its run it reads, whenever it is asked, from where the run is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ray.tune.search import Searcher
 
 import dptune
 from dptune._checks import at_least
-from dptune_ray.spaces import Domains, describe, domains_of, from_description, resolve
+from dptune_ray.spaces import Domains, describe, domains_of, from_description, resolve, same_domains
 
 
 class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
@@ -36,12 +36,13 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
     def __init__(
         self, *, name: str, param_space: Mapping[str, Any] | None, metric: str, mode: str | None, seed: int | None
     ) -> None:
-        _check_mode(mode)
+        check_mode(mode)
         super().__init__(metric=metric, mode=mode or "min")
         self._name, self._given_mode = name, mode
         self._seed = None if seed is None else at_least("seed", seed, 0)
         self._param_space: Mapping[str, Any] = dict(param_space or {})
         self._domains: Domains = domains_of(self._param_space)
+        self._unpaid: str | None = None  # why the experiment ends
 
     # ---- the run -----------------------------------------------------------------------------------
 
@@ -53,9 +54,24 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
     def _propose(self, trial: str) -> Mapping[str, Any] | None:
         """Return searched parameters by path for a trial, the others are drawn; None if the run is over."""
 
+    @abc.abstractmethod
     def _stored_mode(self) -> str | None:
-        """The mode the run was begun with, if that is stored with the run."""
-        return None
+        """Return the mode the run was begun with, or None if it has not begun."""
+
+    def _refuse_unpaid(self, trial: str, result: Mapping[str, Any] | None, told: float | None) -> None:
+        """End the experiment if a trial reports what it was not told; the next suggestion ends it, too.
+
+        Raises:
+            PrivacyError: the value is another one.
+        """
+        value = (result or {}).get(self.metric)
+        if value is None or value != value or value == told:  # NaN: the run had nothing left for the trial
+            return
+        self._unpaid = (
+            f"the trial {trial!r} reported under {self.metric!r} a value that no release paid for: give the Tuner what "
+            "search.trainable(...) returns. The experiment ends; the value was not handed on."
+        )
+        raise dptune.PrivacyError(self._unpaid)
 
     # ---- Tune's interface --------------------------------------------------------------------------
 
@@ -73,37 +89,41 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
             )
         self._take_mode(mode)
         domains = domains_of(config)
-        if self._domains and domains and _described(domains) != _described(self._domains):
+        if self._domains and domains and not same_domains(domains, self._domains):
             return False
         self._param_space = config if domains or not self._domains else self._param_space
         self._domains = domains or self._domains
+        self._unpaid = None
         self._begin()
         return True
 
     def _take_mode(self, mode: str | None) -> None:
-        _check_mode(mode)
+        check_mode(mode)
         if mode is not None and mode != (self._given_mode or mode):
             raise dptune.InputError(f"the searcher was made with mode={self._given_mode!r}, the Tuner with {mode!r}.")
         self._mode = mode or self._given_mode or "min"
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the next configuration, or that the run is over. Every key of the search space is in it."""
+        """Return the next configuration, with every key of the search space, or that the run is over."""
+        if self._unpaid is not None:
+            raise dptune.PrivacyError(self._unpaid)
         proposed = self._propose(trial_id)
         if proposed is None:
             return str(Searcher.FINISHED)
-        return resolve(self._domains, proposed, self._param_space, self._generator(trial_id))
+        return self._config(trial_id, proposed)
+
+    def _config(self, trial: str, proposed: Mapping[str, Any]) -> dict[str, Any] | str | None:
+        """Return what Tune gets for a trial."""
+        return resolve(self._domains, proposed, self._param_space, self._generator(trial))
 
     def _generator(self, trial: str) -> np.random.Generator:
-        """For what is drawn for a trial: with a seed the same whenever it is asked for, and not the same as before."""
+        """For what is drawn for a trial: with a seed the same whenever it is asked for, and another for each trial."""
         if self._seed is None:
             return np.random.default_rng()
         return np.random.default_rng([self._seed, *hashlib.sha256(trial.encode()).digest()])
 
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Nothing is learned from Tune: what is released is stored elsewhere. May come twice, or never."""
-
     def save(self, checkpoint_path: str) -> None:
-        """Write the run's name, mode and search space; its state is elsewhere."""
+        """Write the run's name, mode and search space; its state is kept elsewhere."""
         state = {"name": self._name, "mode": self.mode, "space": describe(self._domains)}
         Path(checkpoint_path).write_text(json.dumps(state))
 
@@ -119,8 +139,7 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
                 "the search space has a sample_from or objects to choose from, which are not stored: give it to the "
                 "searcher, or again to Tuner.restore(param_space=...)."
             )
-        domains = self._domains or from_description(state["space"])
-        self._go_on(state["name"], state["mode"], domains, self._param_space)
+        self._go_on(state["name"], state["mode"], self._domains or from_description(state["space"]), self._param_space)
 
     def _go_on(self, name: str, mode: str, domains: Domains, param_space: Mapping[str, Any]) -> None:
         """Continue a run that another process has begun; trials may start before the next suggestion."""
@@ -132,19 +151,7 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
             self._begin()
 
 
-def _check_mode(mode: object) -> None:
+def check_mode(mode: object) -> None:
+    """Refuse what is neither None nor a direction."""
     if mode not in (None, "min", "max"):
         raise dptune.InputError(f'mode must be "min" or "max", for one metric; got {mode!r}.')
-
-
-def _described(domains: Domains) -> dict[str, tuple[str, str, str]]:
-    """What makes two search spaces the same."""
-    return {
-        path: (type(d).__name__, d.domain_str if not d.is_function() else "", _sampler(d))
-        for path, d in domains.items()
-    }
-
-
-def _sampler(domain: Any) -> str:
-    sampler = domain.get_sampler()
-    return f"{type(sampler).__name__} {getattr(sampler, 'q', '')} {getattr(sampler, 'sampler', '')}"

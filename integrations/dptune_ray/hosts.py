@@ -20,12 +20,10 @@ import dptune
 from dptune.federated import Participant, Transport
 from dptune.federated.agent import FTSAgent
 from dptune.federated.settings import FTSSettings
-from dptune_ray.actors import answer_of
-from dptune_ray.agents import AgentSpace, Vector, larger_is_better
-from dptune_ray.answers import answered
-from dptune_ray.carried import Carried
-from dptune_ray.guard import called_in_worker
-from dptune_ray.private_process import make_this_process_private
+from dptune_ray.actors import answer_of, answered
+from dptune_ray.base import check_mode
+from dptune_ray.federated import AgentSpace, Vector, larger_is_better
+from dptune_ray.worker import Carried, called_in_worker, prepare_this_process
 
 RESTARTS = 10  # of one host: an objective that kills its process would do so for ever
 Objective = Callable[[int, dict[str, Any]], float]
@@ -43,7 +41,6 @@ class Host:
         agents: their numbers.
         seed: of the agents' choices.
         mode: "min" or "max".
-        silent: whether to silence the process, as in an actor of its own.
     """
 
     def __init__(
@@ -56,10 +53,7 @@ class Host:
         *,
         seed: int,
         mode: str,
-        silent: bool = True,
     ) -> None:
-        if silent:
-            make_this_process_private()
         self._objective, self._space, self._settings, self._mode = objective, space, settings, mode
         self._transport, self._numbers, self._seed = transport, agents, seed
         self._agents: list[Participant] = []
@@ -122,6 +116,14 @@ class Host:
         return dict(self._best)
 
 
+class HostProcess(Host):
+    """A host in an actor of its own; ``silent`` swallows what the process prints."""
+
+    def __init__(self, *about: Any, silent: bool, **settings: Any) -> None:
+        prepare_this_process(silent=silent)
+        super().__init__(*about, **settings)
+
+
 class Federation:
     """The agents of a federation, grouped on a few actors.
 
@@ -139,6 +141,7 @@ class Federation:
         mode: whether small ("min") or large ("max") values are good.
         seed: of the agents' choices; default drawn once for the life of this object.
         options: of the actors, e.g. ``{"num_cpus": 0.5}``; default one CPU each.
+        silent: swallow what the hosts print. False: you say that whatever the objective prints is public.
 
     Raises:
         InputError: space and settings do not fit together, or there are no hosts.
@@ -155,20 +158,21 @@ class Federation:
         mode: str,
         seed: int | None = None,
         options: Mapping[str, Any] | None = None,
+        silent: bool = True,
     ) -> None:
         if not 1 <= hosts <= settings.agents:
             raise dptune.InputError(f"hosts must be a whole number from 1 to {settings.agents}; got {hosts!r}.")
-        if mode not in ("min", "max"):
-            raise dptune.InputError(f'mode must be "min" or "max"; got {mode!r}.')
+        check_mode(mode)
         space = AgentSpace.of(param_space, settings)
         usual = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": -1, **(options or {})}
-        start = ray.remote(Host).options(**usual).remote
+        start = ray.remote(HostProcess).options(**usual).remote
         seed = secrets.randbits(63) if seed is None else seed
         Participant(FTSAgent(space.model(settings), 0, seed=seed), transport)  # refuses a server with other settings
         self._transport, self._points = transport, 0  # a server lives as long as its first transport is held
         self._kept = ray.put(Carried(objective))
         groups = [tuple(range(first, settings.agents, hosts)) for first in range(hosts)]
-        self._hosts = [start(self._kept, space, transport, settings, group, seed=seed, mode=mode) for group in groups]
+        about: dict[str, Any] = {"seed": seed, "mode": mode, "silent": silent}
+        self._hosts = [start(self._kept, space, transport, settings, group, **about) for group in groups]
 
     def advance(self, points: int) -> None:
         """Let every agent evaluate until it has ``points`` points: the initial ones, then one a round, then its own.

@@ -1,104 +1,156 @@
-"""What the searchers with a vault share: losses go there, released values come from there or from the ledger."""
+"""The searchers whose trials are paid by a vault: losses go there, released values come from there or from the ledger.
+
+Example::
+
+    search = CentredCMASearch(space, privatizer, name="svm", n_trials=100)
+    trainable = search.trainable(losses)  # config -> per-example losses (rows,)
+    tuning = tune.TuneConfig(search_alg=search, num_samples=search.n_trials, metric="loss", mode="min")
+    tune.Tuner(trainable, param_space=space, tune_config=tuning).fit()
+    search.recommend()
+
+Guarantee: mu-GDP under replacing one person's record, n public, for a trusted curator, as the ledger's statement says.
+Tune, its files and its dashboards see released values, public parameters, and times.
+"""
 
 from __future__ import annotations
 
-import abc
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, overload
+from functools import partial
+from typing import Any, ClassVar
 
 import dptune
 from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Data, Function, losses_function
+from dptune.losses.user_function import Data, Function, Training, losses_function
+from dptune.search.request import SearchRequest
 from dptune_ray.base import RunSearch
-from dptune_ray.client import VaultClient
-from dptune_ray.runs import RunSettings, mode_of
-from dptune_ray.spaces import flat
-from dptune_ray.trainable import PrivateTrainable, final_estimate, made_trainable
+from dptune_ray.spaces import flat, lacking, nested, rounded, to_space
+from dptune_ray.vault import Vault, VaultClient, VaultRun, mode_of
+from dptune_ray.worker import PrivateTrainable, final_estimate, made_trainable
 
 METRIC = "loss"
 _logger = logging.getLogger(__name__)
 
 
-class VaultSearch(RunSearch):
-    """A Tune searcher whose trials are paid by a vault.
+class SpaceSearch(RunSearch):
+    """A Tune searcher with a vault; a subclass names the method: ``method = METHOD``.
+
+    Uniform and log-uniform floats and integers, quantised or not, are searched; ``choice`` and ``sample_from`` are
+    drawn.
 
     Args:
-        privatizer: settings of the vault: ledger, clipping range, people. It holds no losses here.
+        param_space: Tune search space; default that of the Tuner. :attr:`n_trials` needs it.
+        privatizer: holds the losses and pays, in the vault; here it holds settings only.
         name: the run's name in the ledger. The same name continues the run.
-        param_space: Tune search space; default that of the Tuner.
+        mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
+        n_trials: wished number of trials; the number planned is :attr:`n_trials`.
+        seed: of the searcher's own randomness (not of the noise, which has none).
         metric: the name under which trials report.
-        mode: "min": the function returns losses; "max": it returns scores. Default the Tuner's.
-        seed: of what is drawn independently.
+        mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
+        unprotected: "allow": a trial may report a value that no release paid for, for public objectives.
+        settings: further keyword arguments of the method's planner.
+
+    Raises:
+        InputError: a setting is out of range, or the space holds what is not supported.
     """
+
+    method: ClassVar[dptune.Method]
 
     def __init__(
         self,
-        privatizer: dptune.LossPrivatizer,
+        param_space: Mapping[str, Any] | None = None,
+        privatizer: dptune.LossPrivatizer | None = None,
         *,
-        name: str,
-        param_space: Mapping[str, Any] | None,
-        metric: str,
-        mode: str | None,
-        seed: int | None,
+        name: str = "tune",
+        mu: float | None = None,
+        n_trials: int | None = None,
+        seed: int | None = None,
+        metric: str = METRIC,
+        mode: str | None = None,
+        unprotected: str = "refuse",
+        **settings: Any,
     ) -> None:
-        if not isinstance(privatizer, dptune.LossPrivatizer):
-            raise dptune.InputError(f"{type(self).__name__} needs a LossPrivatizer as its privatizer.")
         super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
-        self._privatizer = privatizer
+        if unprotected not in ("refuse", "allow"):
+            raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
+        self.method.refuse_unknown(settings, front_end=type(self).__name__)  # "trials" too: it is n_trials here
+        self._request = SearchRequest(
+            self.method,
+            privatizer,  # type: ignore[arg-type]  # the request refuses None
+            mu=mu,
+            seed=seed,
+            settings={"trials": n_trials, **settings},
+            front_end=type(self).__name__,
+        )
+        if to_space(self._domains) is not None:
+            self._request.plan(to_space(self._domains))  # refuse early what does not fit the space
+        self._allows = unprotected == "allow"
         self._named_loss = False
-        self._client = VaultClient.of(privatizer.ledger, name)
+        self._client = VaultClient.of(self._request.ledger, name)
         self._handle: Any = None  # the vault lives as long as this is held
 
     # ---- the run -----------------------------------------------------------------------------------
 
-    @abc.abstractmethod
-    def run_settings(self) -> RunSettings:
-        """Return what the vault is to run.
+    def _space(self) -> dptune.Space | None:
+        """The search space; None where another searcher proposes.
 
         Raises:
             InputError: there is nothing to search.
         """
+        space = to_space(self._domains) or self._request.stored_space(self._name)
+        if space is None:
+            raise dptune.InputError("the search space has no numerical parameter with more than one value to search.")
+        return space
 
-    def _run(self) -> dptune.SearchRun:
-        """The run as the ledger has it, to read from in this process."""
-        return self.run_settings().begin(self._privatizer)
+    def vault_run(self) -> VaultRun:
+        """Return what the vault is to run."""
+        return VaultRun(self._request, self._name, self._space(), self.mode)
 
     @property
     def vault(self) -> VaultClient:
         """The vault, which is started on this node if it does not run, or runs no more."""
         if self._handle is None or not self._client.runs():
-            if not self._privatizer.private:
-                _logger.warning(f"The run {self._name!r} is NOT PRIVATE: {self._privatizer!r}.")
-            self._handle = self._client.start(self._privatizer, self.run_settings())
+            self._begin()
         return self._client
 
     def _begin(self) -> None:
-        _ = self.vault
+        run, privatizer = self.vault_run(), self._request.privatizer
+        if self._handle is None or not self._client.runs():
+            self._handle = self._client.launch(Vault, run)
+        spends, warning = self._client.call("begin", run.settings(), privatizer.fingerprint())
+        _logger.log(logging.INFO if privatizer.private else logging.WARNING, spends)
+        if warning:
+            _logger.warning(warning)
 
     def _propose(self, trial: str) -> Mapping[str, Any] | None:
-        return self.vault.ask(trial)
+        asked: Mapping[str, Any] | None = self.vault.call("ask", trial)
+        return asked
 
-    def _stored_mode(self) -> str | None:
-        return mode_of(self._privatizer.ledger, self._name)
+    def _stored_mode(self) -> str:
+        return mode_of(self._request.ledger, self._name)
 
     def _take_mode(self, mode: str | None) -> None:
         super()._take_mode(mode)
-        if self._mode == "max" and self._named_loss:
+        self._refuse_maximised_loss()
+
+    def _refuse_maximised_loss(self) -> None:
+        if self.mode == "max" and self._named_loss:
             raise dptune.InputError('loss= is minimised: set TuneConfig(mode="min"), or return scores yourself.')
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """End the experiment if the value is not the one that the vault told the trial."""
+        if not self._allows:
+            self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Likewise; nothing is learned from Tune. May come twice, or never."""
+        if result and not self._allows:
+            self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_handle": None}
 
     # ---- the user's interface --------------------------------------------------------------------------
-
-    @overload
-    def trainable(self, function: Function) -> type[PrivateTrainable]: ...
-
-    @overload
-    def trainable(
-        self, *, loss: str | NamedLoss | None = None, data: Data | Callable[[], Data] | None = None
-    ) -> Callable[[Function], type[PrivateTrainable]]: ...
 
     def trainable(
         self,
@@ -106,49 +158,112 @@ class VaultSearch(RunSearch):
         *,
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
+        training: Training = "public",
+        silent: bool = True,
     ) -> Any:
         """Decorate a function of a configuration that returns per-example losses (rows,); give it to the Tuner.
 
-        With ``loss`` and ``data`` the function returns a fitted scikit-learn estimator instead. ``data`` is (X, y),
-        which travels through Ray with the function, or a function that loads them where the trial runs; if that
-        fails, the trial fails before anything is trained or paid, and tells the error's type.
-        Exceptions of the function become the upper clip for everybody; use ``try_out`` to find bugs.
+        Exceptions of such a function become the upper clip for everybody; use ``try_out`` to find bugs. With ``loss``
+        and ``data`` the function trains on public data and returns a fitted scikit-learn estimator instead.
+
+        Args:
+            function: configuration -> losses; None if this decorates it.
+            loss: the per-example loss of a fitted estimator, by name or a ``NamedLoss``.
+            data: (X, y), which travels through Ray with the function, or a function that loads them where the trial
+                runs; if that fails, the trial fails before anything is trained or paid, and tells the error's type.
+            training: with ``loss``: "public": what the function raises is an ordinary failure of the trial, unpaid and
+                shown by Tune. "private": it trains on private people, and nothing of that is shown.
+            silent: swallow what the worker prints. False: you say that whatever the function prints is public.
+
+        Returns:
+            A subclass of :class:`PrivateTrainable`, or what decorates a function to be one.
         """
         if function is None:
-            return lambda decorated: self._trainable(decorated, loss, data)
-        return self._trainable(function, loss, data)
-
-    def _trainable(
-        self, function: Function, loss: str | NamedLoss | None, data: Data | Callable[[], Data] | None
-    ) -> type[PrivateTrainable]:
+            return partial(self.trainable, loss=loss, data=data, training=training, silent=silent)
         self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
-        if loss is not None and self.mode == "max":
-            raise dptune.InputError('loss= is minimised: use mode="min", or return scores yourself.')
-        taken = losses_function(function, loss, data, rows=self._privatizer.rows)
-        members = {"vault": self._client, "metric": self.metric}
+        self._refuse_maximised_loss()
+        taken = losses_function(function, loss, data, rows=self._request.privatizer.rows, training=training)
+        members = {"vault": self._client, "metric": self.metric, "silent": silent}
         return made_trainable(PrivateTrainable, function, function=taken, run=self._client, **members)
 
-    @abc.abstractmethod
+    @property
+    def n_trials(self) -> int:
+        """Number of trials of a complete run: the Tuner's ``num_samples``. (-1 is fine too: the run ends by itself.)
+
+        Raises:
+            InputError: the searcher was made without a search space, and no run has fixed one yet.
+        """
+        return self._request.trials(self._name, self._space())
+
     def recommend(self) -> dict[str, Any]:
-        """Return the parameters to use, as a configuration without constants; works without a cluster."""
+        """Return what the run ends with, never the argmin of noisy values; what is not searched is not in it.
+
+        Works without a cluster.
+        """
+        found = self._read().recommend()
+        return nested(
+            {path: rounded(self._domains[path], v) if path in self._domains else v for path, v in found.items()}
+        )
 
     def estimate(self, trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
         """Release, once per run, the mean clipped loss (or score) at ``config``, from the share kept for it.
 
         Args:
             trainable: of this searcher; it is run once more, on the cluster.
-            config: usually that of :meth:`recommend`, with the constants the function needs.
+            config: usually that of :meth:`recommend`, with the constants and choices that the function needs.
 
         Raises:
-            InputError: nothing was kept for it.
+            InputError: nothing was kept for it, or a key of the search space is missing.
             BudgetExhausted: it does not fit.
             KeyConflict: it was made at other parameters.
         """
-        self._mode = mode_of(self._privatizer.ledger, self._name)
-        self.vault.check_estimate(flat(config))
+        missing = lacking(config, self._param_space, self._domains)
+        if missing:
+            raise dptune.InputError(
+                f"the configuration has no value for {', '.join(map(repr, missing))} of the search space; nothing was "
+                "trained or spent. Give the function what it was tuned with: {**constants, **search.recommend()}."
+            )
+        self._mode = self._stored_mode()
+        self.vault.call("check_estimate", flat(config))
         return final_estimate(trainable, config)
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, for a dashboard."""
-        self._mode = mode_of(self._privatizer.ledger, self._name)
-        return self._run().progress()
+        return self._read().progress()
+
+    def _read(self) -> dptune.SearchRun:
+        """The run as the ledger has it, to read from in this process."""
+        self._mode = self._stored_mode()
+        return self.vault_run().begin()
+
+
+class CentredCMASearch(SpaceSearch):
+    """Differentially private CMA-ES on centred joint releases. Needs ``dptune[ray,cmaes]``; arguments: SpaceSearch.
+
+    Trials are proposed in generations, and a generation is two releases, so no trial has a release of its own.
+
+    **What a trial reports.** Tune wants a value when the trial ends, mostly before its generation is released. So it is
+    a careful estimate, from everything released by then, of the mean loss at the trial's point *less that at the centre
+    of the search space* (:meth:`dptune.CentredCMA.value`): a function of released values, which says nothing about
+    the trial's own losses until their generation is out. With ``mode="max"`` it is that of the mean score, so larger is
+    better then. It is kept in the ledger, and a trial that runs again reports it again. The answer is
+    :meth:`recommend`; :meth:`estimate` releases its level of loss.
+
+    Settings are those of :func:`dptune.algorithms.centred_plan.plan_centred_cma`.
+
+    Raises:
+        MissingExtra: cmaes is not installed; when the run begins.
+    """
+
+    method = dptune.CENTRED_CMA
+
+
+class DPGIBOSearch(SpaceSearch):
+    """Differentially private, gradient-informative Bayesian optimisation; arguments: SpaceSearch.
+
+    Trials are proposed in batches around an iterate that moves by one released gradient a batch. Each trial reports a
+    release of its own, paid from ``monitor_share``. Settings are those of
+    :func:`dptune.algorithms.gibo_plan.plan_gibo`.
+    """
+
+    method = dptune.GIBO

@@ -33,6 +33,25 @@ def domains_of(param_space: Mapping[str, Any]) -> Domains:
     return found
 
 
+def same_domains(one: Domains, other: Domains) -> bool:
+    """Tell whether two search spaces are the same, as far as Tune's own descriptions of them say."""
+    return _described(one) == _described(other)
+
+
+def lacking(config: Mapping[str, Any], param_space: Mapping[str, Any], domains: Domains) -> list[str]:
+    """Return the paths of a search space that a configuration has no value for."""
+    wanted = {path for path, _ in _leaves(param_space)} | set(domains)
+    return sorted(wanted - set(paths(config)))
+
+
+def paths(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the path of everything in a configuration, of dicts too."""
+    for key, value in config.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from paths(value, f"{prefix}{key}{SEPARATOR}")
+
+
 def to_space(domains: Domains) -> dptune.Space | None:
     """Return the numerical parameters that can vary, or None if there are none."""
     parameters = {path: _parameter(domain) for path, domain in domains.items()}
@@ -72,7 +91,7 @@ def rounded(domain: Any, value: Value) -> Value:
 
 def describe(domains: Domains) -> dict[str, Any] | None:
     """Return plain JSON data that :func:`from_description` reads back, or None if a domain is code or holds objects."""
-    described = {path: _describe(domain) for path, domain in domains.items()}
+    described = _described(domains)
     if None in described.values():
         return None
     try:
@@ -125,7 +144,7 @@ def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
         if SEPARATOR in str(key) and isinstance(value, Mapping | sample.Domain):
             raise dptune.InputError(f'the parameter {path!r}: "/" in a name stands for a nested dict.')
         if not isinstance(key, str) and _holds_domain(value):
-            raise dptune.InputError(f"the parameter {path!r}: its name is no text but {key!r}.")
+            raise dptune.InputError(f"the parameter {path!r}: its name is not text but {key!r}.")
         if isinstance(value, Mapping) and "grid_search" not in value:
             yield from _leaves(value, path + SEPARATOR)
         elif isinstance(value, list | tuple | set | frozenset) and _holds_domain(value):
@@ -160,6 +179,10 @@ def _check(path: str, domain: Any) -> None:
         raise dptune.InputError(
             f"the parameter {path!r}: {type(domain).__name__} sampled by {type(inner).__name__} is not supported."
         )
+
+
+def _described(domains: Domains) -> dict[str, dict[str, Any] | None]:
+    return {path: _describe(domain) for path, domain in domains.items()}
 
 
 def _describe(domain: Any) -> dict[str, Any] | None:

@@ -21,8 +21,7 @@ from dptune.accounting.plan_ledger import PlanLedger
 from dptune.errors import AlreadySent, RoundClosed
 from dptune.federated import FTSServer, InProcess, Message
 from dptune.federated.settings import FTSSettings
-from dptune_ray.actors import ActorClient
-from dptune_ray.answers import answered
+from dptune_ray.actors import ActorClient, answered
 
 Matrix = npt.NDArray[np.float64]
 MOST = 8192  # numbers in a message: 64 KiB
@@ -64,19 +63,9 @@ class Server:
         _ = self._inner
 
     @answered
-    def open_round(self) -> int:
-        """Return the round whose messages are taken now."""
-        return self._inner.open_round()
-
-    @answered
-    def rounds(self) -> int:
-        """Return the number of rounds of the plan."""
-        return self._inner.rounds()
-
-    @answered
-    def settings(self) -> dict[str, object]:
-        """Return the server's settings as plain data."""
-        return self._inner.settings()
+    def tell(self, what: str) -> Any:
+        """Return ``open_round``, ``rounds`` or ``settings`` of the server."""
+        return getattr(self._inner, what)()
 
     @answered
     def submit(self, message: Message) -> str:
@@ -95,7 +84,7 @@ class _ServerClient(ActorClient):
     """Reaches the server."""
 
     _what: ClassVar[str] = "server"
-    _who_starts_it: ClassVar[str] = "RayTransport.serve(...)"
+    _starts: ClassVar[str] = "RayTransport.serve(...)"
 
 
 class RayTransport:
@@ -151,15 +140,15 @@ class RayTransport:
 
     def open_round(self) -> int:
         """Return the round whose messages are taken now."""
-        return int(self._client.call("open_round"))
+        return int(self._client.call("tell", "open_round"))
 
     def rounds(self) -> int:
         """Return the number of rounds of the plan."""
-        return int(self._client.call("rounds"))
+        return int(self._client.call("tell", "rounds"))
 
     def settings(self) -> dict[str, object]:
         """Return the server's settings as plain data."""
-        settings: dict[str, object] = self._client.call("settings")
+        settings: dict[str, object] = self._client.call("tell", "settings")
         return settings
 
     def submit(self, message: Message) -> None:

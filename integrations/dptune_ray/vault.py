@@ -1,80 +1,155 @@
 """The vault: the one process of a Tune run that holds losses, pays, and answers with released values.
 
-The class knows nothing of Ray; :mod:`dptune_ray.client` makes it a named actor. Every method returns an
-:class:`~dptune_ray.answers.Answer`.
+Losses reach it as arguments of at most 64 KiB. Ray sends arguments below 100 KiB inside the call; larger ones would
+lie in its object store, which is shared with every process of the node and may be spilled to disk.
 
 Every method may be called again, by a retry or after the actor was restarted: a release is idempotent by its key in
-the ledger, a value that is no release of its own is fixed there when it is told, and losses that died with the actor
+the ledger, a value that is not a release of its own is fixed there when it is told, and losses that died with the actor
 are asked for once more.
 """
 
 from __future__ import annotations
 
+import json
+import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 import dptune
-from dptune_ray.answers import answered
-from dptune_ray.reports import Reports
-from dptune_ray.runs import RunSettings, reflected
+from dptune.search.request import SearchRequest
+from dptune.search.run import VALUE, as_stored
+from dptune_ray.actors import ActorClient, answer_of, answered
+
+MODE, REPORTED = "mode", "reported/"  # public facts of a run in the ledger
+PART = 8192  # losses in one call: 64 KiB
+IN_FLIGHT = 128  # parts that may be on their way: 8 MiB
+ATTEMPTS = 5  # of an upload whose vault is restarted meanwhile
+Vector = npt.NDArray[np.float64]
 
 
-@dataclass
-class _Upload:
-    """Losses on their way in, in parts."""
+@dataclass(frozen=True)
+class VaultRun:
+    """What a vault runs.
 
-    name: str
-    parts: dict[int, bytes]  # by their first row
+    Attributes:
+        request: what the user asked for; its privatizer holds no losses here.
+        scope: the run's name in the ledger.
+        space: search space; None where another searcher proposes.
+        mode: "min": the function returns losses; "max": it returns scores.
+    """
+
+    request: SearchRequest
+    scope: str
+    space: dptune.Space | None
+    mode: str
+
+    def begin(self) -> dptune.SearchRun:
+        """Begin the run, or continue it from the ledger.
+
+        Raises:
+            BudgetMismatch: it was begun with other settings, another privatizer or the other mode.
+            BudgetExhausted: the ledger has not that much left for a new run.
+        """
+        if self.request.ledger.fix(self.scope, MODE, self.mode) != self.mode:
+            raise dptune.BudgetMismatch(
+                f"the run {self.scope!r} was begun with the other mode; give a new search a new name."
+            )
+        return self.request.begin(self.scope, self.space)
+
+    def level(self, value: Any) -> Any:
+        """Turn scores into losses of the same clipping range, and back: the best score is the smallest loss."""
+        clip = self.request.privatizer.interval
+        return value if self.mode == "min" else clip.low + clip.high - value
+
+    def settings(self) -> str:
+        """Return all that must not differ while the vault runs, the privatizer apart."""
+        request = self.request
+        space = None if self.space is None else self.space.describe()
+        settings = (request.mu, request.seed, sorted(request.settings.items()))
+        return repr((request.method.name, self.scope, space, self.mode, settings))
+
+
+def mode_of(ledger: dptune.PrivacyLedger, scope: str) -> str:
+    """Return the mode the run was begun with; "min" if it has not begun."""
+    return str(ledger.fact(scope, MODE) or "min")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a trial was told, a public fact.
+
+    Attributes:
+        parameters: where it was evaluated, as plain JSON data.
+        value: as Tune sees it.
+    """
+
+    parameters: Mapping[str, Any]
+    value: float
+
+    def at(self, parameters: Mapping[str, Any], trial: str) -> Told:
+        """Return this, or refuse other parameters."""
+        here, there = (json.dumps(as_stored(p), sort_keys=True) for p in (parameters, self.parameters))  # NaN is NaN
+        if here != there:
+            raise dptune.KeyConflict(
+                f"the trial {trial!r} has its value at other parameters; nothing was trained or spent. Give a new "
+                "trial a new name."
+            )
+        return self
 
 
 class Vault:
-    """Privatizer, ledger and run of one search.
+    """Privatizer, ledger and run of one search; knows nothing of Ray.
 
     Args:
-        privatizer: holds the losses and pays.
-        settings: of the run.
+        run: what it runs.
     """
 
-    def __init__(self, privatizer: dptune.LossPrivatizer, settings: RunSettings) -> None:
-        self._privatizer, self._settings = privatizer, settings
+    def __init__(self, run: VaultRun) -> None:
+        self._about, self._privatizer, self._ledger = run, run.request.privatizer, run.request.ledger
         self._begun: dptune.SearchRun | None = None
-        self._asked: dict[str, dict[str, Any]] = {}  # trial -> what it was told to try
+        self._asked: dict[str, dict[str, Any]] = {}  # trial -> what it should try; until it has its value
         self._proposals = 0
-        self._taken: set[str] = set()  # trials without a release of their own, whose losses the run has had
-        self._reports = Reports(privatizer.ledger, settings.scope)
-        self._uploads: dict[str, _Upload] = {}
+        self._told: dict[str, Told] = {}  # by trial
+        self._taken: set[str] = set()  # trials whose losses this process has had
+        self._uploads: dict[str, tuple[str, dict[int, bytes]]] = {}  # trial -> name, parts by their first row
 
     @property
     def _run(self) -> dptune.SearchRun:
         if self._begun is None:
-            self._begun = self._settings.begin(self._privatizer)
+            self._begun = self._about.begin()
         return self._begun
 
+    @property
+    def _own(self) -> bool:
+        """Whether each trial has a release of its own."""
+        return self._run.plan.monitor_mu > 0
+
     @answered
-    def begin(self, settings: RunSettings, fingerprint: str) -> int:
-        """Begin the run, or find that it goes on; return its number of trials.
+    def begin(self, settings: str, fingerprint: str) -> tuple[str, str]:
+        """Begin the run, or find that it goes on; return what it spends, and why it will learn little ("": it may).
 
         Args:
-            settings: of the search.
+            settings: of the searcher's :class:`VaultRun`.
             fingerprint: of its privatizer.
 
         Raises:
             BudgetMismatch: this vault, or the ledger, has a run of this name with other settings or privatizer.
             BudgetExhausted: the ledger has not that much left for a new run.
         """
-        if settings != self._settings:
+        same = {"settings": settings == self._about.settings()}
+        same["privatizer (clip, groups, weights, precision or seed)"] = fingerprint == self._privatizer.fingerprint()
+        other = [name for name, agrees in same.items() if not agrees]
+        if other:
             raise dptune.BudgetMismatch(
-                f"a search named {settings.scope!r} with other settings is running; give this one another name."
+                f"a search named {self._about.scope!r} with other {' and '.join(other)} is running; give this one "
+                "another name."
             )
-        if fingerprint != self._privatizer.fingerprint():
-            raise dptune.BudgetMismatch(
-                f"a search named {settings.scope!r} with another privatizer (clip, groups, weights, precision or seed) "
-                "is running; give this one another name."
-            )
-        return self._run.plan.trials
+        self._asked.clear()  # trials that an earlier fit has lost
+        return self._about.request.announcement(self._run), self._about.request.warning(self._run)
 
     @answered
     def ask(self, trial: str) -> dict[str, Any] | None:
@@ -85,55 +160,82 @@ class Vault:
         """
         if trial in self._asked:
             return self._asked[trial]
-        if len(self._asked) >= self._run.plan.trials + self._run.plan.spare:
+        run = self._run
+        if len(self._asked) >= run.plan.trials + run.plan.spare:
             return None  # as many trials as a run has were lost: with num_samples=-1 it would never end
         try:
-            self._check(trial)
+            run.check(trial)
         except dptune.PlanComplete:
             return None
         except dptune.BudgetExhausted:
-            if not self._run.ledger.count(self._run.scope):
+            if not self._ledger.count(run.scope):
                 raise
             return None
-        self._asked[trial] = {} if self._settings.space is None else dict(self._run.ask(self._proposals))
+        self._asked[trial] = {} if run.space is None else dict(run.ask(self._proposals))
         self._proposals += 1
         return self._asked[trial]
 
     @answered
     def withdraw(self, trial: str) -> None:
-        """Forget a trial that asked and will not begin: it is none that was lost."""
+        """Forget a trial that asked and will not begin: it does not count as lost."""
         self._asked.pop(trial, None)
 
     @answered
-    def check(self, trial: str, parameters: Mapping[str, Any] | None = None) -> None:
-        """Refuse a trial before a model is trained; ``parameters`` as for :meth:`finish`.
+    def check(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
+        """Refuse a trial before a model is trained, or tell it the value that it has already.
+
+        Returns:
+            None if it has none, or if the losses it had handed in are gone and the present round needs them.
 
         Raises:
             KeyConflict: the trial has a value at other parameters.
             PlanComplete: the run has made all its releases.
             BudgetExhausted: the ledger is spent, by this run or by others.
         """
-        self._check(trial, parameters)
-
-    def _check(self, trial: str, parameters: Mapping[str, Any] | None = None) -> None:
-        if trial not in self._reports:
+        known = self._known(trial)
+        if known is None:
             self._run.check(trial, parameters)
-        elif parameters is not None:  # its value is known and costs nothing
-            self._reports.find(trial, parameters)
+            return None
+        value = known.at(parameters, trial).value
+        lost = trial not in self._taken and self._run.space is not None and not self._run.complete
+        return None if lost else value
+
+    @answered
+    def told(self, trial: str) -> float | None:
+        """Return what the trial was told, or None."""
+        known = self._known(trial)
+        return None if known is None else known.value
+
+    def _known(self, trial: str) -> Told | None:
+        """What the trial was told, looked up in the ledger if another life of this vault has told it."""
+        if trial not in self._told:
+            found: Any = self._released(trial) if self._own else self._ledger.fact(self._about.scope, REPORTED + trial)
+            if found is None:
+                return None
+            self._told[trial] = Told(**found)
+        return self._told[trial]
+
+    def _released(self, trial: str) -> dict[str, Any] | None:
+        if self._run.recorded_parameters(trial) is None:
+            return None
+        charge = self._ledger.find(self._about.scope, VALUE + trial)
+        if charge is None or charge.value is None:
+            return None
+        return {"parameters": charge.note["parameters"], "value": self._about.level(charge.value[0])}
 
     @answered
     def put(self, trial: str, upload: str, first: int, part: bytes) -> None:
         """Take float64 losses of a trial, the rows from ``first`` on."""
-        if trial not in self._uploads or self._uploads[trial].name != upload:
-            self._uploads[trial] = _Upload(upload, {})
-        self._uploads[trial].parts[first] = part
+        if trial not in self._uploads or self._uploads[trial][0] != upload:
+            self._uploads[trial] = upload, {}
+        self._uploads[trial][1][first] = part
 
     @answered
     def finish(self, trial: str, parameters: Mapping[str, Any], upload: str, rows: int | None) -> float | None:
         """Take a trial's losses and tell its value: its own release, or what the run's releases say by now.
 
         Args:
-            trial: the trial's identifier.
+            trial: its identifier.
             parameters: where it was really evaluated, by path.
             upload: under which its losses were put.
             rows: how many there are; None if the evaluation failed.
@@ -147,28 +249,21 @@ class Vault:
         losses = self._losses(trial, upload, rows)
         if losses is None and rows is not None:
             return None
-        own = self._run.plan.monitor_mu > 0
-        value = self._released(trial, parameters, losses) if own else self._reported(trial, parameters, losses)
+        if trial not in self._taken:
+            told = self._tell(trial, parameters, self._run.finish(trial, parameters, losses))
+            self._told[trial] = told.at(parameters, trial)
+            self._taken.add(trial)
         self._asked.pop(trial, None)
         self._uploads.pop(trial, None)  # of another process of the trial, which gets the value too
-        return value
+        return self._told[trial].at(parameters, trial).value
 
-    def _released(self, trial: str, parameters: Mapping[str, Any], losses: Any) -> float:
-        """The trial's own release, a level of loss."""
-        return self._outward(self._run.finish(trial, parameters, losses))
-
-    def _reported(self, trial: str, parameters: Mapping[str, Any], losses: Any) -> float:
-        """A difference of losses, a function of released values; 0 if the run withholds values.
-
-        A trial that runs again is told the same. This vault's run counts it once; one that was restarted, and has
-        lost the losses, takes them as another point. Neither costs anything: the run pays by steps and generations.
-        """
-        told = self._reports.find(trial, parameters)
-        if told is not None and trial in self._taken:
-            return told
-        difference = self._run.finish(trial, parameters, losses)
-        self._taken.add(trial)
-        return self._reports.fix(trial, parameters, difference if self._settings.mode == "min" else 0.0 - difference)
+    def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Told:
+        """A trial's own release is a level of loss; otherwise its value is a difference of losses, fixed when told."""
+        if self._own:
+            return Told(as_stored(parameters), self._about.level(value))
+        difference = Told(as_stored(parameters), value if self._about.mode == "min" else 0.0 - value)
+        fixed: Any = self._ledger.fix(self._about.scope, REPORTED + trial, asdict(difference))
+        return Told(**fixed)
 
     @answered
     def check_estimate(self, parameters: Mapping[str, Any]) -> None:
@@ -184,23 +279,40 @@ class Vault:
         if losses is None and rows is not None:
             return None
         estimate = self._run.estimate(parameters, losses)
-        return dptune.Estimate(self._outward(estimate.value), estimate.sigma, estimate.private)
+        return dptune.Estimate(self._about.level(estimate.value), estimate.sigma, estimate.private)
 
-    @answered
-    def progress(self) -> dict[str, object]:
-        """Return released facts only."""
-        return self._run.progress()
-
-    def _losses(self, trial: str, upload: str, rows: int | None) -> Any:
-        """The losses (rows,), as the privatizer wants them; None if there are none, or not all of them."""
-        held = self._uploads.get(trial)
-        if rows is None or held is None or held.name != upload:
+    def _losses(self, trial: str, upload: str, rows: int | None) -> Vector | None:
+        """The losses (rows,), or None if there are none, or not all of them."""
+        name, parts = self._uploads.get(trial, ("", {}))
+        if rows is None or name != upload:
             return None  # another process of the trial may be handing over: its upload stays
         del self._uploads[trial]
-        joined = np.frombuffer(b"".join(held.parts[first] for first in sorted(held.parts)))
-        if len(joined) != rows:
-            return None
-        return joined if self._settings.mode == "min" else reflected(self._privatizer.interval, joined)
+        joined = np.frombuffer(b"".join(parts[first] for first in sorted(parts)))
+        return None if len(joined) != rows else self._about.level(joined)
 
-    def _outward(self, value: float) -> float:
-        return value if self._settings.mode == "min" else float(reflected(self._privatizer.interval, value))
+
+@dataclass(frozen=True)
+class VaultClient(ActorClient):
+    """Reaches the vault that serves a run; ``VaultClient.of(ledger, scope)``."""
+
+    _what: ClassVar[str] = "vault"
+
+    def upload(self, method: str, trial: str, parameters: Mapping[str, Any], losses: Vector | None) -> Any:
+        """Hand over the losses (rows,), or None for a failure, to ``finish`` or ``estimate``; return its answer."""
+        actor, rows = self.actor(), None if losses is None else len(losses)
+        for _ in range(ATTEMPTS):
+            name = secrets.token_hex(8)
+            for firsts in _batches(rows or 0):
+                puts = [actor.put.remote(trial, name, at, losses[at : at + PART].tobytes()) for at in firsts]  # type: ignore[index]
+                for put in puts:
+                    answer_of(put)
+            answer = answer_of(getattr(actor, method).remote(trial, dict(parameters), name, rows))
+            if answer is not None:
+                return answer
+        raise dptune.DptuneError("the vault was restarted too often while it took a trial's losses.")
+
+
+def _batches(rows: int) -> list[range]:
+    """The first rows of parts, no more of them at a time than may be in flight."""
+    step = IN_FLIGHT * PART
+    return [range(start, min(start + step, rows), PART) for start in range(0, rows, step)]

@@ -9,22 +9,22 @@ from functools import partial
 from typing import Any
 
 from ray.tune.search import Searcher
+from ray.tune.utils import merge_dicts
 
 import dptune
 from dptune.search.run import VALUE
-from dptune.search.values import VALUES, plan_values
-from dptune_ray.runs import RunSettings, mode_of, reflected
-from dptune_ray.search import METRIC, VaultSearch
-from dptune_ray.spaces import nested, resolve
+from dptune.search.values import VALUES
+from dptune_ray.search import METRIC, SpaceSearch
+from dptune_ray.spaces import nested, paths, resolve
 
 _logger = logging.getLogger(__name__)
 
 
-class PrivateSearch(VaultSearch):
+class PrivateSearch(SpaceSearch):
     """Makes any Tune searcher private: it sees noisy clipped means, one a trial.
 
     Args:
-        searcher: e.g. ``OptunaSearch()`` or :class:`RandomSearch`. With none in mind use ``CentredCMASearch`` instead.
+        searcher: e.g. ``OptunaSearch()``. With none in mind use :class:`CentredCMASearch` instead.
         privatizer: holds the losses and pays, in the vault; here it holds settings only.
         n_trials: number of trials the budget is divided among; the Tuner's ``num_samples``.
         name: the run's name in the ledger. The same name continues the run.
@@ -33,6 +33,7 @@ class PrivateSearch(VaultSearch):
         metric: the name under which trials report.
         mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
         seed: of what the searcher leaves open and is drawn here.
+        unprotected: "allow": a trial may report a value that no release paid for, for public objectives.
 
     Raises:
         InputError: no searcher, or a setting is out of range.
@@ -41,6 +42,8 @@ class PrivateSearch(VaultSearch):
 
         search = PrivateSearch(OptunaSearch(), privatizer, n_trials=50, name="boosting")
     """
+
+    method = VALUES
 
     def __init__(
         self,
@@ -54,43 +57,26 @@ class PrivateSearch(VaultSearch):
         metric: str = METRIC,
         mode: str | None = None,
         seed: int | None = None,
+        unprotected: str = "refuse",
     ) -> None:
         if searcher is None:
             raise dptune.InputError(
-                "PrivateSearch makes a searcher of yours private; give it one, e.g. OptunaSearch() or RandomSearch(). "
-                "With none in mind start with CentredCMASearch(privatizer=..., n_trials=...)."
+                "PrivateSearch makes a searcher of yours private; give it one, e.g. OptunaSearch(). With none in mind "
+                "start with CentredCMASearch(privatizer=..., n_trials=...)."
             )
         if not isinstance(searcher, Searcher):
             raise dptune.InputError(f"searcher must be a ray.tune Searcher; got {type(searcher).__name__}.")
-        super().__init__(
-            privatizer,  # type: ignore[arg-type]  # the base says what is missing
-            name=name,
-            param_space=None,
-            metric=metric,
-            mode=mode,
-            seed=seed,
-        )
-        plan = plan_values(
-            mu=1.0 if mu is None else mu, seed=0, trials=n_trials, final_share=final_share
-        )  # refuse early
+        about: dict[str, Any] = {"name": name, "mu": mu, "metric": metric, "mode": mode, "unprotected": unprotected}
+        super().__init__(None, privatizer, n_trials=n_trials, seed=seed, final_share=final_share, **about)
+        if searcher.metric not in (None, metric):
+            raise dptune.InputError(f"the inner searcher looks at {searcher.metric!r}; trials report {metric!r}.")
         self.searcher = searcher
-        if self.searcher.metric not in (None, metric):
-            raise dptune.InputError(f"the inner searcher looks at {self.searcher.metric!r}; trials report {metric!r}.")
-        self._trials, self._mu = plan.trials, None if mu is None else plan.mu
-        self._final_share = plan.final_share
         self._open: set[str] = set()  # trials the inner searcher waits for
-        self._told: set[str] = set()  # trials whose value it knows
-        self._caught_up = False
+        self._known: set[str] = set()  # trials whose value it knows
+        self._agreed = self._caught_up = False
 
-    def run_settings(self) -> RunSettings:
-        """Return what the vault is to run."""
-        settings = {"trials": self._trials, "final_share": self._final_share}
-        return RunSettings(VALUES, self._name, None, self.mode, self._mu, 0, settings)
-
-    @property
-    def n_trials(self) -> int:
-        """Number of trials of a complete run."""
-        return self._trials
+    def _space(self) -> None:
+        """None: the inner searcher proposes."""
 
     # ---- Tune's interface --------------------------------------------------------------------------
 
@@ -98,49 +84,45 @@ class PrivateSearch(VaultSearch):
         """Begin the run, and hand metric, mode and search space on."""
         if not super().set_search_properties(metric, mode, config, **spec):
             return False
-        taken = self.searcher.set_search_properties(self.metric, self.mode, config, **spec)
+        if not self._agreed:  # once: fitted again, it has its search space
+            taken = self.searcher.set_search_properties(self.metric, self.mode, config, **spec)
+            self._agreed = bool(taken) or not self._domains
         if self.searcher.mode not in (None, self.mode):
             raise dptune.InputError(f"the inner searcher has mode={self.searcher.mode!r}, the Tuner {self.mode!r}.")
-        return bool(taken) or not self._domains
+        return self._agreed
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         """Hand it on: some searchers wait for batches of their own."""
         return bool(self.searcher.set_max_concurrency(max_concurrent))
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the inner searcher's configuration, completed, or that the run is over."""
-        if self.vault.ask(trial_id) is None:
-            return str(Searcher.FINISHED)
+    def _config(self, trial: str, proposed: Mapping[str, Any]) -> dict[str, Any] | str | None:
+        """The inner searcher's configuration; what it leaves out is drawn, or the trainable would get a domain."""
         self._catch_up()
-        suggested = self.searcher.suggest(trial_id)
+        suggested = self.searcher.suggest(trial)
         if suggested is None or suggested == Searcher.FINISHED:
-            self.vault.withdraw(trial_id)  # a searcher that waits is asked again under other identifiers
+            self.vault.call("withdraw", trial)  # a searcher that waits is asked again under other identifiers
             return suggested if suggested is None else str(suggested)
-        self._open.add(trial_id)
-        return self._completed(trial_id, suggested)
-
-    def _completed(self, trial_id: str, suggested: Mapping[str, Any]) -> dict[str, Any]:
-        """Draw what the inner searcher left out: the trainable would get a domain for a value."""
-        from ray.tune.utils import flatten_dict, merge_dicts
-
-        left = {path: d for path, d in self._domains.items() if path not in flatten_dict(dict(suggested))}
-        constants = merge_dicts(dict(self._param_space), dict(suggested))
-        drawn = resolve(left, {}, constants, self._generator(trial_id))
+        self._open.add(trial)
+        given = set(paths(suggested))
+        left = {path: domain for path, domain in self._domains.items() if path not in given}
+        drawn = resolve(left, {}, merge_dicts(dict(self._param_space), suggested), self._generator(trial))
         completed: dict[str, Any] = merge_dicts(dict(suggested), drawn)
         return completed
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Hand it on, if the inner searcher waits for the trial."""
+        """Hand it on if it is the released value and the inner searcher waits for the trial."""
+        super().on_trial_result(trial_id, result)
         if trial_id in self._open and _finite(result, self.metric):
             _guarded(partial(self.searcher.on_trial_result, trial_id, result))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Hand it on once, if the inner searcher waits for the trial; a trial without a value is a failed one."""
+        """Hand it on once, likewise; a trial without a value is a failed one."""
+        super().on_trial_complete(trial_id, result, error)
         if trial_id not in self._open:
             return
         self._open.discard(trial_id)
         if _finite(result, self.metric):
-            self._told.add(trial_id)
+            self._known.add(trial_id)
             _guarded(partial(self.searcher.on_trial_complete, trial_id, result=result, error=error))
         else:
             _guarded(partial(self.searcher.on_trial_complete, trial_id, result=None, error=True))
@@ -151,22 +133,18 @@ class PrivateSearch(VaultSearch):
             return
         self._caught_up = True
         for trial, parameters, value in self._released():
-            if trial not in self._open | self._told and set(self._domains) <= set(parameters):
-                self._told.add(trial)
+            if trial not in self._open | self._known and set(self._domains) <= set(parameters):
+                self._known.add(trial)
                 point = {path: parameters[path] for path in self._domains}
                 _guarded(partial(self.searcher.add_evaluated_point, point, value))
 
     def _released(self) -> list[tuple[str, Mapping[str, Any], float]]:
-        """Trial, parameters by path and released value, outward, as the ledger has them."""
-        ledger, interval = self._privatizer.ledger, self._privatizer.interval
-        mode = mode_of(ledger, self._name)
+        """Trial, parameters by path and released value, as Tune sees it, of all that the ledger has."""
+        run = self.vault_run()
+        charges = self._request.ledger.charges(self._name, prefix=VALUE)
         return [
-            (
-                charge.key.removeprefix(VALUE),
-                charge.note["parameters"],
-                charge.value[0] if mode == "min" else float(reflected(interval, charge.value[0])),
-            )
-            for charge in ledger.charges(self._name, prefix=VALUE)
+            (charge.key.removeprefix(VALUE), charge.note["parameters"], run.level(charge.value[0]))
+            for charge in charges
             if charge.value is not None
         ]
 
@@ -174,18 +152,12 @@ class PrivateSearch(VaultSearch):
 
     def get_state(self) -> dict[str, Any]:
         """Return which trials the inner searcher waits for and knows, and the search space."""
-        return {
-            "name": self._name,
-            "mode": self.mode,
-            "open": sorted(self._open),
-            "told": sorted(self._told),
-            "domains": self._domains,
-            "param_space": self._param_space,
-        }
+        about = {"name": self._name, "mode": self.mode, "domains": self._domains, "param_space": self._param_space}
+        return {**about, "open": sorted(self._open), "known": sorted(self._known)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take what :meth:`get_state` returned, and go on."""
-        self._open, self._told, self._caught_up = set(state["open"]), set(state["told"]), False
+        self._open, self._known, self._caught_up = set(state["open"]), set(state["known"]), False
         self._go_on(state["name"], state["mode"], state["domains"], state["param_space"])
 
     # ---- the user's interface --------------------------------------------------------------------------
@@ -196,11 +168,12 @@ class PrivateSearch(VaultSearch):
         Raises:
             InputError: no value was released yet.
         """
+        self._mode = self._stored_mode()
         released = self._released()
         if not released:
             raise dptune.InputError("the run has no released value yet; there is nothing to recommend.")
-        sign = 1.0 if mode_of(self._privatizer.ledger, self._name) == "min" else -1.0
-        return nested(min(released, key=lambda entry: sign * entry[2])[1])
+        best = min if self._mode == "min" else max
+        return nested(best(released, key=lambda entry: entry[2])[1])
 
 
 def _finite(result: Mapping[str, Any] | None, metric: str) -> bool:

@@ -41,11 +41,11 @@ def local_actors(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Actors in this process: what the searchers and trials do, without a cluster."""
     running: dict[str, Any] = {}
 
-    def launch(self: actors.ActorClient, kind: type, *args: Any, **options: Any) -> Any:
+    def launch(self: actors.ActorClient, kind: type, *args: Any) -> Any:
         return running.setdefault(self.name, kind(*args))
 
     monkeypatch.setattr(actors.ActorClient, "launch", launch)
-    monkeypatch.setattr(actors.ActorClient, "_actor", lambda self: _Actor(running[self.name]))
+    monkeypatch.setattr(actors.ActorClient, "actor", lambda self: _Actor(running[self.name]))
     monkeypatch.setattr(actors.ray, "get", lambda reference: reference)
     return running
 

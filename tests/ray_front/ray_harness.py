@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 from ray import tune
+from ray.tune.search.optuna import OptunaSearch
 
 import dptune
 from dptune.privacy.noise import SeededNoise
@@ -68,11 +70,17 @@ def open_privatizer(
 
 
 def open_search(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSearch:
-    return DPGIBOSearch(SPACE, privatizer, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
+    space = settings.pop("param_space", SPACE)
+    return DPGIBOSearch(space, privatizer, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
 
 
 def open_centred(privatizer: dptune.LossPrivatizer, **settings: Any) -> CentredCMASearch:
     return CentredCMASearch(SPACE, privatizer, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
+
+
+def random_search(seed: int = 0) -> OptunaSearch:
+    """Return a searcher that draws every parameter independently."""
+    return OptunaSearch(sampler=optuna.samplers.RandomSampler(seed=seed))
 
 
 def tuner(trainable: Any, search: Any, folder: Path, **settings: Any) -> tune.Tuner:

@@ -15,7 +15,7 @@ import dptune
 from dptune_optuna import CentredCMASampler
 from dptune_ray import CentredCMASearch, DPGIBOSearch
 from dptune_ray.spaces import flat
-from dptune_ray.trainable import losses_at as evaluated
+from dptune_ray.worker import losses_at as evaluated
 from ray_harness import (
     SPACE,
     NoiselessPrivatizer,
@@ -40,7 +40,7 @@ def noiseless(folder, name="run"):
 
 
 def finish(search, trial, config, function=losses):
-    return search.vault.finish(trial, flat(config), evaluated(function, config))
+    return search.vault.upload("finish", trial, flat(config), evaluated(function, config))
 
 
 def run(search, mode="min", function=losses, trials=40, first=0, space=SPACE):
@@ -59,7 +59,7 @@ def run(search, mode="min", function=losses, trials=40, first=0, space=SPACE):
 def restarted(search, local_actors):
     """The vault's process ends, with all losses; the searcher is made again."""
     local_actors.clear()
-    fresh = open_centred(search._privatizer)
+    fresh = open_centred(search._request.privatizer)
     assert fresh.set_search_properties("loss", "min", SPACE)
     return fresh
 
@@ -108,7 +108,7 @@ def test_scores_are_maximised_and_better_ones_report_larger_values(tmp_path):
     centre = scores({"x": 0.0, "y": 10**-1.0}).mean()
     assert scores(up.recommend()).mean() > max(centre, np.median(true))
     assert np.isclose(scores(up.recommend()).mean(), scores(down.recommend()).mean(), rtol=1e-6)
-    level = up.vault.estimate("final", up.recommend(), scores(up.recommend()))
+    level = up.vault.upload("estimate", "final", up.recommend(), scores(up.recommend()))
     assert level.value == pytest.approx(scores(up.recommend()).mean(), abs=1e-6)
 
 
@@ -135,7 +135,7 @@ def test_after_a_restart_a_trial_reports_the_same_and_its_losses_count(tmp_path,
     configs, values = run(search, trials=7)
     fresh = restarted(search, local_actors)
     for i in (4, 5, 6):  # their losses are gone, and are wanted for the second generation
-        fresh.vault.check(f"t{i}")
+        assert fresh.vault.call("check", f"t{i}", flat(configs[i])) is None  # to be trained again
         assert finish(fresh, f"t{i}", configs[i]) == values[i]
     assert len(open_ledger(tmp_path).charges()) == 2
     run(fresh, trials=1, first=7)
@@ -143,10 +143,10 @@ def test_after_a_restart_a_trial_reports_the_same_and_its_losses_count(tmp_path,
     run(fresh, first=8)
     spent = open_ledger(tmp_path).spent()
     late = restarted(search, local_actors)
-    late.vault.check("t0")  # the run is complete, but this trial's value is known
+    assert late.vault.call("check", "t0", flat(configs[0])) == values[0]  # the run is complete: not trained again
     assert finish(late, "t0", configs[0]) == values[0]
     with pytest.raises(dptune.PlanComplete):
-        late.vault.check("new")
+        late.vault.call("check", "new", {})
     assert late.suggest("new") == Searcher.FINISHED
     assert open_ledger(tmp_path).spent() == spent
 

@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 import dptune
 from dptune_optuna import DPGIBOSampler
-from dptune_ray import PrivateSearch, RandomSearch
+from dptune_ray import PrivateSearch
 from ray_harness import (
     SPACE,
     N,
@@ -32,6 +32,7 @@ from ray_harness import (
     open_privatizer,
     open_search,
     people,
+    random_search,
     tuner,
 )
 
@@ -90,7 +91,7 @@ def test_optuna_search_runs_on_released_values_and_a_limit(fast_path):
 
 def test_scores_are_maximised(fast_path):
     search = PrivateSearch(
-        RandomSearch(), open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=4, mode="max", seed=1
+        random_search(), open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=4, mode="max", seed=1
     )
     trainable = search.trainable(lambda config: 4 - losses(config))
     results = tuner(trainable, search, fast_path, num_samples=4, mode="max").fit()
@@ -104,7 +105,7 @@ def test_a_fitted_model_and_data_that_are_loaded_where_the_trial_runs(fast_path)
         X = np.random.default_rng(0).normal(size=(N, 3))
         return X, X[:, 0] > 0
 
-    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=2, seed=1)
+    search = PrivateSearch(random_search(), open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=2, seed=1)
 
     @search.trainable(loss="log_loss", data=load)
     def model(config):
@@ -161,7 +162,7 @@ def test_a_vault_that_dies_is_restarted_and_the_run_goes_on(fast_path):
 
 
 def test_a_vault_that_is_gone_for_good_is_started_again_by_its_searcher(fast_path):
-    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path), n_trials=2, seed=1)
+    search = PrivateSearch(random_search(), open_privatizer(fast_path), n_trials=2, seed=1)
     trainable = search.trainable(losses)
     tuner(trainable, search, fast_path, num_samples=1).fit()
     search.vault.stop()  # as ray.shutdown, or the end of another searcher of this name that had started it
@@ -219,7 +220,7 @@ def test_a_trial_that_is_ended_inside_the_function_releases_nothing(fast_path):
         time.sleep(30)
         return losses(config)
 
-    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path), n_trials=1, seed=1)
+    search = PrivateSearch(random_search(), open_privatizer(fast_path), n_trials=1, seed=1)
     results = tuner(search.trainable(ended), search, fast_path, num_samples=1).fit()
     assert results.num_errors == 1
     assert open_ledger(fast_path).charges() == []
@@ -232,7 +233,7 @@ def test_many_losses_go_in_parts(fast_path):
         return np.linspace(0, 4, n) * config["x"] ** 2
 
     search = PrivateSearch(
-        RandomSearch(), open_privatizer(fast_path, n=n, kind=NoiselessPrivatizer), n_trials=2, seed=1
+        random_search(), open_privatizer(fast_path, n=n, kind=NoiselessPrivatizer), n_trials=2, seed=1
     )
     results = tuner(search.trainable(many), search, fast_path, num_samples=2).fit()
     for result in results:
@@ -241,7 +242,7 @@ def test_many_losses_go_in_parts(fast_path):
 
 def test_a_spent_ledger_refuses_before_a_trial_begins(fast_path):
     privatizer = open_privatizer(fast_path)
-    search = PrivateSearch(RandomSearch(), privatizer, n_trials=1, name="first", final_share=0.0)
+    search = PrivateSearch(random_search(), privatizer, n_trials=1, name="first", final_share=0.0)
     tuner(search.trainable(losses), search, fast_path, num_samples=1).fit()
     late = open_search(privatizer, name="late")
     with pytest.raises(dptune.BudgetExhausted):

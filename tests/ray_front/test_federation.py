@@ -30,10 +30,10 @@ from dptune.federated import FTSServer, InProcess, Message
 from dptune.federated.settings import FTSSettings
 from dptune_optuna import DPFTSSampler
 from dptune_ray import DPFTSSearch, Federation, RayTransport, hosts
-from dptune_ray.agents import AgentSpace
-from dptune_ray.carried import Carried
+from dptune_ray.federated import AgentSpace
 from dptune_ray.hosts import Host
 from dptune_ray.transport import Server
+from dptune_ray.worker import Carried
 from ray_harness import SPACE, folder_bytes, found
 
 SETTINGS = FTSSettings(agents=4, d=2, M=20, own_features=40, candidates=64, regions=(2, 1), initial=3, refit=5)
@@ -272,7 +272,7 @@ def test_a_transport_is_pickled_without_messages(fast_path: Path) -> None:
 
 def a_host(transport: Any, agents: tuple[int, ...] = (0, 1, 2, 3), objective: Any = value) -> Host:
     space = AgentSpace.of(SPACE, SETTINGS)
-    return Host(Carried(objective), space, transport, SETTINGS, agents, seed=1, mode="min", silent=False)
+    return Host(Carried(objective), space, transport, SETTINGS, agents, seed=1, mode="min")
 
 
 @local
@@ -366,7 +366,7 @@ def test_a_federation_whose_server_and_host_are_killed_in_mid_round_loses_no_rou
         federation.advance(SETTINGS.initial + 1)
         running = [host.advance.remote(SETTINGS.initial + 3) for host in federation._hosts]
         ray.kill(federation._hosts[1], no_restart=False)
-        ray.kill(transport._client._actor(), no_restart=False)
+        ray.kill(transport._client.actor(), no_restart=False)
         assert [ray.get(one, timeout=120).get() for one in running] == [SETTINGS.initial + 3] * 2
         assert transport.open_round() == 3
         charges = open_plan(fast_path).charges()

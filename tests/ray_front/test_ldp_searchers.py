@@ -1,4 +1,4 @@
-"""The LDP searchers: a trial's process is the user's device, the desk charges, and nobody else sees a value."""
+"""The LDP searchers: a trial's process is the user's device, the collector charges, and nobody else sees a value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dptune.local.randomizer import LocalRandomizer
 from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
 from dptune_ray import LDPATASearch, LDPMoMASearch, LDPTGPSearch
 from dptune_ray.actors import ActorClient
-from dptune_ray.desk import Ask, Desk, Promise
+from dptune_ray.collector import Ask, Collector, Device
 from dptune_ray.log import TrialLog
 from ray_harness import folder_bytes, found, object_store_bytes, tuner
 
@@ -180,8 +180,22 @@ def test_users_who_are_asked_at_the_same_time_try_different_points_until_they_ar
 
 
 @local
+def test_a_reported_value_that_is_not_the_trials_reply_ends_the_experiment(tmp_path: Path) -> None:
+    search = open_search(tmp_path)
+    trainable = search.trainable(satisfaction, randomizer=NoNoise(8.0, 1.2))
+    begin(search)
+    reply = reply_of(trainable, "a", search.suggest("a"))
+    search.on_trial_result("a", {"reply": reply})
+    for trial, value in (("a", reply + 0.1), ("unknown", reply)):
+        with pytest.raises(dptune.PrivacyError, match="no release paid for"):
+            search.on_trial_result(trial, {"reply": value})
+    with pytest.raises(dptune.PrivacyError):
+        search.suggest("b")
+
+
+@local
 @pytest.mark.parametrize("wrong", ["value", "nothing", "text", "exception object", "raises", "exits", "interrupts"])
-def test_the_desk_is_sent_replies_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+def test_the_collector_is_sent_replies_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     sent: list[bytes] = []
     plain = ActorClient.call
 
@@ -217,15 +231,14 @@ def test_the_desk_is_sent_replies_only(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def ask(trial: str = "a", **more: Any) -> Ask:
-    randomizer = LocalRandomizer(1.0, 1.0)
-    promise = Promise(randomizer.epsilon, randomizer.private, randomizer.describe())
-    return Ask(**{"trial": trial, "parameters": {"x": 0.5}, "user": "me", "promise": promise, **more})
+    device = Device.of(LocalRandomizer(1.0, 1.0))
+    return Ask(**{"trial": trial, "parameters": {"x": 0.5}, "user": "me", "device": device, **more})
 
 
-def hand_in(desk: Desk, reply: float, asked: Ask | None = None, draw: str = "d") -> float:
+def hand_in(collector: Collector, reply: float, asked: Ask | None = None, draw: str = "d") -> float:
     asked = asked or ask()
-    known = desk.announce(asked, draw).get()
-    return float(desk.record(asked, draw, reply).get() if known is None else known)
+    known = collector.announce(asked, draw).get()
+    return float(collector.record(asked, draw, reply).get() if known is None else known)
 
 
 @pytest.fixture
@@ -233,15 +246,17 @@ def log(tmp_path: Path) -> TrialLog:
     return TrialLog(str(tmp_path / "replies.db"), "run")
 
 
-def test_a_desk_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(tmp_path: Path, log: TrialLog) -> None:
+def test_a_collector_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(
+    tmp_path: Path, log: TrialLog
+) -> None:
     ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
-    assert Desk(log, ledger).charge(ask()).get() is None
-    assert Desk(log, ledger).charge(ask()).get() is None  # the device died, and begins again
+    assert Collector(log, ledger).charge(ask()).get() is None
+    assert Collector(log, ledger).charge(ask()).get() is None  # the device died, and begins again
     assert ledger.spent("me") == 1.0
-    assert hand_in(Desk(log, ledger), 0.25) == 0.25
-    assert hand_in(Desk(log, ledger), 0.75, draw="e") == 0.25
-    assert Desk(log, ledger).record(ask(), "d", 0.75).get() == 0.25  # Ray may repeat a call
-    assert Desk(log, ledger).charge(ask()).get() == 0.25
+    assert hand_in(Collector(log, ledger), 0.25) == 0.25
+    assert hand_in(Collector(log, ledger), 0.75, draw="e") == 0.25
+    assert Collector(log, ledger).record(ask(), "d", 0.75).get() == 0.25  # Ray may repeat a call
+    assert Collector(log, ledger).charge(ask()).get() == 0.25
     assert [reply.value for reply in log.since(-1)] == [0.25]
     assert ledger.spent("me") == 1.0
 
@@ -255,62 +270,64 @@ def test_a_trial_that_draws_again_after_its_reply_may_have_been_seen_pays_again(
 
     ledger, seen = dptune.UserLedger(tmp_path / "users.db", cap=2.0), []
     for attempt in range(2):
-        assert Desk(log, ledger).charge(ask()).get() is None
+        assert Collector(log, ledger).charge(ask()).get() is None
         with monkeypatch.context() as patch:
             patch.setattr(dptune.UserLedger, "_record", full)
-            assert Desk(log, ledger).announce(ask(), f"d{attempt}").get() is None
-            assert Desk(log, ledger).announce(ask(), f"d{attempt}").get() is None  # Ray may repeat a call
-            assert isinstance(Desk(log, ledger).record(ask(), f"d{attempt}", 0.5 + attempt).error, dptune.LedgerError)
+            assert Collector(log, ledger).announce(ask(), f"d{attempt}").get() is None
+            assert Collector(log, ledger).announce(ask(), f"d{attempt}").get() is None  # Ray may repeat a call
+            assert isinstance(
+                Collector(log, ledger).record(ask(), f"d{attempt}", 0.5 + attempt).error, dptune.LedgerError
+            )
         assert ledger.spent("me") == len(set(seen)) == attempt + 1.0
-    assert isinstance(Desk(log, ledger).charge(ask()).error, dptune.CapReached)  # a third draw does not fit
+    assert isinstance(Collector(log, ledger).charge(ask()).error, dptune.CapReached)  # a third draw does not fit
     assert seen == [0.5, 1.5]
 
 
 def test_two_devices_of_one_trial_pay_for_two_draws(tmp_path: Path, log: TrialLog) -> None:
     ledger = dptune.UserLedger(tmp_path / "users.db", cap=2.0)
-    desk = Desk(log, ledger)
+    collector = Collector(log, ledger)
     for _ in ("one", "that Tune thought lost"):
-        assert desk.charge(ask()).get() is None
+        assert collector.charge(ask()).get() is None
     assert ledger.spent("me") == 1.0
-    assert [desk.announce(ask(), draw).get() for draw in ("d", "e")] == [None, None]
+    assert [collector.announce(ask(), draw).get() for draw in ("d", "e")] == [None, None]
     assert ledger.spent("me") == 2.0
-    assert isinstance(desk.announce(ask(), "f").error, dptune.CapReached)
-    assert [desk.record(ask(), draw, reply).get() for draw, reply in (("e", 0.5), ("d", 0.25))] == [0.5, 0.5]
-    assert desk.charge(ask()).get() == 0.5
+    assert isinstance(collector.announce(ask(), "f").error, dptune.CapReached)
+    assert [collector.record(ask(), draw, reply).get() for draw, reply in (("e", 0.5), ("d", 0.25))] == [0.5, 0.5]
+    assert collector.charge(ask()).get() == 0.5
 
 
-def test_a_desk_that_dies_between_ledger_and_log_finds_the_reply_again(
+def test_a_collector_that_dies_between_ledger_and_log_finds_the_reply_again(
     tmp_path: Path, log: TrialLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
-    desk = Desk(log, ledger)
-    desk.announce(ask(), "d").get()
+    collector = Collector(log, ledger)
+    collector.announce(ask(), "d").get()
     with monkeypatch.context() as patch:
         patch.setattr(TrialLog, "record", lambda *about: 1 / 0)
-        assert desk.record(ask(), "d", 0.25).error is not None
+        assert collector.record(ask(), "d", 0.25).error is not None
     assert log.since(-1) == []
-    assert Desk(log, ledger).charge(ask()).get() == 0.25
+    assert Collector(log, ledger).charge(ask()).get() == 0.25
     assert [reply.value for reply in log.since(-1)] == [0.25]  # the searcher knows it, too
     assert ledger.spent("me") == 1.0
-    assert isinstance(desk.charge(ask("b")).error, dptune.CapReached)
-    assert isinstance(desk.announce(ask("b"), "x").error, dptune.CapReached)
-    assert isinstance(desk.record(ask("b"), "x", 0.5).error, dptune.InputError)  # not announced
+    assert isinstance(collector.charge(ask("b")).error, dptune.CapReached)
+    assert isinstance(collector.announce(ask("b"), "x").error, dptune.CapReached)
+    assert isinstance(collector.record(ask("b"), "x", 0.5).error, dptune.InputError)  # not announced
     assert len(log.since(-1)) == 1
 
 
 def test_a_lost_file_of_replies_does_not_make_the_ledger_pay_for_what_it_has(tmp_path: Path, log: TrialLog) -> None:
     ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
-    hand_in(Desk(TrialLog(str(tmp_path / "lost.db"), "run"), ledger), 0.25)
-    assert Desk(log, ledger).charge(ask()).get() == 0.25
+    hand_in(Collector(TrialLog(str(tmp_path / "lost.db"), "run"), ledger), 0.25)
+    assert Collector(log, ledger).charge(ask()).get() == 0.25
     assert [reply.value for reply in log.since(-1)] == [0.25]
     assert ledger.spent("me") == 1.0
 
 
-def test_every_method_of_the_desk_refuses_another_randomiser(tmp_path: Path, log: TrialLog) -> None:
-    desk, other = Desk(log, dptune.UserLedger(tmp_path / "users.db", cap=9.0)), LocalRandomizer(0.5, 1.0)
-    hand_in(desk, 0.25)
-    cheap = ask("b", promise=Promise(other.epsilon, other.private, other.describe()))
-    for answer in (desk.charge(cheap), desk.announce(cheap, "x"), desk.record(cheap, "d", 0.5)):
+def test_every_method_of_the_collector_refuses_another_randomiser(tmp_path: Path, log: TrialLog) -> None:
+    collector, other = Collector(log, dptune.UserLedger(tmp_path / "users.db", cap=9.0)), LocalRandomizer(0.5, 1.0)
+    hand_in(collector, 0.25)
+    cheap = ask("b", device=Device.of(other))
+    for answer in (collector.charge(cheap), collector.announce(cheap, "x"), collector.record(cheap, "d", 0.5)):
         with pytest.raises(dptune.InputError, match="another randomiser"):
             answer.get()
     assert [reply.trial for reply in log.since(-1)] == ["a"]
@@ -320,12 +337,12 @@ def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path: Path
     logs = [TrialLog(str(tmp_path / "replies.db"), run) for run in ("one", "two")]
     ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
     for log in logs:
-        assert hand_in(Desk(log, None), 0.5, ask(user=None)) == 0.5
-        assert hand_in(Desk(log, None), 0.75, ask(user=None), "e") == 0.5
+        assert hand_in(Collector(log, None), 0.5, ask(user=None)) == 0.5
+        assert hand_in(Collector(log, None), 0.75, ask(user=None), "e") == 0.5
     assert [len(log.since(-1)) for log in logs] == [1, 1]
-    Desk(logs[0], ledger).begin(logs[0], repr(ledger)).get()
+    Collector(logs[0], ledger).begin(logs[0], repr(ledger)).get()
     with pytest.raises(dptune.BudgetMismatch, match="another ledger"):
-        Desk(logs[0], ledger).begin(logs[0], repr(None)).get()
+        Collector(logs[0], ledger).begin(logs[0], repr(None)).get()
     with pytest.raises(dptune.InputError, match="does not exist"):
         TrialLog(str(tmp_path / "no" / "replies.db"), "run")
 
@@ -334,7 +351,7 @@ def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path: Path
 def test_a_run_keeps_its_mode_and_its_randomiser_and_failures_never_win(tmp_path: Path) -> None:
     search, other = open_search(tmp_path), open_search(tmp_path)
     trainable = search.trainable(satisfaction, randomizer=NoNoise(8.0, 1.2))
-    with pytest.raises(dptune.InputError, match=r"would win.*invalid=1\.2"):
+    with pytest.raises(dptune.InputError, match=r"would win.*invalid=-?1\.2"):
         search.set_search_properties("reply", "min", SPACE)
     begin(search)
     run(search, trainable, range(2))
@@ -434,7 +451,6 @@ def test_on_a_cluster_users_are_capped_and_no_value_is_anywhere(cluster: Path, f
             died.touch()
             os._exit(1)  # charged, and no reply: the retry pays nothing
         print("value", SECRET, flush=True)
-        tune.report({"reply": SECRET})
         return SECRET
 
     ledger = dptune.UserLedger(fast_path / "users.db", cap=1.0)

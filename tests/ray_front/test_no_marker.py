@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 from ray import tune
+from ray.tune import TuneError
 
-from dptune_ray import PrivateSearch, RandomSearch
+from dptune_ray import PrivateSearch
 from ray_harness import (
     N,
     folder_bytes,
@@ -32,6 +33,7 @@ from ray_harness import (
     open_privatizer,
     open_search,
     people,
+    random_search,
     tuner,
 )
 
@@ -135,7 +137,7 @@ def test_the_scan_finds_what_an_ordinary_trainable_leaks(cluster: Path, fast_pat
         print("raw", SECRET, flush=True)
         tune.report({"loss": float(losses(config).mean())})
 
-    search = PrivateSearch(RandomSearch(), open_privatizer(fast_path), n_trials=2, seed=1)
+    search = PrivateSearch(random_search(), open_privatizer(fast_path), n_trials=2, seed=1, unprotected="allow")
     results = tuner(ordinary, search, fast_path, num_samples=1).fit()
     time.sleep(2)
     assert found([SECRET], folder_bytes(cluster / "logs"))
@@ -145,3 +147,12 @@ def test_the_scan_finds_what_an_ordinary_trainable_leaks(cluster: Path, fast_pat
     reference = ray.put(np.full(BIG, SECRET))
     assert found([SECRET], object_store_bytes())
     del reference
+
+
+def test_without_that_permission_the_experiment_ends_before_the_value_is_written(
+    cluster: Path, fast_path: Path
+) -> None:
+    search = PrivateSearch(random_search(), open_privatizer(fast_path), n_trials=2, seed=1)
+    with pytest.raises(TuneError, match="no release paid for"):
+        tuner(lambda config: {"loss": SECRET}, search, fast_path, num_samples=2).fit()
+    assert found([SECRET], folder_bytes(fast_path)) == []

@@ -13,18 +13,31 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from dptune_ray import CentredCMASearch, DPGIBOSearch, PrivateSearch, RandomSearch
+from dptune_ray import CentredCMASearch, DPGIBOSearch, PrivateSearch
 from dptune_ray.spaces import flat
-from dptune_ray.trainable import losses_at as evaluated
-from ray_harness import SPACE, N, losses, open_centred, open_ledger, open_privatizer, open_search
+from dptune_ray.worker import losses_at as evaluated
+from ray_harness import SPACE, N, losses, open_centred, open_ledger, open_privatizer, open_search, random_search
 
 pytestmark = pytest.mark.usefixtures("local_actors")
 on_both = pytest.mark.parametrize("opened", [open_search, open_centred])  # the searchers that propose points
 
 
 def private_search(folder, searcher=None, **settings):
-    searcher = searcher or RandomSearch(seed=3)
+    searcher = searcher or random_search(seed=3)
     return PrivateSearch(searcher, open_privatizer(folder), **{"n_trials": 8, "name": "run", "seed": 3, **settings})
+
+
+class Half(Searcher):
+    """Chooses one parameter, and fails when it is told a value."""
+
+    def set_search_properties(self, metric, mode, config, **spec):
+        return True
+
+    def suggest(self, trial_id):
+        return {"x": 0.5}
+
+    def on_trial_complete(self, trial_id, result=None, error=False):
+        raise RuntimeError("a bug in another library")
 
 
 def begin(search, mode="min", space=SPACE):
@@ -40,7 +53,7 @@ def run(search, trials, function=losses, first=0):
         config = search.suggest(trial)
         if config == Searcher.FINISHED:
             break
-        values.append(inner.vault.finish(trial, flat(config), evaluated(function, config)))
+        values.append(inner.vault.upload("finish", trial, flat(config), evaluated(function, config)))
         search.on_trial_complete(trial_id=trial, result={"loss": values[-1], "training_iteration": 1}, error=False)
     return values
 
@@ -67,7 +80,7 @@ def test_completion_may_come_never_twice_by_keyword_or_without_a_result(tmp_path
         for i in range(3):
             trial = f"{kind}{i}"
             config = search.suggest(trial)
-            value = search.vault.finish(trial, flat(config), losses(config))
+            value = search.vault.upload("finish", trial, flat(config), losses(config))
             result = {"loss": value, "training_iteration": 1}
             if call == "twice":
                 search.on_trial_complete(trial, result)
@@ -78,8 +91,6 @@ def test_completion_may_come_never_twice_by_keyword_or_without_a_result(tmp_path
                 search.on_trial_complete(trial, result=None)
             elif call == "error":
                 search.on_trial_complete(trial, None, True)
-        search.on_trial_complete("unknown", {"loss": 1.0})
-        search.on_trial_result("unknown", {"loss": 1.0})
         assert isinstance(search.suggest(f"{kind}9"), dict)
 
 
@@ -89,8 +100,8 @@ def test_nothing_of_a_run_is_pickled(tmp_path, opened):
     search = begin(opened(open_privatizer(tmp_path)))
     run(search, 5)
     config = search.suggest("a")
-    search.vault.finish("a", flat(config), private)
-    search._privatizer.observe("held", private)
+    search.vault.upload("finish", "a", flat(config), private)
+    search._request.privatizer.observe("held", private)
     written = cloudpickle.dumps(search)
     for loss in private:
         assert np.float64(loss).tobytes() not in written
@@ -113,7 +124,7 @@ def test_saving_and_restoring_keeps_to_the_run(tmp_path, opened):
 def test_a_searcher_that_lost_its_state_is_told_the_released_values(tmp_path):
     inner = OptunaSearch(seed=1)
     values = run(begin(private_search(tmp_path, inner)), 5)
-    for state in (None, {"open": ["t9"], "told": ["t0", "t1"]}):
+    for state in (None, {"open": ["t9"], "known": ["t0", "t1"]}):
         fresh = OptunaSearch(seed=2)
         search = begin(private_search(tmp_path, fresh))
         if state is not None:
@@ -137,45 +148,70 @@ def test_other_searchers_work_on_values_in_both_directions(tmp_path, mode):
     assert private_search(tmp_path, n_trials=6).recommend() == best.params
 
 
-def test_random_search_draws_what_tune_would(tmp_path):
-    space = {"a": {"k": tune.choice(["u", "v"])}, "x": tune.uniform(0, 1), "s": tune.sample_from(lambda c: c["x"] + 1)}
-    search = begin(private_search(tmp_path), space=space)
-    configs = [search.suggest(str(i)) for i in range(8)]
-    assert {c["a"]["k"] for c in configs} == {"u", "v"}
-    assert all(c["s"] == c["x"] + 1 for c in configs)
-    assert len({c["x"] for c in configs}) == 8
-
-
 def test_what_the_inner_searcher_leaves_out_is_drawn(tmp_path):
-    class Half(Searcher):
-        def set_search_properties(self, metric, mode, config, **spec):
-            return True
-
-        def suggest(self, trial_id):
-            return {"x": 0.5}
-
-        def on_trial_complete(self, trial_id, result=None, error=False):
-            raise RuntimeError("a bug in another library")
-
-    search = begin(private_search(tmp_path, Half()))
+    space = {**SPACE, "a": {"k": tune.choice(["u", "v"])}, "s": tune.sample_from(lambda c: c["x"] + 1)}
+    search = begin(private_search(tmp_path, Half()), space=space)
     config = search.suggest("a")
-    assert config["x"] == 0.5
+    assert (config["x"], config["s"]) == (0.5, 1.5)
     assert 1e-3 <= config["y"] <= 1e1
-    search.on_trial_complete("a", {"loss": 1.0})  # its exception would fail a good trial
+    assert config["a"]["k"] in {"u", "v"}
+    value = search.vault.upload("finish", "a", flat(config), losses(config))
+    search.on_trial_complete("a", {"loss": value})  # its exception would fail a good trial
 
 
 def test_the_inner_searcher_is_told_once(tmp_path):
     told = []
 
-    class Counting(RandomSearch):
+    class Counting(OptunaSearch):
         def on_trial_complete(self, trial_id, result=None, error=False):
             told.append(trial_id)
 
-    search = begin(private_search(tmp_path, Counting()))
-    run(search, 2)
-    for trial in ("t0", "t1", "unknown"):
-        search.on_trial_complete(trial, {"loss": 1.0})
+    search = begin(private_search(tmp_path, Counting(seed=1)))
+    values = run(search, 2)
+    for trial, value in zip(("t0", "t1"), values, strict=True):
+        search.on_trial_complete(trial, {"loss": value})
     assert told == ["t0", "t1"]
+
+
+@pytest.mark.parametrize("opened", [open_search, open_centred, lambda privatizer: None])
+@pytest.mark.parametrize("call", ["on_trial_result", "on_trial_complete"])
+def test_a_value_that_no_release_paid_for_ends_the_experiment_and_is_not_handed_on(tmp_path, opened, call):
+    inner = OptunaSearch(seed=1)
+    search = begin(opened(open_privatizer(tmp_path)) or private_search(tmp_path, inner))
+    config = search.suggest("a")
+    with pytest.raises(dptune.PrivacyError, match=r"'a' reported .* no release paid for") as caught:
+        getattr(search, call)("a", {"loss": float(losses(config).mean())})
+    assert str(losses(config).mean())[:8] not in str(caught.value)
+    with pytest.raises(dptune.PrivacyError):
+        search.suggest("b")
+    assert not [t for t in getattr(inner._ot_study, "trials", []) if t.value is not None]
+    begin(search)  # fitted again, with the right trainable
+    assert isinstance(search.suggest("c"), dict)
+
+
+def test_a_public_objective_may_report_what_it_likes(tmp_path):
+    inner = OptunaSearch(seed=1)
+    search = begin(private_search(tmp_path, inner, unprotected="allow"))
+    search.suggest("a")
+    search.on_trial_complete("a", {"loss": 0.25, "training_iteration": 1})
+    assert inner._ot_study.best_value == 0.25
+    with pytest.raises(dptune.InputError, match="unprotected must be"):
+        private_search(tmp_path, unprotected=True)
+
+
+def test_a_search_whose_trials_all_failed_is_fitted_again(tmp_path):
+    search = begin(private_search(tmp_path, n_trials=3))
+    assert [search.suggest(f"a{i}") == Searcher.FINISHED for i in range(4)] == [False, False, False, True]
+    assert len(run(begin(search), 10)) == 3
+
+
+def test_an_estimate_at_a_configuration_that_lacks_a_constant_is_refused_before_anything_is_run(tmp_path):
+    space = {**SPACE, "data": {"rows": 3}, "kind": tune.choice(["a"])}
+    search = begin(open_search(open_privatizer(tmp_path), param_space=space), space=space)
+    trainable = search.trainable(losses)
+    with pytest.raises(dptune.InputError, match="no value for 'data/rows', 'kind'"):
+        search.estimate(trainable, search.recommend())
+    assert open_ledger(tmp_path).spent() == 0.0
 
 
 def test_a_trial_without_a_value_is_a_failed_one(tmp_path):
@@ -202,7 +238,7 @@ def test_while_the_inner_searcher_waits_no_trial_counts_as_lost(tmp_path):
     for trial in "ab":
         config = search.suggest(trial)
         assert [search.suggest(f"{trial}{i}") for i in range(20)] == [None] * 20  # Tune: another identifier each time
-        value = search.vault.finish(trial, flat(config), evaluated(losses, config))
+        value = search.vault.upload("finish", trial, flat(config), evaluated(losses, config))
         search.on_trial_complete(trial, {"loss": value, "training_iteration": 1})
     assert search.suggest("c") == Searcher.FINISHED
     assert [t.state.name for t in inner.searcher._ot_study.trials] == ["COMPLETE", "COMPLETE"]
@@ -210,11 +246,11 @@ def test_while_the_inner_searcher_waits_no_trial_counts_as_lost(tmp_path):
 
 def test_choices_of_lists_are_in_the_ledger_and_told_apart(tmp_path):
     space = {**SPACE, "layers": tune.choice([[64, 64], (32,)])}
-    search = begin(private_search(tmp_path), space=space)
+    search = begin(private_search(tmp_path, Half()), space=space)
     config = search.suggest("a")
-    search.vault.finish("a", flat({**config, "layers": [64, 64]}), losses(config))
+    search.vault.upload("finish", "a", flat({**config, "layers": [64, 64]}), losses(config))
     with pytest.raises(dptune.KeyConflict):
-        search.vault.finish("a", flat({**config, "layers": (32,)}), losses(config))
+        search.vault.upload("finish", "a", flat({**config, "layers": (32,)}), losses(config))
     assert search.recommend()["layers"] == [64, 64]
 
 
@@ -264,7 +300,7 @@ def test_a_named_loss_is_minimised(tmp_path, opened):
 
 def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):
     run(begin(open_search(open_privatizer(tmp_path))), 40)
-    new = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=5, name="new")
+    new = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=5, name="new")
     with pytest.raises(dptune.BudgetPlanned, match="'run'"):  # which has kept its final estimate's share
         new.set_search_properties("loss", "min", SPACE)
     ledger = open_ledger(tmp_path)
@@ -304,11 +340,11 @@ PLAIN = {"mu": 0.5, "n_trials": 40, "final_share": 0.25}
 
 @pytest.mark.parametrize("kind", [DPGIBOSearch, CentredCMASearch, PrivateSearch])
 def test_numpys_numbers_begin_the_same_run(tmp_path, kind):
-    first = RandomSearch(seed=np.int64(3)) if kind is PrivateSearch else SPACE
+    first = random_search(seed=3) if kind is PrivateSearch else SPACE
     for seed, settings in ((np.int64(3), NUMPY), (3, PLAIN)):
         search = kind(first, open_privatizer(tmp_path), name="run", seed=seed, **settings)
         assert type(search.n_trials) is int
-        fixed = search.run_settings().begin(open_privatizer(tmp_path))
+        fixed = search._read()
         assert fixed.plan.trials == search.n_trials
 
 
@@ -324,7 +360,7 @@ def test_numpys_numbers_begin_the_same_run(tmp_path, kind):
     ],
 )
 def test_what_is_no_number_is_refused_by_name(tmp_path, kind, wrong, says):
-    first = RandomSearch() if kind is PrivateSearch else SPACE
+    first = random_search() if kind is PrivateSearch else SPACE
     with pytest.raises(dptune.InputError, match=says):
         kind(first, open_privatizer(tmp_path), **{"n_trials": 12, **wrong})
 

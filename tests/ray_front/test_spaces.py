@@ -96,8 +96,8 @@ def test_a_space_without_numbers_has_nothing_to_search() -> None:
         ({"m": {"x": [tune.grid_search([1, 2])]}}, "'m/x'.*list"),
         ({"x": tune.choice([tune.uniform(0, 1), 3])}, "'x'.*tune.choice"),
         ({"x": tune.choice([{"y": [tune.uniform(0, 1)]}, 3])}, "'x'.*tune.choice"),
-        ({1: tune.uniform(0, 1)}, "'1'.*no text"),
-        ({"m": {2: {"x": tune.uniform(0, 1)}}}, "'m/2'.*no text"),
+        ({1: tune.uniform(0, 1)}, "'1'.*not text"),
+        ({"m": {2: {"x": tune.uniform(0, 1)}}}, "'m/2'.*not text"),
         ({"a/b": tune.uniform(0, 1)}, "'a/b'.*nested"),
         ({"a/b": {"c": tune.uniform(0, 1)}}, "'a/b'.*nested"),
     ],
@@ -116,3 +116,11 @@ def test_a_space_is_described_and_read_back() -> None:
     assert spaces.describe({"f": tune.sample_from(lambda: 1)}) is None
     assert spaces.describe({"kind": tune.choice([object()])}) is None
     assert spaces.describe({"kind": tune.choice([(1, 2)])}) is None
+
+
+def test_what_a_configuration_lacks_is_named() -> None:
+    space = {"m": {"depth": tune.randint(1, 9), "k": 3}, "arch": tune.choice([{"a": 1}]), "c": 1}
+    domains = spaces.domains_of(space)
+    assert spaces.lacking({"m": {"depth": 2, "k": 3}, "arch": {"a": 1}, "c": 1}, space, domains) == []
+    assert spaces.lacking({"m": {"depth": 2}}, space, domains) == ["arch", "c", "m/k"]
+    assert spaces.lacking({}, {}, domains) == ["arch", "m/depth"]

@@ -6,6 +6,8 @@ import copy
 import importlib
 import logging
 import pickle
+import signal
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -15,17 +17,15 @@ from typing import Any
 import numpy as np
 import pytest
 from ray import cloudpickle, tune
+from ray.tune import report
 from ray.tune.experiment import Experiment
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
-from dptune_ray import PrivateSearch, RandomSearch
-from dptune_ray import trainable as trainables
-from dptune_ray.answers import Answer
-from dptune_ray.carried import Carried
-from dptune_ray.guard import told_by_type
-from dptune_ray.trainable import SilentTrainable, losses_at, made_trainable, resources
-from ray_harness import SPACE, N, losses, open_ledger, open_privatizer
+from dptune_ray import PrivateSearch, vault, worker
+from dptune_ray.vault import VaultClient
+from dptune_ray.worker import Carried, WorkerTrial, losses_at, resources
+from ray_harness import SPACE, N, losses, open_ledger, open_privatizer, random_search
 
 CONFIG = {"x": 0.1, "y": 1.0}
 MODULE = """
@@ -38,6 +38,10 @@ def function(config):
 def agent(agent, config):
     return 0.5
 """
+
+
+def made_trainable(function: Any = losses, silent: bool = True) -> Any:
+    return worker.made_trainable(WorkerTrial, function, function=function, run=VaultClient.of("run"), silent=silent)
 
 
 class Unreadable:
@@ -82,22 +86,11 @@ def test_a_public_mistake_has_no_frame_of_the_function_and_the_configuration_sta
     assert config == {"nested": {"x": 1}}
 
 
-def test_of_what_interrupts_a_trial_from_outside_only_the_type_is_told() -> None:
-    def interrupted() -> None:
-        raise TimeoutError("person 7")
-
-    with pytest.raises(dptune.DptuneError, match="interrupted: TimeoutError") as caught:
-        told_by_type(interrupted)
-    assert "person 7" not in "".join(traceback.format_exception(caught.value))
-    with pytest.raises(dptune.KeyConflict, match="public"):
-        told_by_type(lambda: Answer(error=dptune.KeyConflict("public")).get())
-
-
 def test_tune_keeps_no_log_files_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune_trainable, "DEFAULT_STORAGE_PATH", str(tmp_path))
     handlers = copy.copy(logging.getLogger("ray").handlers)
     files = {tune_trainable.STDOUT_FILE: "out", tune_trainable.STDERR_FILE: "err"}
-    one = made_trainable(SilentTrainable, losses, function=losses)({**CONFIG, **files})
+    one = made_trainable()({**CONFIG, **files})
     assert one.reset({**CONFIG, **files})
     print("private", flush=True)
     logging.getLogger("ray").error("private")
@@ -106,18 +99,64 @@ def test_tune_keeps_no_log_files_of_a_trial(tmp_path: Path, monkeypatch: pytest.
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_worker_is_silenced_before_every_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    silenced: list[int] = []
-    monkeypatch.setattr(trainables, "make_this_process_private", lambda: silenced.append(1))
-    kind = made_trainable(SilentTrainable, losses, function=losses)
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_worker_is_prepared_once_before_its_first_trial(monkeypatch: pytest.MonkeyPatch, silent: bool) -> None:
+    prepared: list[bool] = []
+    monkeypatch.setattr(worker, "prepare_this_process", lambda silent: prepared.append(silent))
+    kind = made_trainable(silent=silent)
     one = kind.__new__(kind)
     one.is_actor = lambda: True
     one.setup(CONFIG)
     assert one.reset_config(CONFIG)
-    assert len(silenced) == 2
+    assert prepared == [silent]
     one.is_actor = lambda: False  # in the driver, where the console is the user's
     one.setup(CONFIG)
-    assert len(silenced) == 2
+    assert prepared == [silent]
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_what_a_silent_process_prints_is_swallowed_and_sigterm_ends_it(silent: bool) -> None:
+    code = f"""
+import os, signal, subprocess, sys
+from dptune_ray.worker import prepare_this_process
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+print("before")
+prepare_this_process(silent={silent})
+print("python", flush=True)
+print("python", file=sys.stderr, flush=True)
+os.write(1, b"descriptor")
+subprocess.run(["echo", "child"], check=True)
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGTERM
+    told = ["before"] if silent else ["before", "python", "descriptorchild"]
+    assert (done.stdout.split(), done.stderr.split()) == (told, [] if silent else ["python"])
+
+
+def report_by_name(config: dict[str, Any]) -> np.ndarray:
+    tune.report({"loss": 1.0})
+    return losses(config)
+
+
+def report_imported(config: dict[str, Any]) -> np.ndarray:
+    report({"loss": 1.0})
+    return losses(config)
+
+
+@pytest.mark.parametrize("function", [report_by_name, report_imported])
+def test_a_function_that_reports_itself_is_refused(tmp_path: Path, function: Any) -> None:
+    search = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=2, name="run")
+    with pytest.raises(dptune.InputError, match=r"calls tune.report"):
+        search.trainable(function)
+
+
+def test_objects_around_a_trainable_are_refused_and_resources_are_not(tmp_path: Path) -> None:
+    search = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=2, name="run")
+    trainable = search.trainable(losses)
+    with pytest.raises(dptune.InputError, match=r"tune.with_parameters"):
+        tune.with_parameters(trainable, rows=np.zeros(3))
+    assert issubclass(tune.with_resources(trainable, {"cpu": 2}), trainable)
 
 
 @pytest.fixture
@@ -133,7 +172,7 @@ def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_users_module_is_imported_after_the_silence(
     tmp_path: Path, user_module: Any, monkeypatch: pytest.MonkeyPatch, decorated: bool
 ) -> None:
-    search = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=2, name="run")
+    search = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=2, name="run")
     trainable = search.trainable(loss="hinge", data=user_module.function)(user_module.function)
     if decorated:
         trainable = user_module.function = search.trainable(user_module.function)
@@ -142,7 +181,7 @@ def test_a_users_module_is_imported_after_the_silence(
     received = pickle.loads(sent)
     assert "a_users_module" not in sys.modules
     order: list[bool] = []
-    monkeypatch.setattr(trainables, "make_this_process_private", lambda: order.append("a_users_module" in sys.modules))
+    monkeypatch.setattr(worker, "prepare_this_process", lambda silent: order.append("a_users_module" in sys.modules))
     one = received.__new__(received)
     one.is_actor = lambda: True
     one.setup(CONFIG)
@@ -159,22 +198,28 @@ def test_a_hosts_objective_is_read_after_the_silence(user_module: Any) -> None:
     assert received(0, {}) == 0.5
 
 
-def test_a_function_that_cannot_be_read_fails_the_trial_before_anything_is_asked(user_module: Any) -> None:
-    sent = cloudpickle.dumps(made_trainable(SilentTrainable, losses, function=user_module.function))
+@pytest.mark.parametrize(
+    ("says", "known"),
+    [("raise KeyboardInterrupt('person 7')", "KeyboardInterrupt"), ("import absent_one", "no module 'absent_one'")],
+)
+def test_a_function_that_cannot_be_read_fails_the_trial_before_anything_is_asked(
+    user_module: Any, says: str, known: str
+) -> None:
+    sent = cloudpickle.dumps(made_trainable(user_module.function))
     del sys.modules["a_users_module"]
-    Path(user_module.__file__).write_text("raise KeyboardInterrupt('person 7')")
+    Path(user_module.__file__).write_text(says)
     importlib.invalidate_caches()
     received = pickle.loads(sent)
     one = received.__new__(received)
     one.is_actor = lambda: False
-    with pytest.raises(dptune.InputError, match=r"could not be read .*\(KeyboardInterrupt\)") as caught:
+    with pytest.raises(dptune.InputError, match=rf"could not be read .*\(.*{known}\)") as caught:
         one.setup(CONFIG)
     assert caught.value.__context__ is None
 
 
 def test_tune_tells_trainables_of_different_runs_apart_and_finds_them_again(tmp_path: Path) -> None:
     def name(run: str) -> str:
-        trainable = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=1, name=run).trainable(losses)
+        trainable = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=1, name=run).trainable(losses)
         asking = tune.with_resources(trainable, {"cpu": 2})
         assert trainable.__name__ == "losses"
         assert Experiment.get_trainable_name(asking) == Experiment.get_trainable_name(trainable)
@@ -185,7 +230,7 @@ def test_tune_tells_trainables_of_different_runs_apart_and_finds_them_again(tmp_
 
 def test_the_final_trial_gets_what_trials_get() -> None:
     assert resources(None) == {"num_cpus": 1}
-    kind = made_trainable(SilentTrainable, losses, function=losses)
+    kind = made_trainable()
     asked = tune.with_resources(kind, {"cpu": 2, "gpu": 0.5, "memory": 1000, "fast": 1})
     wanted = {"num_cpus": 2.0, "num_gpus": 0.5, "memory": 1000.0, "resources": {"fast": 1.0}}
     assert resources(asked.default_resource_request(CONFIG)) == wanted
@@ -195,7 +240,7 @@ def test_the_final_trial_gets_what_trials_get() -> None:
 
 def made(folder: Path, function: Any, **settings: Any) -> Any:
     privatizer = open_privatizer(folder, n=settings.pop("n", N))
-    search = PrivateSearch(RandomSearch(), privatizer, **{"n_trials": 2, "name": "run", "seed": 3, **settings})
+    search = PrivateSearch(random_search(), privatizer, **{"n_trials": 2, "name": "run", "seed": 3, **settings})
     trainable = search.trainable(function)
     assert search.set_search_properties("loss", "min", SPACE)
     return search, trainable
@@ -227,20 +272,20 @@ def test_a_trial_of_a_complete_run_is_not_trained(tmp_path: Path) -> None:
 def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything_is_paid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainables, "make_this_process_private", lambda: None)
+    monkeypatch.setattr(worker, "prepare_this_process", lambda silent: None)
     calls: list[Any] = []
 
     def load() -> Any:
         raise FileNotFoundError("/data/of/person 7")
 
-    search = PrivateSearch(RandomSearch(), open_privatizer(tmp_path), n_trials=2, name="run")
+    search = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=2, name="run")
     search.set_search_properties("loss", "min", SPACE)
     trainable = search.trainable(loss="mse", data=load)(calls.append)
     with pytest.raises(dptune.InputError, match="FileNotFoundError") as caught:
         value_of(trainable, "a")
     assert "person 7" not in "".join(traceback.format_exception(caught.value))
     assert caught.value.__context__ is None
-    assert "FileNotFoundError" in str(trainables.FinalTrial().run(trainable, CONFIG).error)
+    assert "FileNotFoundError" in str(worker.FinalTrial().run(trainable, CONFIG).error)
     assert (calls, open_ledger(tmp_path).spent()) == ([], 0.0)
 
 
@@ -248,9 +293,10 @@ def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything
 def test_a_seeded_run_says_so_when_it_begins_and_in_its_progress(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    search = PrivateSearch(RandomSearch(), open_privatizer(tmp_path, insecure_seed=1), n_trials=2, name="run")
+    search = PrivateSearch(random_search(), open_privatizer(tmp_path, insecure_seed=1), n_trials=2, name="run")
     search.set_search_properties("loss", "min", SPACE)
-    assert search.vault.progress()["private"] is search.progress()["private"] is False
+    assert search.vault
+    assert search.progress()["private"] is False
     assert caplog.text.count("is NOT PRIVATE") == 1
 
 
@@ -271,27 +317,31 @@ def test_the_final_trial_is_silenced_before_the_function_is_called(
         order.append("function")
         return losses(config)
 
-    monkeypatch.setattr(trainables, "make_this_process_private", lambda: order.append("silence"))
+    monkeypatch.setattr(worker, "prepare_this_process", lambda silent: order.append("silence"))
     _, trainable = made(tmp_path, noted)
-    assert trainables.FinalTrial().run(trainable, CONFIG).get().private
+    assert worker.FinalTrial().run(trainable, CONFIG).get().private
     assert order == ["silence", "function"]
 
 
 @pytest.mark.usefixtures("local_actors")
-def test_every_upload_has_a_name_of_its_own_and_small_parts(tmp_path: Path, local_actors: dict[str, Any]) -> None:
-    n = 20_000
+def test_every_upload_has_a_name_of_its_own_and_small_parts_and_waits_for_them(
+    tmp_path: Path, local_actors: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, names, sizes, waits = 20_000, [], [], []
+    monkeypatch.setattr(vault, "IN_FLIGHT", 2)
     search, _ = made(tmp_path, losses, n=n)
-    (vault,) = local_actors.values()
-    names, sizes = [], []
+    (inner,) = local_actors.values()
 
     def spied(trial: str, name: str, first: int, part: bytes) -> Any:
         names.append(name)
         sizes.append(len(part))
         return put(trial, name, first, part)
 
-    put, vault.put = vault.put, spied
+    put, inner.put, wait = inner.put, spied, vault.answer_of
+    monkeypatch.setattr(vault, "answer_of", lambda reference: waits.append(len(sizes)) or wait(reference))
     for trial in ("a", "b"):
-        search.vault.finish(trial, CONFIG, np.zeros(n))
+        search.vault.upload("finish", trial, CONFIG, np.zeros(n))
     assert len(set(names)) == 2
     assert (max(sizes), sum(sizes)) == (64 * 1024, 2 * 8 * n)  # a larger one would lie in the object store
-    assert vault._uploads == {}
+    assert waits == [2, 2, 3, 3, 5, 5, 6, 6]  # no third part before the first two have arrived
+    assert inner._uploads == {}

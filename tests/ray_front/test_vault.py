@@ -8,27 +8,33 @@ import numpy as np
 import pytest
 
 import dptune
-from dptune_ray.answers import answered
-from dptune_ray.runs import GIBORun, ValuesRun
+from dptune.search.request import SearchRequest
+from dptune.search.values import VALUES
+from dptune_ray.actors import answered
 from dptune_ray.spaces import domains_of, to_space
-from dptune_ray.vault import Vault
+from dptune_ray.vault import Vault, VaultRun
 from ray_harness import SPACE, N, NoiselessPrivatizer, losses_at, open_ledger, open_privatizer, people
 
 POINT = {"x": 0.1, "y": 1.0}
 
 
+def values_run(privatizer, scope="run", mode="min", mu=None, **settings) -> VaultRun:
+    return VaultRun(SearchRequest(VALUES, privatizer, mu=mu, settings={"trials": 3, **settings}), scope, None, mode)
+
+
 def values_vault(folder, **settings) -> Vault:
     kind = settings.pop("kind", dptune.LossPrivatizer)
-    return Vault(open_privatizer(folder, kind=kind), ValuesRun("run", **{"trials": 3, **settings}))
-
-
-def fingerprint(folder) -> str:
-    return open_privatizer(folder).fingerprint()
+    return Vault(values_run(open_privatizer(folder, kind=kind), **settings))
 
 
 def gibo_vault(folder) -> Vault:
-    settings = GIBORun("run", to_space(domains_of(SPACE)), seed=1, settings={"trials": 12})
-    return Vault(open_privatizer(folder), settings)
+    request = SearchRequest(dptune.GIBO, open_privatizer(folder), seed=1, settings={"trials": 12})
+    return Vault(VaultRun(request, "run", to_space(domains_of(SPACE)), "min"))
+
+
+def begin(vault: Vault, run: VaultRun):
+    """Begin like a searcher whose settings are those of ``run``."""
+    return vault.begin(run.settings(), run.request.privatizer.fingerprint())
 
 
 def finish(vault: Vault, trial: str, point: dict = POINT, values: np.ndarray | None = None):
@@ -136,7 +142,7 @@ def test_scores_come_back_as_scores_and_a_failure_is_the_worst_score(tmp_path):
 def test_a_run_keeps_its_mode(tmp_path):
     finish(values_vault(tmp_path), "a")
     with pytest.raises(dptune.BudgetMismatch, match="other mode"):
-        values_vault(tmp_path, mode="max").begin(ValuesRun("run", 3, "max"), fingerprint(tmp_path)).get()
+        values_vault(tmp_path, mode="max").ask("b").get()
 
 
 def test_a_complete_run_suggests_no_more(tmp_path):
@@ -145,13 +151,41 @@ def test_a_complete_run_suggests_no_more(tmp_path):
         finish(vault, trial)
     assert vault.ask("d").get() is None
     with pytest.raises(dptune.PlanComplete):
-        vault.check("d").get()
+        vault.check("d", POINT).get()
     assert values_vault(tmp_path).ask("d").get() is None
 
 
 def test_a_run_whose_trials_are_all_lost_ends(tmp_path):
     vault = values_vault(tmp_path)
     assert [vault.ask(trial).get() for trial in "abcd"] == [{}, {}, {}, None]
+    begin(vault, values_run(open_privatizer(tmp_path))).get()  # the search is fitted again
+    assert vault.ask("e").get() == {}
+
+
+def test_a_trial_that_has_its_value_is_told_it_before_it_is_trained_again(tmp_path):
+    vault = values_vault(tmp_path)
+    assert (vault.told("a").get(), vault.check("a", POINT).get()) == (None, None)
+    value = finish(vault, "a")
+    for late in (vault, values_vault(tmp_path)):
+        assert late.told("a").get() == late.check("a", POINT).get() == value
+    (tmp_path / "gibo").mkdir()
+    vault = gibo_vault(tmp_path / "gibo")
+    value = finish(vault, "a")
+    assert vault.check("a", POINT).get() == value
+    late = gibo_vault(tmp_path / "gibo")
+    assert late.check("a", POINT).get() is None  # its losses are gone, and the step needs them
+    assert finish(late, "a") == late.told("a").get() == value
+
+
+def test_a_value_that_is_known_is_looked_up_once(tmp_path, monkeypatch):
+    finish(values_vault(tmp_path), "a")
+    late, looked = values_vault(tmp_path), []
+    plain = dptune.PrivacyLedger.find
+    monkeypatch.setattr(dptune.PrivacyLedger, "find", lambda *about: looked.append(about) or plain(*about))
+    for _ in range(3):
+        assert late.check("a", POINT).get() == late.told("a").get()
+        assert late.check("b", POINT).get() is None
+    assert len(looked) == 1
 
 
 def test_a_spent_ledger_refuses_the_first_trial_and_ends_a_run_that_has_begun(tmp_path):
@@ -159,13 +193,13 @@ def test_a_spent_ledger_refuses_the_first_trial_and_ends_a_run_that_has_begun(tm
     late = values_vault(tmp_path, mu=0.9)
     finish(late, "a")
     rest = open_ledger(tmp_path).remaining()
-    other = Vault(open_privatizer(tmp_path), ValuesRun("other", 1, mu=rest))
+    other = values_vault(tmp_path, scope="other", trials=1, mu=rest)
     with pytest.warns(UserWarning, match="'run'.*have planned a part"):
         assert finish(other, "a") is not None
     other.estimate("final", POINT, "", None).get()
     assert late.ask("b").get() is None
     with pytest.raises(dptune.BudgetExhausted):
-        Vault(open_privatizer(tmp_path), ValuesRun("third", 1)).ask("a").get()
+        values_vault(tmp_path, scope="third", trials=1).ask("a").get()
 
 
 def test_asking_again_for_a_trial_gives_the_same_point(tmp_path):
@@ -178,7 +212,7 @@ def test_asking_again_for_a_trial_gives_the_same_point(tmp_path):
 def test_a_second_search_with_other_settings_is_refused(tmp_path):
     vault = gibo_vault(tmp_path)
     with pytest.raises(dptune.BudgetMismatch, match="other settings"):
-        vault.begin(ValuesRun("run", 3), fingerprint(tmp_path)).get()
+        begin(vault, values_run(open_privatizer(tmp_path))).get()
 
 
 OTHERS = {
@@ -197,11 +231,11 @@ def other_privatizer(folder, kind: str) -> dptune.LossPrivatizer:
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_a_second_search_with_another_privatizer_is_refused(tmp_path, kind):
-    vault, settings = values_vault(tmp_path), ValuesRun("run", 3)
-    assert vault.begin(settings, fingerprint(tmp_path)).get() == 3
-    with pytest.raises(dptune.BudgetMismatch, match="another privatizer"):
-        vault.begin(settings, other_privatizer(tmp_path, kind).fingerprint()).get()
-    assert vault.begin(settings, fingerprint(tmp_path)).get() == 3
+    vault, same = values_vault(tmp_path), values_run(open_privatizer(tmp_path))
+    assert "3 trials" in begin(vault, same).get()[0]
+    with pytest.raises(dptune.BudgetMismatch, match="other privatizer"):
+        begin(vault, values_run(other_privatizer(tmp_path, kind))).get()
+    assert "3 trials" in begin(vault, same).get()[0]
 
 
 def test_other_groups_and_other_seeds_are_other_privatizers(tmp_path):
@@ -217,13 +251,9 @@ def test_other_groups_and_other_seeds_are_other_privatizers(tmp_path):
 @pytest.mark.parametrize("kind", ["clip", "dtype", "private", "rows"])
 def test_a_run_keeps_its_privatizer_after_a_restart(tmp_path, kind):
     finish(values_vault(tmp_path), "a")
-    other = other_privatizer(tmp_path, kind)
-    late = Vault(other, ValuesRun("run", 3))
-    for answer in (
-        late.begin(ValuesRun("run", 3), other.fingerprint()),
-        late.ask("b"),
-        late.finish("b", POINT, "", None),
-    ):
+    other = values_run(other_privatizer(tmp_path, kind))
+    late = Vault(other)
+    for answer in (begin(late, other), late.ask("b"), late.finish("b", POINT, "", None)):
         with pytest.raises(dptune.BudgetMismatch, match=f"other {kind}"):
             answer.get()
     assert len(open_ledger(tmp_path).charges()) == 1
@@ -231,8 +261,8 @@ def test_a_run_keeps_its_privatizer_after_a_restart(tmp_path, kind):
 
 def test_a_run_that_could_not_begin_has_no_privatizer_yet(tmp_path):
     assert isinstance(values_vault(tmp_path, mu=2.0).ask("a").error, dptune.BudgetExhausted)
-    other = other_privatizer(tmp_path, "clip")
-    assert Vault(other, ValuesRun("run", 3)).begin(ValuesRun("run", 3), other.fingerprint()).get() == 3
+    other = values_run(other_privatizer(tmp_path, "clip"))
+    assert "3 trials" in begin(Vault(other), other).get()[0]
 
 
 def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, monkeypatch):

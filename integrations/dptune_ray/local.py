@@ -1,36 +1,78 @@
-"""The three LDP algorithms as Tune searchers: a trial is one user's reply. The run is :class:`dptune.LDPRun`.
+"""The three LDP algorithms as Tune searchers: a trial is one user's locally private reply.
 
-The searcher reads the run's replies from their file and nothing else; what Tune tells it, twice, late or never, is not
-needed. A trial that failed is a reply that was lost.
+Example::
+
+    search = LDPTGPSearch(space, LDPSettings(LaplaceReplies(1.0, B=0.8, R=0.2)), replies="replies.db")
+    trainable = search.trainable(satisfaction, randomizer=LocalRandomizer(1.0, 1.0), ledger=ledger, user="me")
+    tuning = tune.TuneConfig(search_alg=search, metric="reply", mode="max", num_samples=2)
+    tune.Tuner(trainable, tune_config=tuning, param_space=space).fit()
+
+The run is :class:`dptune.LDPRun`. The searcher reads the replies from their file and nothing else; what Tune tells it,
+twice, late or never, is not needed. A trial that failed is a reply that was lost.
+
+Guarantee: epsilon-LDP of a reply, any two values of a user; the trial's process is the user's device.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import dptune
 from dptune._checks import at_least, place
-from dptune._numbers import plain
+from dptune._numbers import real
 from dptune.bandits.bandit import LocalBandit
 from dptune.bandits.curator import Refinement
-from dptune.bandits.replies import check_randomizer, middle_of
+from dptune.bandits.replies import agreed_centre, check_randomizer, refuse_winning_failure
 from dptune.local.randomizer import Randomizer
 from dptune.losses.user_function import Function
 from dptune.space import Value
 from dptune_ray.base import RunSearch
-from dptune_ray.carried import Carried
-from dptune_ray.desk import PROMISE, DeskClient
-from dptune_ray.local_trainable import LocalTrainable, User, check_device, check_failure
+from dptune_ray.collector import DEVICE, Ask, CollectorClient, Device
 from dptune_ray.log import TrialLog
-from dptune_ray.spaces import nested, rounded, to_space
-from dptune_ray.trainable import made_trainable
+from dptune_ray.spaces import flat, nested, rounded, to_space
+from dptune_ray.worker import Carried, WorkerTrial, called_in_worker, made_trainable
 
 METRIC = "reply"
+User = str | Callable[[Mapping[str, Any]], str]
 _logger = logging.getLogger(__name__)
+
+
+class LocalTrainable(WorkerTrial):
+    """One user's reply; :meth:`LDPSearch.trainable` makes a subclass."""
+
+    collector: ClassVar[CollectorClient]
+    randomizer: ClassVar[Randomizer]
+    user: ClassVar[str | Carried | None]
+
+    def step(self) -> dict[str, Any]:
+        """Charge the user, measure, randomise here, and report the reply. A repetition gets the recorded reply.
+
+        Raises:
+            CapReached: before the function is called.
+        """
+        kind, config = type(self), copy.deepcopy(dict(self.config))
+        who = kind.user(config) if isinstance(kind.user, Carried) else kind.user
+        ask = Ask(self.trial_id, flat(self.config), who, Device.of(kind.randomizer))
+        reply = self.collector.call("charge", ask)
+        if reply is None:
+            value = called_in_worker(lambda given: float(kind.function(given)), copy.deepcopy(dict(self.config)), float)
+            reply = self.collector.hand_in(ask, kind.randomizer.randomize(value))
+        return {self.metric: reply, "done": True}
+
+    @classmethod
+    def try_out(cls, config: Mapping[str, Any]) -> None:
+        """Call the function once in this process and let its exceptions through, to find bugs.
+
+        Use this on made-up data: in a trial exceptions are swallowed, because they could depend on private data.
+
+        Raises:
+            TypeError: the function returned no number.
+        """
+        float(cls.function(copy.deepcopy(dict(config))))
 
 
 class LDPSearch(RunSearch):
@@ -55,13 +97,6 @@ class LDPSearch(RunSearch):
 
     Raises:
         InputError: a setting is out of range.
-
-    Example::
-
-        search = LDPTGPSearch(space, LDPSettings(LaplaceReplies(1.0, B=0.8, R=0.2)), replies="replies.db")
-        trainable = search.trainable(satisfaction, randomizer=LocalRandomizer(1.0, 1.0), ledger=ledger, user="me")
-        tuning = tune.TuneConfig(search_alg=search, metric="reply", mode="max", num_samples=2)
-        tune.Tuner(trainable, tune_config=tuning, param_space=space).fit()
     """
 
     _algorithm: ClassVar[type[LocalBandit]]
@@ -86,43 +121,36 @@ class LDPSearch(RunSearch):
         if not isinstance(settings, dptune.LDPSettings):
             kind = type(self).__name__
             raise dptune.InputError(f"{kind} needs settings: {kind}(space, LDPSettings(LaplaceReplies(...)), ...).")
-        patience, centre = at_least("patience", patience, 0), plain(centre)
+        if centre is not None and real(centre) is None:
+            raise dptune.InputError(f"centre must be a number, finite; got {centre!r}.")
         if candidates is not None and not self._domains:
             raise dptune.InputError("candidates are points of a search space: give param_space= with them.")
-        self._settings, self._patience, self._centre = settings, patience, centre
+        self._settings, self._centre, self._patience = settings, centre, at_least("patience", patience, 0)
         self._options = {"candidates": candidates, "count": count, "refinements": refinements}
         self._log = TrialLog(str(Path(place("replies", replies)).resolve()), name)
         self._ledger: dptune.UserLedger | None = None
         self._device: Mapping[str, Any] | None = None  # public settings of the randomiser
-        self._client = DeskClient.of(self._log)
-        self._handle: Any = None  # the desk lives as long as this is held
-        self._trying: dict[str, Mapping[str, Value]] = {}  # trials without a reply, the youngest last
-        self._forget_replies()
-        self._new_session(to_space(self._domains) or dptune.Space({"x": dptune.Float(0, 1)}))  # refuse early
+        self._client = CollectorClient.of(self._log)
+        self._handle: Any = None  # the collector lives as long as this is held
+        self._forget()
+        self._new_run(to_space(self._domains) or dptune.Space({"x": dptune.Float(0, 1)}))  # refuse early
 
     # ---- the run -----------------------------------------------------------------------------------
 
-    def _new_session(self, space: dptune.Space) -> dptune.LDPRun:
-        options: dict[str, Any] = {**self._options, "centre": self._known_centre()}
+    def _new_run(self, space: dptune.Space) -> dptune.LDPRun:
+        stated: Mapping[str, Any] = self._device or self._log.fact(DEVICE) or {}
+        options: dict[str, Any] = {
+            **self._options,
+            "centre": agreed_centre(self._settings.replies, self._centre, stated),
+        }
         return dptune.LDPRun(self._algorithm, space, self._settings, maximize=self.mode == "max", **options)
 
-    def _known_centre(self) -> float:
-        device: Mapping[str, Any] = self._device or self._log.fact(PROMISE) or {}
-        check_randomizer(self._settings.replies, device)
-        stated = middle_of(device)
-        if stated is None or self._centre is None:
-            return stated or self._centre or 0.0
-        if not math.isclose(stated, self._centre, rel_tol=1e-9, abs_tol=1e-9 * self._settings.replies.B):
-            raise dptune.InputError(
-                f"centre={self._centre!r}, but the randomiser's interval has the middle {stated!r}. Leave centre= out."
-            )
-        return stated
-
-    def _forget_replies(self) -> None:
+    def _forget(self) -> None:
         self._current: dptune.LDPRun | None = None
-        self._last = -1  # number of the newest reply the session knows
+        self._last = -1  # number of the newest reply the run knows
+        self._trying: dict[str, Mapping[str, Value]] = {}  # trials without a reply, the youngest last
 
-    def session(self) -> dptune.LDPRun:
+    def run(self) -> dptune.LDPRun:
         """Return the run with all recorded replies.
 
         Raises:
@@ -132,7 +160,7 @@ class LDPSearch(RunSearch):
             space = to_space(self._domains)
             if space is None:
                 raise dptune.InputError("the search space has no numerical parameter with more than one value.")
-            self._current = self._new_session(space)
+            self._current = self._new_run(space)
         for reply in self._log.since(self._last):
             self._current.tell(reply.number, reply.parameters, reply.value)
             self._trying.pop(reply.trial, None)
@@ -143,22 +171,29 @@ class LDPSearch(RunSearch):
         return self._log.mode()
 
     def _begin(self) -> None:
-        check_failure(self._device or {}, self.mode)
+        refuse_winning_failure(self._device or {}, maximize=self.mode == "max")
         self._log.agree_on_mode(self.mode)
-        self._forget_replies()
-        self.session()
+        self._forget()
+        self.run()
         if self._handle is None or not self._client.runs():
             self._handle = self._client.start(self._log, self._ledger)
 
     def _propose(self, trial: str) -> Mapping[str, Any]:
-        session = self.session()
+        run = self.run()
         self._trying = dict(list(self._trying.items())[-self._patience :]) if self._patience else {}
-        self._trying[trial] = session.ask(self._trying.values())
+        self._trying[trial] = run.ask(self._trying.values())
         return self._trying[trial]
 
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """End the experiment if the value is not the trial's reply."""
+        known = self._log.find(trial_id)
+        self._refuse_unpaid(trial_id, result, None if known is None else known.value)
+
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """A trial without a reply is a user who does not try any more."""
+        """Likewise. A trial without a reply is a user who does not try any more."""
         self._trying.pop(trial_id, None)
+        if result:
+            self.on_trial_result(trial_id, result)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_handle": None, "_current": None, "_last": -1, "_trying": {}}
@@ -172,11 +207,12 @@ class LDPSearch(RunSearch):
         randomizer: Randomizer,
         ledger: dptune.UserLedger | None = None,
         user: User | None = None,
+        silent: bool = True,
     ) -> type[LocalTrainable]:
         """Make a trainable of a function of a configuration that returns one user's private value.
 
         The trial's process measures, clamps and makes noisy; only the reply leaves it. Whatever the function raises,
-        and what is no number, becomes the randomiser's public ``invalid`` value before the noise.
+        and what is not a number, becomes the randomiser's public ``invalid`` value before the noise.
 
         Args:
             function: configuration -> the user's value.
@@ -184,20 +220,24 @@ class LDPSearch(RunSearch):
             ledger: on the driver's node; charges the user before the function is called, and refuses past the cap.
                 Without one nobody counts: every trial must then be another user.
             user: whose device this is, or a function of the configuration that says whom it asks. Needed with a ledger.
+            silent: swallow what the worker prints. False: you say that whatever the function prints is public.
 
         Raises:
-            InputError: the function is none, only one of ledger and user is given, or the settings are for replies that
-                the randomiser does not make. Later, when mode and run are known: a failure would be the best value, or
-                the run was begun with another randomiser.
+            InputError: ``function`` is not one, only one of ledger and user is given, or the settings are for replies
+                that the randomiser does not make. Later, when mode and run are known: a failure would be the best
+                value, or the run was begun with another randomiser.
         """
         if not callable(function):
             raise dptune.InputError(f"the objective must be a function; got {type(function).__name__}.")
-        check_device(randomizer, ledger, user)
+        if not (hasattr(randomizer, "randomize") and hasattr(randomizer, "describe")):
+            raise dptune.InputError("give randomizer=LocalRandomizer(...), which makes the reply private there.")
+        if (ledger is None) != (user is None):
+            raise dptune.InputError("give ledger= and user= together: a ledger charges a user.")
         check_randomizer(self._settings.replies, randomizer.describe())
         if not randomizer.private:
             _logger.warning(f"The run {self._name!r} is NOT PRIVATE: {randomizer!r}.")
         self._ledger, self._device = ledger, randomizer.describe()
-        members = {"desk": self._client, "metric": self.metric, "randomizer": randomizer}
+        members = {"collector": self._client, "metric": self.metric, "randomizer": randomizer, "silent": silent}
         whose = Carried(user) if callable(user) else user
         return made_trainable(LocalTrainable, function, function=function, run=self._client, user=whose, **members)
 
@@ -208,10 +248,10 @@ class LDPSearch(RunSearch):
             InputError: there is no reply yet.
         """
         self._mode = self._stored_mode() or self.mode
-        session = self.session()
+        run = self.run()
         if self._last < 0:
             raise dptune.InputError("the run has no reply yet; there is nothing to recommend.")
-        return nested({path: rounded(self._domains[path], v) for path, v in session.recommend().items()})
+        return nested({path: rounded(self._domains[path], v) for path, v in run.recommend().items()})
 
 
 class LDPTGPSearch(LDPSearch):

@@ -1,9 +1,10 @@
-"""The desk of a local-privacy run: charges users, keeps replies, and never sees a value.
+"""The collector of a local-privacy run: charges users, keeps replies, and never sees a value.
 
-A trial's process is the user's device. It asks the desk to charge the user, measures, makes its own value noisy, and
-announces and hands in the reply. The desk runs on the driver's node, so that one ledger counts wherever a user's trials
-run. Every method may be called again: a charge is idempotent by its key, and a trial has one reply for good. A reply
-that was announced may have been seen, even if no file has it: a trial that draws again after that pays again.
+A trial's process is the user's device. It has the collector charge the user, measures, makes its own value noisy,
+announces the reply and hands it in. The collector runs on the driver's node, so that one ledger counts wherever a
+user's trials run. Every method may be called again: a charge is idempotent by its key, and a trial has one reply for
+good. A reply that was announced may have been seen, even if no file has it: a trial that draws again after that pays
+again.
 """
 
 from __future__ import annotations
@@ -11,31 +12,52 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, SupportsFloat
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, SupportsFloat
 
 import dptune
+from dptune.local.randomizer import Randomizer
 from dptune.space import Value
-from dptune_ray.actors import ActorClient
-from dptune_ray.answers import answered
+from dptune_ray.actors import ActorClient, answered
 from dptune_ray.log import TrialLog
 
-PROMISE = "promise"  # the fact of a run that says what its randomiser is
+DEVICE = "promise"  # the fact of a run that says what its randomiser is
 
 
 @dataclass(frozen=True)
-class Promise:
-    """What a device's randomiser promises, as public data.
+class Device:
+    """A randomiser on another machine, as public data: the ledger charges for it, and its reply comes from there.
 
     Attributes:
         epsilon: price of one reply.
         private: whether it protects anybody.
         settings: its description.
+        reply: None before it has replied.
     """
 
     epsilon: float
     private: bool
     settings: Mapping[str, object]
+    reply: float | None = None
+
+    @classmethod
+    def of(cls, randomizer: Randomizer) -> Self:
+        """Return the public facts about a randomiser."""
+        return cls(randomizer.epsilon, randomizer.private, randomizer.describe())
+
+    def randomize(self, value: SupportsFloat | None) -> float:
+        """Return the device's reply; the ledger calls this after the charge."""
+        if self.reply is None:
+            raise _NotYet
+        return self.reply
+
+    def describe(self) -> dict[str, object]:
+        """Return the device's public settings."""
+        return dict(self.settings)
+
+
+class _NotYet(Exception):
+    """The user is charged, and the device has not replied."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +68,17 @@ class Ask:
         trial: Tune's identifier.
         parameters: by path, where the user measures.
         user: who pays; None without a ledger.
-        promise: of the user's device.
+        device: the user's.
     """
 
     trial: str
     parameters: Mapping[str, Value]
     user: str | None
-    promise: Promise
+    device: Device
 
 
-class Desk:
-    """Ledger and replies of one run.
+class Collector:
+    """Ledger and replies of one run; knows nothing of Ray.
 
     Args:
         log: of the replies.
@@ -82,8 +104,8 @@ class Desk:
     def charge(self, ask: Ask) -> float | None:
         """Charge the user for one draw; return the reply if the trial has one already, else None: measure.
 
-        A draw of which no reply was announced is paid already, if its device began again. One that was announced may
-        have been seen: then the trial pays for another.
+        A draw that was not announced is paid already, if its device began again. An announced one may have been seen:
+        then the trial pays for another.
 
         Raises:
             CapReached: it does not fit; nothing was written, and nothing may be measured.
@@ -119,23 +141,23 @@ class Desk:
         Raises:
             InputError: the run has another randomiser, or the draw was not announced.
         """
-        self._agree(ask.promise)
+        self._agree(ask.device)
         if self._ledger is not None:
             draws = self._log.draws(ask.trial)
             if draw not in draws:
                 raise dptune.InputError(f"a reply of the trial {ask.trial!r} was not announced before it was sent.")
-            reply = self._of_ledger(ask, draws.index(draw), reply)
+            reply = self._of_ledger(replace(ask, device=replace(ask.device, reply=reply)), draws.index(draw))
         return self._log.record(ask.trial, ask.parameters, reply).value
 
-    def _agree(self, promise: Promise) -> None:
-        if self._log.fix(PROMISE, dict(promise.settings)) != dict(promise.settings):
+    def _agree(self, device: Device) -> None:
+        if self._log.fix(DEVICE, device.describe()) != device.describe():
             raise dptune.InputError(
                 f"the run {self._log.run!r} was begun with another randomiser; give the same, or a new name."
             )
 
     def _known(self, ask: Ask) -> float | None:
-        """The trial's reply: as logged, or from the ledger, if the desk died between the two."""
-        self._agree(ask.promise)
+        """The trial's reply: as logged, or from the ledger, if the collector died between the two."""
+        self._agree(ask.device)
         known = self._log.find(ask.trial)
         if known is not None:
             if dict(known.parameters) != dict(ask.parameters):
@@ -149,65 +171,37 @@ class Desk:
         if self._ledger is None:
             return None
         try:
-            reply = self._of_ledger(ask, number, None)
+            reply = self._of_ledger(ask, number)
         except _NotYet:
             return None
         return self._log.record(ask.trial, ask.parameters, reply).value
 
-    def _of_ledger(self, ask: Ask, number: int, reply: float | None) -> float:
+    def _of_ledger(self, ask: Ask, number: int) -> float:
         if self._ledger is None or ask.user is None:
             raise dptune.InputError("a ledger charges a user, and none is named.")
         which = [] if number == 0 else [number]
         key = json.dumps([self._log.run, ask.trial, dict(ask.parameters), *which], sort_keys=True)
-        return self._ledger.reply(_Elsewhere(ask.promise, reply), None, user=ask.user, key=key)
-
-
-class _NotYet(Exception):
-    """The user is charged, and the device has not replied."""
-
-
-class _Elsewhere:
-    """A randomiser that runs on another machine: the ledger charges for it, and its reply comes from there."""
-
-    def __init__(self, promise: Promise, reply: float | None) -> None:
-        self.epsilon, self.private = promise.epsilon, promise.private
-        self._promise, self._reply = promise, reply
-
-    def randomize(self, value: SupportsFloat | None) -> float:
-        """Return the device's reply; called after the charge."""
-        return self._not_yet() if self._reply is None else self._reply
-
-    def _not_yet(self) -> NoReturn:
-        raise _NotYet
-
-    def describe(self) -> dict[str, object]:
-        """Return the device's public settings."""
-        return dict(self._promise.settings)
+        return self._ledger.reply(ask.device, None, user=ask.user, key=key)
 
 
 @dataclass(frozen=True)
-class DeskClient(ActorClient):
-    """Reaches the desk that serves a run."""
+class CollectorClient(ActorClient):
+    """Reaches the collector that serves a run."""
 
-    _what: ClassVar[str] = "desk"
+    _what: ClassVar[str] = "collector"
 
     def start(self, log: TrialLog, ledger: dptune.UserLedger | None) -> Any:
-        """Start the desk on this node, unless it runs; return what keeps it alive as long as it is held.
+        """Start the collector on this node, unless it runs; return what keeps it alive as long as it is held.
 
         Raises:
             BudgetMismatch: a run of this name has another ledger.
         """
-        held = self.launch(Desk, log, ledger)
+        held = self.launch(Collector, log, ledger)
         self.call("begin", log, repr(ledger))
         return held
 
-    def charge(self, ask: Ask) -> float | None:
-        """Charge the user; see :meth:`Desk.charge`."""
-        known: float | None = self.call("charge", ask)
-        return known
-
-    def record(self, ask: Ask, reply: float) -> float:
-        """Announce a reply and hand it in, once; return the one that counts; see :meth:`Desk.record`.
+    def hand_in(self, ask: Ask, reply: float) -> float:
+        """Announce a reply and hand it in, once; return the one that counts.
 
         Raises:
             CapReached: the reply was not sent.

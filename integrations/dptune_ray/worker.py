@@ -1,0 +1,274 @@
+"""The process of a trial: it is silenced, then it reads the user's function, calls it, and hands over what it returned.
+
+The trainables are Tune *class* trainables of one step, because Tune's function API would let the user's code report by
+itself. Ray reads a class or an argument before any code of ours runs, and to read a function from a module imports that
+module: what its top level prints would be in the session's logs. So functions travel as bytes.
+"""
+
+from __future__ import annotations
+
+import copy
+import dis
+import math
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any, ClassVar, TypeVar
+
+import ray
+from ray import cloudpickle, tune
+
+import dptune
+from dptune.losses.user_function import Function, call_guarded
+from dptune.privacy.private import bare, loss_vector
+from dptune.search.run import FINAL
+from dptune_ray.actors import ActorClient, Answer, answered
+from dptune_ray.spaces import flat
+from dptune_ray.vault import VaultClient
+
+STDOUT, STDERR = 1, 2
+T = TypeVar("T")
+
+
+def prepare_this_process(*, silent: bool) -> None:
+    """Let SIGTERM end this worker process and, if it is to be silent, send standard output and error to nowhere.
+
+    On SIGTERM Ray would raise ``SystemExit`` inside the user's function, where nobody can tell it from a failure of
+    the function: the trial would be paid for, with the upper clip as everybody's loss.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if silent:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in (STDOUT, STDERR):  # of Python, C and child processes alike
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+
+
+class Carried:
+    """A user's function on its way to another process: pickled as bytes, read by :meth:`load`.
+
+    Args:
+        function: to carry.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function: Callable[..., Any] | None = function
+        self._bytes = b""
+
+    def load(self) -> Callable[..., Any]:
+        """Return the function.
+
+        Raises:
+            InputError: it cannot be read in this process; tells the missing module, or the error's type.
+        """
+        if self._function is None:
+            self._function = _read(self._bytes)
+        return self._function
+
+    def __call__(self, *args: Any) -> Any:
+        """Read the function and call it."""
+        return self.load()(*args)
+
+    def __getstate__(self) -> dict[str, bytes]:
+        return {"bytes": self._bytes if self._function is None else cloudpickle.dumps(self._function)}
+
+    def __setstate__(self, state: dict[str, bytes]) -> None:
+        self._function, self._bytes = None, state["bytes"]
+
+
+def _read(pickled: bytes) -> Callable[..., Any]:
+    try:
+        function: Callable[..., Any] = cloudpickle.loads(pickled)
+        return function
+    except ModuleNotFoundError as error:
+        failure = f"there is no module {error.name!r}"
+    except BaseException as error:  # noqa: BLE001 - a module's top level is the user's code
+        failure = type(error).__name__
+    raise dptune.InputError(
+        f"the function could not be read where the trial runs ({failure}); are its modules installed there?"
+    )
+
+
+def called_in_worker(function: Function, argument: Any, take: Callable[[Any], T]) -> T | None:
+    """Return ``take`` of what the user's function returned, or None if it raised.
+
+    Nobody presses Ctrl-C in a worker: a ``KeyboardInterrupt`` there is the function's own, and to tell that it was
+    raised would tell one bit of private data without noise.
+
+    Raises:
+        InputError: what came back is refused by its public shape or type; no frame of the error ever held a value.
+        Exception: what the public half of a function with ``loss=`` raised.
+    """
+    outcome = call_guarded(function, argument, take)
+    if isinstance(outcome, KeyboardInterrupt):
+        return None
+    if isinstance(outcome, BaseException):
+        raise bare(outcome)
+    return outcome
+
+
+def losses_at(function: Function, config: Mapping[str, Any]) -> Any:
+    """Return the losses (rows,) float64 of the user's function, or None if it raised.
+
+    The function gets a copy of the configuration: Tune writes the original to every result.
+
+    Raises:
+        InputError: what came back is not a vector of real numbers.
+    """
+    return called_in_worker(function, copy.deepcopy(dict(config)), loss_vector)
+
+
+class WorkerTrial(tune.Trainable):  # type: ignore[misc]
+    """A trial of one step that keeps nothing; :func:`made_trainable` makes a subclass for a user's function."""
+
+    function: ClassVar[Carried]
+    metric: ClassVar[str]
+    silent: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        if "setup" in vars(cls):
+            raise dptune.InputError(
+                "tune.with_parameters(...) around a private trainable would put its objects into Ray's object store, "
+                "and a trainable of dptune has no setup of yours. Load the objects inside the function, or close over "
+                "them."
+            )
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Prepare the worker, then read the user's function there.
+
+        Raises:
+            InputError: the function cannot be read.
+        """
+        if self.is_actor():
+            prepare_this_process(silent=self.silent)
+        type(self).function.load()
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Do nothing: nothing is kept from one trial to the next."""
+        return True
+
+    def _open_logfiles(self, stdout_file: str | None, stderr_file: str | None) -> None:
+        """``RunConfig(log_to_file=True)`` would have Tune write to files what the silence swallows."""
+        if not self.silent:
+            super()._open_logfiles(stdout_file, stderr_file)
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
+        """Keep nothing: a trial that starts again gets its recorded value."""
+        return {}
+
+    def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
+        """There is nothing to load."""
+
+
+K = TypeVar("K", bound=WorkerTrial)
+
+
+def made_trainable(
+    kind: type[K], original: Function, *, function: Function, run: ActorClient, silent: bool, **members: Any
+) -> type[K]:
+    """Return a subclass for one user's function, under its name.
+
+    It is not a class of the user's module, from which Ray would import it: it travels by value, the function as bytes.
+    Tune finds a trainable again by a name, and of two with one name the younger would run the other's trials: so the
+    name that Tune gets also says which ``run`` it is.
+
+    Raises:
+        InputError: the function calls ``tune.report``.
+    """
+    if _reports_itself(original):
+        raise dptune.InputError(
+            "the function calls tune.report(...), which does nothing in a private trial: dptune reports the released "
+            "value. Remove the call and return the losses."
+        )
+    name = getattr(original, "__name__", type(original).__name__)
+    about = {"__doc__": original.__doc__, "__module__": __name__, "_name": f"{name.strip('<>')}-{run.name[-6:]}"}
+    return type(name, (kind,), {"function": Carried(function), "silent": silent, **members, **about})
+
+
+def _reports_itself(function: Function) -> bool:
+    """Whether ``tune.report`` stands in the function itself, as an attribute or imported by name."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return False
+    imported = function.__globals__.get("report") is tune.report and "report" in code.co_names
+    names = [instruction.argval for instruction in dis.get_instructions(code)]
+    return imported or ("tune", "report") in pairwise(names)
+
+
+class PrivateTrainable(WorkerTrial):
+    """A private trial, paid by a vault; ``search.trainable(...)`` makes a subclass."""
+
+    vault: ClassVar[VaultClient]
+
+    def step(self) -> dict[str, Any]:
+        """Check the budget, train, hand the losses over, report the released value.
+
+        A trial for which the run has no release left reports NaN and was not trained.
+
+        Raises:
+            BudgetExhausted: before the function is called.
+            KeyConflict: likewise; the trial has a value at other parameters.
+            InputError: the function returned something that is not per-example losses.
+        """
+        return {self.metric: self._value(), "done": True}
+
+    def _value(self) -> float:
+        parameters = flat(self.config)
+        try:
+            known = self.vault.call("check", self.trial_id, parameters)
+            if known is not None:
+                return float(known)
+            losses = losses_at(type(self).function, self.config)
+            return float(self.vault.upload("finish", self.trial_id, parameters, losses))
+        except dptune.PlanComplete:
+            return math.nan
+
+    @classmethod
+    def try_out(cls, config: Mapping[str, Any]) -> str:
+        """Call the function once in this process and let its exceptions through, to find bugs.
+
+        In a trial exceptions are swallowed, because they could depend on private data. Use this on public or made-up
+        data, or where you may see the private data; nothing is released, stored or spent.
+        """
+        return repr(dptune.PerExampleLosses(cls.function(copy.deepcopy(dict(config)))))
+
+
+class FinalTrial:
+    """The evaluation behind the final estimate, in a process of its own."""
+
+    @answered
+    def run(self, trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
+        """Evaluate and hand over, like a trial."""
+        prepare_this_process(silent=trainable.silent)
+        trainable.function.load()
+        losses = losses_at(trainable.function, config)
+        estimate: dptune.Estimate = trainable.vault.upload("estimate", FINAL, flat(config), losses)
+        return estimate
+
+
+def final_estimate(trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
+    """Run :class:`FinalTrial` on the cluster, on what a trial of this configuration gets."""
+    wanted = resources(trainable.default_resource_request(dict(config)))
+    actor = ray.remote(FinalTrial).options(**wanted).remote()
+    try:
+        answer: Answer = ray.get(actor.run.remote(trainable, dict(config)))
+    finally:
+        ray.kill(actor)
+    estimate: dptune.Estimate = answer.get()
+    return estimate
+
+
+def resources(request: tune.PlacementGroupFactory | None) -> dict[str, Any]:
+    """Return the options of an actor that gets what Tune gives the process of a trial; one CPU without a request."""
+    if request is None:
+        return {"num_cpus": 1}
+    wanted = {} if request.head_bundle_is_empty else request.bundles[0]  # the others are for what the trial starts
+    options = {"num_cpus": wanted.pop("CPU", 0.0), "num_gpus": wanted.pop("GPU", 0.0)}
+    memory = {"memory": wanted.pop("memory")} if "memory" in wanted else {}
+    return {**options, **memory, "resources": wanted}
