@@ -55,11 +55,11 @@ def test_the_corrected_kernel_is_the_mean_of_the_kernel_over_what_the_rows_may_b
 
 
 def test_the_kernel_is_the_formula_of_the_theory() -> None:
-    l, sigma, d = 1.7, 0.6, 3
+    length, sigma, d = 1.7, 0.6, 3
     z, other = np.array([[0.0, 1.0, 2.0]]), np.array([[0.5, -1.0, 1.0]])
-    w = l**2 + 2 * sigma**2
-    expected = (l**2 / w) ** (d / 2) * math.exp(-float(((z - other) ** 2).sum()) / (2 * w))
-    assert math.isclose(noisy_kernel(RBF(l), sigma, d)(z, other)[0, 0], expected, rel_tol=1e-12)
+    w = length**2 + 2 * sigma**2
+    expected = (length**2 / w) ** (d / 2) * math.exp(-float(((z - other) ** 2).sum()) / (2 * w))
+    assert math.isclose(noisy_kernel(RBF(length), sigma, d)(z, other)[0, 0], expected, rel_tol=1e-12)
 
 
 def test_beta_is_the_papers() -> None:
