@@ -4,8 +4,8 @@
     python -m benchmarks.outsourced speed
     python -m benchmarks.outsourced attack
 
-A table of one's own is a CSV file with a line of names, the output last; its ranges are a CSV file with a line of names,
-one of the least and one of the largest values that the features can have.
+A table of one's own is a CSV file with a line of names, the output last; its ranges are a CSV file with a line of
+names, one of the least and one of the largest values that the features can have.
 
 All tables are scaled in public so that norms are at most 25, as in the PO-GP-UCB paper; a row changes by at most 1. The
 modeler knows the kernel, and outputs are exact. The noise has the curator's law and a seed: NOT PRIVATE, figures only.
@@ -223,7 +223,7 @@ def run_attack(out: Path) -> str:
     X = (3 + 14 * rng.integers(1, 3, 2000) / 2)[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
     X[::5] = rng.uniform(-17, 17, (400, 1)) * [1.0, 0.0]
     mu = mu_from_epsilon(demonstration["EPSILON"], demonstration["DELTA"])
-    paper, ours = demonstration["paper_transform"](X, rng, 2), demonstration["our_release"](X, mu)
+    paper, ours = demonstration["paper_transform"](X, rng, 2), demonstration["our_release"](X)
     panels = {
         "the curator's rows": X,
         "the paper's Z, first two columns": paper[:, :2],
