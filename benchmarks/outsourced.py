@@ -223,12 +223,12 @@ def run_attack(out: Path) -> str:
     X = (3 + 14 * rng.integers(1, 3, 2000) / 2)[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
     X[::5] = rng.uniform(-17, 17, (400, 1)) * [1.0, 0.0]
     mu = mu_from_epsilon(demonstration["EPSILON"], demonstration["DELTA"])
-    paper, ours = demonstration["paper_transform"](X, rng, 2), demonstration["our_release"](X)
+    paper = demonstration["paper_transform"](X, rng, 2)
     panels = {
         "the curator's rows": X,
         "the paper's Z, first two columns": paper[:, :2],
         "rows recovered from it": demonstration["recovered"](paper, X, [0, 1, 2]),
-        "our Z, ε = 3, changes of norm 1": ours,
+        "our Z, ε = 3, changes of norm 1": X + rng.normal(0, 1 / mu, X.shape),
         "our Z, ε = 3, replacing a row": X + rng.normal(0, 50 / mu, X.shape),
     }
     figure = Figure(figsize=(14, 3.2), layout="constrained")

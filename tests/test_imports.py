@@ -55,7 +55,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "bandits/": {"gp", "space"},
     "federated/": {"gp", "privacy.noise", "privacy.sampling", "privacy.private.bare", "accounting", "space"},
     "local/": set(),
-    "outsourced/curator.py": {"accounting", "privacy"},
+    "outsourced/curator.py": {"accounting", "privacy", "outsourced.formats", "outsourced.outputs"},
     "outsourced/outputs.py": {"accounting", "privacy"},
     "outsourced/formats.py": set(),
     "outsourced/modeler.py": {"gp", "outsourced.formats"},
@@ -109,7 +109,8 @@ LEDGER_AND_NOISE = {
 
 
 def test_what_decides_in_public_loads_neither_ledger_nor_noise() -> None:
-    public = modules_of("algorithms/", "gp/", "bandits/", "space.py", "privacy/query.py", "federated/agent.py")
+    public = modules_of("algorithms/", "gp/", "bandits/", "space.py", "privacy/query.py", "federated/agent.py",
+                        "outsourced/modeler.py", "outsourced/formats.py")  # fmt: skip
     assert {"dptune.algorithms.gibo", "dptune.privacy.query", "dptune.space", "dptune.federated.agent"} <= public
     loaded = closure(public)
     assert public <= loaded
@@ -126,6 +127,7 @@ DOCUMENTED = (
     "dptune.space",
     "dptune.bandits",
     "dptune.federated",
+    "dptune.outsourced.formats",
     "dptune.local",
     "dptune.errors",
     "dptune._checks",

@@ -41,7 +41,7 @@ def test_the_demonstration_of_the_attack(tmp_path: Path) -> None:
     told, errors = start("outsourced_attack.py", tmp_path).communicate(timeout=300)
     assert not errors
     assert told.count("advantage 1.00 in 50 pairs") == 2
-    ours = re.search(r"dptune's release: advantage (-?[\d.]+) .* to ([\d.e+-]+)", told)
+    ours = re.search(r"dptune: advantage (-?[\d.]+) .* to (\S+)", told)
     assert ours
     assert float(ours[1]) < 0.905
     assert float(ours[2]) > 0.5
