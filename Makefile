@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo test check audit bench-gibo bench-private bench-defaults bench-fts bench-fts-accounting bench-ldp bench-ray clean
+.PHONY: demo test check audit bench-gibo bench-private bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-ray clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -73,6 +73,11 @@ bench-ldp: $(VENV)/.installed  ## local privacy: tables of docs/ldp.md; the firs
 	$(BIN)/python -m benchmarks.bench_ldp multiplier --paper --seeds 24 --algorithms MoMA --grid 0.008 0.015
 	$(BIN)/python -m benchmarks.bench_ldp plays --seeds 24
 	$(BIN)/python -m benchmarks.bench_ldp tables  # what docs/ldp.md shows of the stored runs
+
+bench-outsourced: $(VENV)/.installed  ## outsourced tuning: figures and tables of docs/outsourced.md (ten minutes)
+	$(BIN)/python -m benchmarks.outsourced regret
+	$(BIN)/python -m benchmarks.outsourced speed
+	$(BIN)/python -m benchmarks.outsourced attack
 
 bench-ray: $(VENV)/.installed  ## Ray Tune: a trial's overhead with vault and searchers, table of docs/ray.md (minutes)
 	$(BIN)/python -m benchmarks.bench_ray

@@ -56,6 +56,8 @@ from dptune.local.ledger import UserLedger as UserLedger
 from dptune.local.randomizer import LocalRandomizer as LocalRandomizer
 from dptune.local.statement import LocalStatement as LocalStatement
 from dptune.losses.rows import Rows as Rows
+from dptune.outsourced.curator import OutsourcedCurator as OutsourcedCurator
+from dptune.outsourced.modeler import OutsourcedModeler as OutsourcedModeler
 from dptune.privacy.private import PerExampleLosses as PerExampleLosses
 from dptune.privacy.privatizer import LossPrivatizer as LossPrivatizer
 from dptune.privacy.privatizer import Released as Released

@@ -22,7 +22,8 @@ from dptune_optuna import DPFTSSampler, LDPTGPSampler, LocalObjective
 ROOT = Path(__file__).parent.parent
 OWN = ROOT / "examples" / "own_algorithm.py"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-HERE = [path for path in EXAMPLES if not path.stem.startswith("ray")]  # the others: tests/ray_front/test_example.py
+ELSEWHERE = ("ray", "outsourced")  # tests/ray_front/test_example.py, tests/outsourced/test_examples.py
+HERE = [path for path in EXAMPLES if not path.stem.startswith(ELSEWHERE)]
 
 
 @pytest.mark.parametrize("example", HERE, ids=lambda path: path.stem)

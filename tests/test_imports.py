@@ -55,6 +55,10 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "bandits/": {"gp", "space"},
     "federated/": {"gp", "privacy.noise", "privacy.sampling", "privacy.private.bare", "accounting", "space"},
     "local/": {"accounting.chain"},  # which needs the standard library only
+    "outsourced/curator.py": {"accounting", "privacy", "outsourced.formats", "outsourced.outputs"},
+    "outsourced/outputs.py": {"accounting", "privacy"},
+    "outsourced/formats.py": set(),
+    "outsourced/modeler.py": {"gp", "outsourced.formats"},
     "space.py": set(),
 }
 EVERYBODYS = ("errors", "_checks", "_numbers", "_locks", "_statement")
@@ -105,7 +109,8 @@ LEDGER_AND_NOISE = {
 
 
 def test_what_decides_in_public_loads_neither_ledger_nor_noise() -> None:
-    public = modules_of("algorithms/", "gp/", "bandits/", "space.py", "privacy/query.py", "federated/agent.py")
+    public = modules_of("algorithms/", "gp/", "bandits/", "space.py", "privacy/query.py", "federated/agent.py",
+                        "outsourced/modeler.py", "outsourced/formats.py")  # fmt: skip
     assert {"dptune.algorithms.gibo", "dptune.privacy.query", "dptune.space", "dptune.federated.agent"} <= public
     loaded = closure(public)
     assert public <= loaded
@@ -123,6 +128,7 @@ DOCUMENTED = (
     "dptune.space",
     "dptune.bandits",
     "dptune.federated",
+    "dptune.outsourced.formats",
     "dptune.local",
     "dptune.errors",
     "dptune._checks",
@@ -183,7 +189,7 @@ def test_noise_is_drawn_from_opendp_in_one_file_of_the_central_model() -> None:
     users = {name for name, tree in EVERYTHING.items() if any(m.split(".")[0] == "opendp" for m in imports(tree))}
     assert {name for name in users if not name.startswith("local/")} == {"privacy/noise.py"}
     askers = {name for name, tree in FILES.items() if "add_gaussian" in names(tree)}
-    assert askers == {"privacy/mechanism.py", "federated/server.py"}
+    assert askers == {"privacy/mechanism.py", "federated/server.py", "outsourced/curator.py"}
 
 
 def test_the_federated_server_alone_reads_messages_and_samples() -> None:

@@ -89,6 +89,49 @@ class SelectionRelease:
 
 
 @dataclass(frozen=True)
+class TableRelease:
+    """A table Z = C X W + N(0, sigma^2 I) with one row a unit, sigma >= Delta |W|_2 / mu: mu-GDP.
+
+    X (n, d) are the rows after public scaling, each projected on the ball of radius R; C = I - 11^T/n subtracts the
+    mean of every column; W (d, k) is public, |W|_2 its largest singular value.
+
+    *Neighbours.* X and X' differ in row i only, X' - X = e_i v^T. If a unit's records are replaced, |v| <= 2 R, as both
+    rows lie in the ball. If a row changes by a vector of norm at most Delta before the projection, |v| <= Delta, as
+    projecting on a convex set brings no two points further apart.
+    *Sensitivity.* C is an orthogonal projection, so |C e_i v^T W|_F <= |C|_2 |e_i|_2 |v^T W|_2 <= Delta |W|_2: the L2
+    distance of the n k numbers of C X W, which are one vector with Gaussian noise (Dong, Roth, Su 2022).
+    mu is that of the analytic Gaussian mechanism (Balle & Wang 2018): the largest with delta(eps; mu) <= delta.
+
+    Attributes:
+        mu: GDP parameter.
+        row_norm: R.
+        change: Delta, the largest change of one row; 2 R under replacing a unit's records.
+        map_norm: |W|_2.
+        sigma: standard deviation of the noise of each number.
+        shape: (n, k).
+        outputs: what protects the outputs that belong to the rows, in words.
+    """
+
+    mu: float
+    row_norm: float
+    change: float
+    map_norm: float
+    sigma: float
+    shape: tuple[int, int]
+    outputs: str
+
+    @property
+    def mechanism(self) -> str:
+        """One line for the statement."""
+        table = f"Gaussian mechanism on a table of features, rows of norm at most {self.row_norm:g}"
+        return f"{table}, a row changing by at most {self.change:g}; outputs: {self.outputs}"
+
+    def describe(self) -> Json:
+        """Return the public description, for the ledger."""
+        return {**asdict(self), "shape": list(self.shape)}
+
+
+@dataclass(frozen=True)
 class SubsampledGaussianRelease:
     """One round of a fixed plan; it has no price of its own, the plan is accounted as a whole.
 

@@ -74,9 +74,11 @@ class PrivacyLedger(DurableLedger):
             the same mu but for rounding. What is spent is held against the stored mu.
         dataset: name of the protected data set.
         unit: what one record is, for the privacy statement.
+        max_change: for tables of features (:mod:`dptune.outsourced`) only. It makes a weaker promise: not that a unit's
+            records may be replaced, but that one unit's row may change by a vector of this norm.
 
     Raises:
-        BudgetMismatch: the ledger exists with another budget, data set or unit.
+        BudgetMismatch: the ledger exists with another budget, data set, unit or adjacency.
         LedgerError: no budget was given and there is no ledger, or the database cannot be used.
         InputError: the URL is not durable.
     """
@@ -88,12 +90,15 @@ class PrivacyLedger(DurableLedger):
         *,
         dataset: str | None = None,
         unit: str | None = None,
+        max_change: float | None = None,
     ) -> None:
         if budget is not None and not isinstance(budget, Budget):
             raise InputError("budget must be a Budget, e.g. Budget.gdp(mu=1.0).")
         super().__init__(
             url,
-            None if budget is None else _first_row(budget, dataset or "validation data", unit or "one person"),
+            None
+            if budget is None
+            else _first_row(budget, dataset or "validation data", unit or "one person", adjacency_of(max_change)),
             "" if budget is None else f"mu={budget.mu:g}",
         )
         row = self._row
@@ -107,6 +112,7 @@ class PrivacyLedger(DurableLedger):
             self._refuse_mismatch("budget", budget, self.budget)
         self._refuse_mismatch("dataset", dataset, self.dataset)
         self._refuse_mismatch("unit", unit, self.unit)
+        self._refuse_mismatch("adjacency", None if max_change is None else adjacency_of(max_change), self.adjacency)
 
     # ---- charging ----------------------------------------------------------------------------
 
@@ -266,13 +272,24 @@ def _has_mu(plan: object) -> bool:
     return isinstance(plan, dict) and isinstance(plan.get("mu"), int | float)
 
 
-def _first_row(budget: Budget, dataset: str, unit: str) -> dict[str, object]:
+def adjacency_of(max_change: float | None) -> str:
+    """Return in words which data sets a ledger does not tell apart: all, or rows that change a little."""
+    if max_change is None:
+        return REPLACE_ONE
+    norm = repr(positive("max_change", max_change))
+    return (
+        f"one unit's row of features, after public scaling, changes by a vector of L2 norm at most {norm}, with n "
+        "public; NOT covered: a larger change, such as replacing the unit's records"
+    )
+
+
+def _first_row(budget: Budget, dataset: str, unit: str, adjacency: str) -> dict[str, object]:
     return {
         "mu": budget.mu,
         "stated_epsilon": budget.stated_epsilon,
         "stated_delta": budget.stated_delta,
         "dataset": dataset,
         "unit": unit,
-        "adjacency": REPLACE_ONE,
+        "adjacency": adjacency,
         "trust_model": CENTRAL,
     }

@@ -22,6 +22,7 @@ trusted curator (this process). ``LocalObjective`` and the LDP samplers need no 
 from dptune_optuna.federated import DPFTSSampler
 from dptune_optuna.local import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
 from dptune_optuna.objective import PrivateObjective
+from dptune_optuna.outsourced import POGPUCBSampler
 from dptune_optuna.sampler import CentredCMASampler, DPGIBOSampler, PrivateSampler, UnprotectedValueWarning
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "LDPMoMASampler",
     "LDPTGPSampler",
     "LocalObjective",
+    "POGPUCBSampler",
     "PrivateObjective",
     "PrivateSampler",
     "UnprotectedValueWarning",

@@ -1,0 +1,282 @@
+"""The curator's half: it alone reads the rows. It releases them once, with noise, and answers queries about them.
+
+Use::
+
+    ledger = dptune.PrivacyLedger("ledger.db", dptune.Budget.approximate_dp(3, 1e-5), max_change=1.0)
+    outputs = PublicOutputs(measure, because="the yields are in the ministry's yearbook")
+    public = {"scale": [10, 2], "row_norm": 25.0, "max_change": 1.0}
+    curator = OutsourcedCurator(ledger, table, **public, outputs=outputs, folder="own")
+    curator.export("shared", mu=ledger.budget.mu)
+    curator.serve("shared", rounds=50)
+
+Guarantee: for a trusted curator the released table is mu-GDP under replacing a unit's records, or with ``max_change``
+under changing one unit's row by that norm, as the ledger says; n is public. The proof is in
+:class:`~dptune.accounting.events.TableRelease`. What a modeler computes from table and outputs is post-processing.
+
+Life of an export: charge, read, draw, keep as ``<SHA-256>.npy`` in the curator's own folder, record the SHA-256 in the
+ledger (first writer wins), copy to the shared folder. Only the draw that the ledger names is ever copied, so after any
+crash a charge has at most one published table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._checks import at_least, place, positive
+from dptune.accounting.events import TableRelease
+from dptune.accounting.ledger import Charge, PrivacyLedger, adjacency_of
+from dptune.errors import BudgetMismatch, InputError, LedgerError, PrivacyError
+from dptune.outsourced.formats import About, Exchange, to_bytes
+from dptune.outsourced.outputs import Outputs
+from dptune.privacy.entries import as_array, number
+from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
+from dptune.privacy.private import bare
+
+Matrix = npt.NDArray[np.float64]
+Numbers = float | Sequence[float] | npt.NDArray[Any]
+
+_NUMBERS_PER_DRAW = 2**16  # of one call of OpenDP: bounds the memory of its lists
+_LEAST_CHANGE = 1e-3  # of row_norm: below it rounding of the rows would not be covered by the noise's slack
+
+
+class OutsourcedCurator:
+    """Holds a table of private rows, one a unit; releases it with noise; answers queries by row number.
+
+    Args:
+        ledger: where the table is paid; its adjacency must be what the export protects.
+        table: (n, d) numbers, private. A cell that is not a finite number makes its row the middle.
+        scale: one number, or one a feature, public: rows are divided by it. Never computed from the table.
+        middle: the same, public: what is subtracted before.
+        row_norm: R; rows of a larger norm, after scaling, are cut to it. Public.
+        max_change: None protects replacing a unit's records: Delta = 2 R. A number protects only changes of one row by
+            that norm, a weaker promise, which a ledger states that was made with the same ``max_change``.
+        outputs: what answers queries, :class:`PublicOutputs` or :class:`PrivateOutputs`.
+        folder: the curator's own; the modeler must not be able to read it.
+        projection: public W (d, k), as from :func:`random_projection`; default the identity.
+        scope: name of this export and its outputs in the ledger.
+        insecure_seed: NOT PRIVATE. Reproducible noise for tests; stamps ledger and statement.
+
+    Raises:
+        InputError: a setting is not usable.
+        BudgetMismatch: the ledger promises something else, or another n.
+    """
+
+    def __init__(
+        self,
+        ledger: PrivacyLedger,
+        table: npt.ArrayLike,
+        *,
+        scale: Numbers,
+        row_norm: float,
+        outputs: Outputs,
+        folder: str | os.PathLike[str],
+        middle: Numbers = 0.0,
+        max_change: float | None = None,
+        projection: npt.ArrayLike | None = None,
+        scope: str = "outsourced",
+        insecure_seed: int | None = None,
+    ) -> None:
+        if not isinstance(ledger, PrivacyLedger):
+            raise InputError('the first argument must be a PrivacyLedger, e.g. PrivacyLedger("ledger.db", budget).')
+        _require_adjacency(ledger, max_change)
+        outputs.check(ledger)
+        self.ledger, self.outputs, self.scope = ledger, outputs, scope
+        self.row_norm = positive("row_norm", row_norm)
+        self.change = _change(self.row_norm, max_change)
+        self._cells = _cells(table)  # (n, d), private; read after the charge only
+        self.n, d = self._cells.shape
+        self._scale, self._middle = _per_feature("scale", scale, d), _per_feature("middle", middle, d)
+        if not (self._scale > 0).all():
+            raise InputError("scale must be positive, in the units of the features.")
+        self._W = np.eye(d) if projection is None else _public_map(projection, d)  # (d, k)
+        self._folder = Path(place("the curator's own folder", folder))
+        self._noise: NoiseSource = OpenDPNoise()
+        if insecure_seed is not None:
+            self._noise = SeededNoise(at_least("insecure_seed", insecure_seed, 0))
+        ledger.bind_people(self.n)
+
+    # ---- the table ---------------------------------------------------------------------------
+
+    def event(self, mu: float) -> TableRelease:
+        """Return what an export of ``mu`` pays for, the noise included; reads no row."""
+        norm, shape = float(np.linalg.norm(self._W, 2)), (self.n, self._W.shape[1])
+        sigma = noise_scale(sensitivity=self.change * norm, mu=positive("mu", mu), dimension=math.prod(shape))
+        return TableRelease(mu, self.row_norm, self.change, norm, sigma, shape, self.outputs.words)
+
+    def export(self, shared: str | os.PathLike[str] | Exchange, *, mu: float, key: str = "table") -> Charge:
+        """Release the table into a shared folder, once: the same key shows the same table again at no cost.
+
+        Args:
+            shared: folder that the modeler can read.
+            mu: price in GDP; the whole budget is ``ledger.budget.mu``.
+            key: names the export; another key is another release with its own noise and price.
+
+        Raises:
+            BudgetExhausted: table and outputs do not fit; nothing was read.
+            KeyConflict: the key was used with other settings.
+            LedgerError: the released file is lost.
+        """
+        exchange, event = _exchange(shared), self.event(mu)
+        if self.ledger.find(self.scope, key) is None:
+            self.ledger.check(math.hypot(event.mu, self.outputs.mu))
+        charge = self.ledger.charge(
+            self.scope, key, event, digest=self._digest(event), private=self._noise.private, note={"rows": self.n}
+        )
+        if charge.value is None:
+            charge = self._draw_and_record(charge, event.sigma)
+        data, digest = self._kept(charge)
+        exchange.publish(data, self._about(event, digest))
+        return charge
+
+    def _digest(self, event: TableRelease) -> str:
+        """A fingerprint of the public question; never of the rows."""
+        question = json.dumps([event.describe(), self._scale.tolist(), self._middle.tolist(), self._W.tolist()])
+        return hashlib.sha256(question.encode()).hexdigest()
+
+    def _about(self, event: TableRelease, digest: str) -> About:
+        promise = f"mu = {event.mu:g} GDP: {self.ledger.adjacency}" if self._noise.private else "NOT PRIVATE"
+        o = self.outputs
+        return About(event.sigma, o.maximise, o.sigma, o.rounds, promise, o.words, digest)
+
+    def _draw_and_record(self, charge: Charge, sigma: float) -> Charge:
+        try:
+            return self._record(charge, to_bytes(self._noisy(sigma)))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
+            failure = bare(error)
+        raise failure
+
+    def _noisy(self, sigma: float) -> Matrix:
+        """C X W + N(0, sigma^2 I), (n, k)."""
+        rows = _bounded(self._cells, self._middle, self._scale, self.row_norm)  # (n, d)
+        Z = (rows - rows.mean(axis=0)) @ self._W
+        flat = Z.ravel()
+        parts = [flat[i : i + _NUMBERS_PER_DRAW] for i in range(0, flat.size, _NUMBERS_PER_DRAW)]
+        return np.concatenate([self._noise.add_gaussian(part, sigma) for part in parts]).reshape(Z.shape)
+
+    def _record(self, charge: Charge, data: bytes) -> Charge:
+        """Keep the draw where nobody else looks, then let the ledger name it: the first draw that is named stands."""
+        digest = hashlib.sha256(data).digest()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{digest.hex()}.npy"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        recorded = self.ledger.record(charge, list(digest))
+        if recorded.value != tuple(digest):
+            path.unlink()
+        return recorded
+
+    def _kept(self, charge: Charge) -> tuple[bytes, str]:
+        digest = bytes(int(byte) for byte in charge.value or ()).hex()
+        path = self._folder / f"{digest}.npy"
+        data = path.read_bytes() if path.exists() else b""
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise LedgerError(
+                f"the table that was released under {charge.key!r} is not in the curator's folder as {path.name}: put "
+                "it back. It cannot be drawn again for the same charge; another key= pays for another table."
+            )
+        return data, digest
+
+    # ---- the outputs -------------------------------------------------------------------------
+
+    def serve(self, shared: str | os.PathLike[str] | Exchange, *, rounds: int) -> None:
+        """Answer queries 1 to ``rounds`` as they come; those answered before are skipped.
+
+        Raises:
+            InputError: a query does not come in time, or names no row of the table.
+            BudgetExhausted, PlanComplete: of private outputs.
+        """
+        exchange = _exchange(shared)
+        for t in range(1, at_least("rounds", rounds, 1) + 1):
+            if exchange.answered(t) is None:
+                row = exchange.query(t, self.n)
+                exchange.answer(t, row, self.outputs.answer(self.scope, t, row))
+
+    # ---- a curator stays where the rows are --------------------------------------------------
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        raise PrivacyError("a curator holds private rows: it is neither pickled nor copied. Make one where they are.")
+
+    def __repr__(self) -> str:
+        warning = "" if self._noise.private else ", NOT PRIVATE"
+        return f"OutsourcedCurator(n={self.n}, row_norm={self.row_norm:g}, change={self.change:g}{warning})"
+
+
+def random_projection(d: int, k: int, *, seed: int) -> Matrix:
+    """Return a public W (d, k) with orthogonal columns that keeps squared distances on average; |W|_2 = sqrt(d / k).
+
+    Args:
+        d: number of features.
+        k: number of columns, at most d.
+        seed: public; the noise never comes from it.
+    """
+    d, k = at_least("d", d, 1), at_least("k", k, 1, d)
+    Q = np.linalg.qr(np.random.default_rng(at_least("seed", seed, 0)).standard_normal((d, k)))[0]
+    return np.asarray(Q * math.sqrt(d / k))
+
+
+def _exchange(shared: str | os.PathLike[str] | Exchange) -> Exchange:
+    return shared if isinstance(shared, Exchange) else Exchange(shared)
+
+
+def _require_adjacency(ledger: PrivacyLedger, max_change: float | None) -> None:
+    wanted = adjacency_of(max_change)
+    if ledger.adjacency != wanted:
+        raise BudgetMismatch(
+            f"the export protects {wanted!r}, but the ledger promises {ledger.adjacency!r}. Make the ledger and the "
+            f"curator with the same max_change, here {max_change!r}."
+        )
+
+
+def _change(row_norm: float, max_change: float | None) -> float:
+    change = 2 * row_norm if max_change is None else min(positive("max_change", max_change), 2 * row_norm)
+    if change < _LEAST_CHANGE * row_norm:
+        raise InputError(f"max_change must be at least {_LEAST_CHANGE:g} of row_norm={row_norm:g}; got {max_change!r}.")
+    return change
+
+
+def _cells(table: npt.ArrayLike) -> Matrix:
+    """Return the cells as floats, NaN where one is not a number; raises on the shape only."""
+    array = as_array(table)
+    if array is None or array.ndim != 2 or 0 in array.shape:
+        raise InputError("the table must have rows and columns: an array or a data frame (n, d).")
+    if array.dtype.kind in "fiub":
+        return np.array(array, dtype=np.float64)
+    return np.array([[number(cell) for cell in row] for row in array], dtype=np.float64)
+
+
+def _per_feature(name: str, values: Numbers, d: int) -> Matrix:
+    """Return a public setting as (d,); what is fitted to the rows, or has no numbers yet, is refused."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu" or array.shape not in ((), (1,), (d,)) or not np.isfinite(array).all():
+        raise InputError(
+            f"{name} must be one finite number or {d} of them, public: from what the features mean, never from the "
+            "rows. Scaling by their deviation or range lets one row move all others, which no noise here covers."
+        )
+    return np.broadcast_to(array.astype(np.float64), (d,))
+
+
+def _public_map(projection: npt.ArrayLike, d: int) -> Matrix:
+    W = np.array(projection, dtype=np.float64)
+    if W.ndim != 2 or W.shape[0] != d or W.shape[1] < 1 or not np.isfinite(W).all() or not W.any():
+        raise InputError(f"projection must be a public map W ({d}, k) of finite numbers, not all 0; got {W.shape}.")
+    return W
+
+
+def _bounded(cells: Matrix, middle: Matrix, scale: Matrix, row_norm: float) -> Matrix:
+    """Scale each row and project it on the ball of radius R, (n, d); a row that is not finite becomes 0."""
+    with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
+        rows = (cells - middle) / scale
+        rows[~np.isfinite(rows).all(axis=1)] = 0.0
+        norms = np.linalg.norm(rows, axis=1)  # (n,), infinite where squares overflow: that row becomes 0
+        return np.asarray(rows * np.minimum(1.0, row_norm / np.maximum(norms, np.finfo(float).tiny))[:, None])

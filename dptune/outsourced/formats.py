@@ -1,0 +1,234 @@
+"""What crosses between curator and modeler: a noisy table, then numbers of rows one way and outputs the other way.
+
+A folder that both processes can read and write holds all of it::
+
+    table.npy            Z (n, k), float64: the release
+    table.json           what the modeler must know about Z; written after table.npy
+    query-000001.json    {"row": 17}, written by the modeler: "evaluate row 17"
+    answer-000001.json   {"row": 17, "y": 0.3}, written by the curator
+
+Every file appears whole: it is written under another name and renamed. Nothing is pickled or unpickled. Both halves
+import this file, so it knows neither private rows nor ledgers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._checks import place, positive
+from dptune._numbers import real, whole
+from dptune.errors import InputError
+
+Matrix = npt.NDArray[np.float64]
+T = TypeVar("T")
+
+_LOOK_EVERY = 0.02  # seconds
+
+
+@dataclass(frozen=True)
+class About:
+    """What a released table is; public.
+
+    Attributes:
+        sigma: standard deviation of the noise of each number in Z.
+        maximise: whether large outputs are good.
+        output_sigma: standard deviation of the privacy noise of one output; 0 if outputs are public.
+        rounds: how many queries the curator answers; None if it sets no limit.
+        promise: the privacy promise of the table, in words.
+        outputs: what protects the outputs, in words.
+        digest: SHA-256 of table.npy, in hexadecimal digits.
+    """
+
+    sigma: float
+    maximise: bool
+    output_sigma: float
+    rounds: int | None
+    promise: str
+    outputs: str
+    digest: str
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A released table: Z (n, k), read-only, and what it is."""
+
+    values: Matrix
+    about: About
+
+
+def to_bytes(values: Matrix) -> bytes:
+    """Return the array as the bytes of an .npy file."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(values), allow_pickle=False)
+    return buffer.getvalue()
+
+
+class Exchange:
+    """The shared folder, used by both halves.
+
+    Args:
+        folder: shared by curator and modeler; made if it is missing.
+        timeout: seconds to wait for the other half.
+
+    Raises:
+        InputError: no folder can be made there, or timeout is not a positive number.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, timeout: float = 600.0) -> None:
+        self.folder, self.timeout = Path(place("the shared folder", folder)), positive("timeout", timeout)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"no folder can be made at {str(folder)!r}: {error.strerror}.") from None
+
+    # ---- the curator's half ------------------------------------------------------------------
+
+    def publish(self, data: bytes, about: About) -> None:
+        """Show a table, or show it again.
+
+        Raises:
+            InputError: the folder holds another table.
+        """
+        if (shown := self._read("table.json")) is not None and shown.get("digest") != about.digest:
+            raise InputError(f"{str(self.folder)!r} holds another table; give every export a folder of its own.")
+        self._write("table.npy", data)
+        self._write("table.json", _json(asdict(about)))
+
+    def query(self, t: int, n: int) -> int:
+        """Wait for the row that the modeler asks for in round ``t``, from 1.
+
+        Raises:
+            InputError: nobody asks in time, or not for a row of the table.
+        """
+        asked = self._wait(lambda: self._read(_query(t)), f"query {t}", "modeler")
+        row = whole(asked.get("row"))
+        if row is None or not 0 <= row < n:
+            raise InputError(f"{_query(t)} asks for no row of the table: rows are numbered 0 to {n - 1}.")
+        return row
+
+    def answer(self, t: int, row: int, y: float) -> None:
+        """Answer round ``t``; a second answer is ignored, so that what was shown stays."""
+        if self.answered(t) is None:
+            self._write(_answer(t), _json({"row": row, "y": y}))
+
+    # ---- the modeler's half ------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """Wait for the table.
+
+        Raises:
+            InputError: nobody publishes one in time, or what lies there is not a table.
+        """
+        about = _about(self._wait(lambda: self._read("table.json"), "a table", "curator"))
+        data = (self.folder / "table.npy").read_bytes()
+        if hashlib.sha256(data).hexdigest() != about.digest:
+            raise InputError("table.npy is not the file that table.json describes; ask the curator to publish again.")
+        values = np.load(io.BytesIO(data), allow_pickle=False)
+        if values.ndim != 2 or values.dtype != np.float64 or not np.isfinite(values).all():
+            raise InputError("table.npy must hold finite float64 numbers in rows.")
+        values.setflags(write=False)
+        return Table(values, about)
+
+    def evaluate(self, row: int) -> float:
+        """Ask the curator for the output of a row, and wait for it.
+
+        Raises:
+            InputError: nobody answers in time.
+        """
+        t = self._claim(_json({"row": int(row)}))
+        return self._wait(lambda: self.answered(t), f"an answer to {_query(t)}", "curator")[1]
+
+    def answered(self, t: int) -> tuple[int, float] | None:
+        """Return (row, y) of round ``t``, or None if it has no answer yet."""
+        found = self._read(_answer(t))
+        if found is None:
+            return None
+        row, y = whole(found.get("row")), real(found.get("y"))
+        if row is None or y is None:
+            raise InputError(f"{_answer(t)} must hold a row and a finite number y.")
+        return row, y
+
+    def history(self) -> list[tuple[int, float]]:
+        """Return the pairs (row, y) answered so far, in order: what a modeler that starts again is told first."""
+        found: list[tuple[int, float]] = []
+        while (pair := self.answered(len(found) + 1)) is not None:
+            found.append(pair)
+        return found
+
+    def _claim(self, data: bytes) -> int:
+        """Write a query under the first free number; two trials at the same time get two numbers."""
+        draft = self._draft(data)
+        t = 1
+        while True:
+            try:
+                os.link(draft, self.folder / _query(t))
+            except FileExistsError:
+                t += 1
+                continue
+            draft.unlink()
+            return t
+
+    # ---- files -------------------------------------------------------------------------------
+
+    def _wait(self, look: Callable[[], T | None], what: str, who: str) -> T:
+        end = time.monotonic() + self.timeout
+        while (found := look()) is None:
+            if time.monotonic() > end:
+                raise InputError(
+                    f"{what} did not come within {self.timeout:g} s: is the {who} running on {str(self.folder)!r}? "
+                    "timeout= says how long to wait."
+                )
+            time.sleep(_LOOK_EVERY)
+        return found
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            found = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise InputError(f"{name} in {str(self.folder)!r} is not a JSON object.")
+        return found
+
+    def _write(self, name: str, data: bytes) -> None:
+        os.replace(self._draft(data), self.folder / name)
+
+    def _draft(self, data: bytes) -> Path:
+        draft = self.folder / f".{secrets.token_hex(8)}"
+        draft.write_bytes(data)
+        return draft
+
+
+def _about(found: dict[str, Any]) -> About:
+    try:
+        about = About(**found)
+        positive("sigma", about.sigma)
+    except (TypeError, InputError):
+        raise InputError("table.json does not describe a table of this version of dptune.") from None
+    return about
+
+
+def _json(data: object) -> bytes:
+    return json.dumps(data, allow_nan=False).encode()
+
+
+def _query(t: int) -> str:
+    return f"query-{t:06d}.json"
+
+
+def _answer(t: int) -> str:
+    return f"answer-{t:06d}.json"

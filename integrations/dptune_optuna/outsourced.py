@@ -1,0 +1,105 @@
+"""PO-GP-UCB in Optuna, for the modeler: the row number of a released table is the parameter.
+
+Use::
+
+    exchange = Exchange("shared")  # the curator runs in another process
+    table = exchange.table()
+    sampler = POGPUCBSampler(table, RBF(8.0, variance=4.0), noise_variance=0.01)
+    study = optuna.create_study(sampler=sampler, direction=sampler.direction)
+    study.optimize(lambda trial: exchange.evaluate(trial.suggest_int("row", 0, len(table.values) - 1)), n_trials=50)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.trial import FrozenTrial, TrialState
+
+import dptune
+from dptune.outsourced.formats import Table
+
+_DEAD = 1000  # a trial this much older than the newest one is not waited for
+
+
+class POGPUCBSampler(BaseSampler):
+    """Proposes rows of a released table by GP-UCB on its noisy features; see :class:`dptune.OutsourcedModeler`.
+
+    The table is released and the outputs are what the curator answers, so study, values and parameters may be shown to
+    anybody who may see those. The sampler's state is a function of the study's finished trials: any process goes on.
+
+    Args:
+        table: from ``Exchange.table()``.
+        kernel: prior covariance of the outputs on the rows before noise.
+        name: of the parameter with the row's number, from 0.
+        settings: of :class:`dptune.OutsourcedModeler`: ``noise_variance``, and optionally ``mean``, ``delta``,
+            ``exploration``.
+
+    Raises:
+        InputError: a setting is out of range; later, a study whose direction is not the table's.
+    """
+
+    def __init__(self, table: Table, kernel: dptune.RBF, *, name: str = "row", **settings: Any) -> None:
+        self._table, self._kernel, self._name, self._settings = table, kernel, name, settings
+        self._rows = IntDistribution(0, len(table.values) - 1)
+        self._independent = RandomSampler()
+        self._start()
+
+    def _start(self) -> None:
+        self.modeler = dptune.OutsourcedModeler(self._table, self._kernel, **self._settings)
+        self._told: set[int] = set()  # ids of the trials that the modeler has learned
+
+    @property
+    def direction(self) -> str:
+        """The direction that a study must have."""
+        return "maximize" if self._table.about.maximise else "minimize"
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the row number."""
+        return {self._name: self._rows}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Learn what has finished since; return the row with the largest upper confidence bound not being evaluated."""
+        if study.direction.name.lower() != self.direction:
+            raise dptune.InputError(f'this table goes with direction="{self.direction}"; the study has another.')
+        trials = study.get_trials(deepcopy=False)
+        self._follow(trials)
+        recent = (t for t in trials[-_DEAD:] if t.state == TrialState.RUNNING)
+        return {self._name: self.modeler.ask({t.params[self._name] for t in recent if self._fits(t)})}
+
+    def _follow(self, trials: list[FrozenTrial]) -> None:
+        done = {t._trial_id: t for t in trials if t.state == TrialState.COMPLETE and self._fits(t)}
+        if not self._told <= done.keys():
+            self._start()  # another study
+        for identity in sorted(done.keys() - self._told):
+            value = done[identity].value
+            if value is not None and math.isfinite(value):
+                self.modeler.tell(done[identity].params[self._name], value)
+            self._told.add(identity)
+
+    def _fits(self, trial: FrozenTrial) -> bool:
+        return trial.distributions.get(self._name) == self._rows
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Draw any other parameter; the modeler does not see it."""
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def reseed_rng(self) -> None:
+        """Reseed the draws of other parameters."""
+        self._independent.reseed_rng()
+
+    def recommend(self, study: optuna.Study) -> dict[str, int]:
+        """Return the evaluated row with the best posterior mean: never the best noisy output.
+
+        Raises:
+            InputError: no trial has finished yet.
+        """
+        self._follow(study.get_trials(deepcopy=False))
+        return {self._name: self.modeler.recommend()}

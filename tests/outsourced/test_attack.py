@@ -1,0 +1,89 @@
+"""The paper's transform is told apart and inverted; ours gives an attacker what mu-GDP allows and no more."""
+
+from __future__ import annotations
+
+import math
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from outsourced_tools import MemoryLedger, curator
+from scipy.stats import binom, norm
+
+from dptune.accounting.gdp import epsilon_from_mu
+from dptune.privacy.noise import OpenDPNoise
+
+DEMONSTRATION = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "outsourced_attack.py"))
+X = np.random.default_rng(0).uniform(-17, 17, (200, 2))
+OTHER = X + (np.arange(200) == 7)[:, None] * [0.6, 0.8]
+MU, PAIRS, MISTAKE = 1.0, 500, 1e-7
+
+
+@pytest.mark.parametrize("branch", [1, 2])
+def test_the_papers_transform_is_always_told_apart_from_its_neighbour(branch: int) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(100):
+        Z, Z_other = (DEMONSTRATION["paper_transform"](Y, rng, branch) for Y in (X, OTHER))
+        assert DEMONSTRATION["says_first"](Z, X, OTHER)
+        assert not DEMONSTRATION["says_first"](Z_other, X, OTHER)
+
+
+@pytest.mark.parametrize("branch", [1, 2])
+def test_three_known_rows_recover_all_rows_from_the_papers_transform(branch: int) -> None:
+    Z = DEMONSTRATION["paper_transform"](X, np.random.default_rng(2), branch)
+    assert np.abs(DEMONSTRATION["recovered"](Z, X, [0, 1, 2]) - X).max() < 1e-9
+
+
+def releases(folder: Path, rows: np.ndarray) -> tuple[Callable[[], np.ndarray], float]:
+    made = curator(MemoryLedger(1.0), rows, folder, row_norm=25.0, max_change=1.0)
+    sigma = made.event(MU).sigma
+    return lambda: made._noisy(sigma), sigma
+
+
+def test_the_row_recovery_fails_against_ours(tmp_path: Path) -> None:
+    draw, sigma = releases(tmp_path, X)
+    errors = [np.sqrt(np.mean((DEMONSTRATION["recovered"](draw(), X, [i, i + 1, i + 2]) - X) ** 2)) for i in range(9)]
+    assert min(errors) > sigma / 2
+
+
+def right_guesses(folder: Path) -> int:
+    """How often the best attack is right in 2 PAIRS draws: on which side of the middle does Z lie?"""
+    few, other = X[:10], OTHER[:10]
+    (draw, _), (draw_other, _) = releases(folder, few), releases(folder, other)
+    direction = (other - other.mean(axis=0)) - (few - few.mean(axis=0))
+    middle = float(np.sum((other - other.mean(axis=0) + few - few.mean(axis=0)) * direction)) / 2
+    return sum(
+        int(np.sum(draw() * direction) <= middle) + int(np.sum(draw_other() * direction) > middle) for _ in range(PAIRS)
+    )
+
+
+LIMIT = int(binom.isf(MISTAKE, 2 * PAIRS, norm.cdf(MU / 2)))  # right guesses that mu-GDP allows, but for bad luck
+
+
+def test_the_best_attack_on_ours_stays_below_what_is_promised_and_comes_near_it(tmp_path: Path) -> None:
+    right, expected = right_guesses(tmp_path), norm.cdf(MU * math.sqrt(0.9) / 2)  # n = 10: centring takes sqrt(1 - 1/n)
+    assert right <= LIMIT
+    assert right >= binom.ppf(MISTAKE, 2 * PAIRS, expected), "the attack is weaker than it can be: it proves nothing"
+
+
+def test_mu_gdp_allows_less_than_epsilon_and_delta_do() -> None:
+    for delta in (1e-5, 1e-3):
+        epsilon = epsilon_from_mu(MU, delta)
+        assert 2 * norm.cdf(MU / 2) - 1 <= (math.exp(epsilon) - 1 + 2 * delta) / (math.exp(epsilon) + 1)
+
+
+def test_the_power_noise_that_is_half_of_what_it_must_be_is_found_with_probability_above_99_percent() -> None:
+    assert binom.sf(LIMIT, 2 * PAIRS, norm.cdf(2 * MU * math.sqrt(0.9) / 2)) > 0.99
+
+
+def test_noise_that_is_too_small_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    true = OpenDPNoise.add_gaussian
+
+    def smaller(self: Any, statistic: Any, sigma: float) -> Any:
+        return true(self, statistic, sigma / 2)
+
+    monkeypatch.setattr(OpenDPNoise, "add_gaussian", smaller)
+    assert right_guesses(tmp_path) > LIMIT

@@ -1,0 +1,415 @@
+"""The curator: what it pays for and when, what it refuses, what it answers, what survives kill -9."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import pickle
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from outsourced_tools import curator, measure, published
+
+from dptune import (
+    Budget,
+    BudgetExhausted,
+    BudgetMismatch,
+    InputError,
+    KeyConflict,
+    LedgerError,
+    LossPrivatizer,
+    PlanComplete,
+    PrivacyError,
+    PrivacyLedger,
+)
+from dptune.outsourced.curator import OutsourcedCurator, random_projection
+from dptune.outsourced.formats import Exchange
+from dptune.outsourced.outputs import PrivateOutputs, PublicOutputs
+
+TABLE = np.random.default_rng(0).normal(size=(7, 2))
+
+
+# ---- price and promise ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epsilon", "expected"), [(1.0, 3.73), (math.e**1.1, 1.389), (5.0, 0.892), (10.0, 0.500)])
+def test_the_noise_is_that_of_the_analytic_gaussian_mechanism(epsilon: float, expected: float, tmp_path: Path) -> None:
+    budget = Budget.approximate_dp(epsilon, 1e-5)
+    ledger = PrivacyLedger(tmp_path / "l.db", budget, max_change=1.0)
+    sigma = curator(ledger, TABLE, tmp_path, max_change=1.0).event(budget.mu).sigma
+    assert abs(sigma / expected - 1) < 2e-3
+
+
+def test_one_export_is_one_release_of_mu_and_the_statement_says_what_is_public(
+    ledger: PrivacyLedger, tmp_path: Path
+) -> None:
+    curator(ledger, TABLE, tmp_path).export(tmp_path / "shared", mu=0.5)
+    statement = ledger.statement(delta=1e-5)
+    assert statement.spent_mu == pytest.approx(0.5)
+    assert statement.releases == 1
+    assert statement.n == 7
+    assert "replace all records of one unit, with n public" in statement.to_text()
+    assert "NOT PROTECTED, declared public by the user: 'outputs are in a yearbook'" in statement.to_text()
+
+
+def test_a_weaker_promise_is_said_in_the_statement_and_nothing_says_replace(tmp_path: Path) -> None:
+    ledger = PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0), max_change=0.5)
+    curator(ledger, TABLE, tmp_path, max_change=0.5).export(tmp_path / "shared", mu=0.5)
+    text = ledger.statement(delta=1e-5).to_text()
+    assert "changes by a vector of L2 norm at most 0.5" in text
+    assert "replace all records" not in text
+    assert "norm at most 0.5" in Exchange(tmp_path / "shared").table().about.promise
+    again = PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0))
+    assert "norm at most 0.5" in again.adjacency
+    with pytest.raises(BudgetMismatch, match="adjacency"):
+        PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0), max_change=1.0)
+
+
+@pytest.mark.parametrize(("of_ledger", "of_curator"), [(None, 1.0), (1.0, None), (1.0, 2.0)])
+def test_a_ledger_that_promises_something_else_is_refused(
+    of_ledger: float | None, of_curator: float | None, tmp_path: Path
+) -> None:
+    ledger = PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0), max_change=of_ledger)
+    with pytest.raises(BudgetMismatch, match="same max_change"):
+        curator(ledger, TABLE, tmp_path, max_change=of_curator)
+
+
+def test_an_export_that_does_not_fit_is_refused_before_a_row_is_read(tmp_path: Path, monkeypatch) -> None:
+    ledger = PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0))
+    made = curator(ledger, TABLE, tmp_path)
+    monkeypatch.setattr(made, "_noisy", lambda sigma: pytest.fail("a row was read"))
+    with pytest.raises(BudgetExhausted):
+        made.export(tmp_path / "shared", mu=1.1)
+    assert ledger.spent() == 0
+    assert not list((tmp_path / "shared").iterdir())
+
+
+def test_the_charge_stands_before_a_row_is_read(ledger: PrivacyLedger, tmp_path: Path, monkeypatch) -> None:
+    made = curator(ledger, TABLE, tmp_path)
+
+    def read(sigma: float) -> np.ndarray:
+        assert ledger.spent() == pytest.approx(0.5)
+        raise RuntimeError("stop")
+
+    monkeypatch.setattr(made, "_noisy", read)
+    with pytest.raises(RuntimeError, match="stop"):
+        made.export(tmp_path / "shared", mu=0.5)
+    assert ledger.spent() == pytest.approx(0.5)
+
+
+def test_seeded_noise_says_not_private_everywhere(ledger: PrivacyLedger, tmp_path: Path) -> None:
+    made = curator(ledger, TABLE, tmp_path, insecure_seed=0)
+    made.export(tmp_path / "shared", mu=0.5)
+    assert "NOT PRIVATE" in repr(made)
+    assert "NOT PRIVATE" in ledger.statement(delta=1e-5).to_text()
+    assert Exchange(tmp_path / "shared").table().about.promise == "NOT PRIVATE"
+
+
+# ---- once, and only once -------------------------------------------------------------------------------
+
+
+def test_the_same_key_shows_the_same_table_and_another_key_pays_for_other_noise(
+    ledger: PrivacyLedger, tmp_path: Path
+) -> None:
+    made = curator(ledger, TABLE, tmp_path)
+    made.export(tmp_path / "a", mu=0.5)
+    curator(ledger, TABLE, tmp_path).export(tmp_path / "b", mu=0.5)  # as after a restart
+    assert published(tmp_path / "a") == published(tmp_path / "b")
+    assert ledger.spent() == pytest.approx(0.5)
+    made.export(tmp_path / "c", mu=0.5, key="second")
+    assert published(tmp_path / "c") != published(tmp_path / "a")
+    assert ledger.spent() == pytest.approx(0.5 * math.sqrt(2))
+    with pytest.raises(InputError, match="another table"):
+        made.export(tmp_path / "a", mu=0.5, key="second")
+
+
+@pytest.mark.parametrize("changed", [{"scale": 2.0}, {"row_norm": 4.0}, {"middle": 1.0}, {"projection": np.eye(2) * 2}])
+def test_the_same_key_with_other_public_settings_is_refused(
+    ledger: PrivacyLedger, tmp_path: Path, changed: dict
+) -> None:
+    curator(ledger, TABLE, tmp_path).export(tmp_path / "shared", mu=0.5)
+    with pytest.raises(KeyConflict):
+        curator(ledger, TABLE, tmp_path, **changed).export(tmp_path / "shared", mu=0.5)
+
+
+def test_a_lost_table_is_never_drawn_again(ledger: PrivacyLedger, tmp_path: Path) -> None:
+    made = curator(ledger, TABLE, tmp_path)
+    made.export(tmp_path / "shared", mu=0.5)
+    (kept,) = (tmp_path / "own").iterdir()
+    assert kept.stat().st_mode & 0o077 == 0
+    data = kept.read_bytes()
+    for damage in (kept.unlink, lambda: kept.write_bytes(data[:-1])):
+        damage()
+        with pytest.raises(LedgerError, match="put it back"):
+            made.export(tmp_path / "elsewhere", mu=0.5)
+    kept.write_bytes(data)
+    made.export(tmp_path / "elsewhere", mu=0.5)
+    assert published(tmp_path / "elsewhere") == published(tmp_path / "shared")
+
+
+def test_of_two_processes_that_draw_for_one_charge_both_show_the_first(
+    ledger: PrivacyLedger, tmp_path: Path, monkeypatch
+) -> None:
+    first, second = curator(ledger, TABLE, tmp_path), curator(ledger, TABLE, tmp_path)
+    draw = second._noisy
+
+    def overtaken(sigma: float) -> np.ndarray:
+        first.export(tmp_path / "shared", mu=0.5)
+        return draw(sigma)
+
+    monkeypatch.setattr(second, "_noisy", overtaken)
+    second.export(tmp_path / "other", mu=0.5)
+    assert published(tmp_path / "shared") == published(tmp_path / "other")
+    assert len(list((tmp_path / "own").iterdir())) == 1  # the draw that lost is gone
+    assert ledger.spent() == pytest.approx(0.5)
+
+
+KILLS: dict[str, tuple[type, str, bool]] = {  # where -> what is called then, and whether it has returned
+    "before charge": (PrivacyLedger, "charge", False),
+    "before draw": (OutsourcedCurator, "_noisy", False),
+    "before record": (PrivacyLedger, "record", False),
+    "after record": (PrivacyLedger, "record", True),
+    "before publish": (Exchange, "publish", False),
+    "between the files": (Exchange, "_write", True),
+    "after publish": (Exchange, "publish", True),
+}
+
+
+def export_in_child(folder: Path, where: str | None = None) -> int:
+    """Export in a forked process that ends without clean-up at a point; return its exit code."""
+    child = os.fork()
+    if child == 0:
+        try:
+            if where is not None:
+                die_at(*KILLS[where])
+            curator(PrivacyLedger(folder / "l.db"), TABLE, folder).export(folder / "shared", mu=0.5)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def die_at(owner: type, name: str, returned: bool) -> None:
+    true = getattr(owner, name)
+
+    def call(*args: Any, **more: Any) -> None:
+        if returned:
+            true(*args, **more)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(owner, name, call)
+
+
+@pytest.mark.parametrize("where", KILLS)
+def test_after_a_kill_a_charge_has_at_most_one_published_table(where: str, fast_path: Path) -> None:
+    ledger = PrivacyLedger(fast_path / "l.db", Budget.gdp(1.0))
+    assert export_in_child(fast_path, where) == -signal.SIGKILL
+    seen, named = published(fast_path / "shared"), ledger.find("outsourced", "table")
+    assert (named is None) == (where == "before charge")
+    assert seen is None or (named and named.value is not None)  # nothing is shown that the ledger does not name
+    assert export_in_child(fast_path) == 0
+    shown, charge = published(fast_path / "shared"), ledger.find("outsourced", "table")
+    assert charge is not None
+    assert charge.value == tuple(bytes.fromhex(shown or ""))
+    assert seen in (None, shown)
+    assert ledger.count() == 1
+    assert ledger.spent() == pytest.approx(0.5)
+    assert Exchange(fast_path / "shared").table().values.shape == (7, 2)
+
+
+# ---- settings ------------------------------------------------------------------------------------------
+
+
+class Fitted:
+    """As a scaler that was fitted to the rows."""
+
+    mean_, scale_ = np.zeros(2), np.ones(2)
+
+
+@pytest.mark.parametrize("scale", ["standard", "auto", None, Fitted(), [1.0, 2.0, 3.0], [1.0, np.nan], 0.0, [1, -1]])
+def test_scaling_that_is_not_public_numbers_is_refused(ledger: PrivacyLedger, tmp_path: Path, scale: object) -> None:
+    with pytest.raises(InputError, match="scale must be"):
+        curator(ledger, TABLE, tmp_path, scale=scale)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"row_norm": 0},
+        {"row_norm": "25"},
+        {"projection": np.eye(3)},
+        {"projection": np.zeros((2, 1))},
+        {"insecure_seed": -1},
+    ],
+)
+def test_settings_are_checked(ledger: PrivacyLedger, tmp_path: Path, wrong: dict) -> None:
+    with pytest.raises(InputError):
+        curator(ledger, TABLE, tmp_path, **wrong)
+
+
+def test_a_change_so_small_that_rounding_would_not_be_covered_is_refused(tmp_path: Path) -> None:
+    ledger = PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0), max_change=1e-6)
+    with pytest.raises(InputError, match="max_change"):
+        curator(ledger, TABLE, tmp_path, max_change=1e-6)
+
+
+def test_a_cell_that_is_not_a_number_decides_about_its_row_only(ledger: PrivacyLedger, tmp_path: Path) -> None:
+    odd = TABLE.astype(object)
+    odd[2, 1] = "unknown"
+    made = curator(ledger, odd, tmp_path)
+    np.testing.assert_array_equal(made._cells[[0, 1, 3, 4, 5, 6]], TABLE[[0, 1, 3, 4, 5, 6]])
+    made.export(tmp_path / "shared", mu=0.5)
+
+
+def test_a_curator_is_not_copied_and_says_nothing_about_its_rows(ledger: PrivacyLedger, tmp_path: Path) -> None:
+    made = curator(ledger, TABLE, tmp_path)
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(PrivacyError):
+            copied(made)
+    assert repr(made) == "OutsourcedCurator(n=7, row_norm=5, change=10)"
+
+
+def test_another_number_of_rows_is_another_promise(ledger: PrivacyLedger, tmp_path: Path) -> None:
+    curator(ledger, TABLE, tmp_path)
+    with pytest.raises(BudgetMismatch):
+        curator(ledger, TABLE[:-1], tmp_path)
+
+
+def test_a_random_projection_keeps_squared_lengths_on_average() -> None:
+    W = random_projection(40, 4, seed=1)
+    assert np.allclose(W.T @ W, 10 * np.eye(4))
+    X = np.random.default_rng(0).normal(size=(20_000, 40))
+    assert abs(((X @ W) ** 2).sum() / (X**2).sum() - 1) < 0.01
+
+
+# ---- outputs -------------------------------------------------------------------------------------------
+
+
+def in_background(made: OutsourcedCurator, exchange: Exchange, rounds: int) -> threading.Thread:
+    thread = threading.Thread(target=made.serve, args=(exchange,), kwargs={"rounds": rounds}, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_public_outputs_are_served_and_a_curator_that_starts_again_goes_on(
+    ledger: PrivacyLedger, tmp_path: Path
+) -> None:
+    exchange = Exchange(tmp_path / "shared", timeout=10)
+    made = curator(ledger, TABLE, tmp_path)
+    made.export(exchange, mu=0.5)
+    thread = in_background(made, exchange, 2)
+    assert [exchange.evaluate(row) for row in (3, 5)] == [measure(3), measure(5)]
+    thread.join()
+    thread = in_background(curator(ledger, TABLE, tmp_path), exchange, 3)
+    assert exchange.evaluate(3) == measure(3)
+    thread.join()
+    assert exchange.history() == [(3, measure(3)), (5, measure(5)), (3, measure(3))]
+
+
+def test_public_outputs_need_words_and_numbers(ledger: PrivacyLedger, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="in words"):
+        PublicOutputs(measure, because=" ")
+    with pytest.raises(InputError, match="finite number"):
+        PublicOutputs(lambda row: math.nan, because="known").answer("s", 1, 0)
+
+
+def losses_at(row: int) -> np.ndarray:
+    return np.full(7, row / 10)
+
+
+def private_outputs(ledger: PrivacyLedger, mu: float = 1.0, measure=losses_at) -> PrivateOutputs:
+    return PrivateOutputs(measure, LossPrivatizer(ledger, n=7, clip=(0.0, 1.0)), rounds=4, mu=mu)
+
+
+def test_private_outputs_are_paid_in_the_same_ledger_and_answered_from_it_after_a_crash(
+    ledger: PrivacyLedger, tmp_path: Path
+) -> None:
+    outputs = private_outputs(ledger)
+    curator(ledger, TABLE, tmp_path, outputs=outputs).export(tmp_path / "shared", mu=2.0)
+    about = Exchange(tmp_path / "shared").table().about
+    assert not about.maximise
+    assert about.rounds == 4
+    assert about.output_sigma == pytest.approx(1 / 7 / (1 / 2), rel=1e-5)
+    y = outputs.answer("outsourced", 1, 3)
+    assert private_outputs(ledger).answer("outsourced", 1, 3) == y
+    with pytest.raises(KeyConflict):
+        outputs.answer("outsourced", 1, 4)
+    for t in (2, 3, 4):
+        outputs.answer("outsourced", t, 3)
+    with pytest.raises(PlanComplete):
+        outputs.answer("outsourced", 5, 3)
+    assert ledger.spent() == pytest.approx(math.sqrt(2.0**2 + 1.0**2))
+    assert "4 releases of mu = 0.5 charged to this ledger" in ledger.statement(delta=1e-5).to_text()
+
+
+def test_what_private_outputs_raise_is_not_shown(ledger: PrivacyLedger) -> None:
+    def failing(row: int) -> np.ndarray:
+        raise ValueError("ann has the disease")
+
+    big = PrivateOutputs(failing, LossPrivatizer(ledger, n=7, clip=(0.0, 1.0)), rounds=1, mu=9.0)
+    assert abs(big.answer("outsourced", 1, 0) - 1.0) < 1  # the upper clip, and noise
+
+
+def test_outputs_that_would_not_fit_beside_the_table_are_refused_before_it_is_paid(
+    ledger: PrivacyLedger, tmp_path: Path
+) -> None:
+    made = curator(ledger, TABLE, tmp_path, outputs=private_outputs(ledger, mu=9.0))
+    with pytest.raises(BudgetExhausted):
+        made.export(tmp_path / "shared", mu=5.0)
+    assert ledger.spent() == 0
+
+
+def test_outputs_paid_elsewhere_are_refused(ledger: PrivacyLedger, tmp_path: Path) -> None:
+    elsewhere = PrivacyLedger(tmp_path / "other.db", Budget.gdp(1.0))
+    with pytest.raises(InputError, match="same"):
+        curator(ledger, TABLE, tmp_path, outputs=private_outputs(elsewhere))
+
+
+# ---- the shared folder ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "query", [b'{"row": 7}', b'{"row": -1}', b'{"row": 1.5}', b'{"row": "1"}', b"{}", b"[1]", b"no"]
+)
+def test_a_query_for_no_row_is_refused(query: bytes, ledger: PrivacyLedger, tmp_path: Path) -> None:
+    exchange = Exchange(tmp_path / "shared", timeout=0.1)
+    exchange._claim(query)
+    with pytest.raises(InputError, match="query-000001"):
+        curator(ledger, TABLE, tmp_path).serve(exchange, rounds=1)
+
+
+def test_who_waits_in_vain_is_told_for_whom(tmp_path: Path) -> None:
+    exchange = Exchange(tmp_path / "shared", timeout=0.05)
+    with pytest.raises(InputError, match="is the curator running"):
+        exchange.table()
+    with pytest.raises(InputError, match="is the modeler running"):
+        exchange.query(1, 5)
+
+
+def test_a_table_that_is_not_the_one_described_is_refused(ledger: PrivacyLedger, tmp_path: Path) -> None:
+    curator(ledger, TABLE, tmp_path).export(tmp_path / "shared", mu=0.5)
+    np.save(tmp_path / "shared" / "table.npy", np.zeros((7, 2)))
+    with pytest.raises(InputError, match="not the file"):
+        Exchange(tmp_path / "shared").table()
+    (tmp_path / "shared" / "table.json").write_text(json.dumps({"sigma": 1}))
+    with pytest.raises(InputError, match="does not describe"):
+        Exchange(tmp_path / "shared").table()
+
+
+def test_trials_at_the_same_time_get_numbers_of_their_own_and_the_first_answer_stands(tmp_path: Path) -> None:
+    exchange = Exchange(tmp_path / "shared")
+    threads = [threading.Thread(target=exchange._claim, args=(b'{"row": 1}',)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(p.name for p in exchange.folder.iterdir()) == [f"query-{t:06d}.json" for t in range(1, 9)]
+    exchange.answer(1, 1, 0.5)
+    exchange.answer(1, 1, 0.7)
+    assert exchange.answered(1) == (1, 0.5)

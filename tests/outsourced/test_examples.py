@@ -1,0 +1,69 @@
+"""Both halves run in two processes as the page says; the demonstration prints what the page says; benchmarks start."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import outsourced as benchmark
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def start(name: str, folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, EXAMPLES / name, folder], env=ENVIRONMENT, **PIPES)
+
+
+def test_curator_and_modeler_meet_in_a_folder(tmp_path: Path) -> None:
+    curator, modeler = (start(f"outsourced_{half}.py", tmp_path) for half in ("curator", "modeler"))
+    told, errors = modeler.communicate(timeout=300)
+    assert modeler.returncode == 0, errors
+    statement, errors = curator.communicate(timeout=300)
+    assert curator.returncode == 0, errors
+    assert "NOT covered: a larger change" in told
+    assert "epsilon = 3 at delta = 1e-05" in statement
+    assert "declared public by the user" in statement
+    assert "NOT PRIVATE" not in statement
+    recommended = float(re.findall(r"posterior mean ([\d.]+)", told)[0])
+    best, mean = (float(x) for x in re.findall(r"(?:yield|mean) ([\d.]+)", statement.splitlines()[-1]))
+    assert recommended > (best + mean) / 2
+
+
+def test_the_demonstration_of_the_attack(tmp_path: Path) -> None:
+    told, errors = start("outsourced_attack.py", tmp_path).communicate(timeout=300)
+    assert not errors
+    assert told.count("advantage 1.00 in 50 pairs") == 2
+    ours = re.search(r"dptune: advantage (-?[\d.]+) .* to (\S+)", told)
+    assert ours
+    assert float(ours[1]) < 0.905
+    assert float(ours[2]) > 0.5
+
+
+@pytest.mark.parametrize("method", benchmark.METHODS)
+def test_the_benchmark_runs_every_method(method: str) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(80, 3))
+    problem = benchmark.supplied("small", rows, np.array([[-4.0, -4.0], [4.0, 4.0]]))
+    curve = benchmark.regrets(problem, method, seed=0)
+    assert curve.shape == (benchmark.ROUNDS,)
+    assert (np.diff(curve) <= 0).all()
+    assert curve[-1] >= 0
+
+
+def test_the_noise_of_the_benchmark_is_the_curators() -> None:
+    assert abs(benchmark.sigma_of("ε = 1", 20_000) - 3.73) < 0.01
+    assert abs(benchmark.sigma_of(benchmark.REPLACING, 20_000) - 25.0) < 0.1
+
+
+def test_the_refit_that_is_timed_is_the_posterior() -> None:
+    measured = benchmark.measure_speed(200, 20, repeats=1)
+    assert measured["update"] > 0
+    assert measured["refit"] > 0

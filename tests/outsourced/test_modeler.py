@@ -1,0 +1,111 @@
+"""The modeler: rank-one updates equal a refit, the corrected kernel is a mean, beta is the paper's."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dptune import RBF, InputError
+from dptune.outsourced.formats import About, Table
+from dptune.outsourced.modeler import OutsourcedModeler, noisy_kernel
+
+
+def table(Z: np.ndarray, sigma: float = 0.3, *, maximise: bool = True, output_sigma: float = 0.0) -> Table:
+    return Table(Z, About(sigma, maximise, output_sigma, None, "mu", "public", "0"))
+
+
+def refitted(modeler: OutsourcedModeler, kernel: RBF, s2: float, told: list[tuple[int, float]]) -> tuple:
+    """Mean and variance from the n x n matrix."""
+    K = noisy_kernel(kernel, 0.3, modeler.Z.shape[1])(modeler.Z, modeler.Z)
+    np.fill_diagonal(K, kernel.variance)
+    rows, y = np.array([r for r, _ in told]), np.array([y for _, y in told])
+    inner = K[np.ix_(rows, rows)] + s2 * np.eye(len(rows))
+    gain = np.linalg.solve(inner, K[rows])
+    return gain.T @ y, np.diag(K) - np.einsum("tn,tn->n", K[rows], gain)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10**6), st.integers(2, 25), st.integers(1, 12), st.floats(1e-4, 1.0))
+def test_rank_one_updates_equal_a_refit_with_repeated_rows_too(seed: int, n: int, t: int, s2: float) -> None:
+    rng = np.random.default_rng(seed)
+    kernel, Z = RBF((0.7, 1.9), variance=2.0), rng.normal(size=(n, 2))
+    modeler = OutsourcedModeler(table(Z), kernel, noise_variance=s2)
+    told = [(int(rng.integers(n)), float(rng.normal())) for _ in range(t)]
+    for row, y in told:
+        modeler.tell(row, y)
+    mean, variance = refitted(modeler, kernel, s2, told)
+    np.testing.assert_allclose(modeler.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(modeler.variance, variance, atol=1e-9)
+
+
+def test_the_corrected_kernel_is_the_mean_of_the_kernel_over_what_the_rows_may_be() -> None:
+    rng, sigma = np.random.default_rng(0), 0.8
+    kernel, z = RBF((1.0, 2.5), variance=3.0), np.array([[0.4, -1.2], [1.1, 0.9]])
+    rows = z[:, None, :] - sigma * rng.standard_normal((2, 400_000, 2))  # (2, draws, k)
+    exact = noisy_kernel(kernel, sigma, 2)(z[:1], z[1:])[0, 0]
+    s = (((rows[0] - rows[1]) / np.array([1.0, 2.5])) ** 2).sum(axis=1)
+    draws = 3.0 * np.exp(-0.5 * s)
+    assert abs(draws.mean() - exact) < 5 * draws.std() / math.sqrt(len(draws))
+
+
+def test_the_kernel_is_the_formula_of_the_theory() -> None:
+    length, sigma, d = 1.7, 0.6, 3
+    z, other = np.array([[0.0, 1.0, 2.0]]), np.array([[0.5, -1.0, 1.0]])
+    w = length**2 + 2 * sigma**2
+    expected = (length**2 / w) ** (d / 2) * math.exp(-float(((z - other) ** 2).sum()) / (2 * w))
+    assert math.isclose(noisy_kernel(RBF(length), sigma, d)(z, other)[0, 0], expected, rel_tol=1e-12)
+
+
+def test_beta_is_the_papers() -> None:
+    modeler = OutsourcedModeler(table(np.eye(5)), RBF(1.0), noise_variance=0.1, delta=0.2)
+    assert math.isclose(modeler.beta, 2 * math.log(5 * math.pi**2 / (6 * 0.2)))
+    modeler.tell(0, 1.0)
+    assert math.isclose(modeler.beta, 2 * math.log(5 * 4 * math.pi**2 / (6 * 0.2)))
+
+
+def test_losses_are_minimised_and_the_recommended_row_is_an_evaluated_one() -> None:
+    Z = np.linspace(-1, 1, 41)[:, None]
+    modeler = OutsourcedModeler(table(Z, 1e-6, maximise=False), RBF(0.5), noise_variance=1e-4, exploration=0.1)
+    for _ in range(15):
+        row = modeler.ask()
+        modeler.tell(row, float((Z[row, 0] - 0.3) ** 2))
+    assert modeler.recommend() in modeler.rows
+    assert abs(Z[modeler.recommend(), 0] - 0.3) < 0.06
+
+
+def test_the_noise_of_the_outputs_is_part_of_the_model_and_rows_in_flight_are_skipped() -> None:
+    modeler = OutsourcedModeler(table(np.eye(3), output_sigma=2.0), RBF(1.0), noise_variance=0.5)
+    assert modeler.noise_variance == 4.5
+    first = modeler.ask()
+    assert modeler.ask(skip=[first]) != first
+    assert modeler.ask(skip=range(3)) == first  # all are in flight: asking again is all there is
+
+
+@pytest.mark.parametrize(("row", "y"), [(-1, 0.0), (3, 0.0), (1.5, 0.0), (0, math.nan), (0, "1")])
+def test_what_is_told_is_checked(row: object, y: object) -> None:
+    modeler = OutsourcedModeler(table(np.eye(3)), RBF(1.0), noise_variance=0.5)
+    with pytest.raises(InputError, match="must be"):
+        modeler.tell(row, y)  # type: ignore[arg-type]
+    assert modeler.rows == []
+
+
+def test_a_table_whose_noise_hides_everything_is_said_to_be_useless() -> None:
+    with pytest.raises(InputError, match="nothing can be learned"):
+        OutsourcedModeler(table(np.zeros((4, 300)), sigma=1e3), RBF(1.0), noise_variance=0.1)
+
+
+def test_the_modelers_half_imports_nothing_that_reaches_private_data() -> None:
+    program = (
+        "import sys; import dptune.outsourced.modeler, dptune.outsourced.formats;"
+        "print(sorted(m for m in sys.modules if m.split('.')[0] in ('opendp', 'sqlalchemy', 'optuna', 'sklearn')"
+        " or m.startswith(('dptune.privacy', 'dptune.accounting', 'dptune.losses', 'dptune.search', 'dptune.local')))"
+        ", sorted(m for m in sys.modules if m.startswith('dptune.outsourced')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[] ['dptune.outsourced', 'dptune.outsourced.formats', 'dptune.outsourced.modeler']\n"
