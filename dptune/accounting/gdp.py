@@ -229,8 +229,8 @@ def mu_from_bounded_range(eta: float) -> float:
     holds if the vertex is not below G_mu: mu >= Phi^-1(x) - Phi^-1(y). With h(s) = Phi^-1(1 / (1 + e^-s)) that is the
     largest h(s + eta) - h(s), an integral of h' over a window of width eta.
     h is odd, so h' is even. h' falls on s > 0: with z = h(s), h'' <= 0 means g(z) = (2 Phi - 1) phi - z Phi (1 - Phi)
-    >= 0. Now g(0) = g(inf) = 0, g' = 2 phi^2 - Phi (1 - Phi), g'' = phi (2 Phi - 1 - 4 z phi). The bracket falls from 0 and
-    then rises to 1, so g' falls from 1/pi - 1/4 > 0 and then rises to 0: it changes sign once, from plus to minus.
+    >= 0. Now g(0) = g(inf) = 0, g' = 2 phi^2 - Phi (1 - Phi), g'' = phi (2 Phi - 1 - 4 z phi). The bracket falls from 0
+    and then rises to 1, so g' falls from 1/pi - 1/4 > 0 and then rises to 0: it changes sign once, from plus to minus.
     So g rises and then falls to 0, and is nowhere negative. The window with the largest integral is therefore the
     centred one, s = -eta/2, which gives the formula. eta = .80, 1.61, 3.34 are mu = .5, 1, 2.
     """

@@ -7,6 +7,7 @@ from dptune_optuna.ldp import LDPATASampler, LDPMoMASampler, LDPTGPSampler
 from dptune_optuna.local_objective import LocalObjective
 from dptune_optuna.objective import PrivateObjective
 from dptune_optuna.sampler import DPGIBOSampler
+from dptune_optuna.selection import SelectionObjective
 
 __all__ = [
     "CentredCMASampler",
@@ -17,5 +18,6 @@ __all__ = [
     "LDPTGPSampler",
     "LocalObjective",
     "PrivateObjective",
+    "SelectionObjective",
     "UnprotectedValueWarning",
 ]
