@@ -146,6 +146,27 @@ def _choices(
     yield "values", int(np.argmin(means + (clip[1] - clip[0]) * math.sqrt(m) / (n * mu) * noise))
 
 
+def compare(seeds: int, draws: int = 2) -> str:
+    """How much larger the mean loss of all people is at the choice of the first n than without noise, by method."""
+    rows = []
+    for n, mu in ((50, 0.5), (50, 1.0), (100, 0.5), (100, 1.0), (300, 0.5), (300, 1.0), (300, 2.0)):
+        for m in (20, 100, 400):
+            logs: dict[str, list[float]] = {method.__name__: [] for method in METHODS}
+            for cell in (Cell(task, PEOPLE, seed) for task in TASKS for seed in range(seeds)):
+                found = Candidates(cell)
+                losses = np.clip(found.losses[:m], *found.task.clip)
+                everybody, some = losses.mean(axis=1), losses[:, :n]
+                for draw in range(draws):
+                    for name, index in _choices(some, some.mean(axis=1), found.task.clip, mu, [cell.seed, draw]):
+                        if name in logs:
+                            logs[name].append(math.log(everybody[index] / everybody[np.argmin(some.mean(axis=1))]))
+            gains = np.subtract(logs["race"], logs["exponential"])
+            error = gains.std(ddof=1) / math.sqrt(len(gains))
+            means = [f"{math.exp(np.mean(found)):.3f}" for found in logs.values()]
+            rows.append([str(n), f"{mu:g}", f"{n * mu:g}", str(m), *means, f"{gains.mean() / error:+.1f}"])
+    return markdown(["n", "mu", "n mu", "m", *logs, "race worse by, in standard errors"], rows)
+
+
 SHOWN = ("values", "exponential", "race")
 
 
@@ -172,8 +193,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--people", nargs="+", type=int, default=[PEOPLE])
+    parser.add_argument("--rule", action="store_true", help="compare the two methods for the rule of dptune.selection")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
+    if asked.rule:
+        print(compare(asked.seeds))
+        return
     path = asked.out / "results" / "selection.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -10,7 +10,7 @@ from dptune.selection.race import Race
 
 Method = Callable[[Sequence[str], LossPrivatizer, float, str], int]  # points, privatizer, mu, scope -> index
 
-FEW = 150  # n mu, below which the rounds of a race are too noisy
+FEW = 100  # n mu, up to which the race does better; found by ``python -m benchmarks.selection --rule``
 
 
 def exponential(points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: str) -> int:
@@ -29,5 +29,8 @@ def race(points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: st
 
 
 def usual_method(n: int, mu: float) -> Method:
-    """Return the method that does better with ``n`` people and a budget ``mu``; docs/selection.md has the figures."""
-    return race if n * mu > FEW else exponential
+    """Return the method that does better with ``n`` people and a budget ``mu``; docs/selection.md has the figures.
+
+    Where noise is large, the race's smaller ball pays; where it is small, the bias of clipping to the ball costs.
+    """
+    return exponential if n * mu > FEW else race
