@@ -68,6 +68,8 @@ from dptune.privacy.query import NormQuery as NormQuery
 from dptune.privacy.query import Question as Question
 from dptune.search.estimate import Estimate as Estimate
 from dptune.search.run import SearchRun as SearchRun
+from dptune.selection.select import Selection as Selection
+from dptune.selection.select import select as select
 from dptune.space import Float as Float
 from dptune.space import Int as Int
 from dptune.space import Space as Space

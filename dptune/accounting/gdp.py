@@ -19,7 +19,7 @@ from decimal import Decimal
 from functools import reduce
 
 from scipy.optimize import brentq
-from scipy.special import log_expit, log_ndtr, ndtri_exp
+from scipy.special import erfinv, log_expit, log_ndtr, ndtri_exp
 
 from dptune._checks import at_least, positive, shown
 from dptune._numbers import EXACT, real
@@ -171,8 +171,7 @@ def _root(f: Callable[[float], float], lower: float, upper: float) -> float:
 
 def mu_from_pure_dp(epsilon: float) -> float:
     """Return mu of the GDP guarantee that epsilon-DP implies: 2 Phi^-1(e^eps / (1 + e^eps))."""
-    epsilon = positive("epsilon", epsilon)
-    return float(-2 * ndtri_exp(log_expit(-epsilon))) * _ROUND_UP
+    return mu_from_bounded_range(2 * positive("epsilon", epsilon))
 
 
 def mu_from_laplace(epsilon: float) -> float:
@@ -261,10 +260,14 @@ def mu_from_bounded_range(eta: float) -> float:
     -eta/2, which gives the formula. eta = .80, 1.61, 3.34 are mu = .5, 1, 2.
     """
     eta = positive("eta", eta)
+    if eta < 1:  # the logarithm of almost 1/2 would lose digits
+        return float(math.sqrt(8) * erfinv(math.tanh(eta / 4))) * _ROUND_UP
     return float(-2 * ndtri_exp(log_expit(-eta / 2))) * _ROUND_UP
 
 
 def bounded_range_from_mu(mu: float) -> float:
     """Return the largest eta for which eta-bounded range implies mu-GDP."""
     mu = positive("mu", mu) / _ROUND_UP**2
+    if mu < 0.5:
+        return 4 * math.atanh(math.erf(mu / math.sqrt(8)))
     return float(2 * (log_ndtr(mu / 2) - log_ndtr(-mu / 2)))

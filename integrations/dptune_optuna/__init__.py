@@ -24,6 +24,7 @@ from dptune_optuna.local import LDPATASampler, LDPMoMASampler, LDPTGPSampler, Lo
 from dptune_optuna.objective import PrivateObjective
 from dptune_optuna.outsourced import POGPUCBSampler
 from dptune_optuna.sampler import CentredCMASampler, DPGIBOSampler, PrivateSampler, UnprotectedValueWarning
+from dptune_optuna.selection import SelectionObjective
 
 __all__ = [
     "CentredCMASampler",
@@ -36,5 +37,6 @@ __all__ = [
     "POGPUCBSampler",
     "PrivateObjective",
     "PrivateSampler",
+    "SelectionObjective",
     "UnprotectedValueWarning",
 ]

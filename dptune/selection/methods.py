@@ -1,0 +1,36 @@
+"""The two ways to choose among candidates whose losses the privatizer holds, and which to use by default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dptune.privacy.privatizer import LossPrivatizer
+from dptune.selection.noisy_min import noisy_min
+from dptune.selection.race import Race
+
+Method = Callable[[Sequence[str], LossPrivatizer, float, str], int]  # points, privatizer, mu, scope -> index
+
+FEW = 100  # n mu, up to which the race does better; found by ``python -m benchmarks.selection --rule``
+
+
+def exponential(points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: str) -> int:
+    """Choose by one release: the index of a small mean (:func:`dptune.selection.noisy_min.noisy_min`)."""
+    query = privatizer.means_query(points, mu)
+    return int(privatizer.release(query, scope=scope, key="index", mechanism=noisy_min).scalar)
+
+
+def race(points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: str) -> int:
+    """Choose by rounds of joint answers about the survivors (:class:`dptune.selection.race.Race`)."""
+    racing = Race(points, mu=mu, loss_range=privatizer.loss_range)
+    while (asked := racing.question()) is not None:
+        released = privatizer.release(asked.query, scope=scope, key=asked.key, note=asked.note)
+        racing.learn(released.value, released.sigma)
+    return points.index(racing.alive[0])
+
+
+def usual_method(n: int, mu: float) -> Method:
+    """Return the method that does better with ``n`` people and a budget ``mu``; docs/selection.md has the figures.
+
+    Where noise is large, the race's smaller ball pays; where it is small, the bias of clipping to the ball costs.
+    """
+    return exponential if n * mu > FEW else race

@@ -1,0 +1,175 @@
+"""One of many trained models, chosen by its loss on private people, at a price that does not grow with their number.
+
+Example::
+
+    models = [SVC(C=C).fit(X_train, y_train) for C in numpy.logspace(-3, 3, 200)]   # public training data
+    chosen = dptune.select(models, privatizer, mu=0.5, name="svc", loss="zero_one_loss", data=(X_val, y_val))
+    best = models[chosen.index]
+
+Guarantee: what is returned is a function of releases that together cost ``mu`` in GDP, under replacing all records of
+one unit, for a trusted curator (this process): one of the exponential mechanism, or Gaussian ones in rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dptune._checks import positive, share
+from dptune.accounting.ledger import PLAN
+from dptune.errors import BudgetMismatch, InputError
+from dptune.losses.named import NamedLoss
+from dptune.losses.user_function import Data, call_guarded, losses_function
+from dptune.privacy.private import PerExampleLosses, bare
+from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.search.estimate import Estimate
+from dptune.selection.methods import Method, usual_method
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The chosen candidate; public.
+
+    Attributes:
+        index: its place among the candidates, from 0.
+        candidates: how many there were.
+        estimate: its mean clipped loss, with the interval of the privacy noise; None without ``estimate_share``.
+        mu: GDP price of choice and estimate together.
+        method: how it was chosen.
+        private: False if noise was seeded.
+    """
+
+    index: int
+    candidates: int
+    estimate: Estimate | None
+    mu: float
+    method: str
+    private: bool
+
+    def __str__(self) -> str:
+        seeded = "" if self.private else ", NOT PRIVATE"
+        loss = "" if self.estimate is None else f"; mean loss {self.estimate}"
+        return f"candidate {self.index} of {self.candidates} by {self.method}, mu={self.mu:g}{seeded}{loss}"
+
+
+def select(
+    candidates: Iterable[Any],
+    privatizer: LossPrivatizer,
+    *,
+    mu: float,
+    name: str,
+    loss: str | NamedLoss | None = None,
+    data: Data | Callable[[], Data] | None = None,
+    estimate_share: float = 0.0,
+    method: Method | None = None,
+) -> Selection:
+    """Choose one of m candidates by its mean loss on private people, once.
+
+    The choice is kept in the ledger under ``name``: asked again, also in another process, it is returned and costs
+    nothing. Other candidates need another name. Losses are held in memory until the choice is made.
+
+    Args:
+        candidates: per-person losses, an array (m, rows) or an iterable of m vectors (rows,), None for a candidate that
+            could not be evaluated; or with ``loss`` and ``data`` m fitted estimators, trained on public data.
+        privatizer: clips, pays, and adds noise.
+        mu: GDP price of choice and estimate together, whatever m is.
+        name: of the choice, in the ledger.
+        loss: the per-example loss of the estimators: a name, or a ``NamedLoss`` of your own. It must be a mean over
+            people: AUC, F1 or R2 are refused.
+        data: (X, y) of the private examples, or a function that loads them.
+        estimate_share: share of mu^2 with which the mean loss of the chosen candidate is released, too.
+        method: ``exponential`` or ``race`` of :mod:`dptune.selection.methods`; default what does better with so many
+            people and this budget.
+
+    Raises:
+        InputError: a setting, or the shape of the losses, is not usable; nothing was read or spent.
+        UnsupportedMetric: the loss is not a mean over people.
+        BudgetExhausted: the ledger has not ``mu`` left; before the losses are read.
+        BudgetMismatch: the name belongs to a choice with other settings, or to a search.
+    """
+    _check(privatizer, mu, name, estimate_share)
+    function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
+    points: list[str] = []
+    try:
+        for losses in _losses(candidates, function):
+            points.append(json.dumps([name, len(points)]))
+            observe(privatizer, points[-1], losses)
+        return select_points(points, privatizer, mu=mu, name=name, estimate_share=estimate_share, method=method)
+    finally:
+        for point in points:
+            privatizer.forget(point)
+
+
+def select_points(
+    points: Sequence[str],
+    privatizer: LossPrivatizer,
+    *,
+    mu: float,
+    name: str,
+    estimate_share: float = 0.0,
+    method: Method | None = None,
+) -> Selection:
+    """Choose one of the points whose losses the privatizer holds; everything else is as in :func:`select`."""
+    mu, share_of = _check(privatizer, mu, name, estimate_share)
+    if len(points) < 2:
+        raise InputError(f"a choice needs at least two candidates; got {len(points)}. One costs nothing.")
+    method = method or usual_method(privatizer.n, mu)
+    plan = {"mu": mu, "candidates": len(points), "estimate_share": share_of, "method": method.__name__}
+    if privatizer.ledger.fix_plan(name, lambda _: plan) != plan:
+        raise BudgetMismatch(
+            f"the name {name!r} belongs to a choice with other settings or candidates, or to a search; "
+            "what a name means is fixed when it begins. Give another choice another name."
+        )
+    index = method(points, privatizer, mu * math.sqrt(1 - share_of), name)
+    estimate = _estimate(privatizer, points[index], mu * math.sqrt(share_of), name) if share_of else None
+    private = all(charge.private for charge in privatizer.ledger.charges(name))
+    return Selection(index, len(points), estimate, mu, f"{method.__name__} selection", private)
+
+
+def observe(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> None:
+    """Hand losses over; None is an evaluation that failed."""
+    if losses is None:
+        privatizer.observe_failure(point)
+    else:
+        privatizer.observe(point, losses)
+
+
+def _check(privatizer: object, mu: object, name: object, estimate_share: object) -> tuple[float, float]:
+    """Refuse what could not be paid or kept, before losses are computed."""
+    if not isinstance(privatizer, LossPrivatizer):
+        raise InputError(f"a LossPrivatizer must come after the candidates; got {type(privatizer).__name__}.")
+    if not isinstance(name, str) or not name:
+        raise InputError(f"name= must be text, the choice's place in the ledger; got {name!r}.")
+    price, share_of = positive("mu", mu), share("estimate_share", estimate_share)
+    if privatizer.ledger.fact(name, PLAN) is None:
+        privatizer.ledger.check(price)
+    return price, share_of
+
+
+def _itself(model: Any) -> Any:
+    return model
+
+
+def _losses(candidates: Iterable[Any], function: Callable[[Any], Any] | None) -> Iterator[Losses | None]:
+    if isinstance(candidates, np.ndarray) and candidates.ndim != 2 and function is None:
+        raise InputError(f"losses must be (candidates, examples); got shape {candidates.shape}.")
+    if not isinstance(candidates, Iterable):
+        raise InputError(f"candidates must be an array or an iterable; got {type(candidates).__name__}.")
+    for candidate in candidates:
+        if function is None:
+            yield candidate
+            continue
+        found = call_guarded(function, candidate, PerExampleLosses)
+        if isinstance(found, BaseException):
+            raise bare(found)
+        yield found
+
+
+def _estimate(privatizer: LossPrivatizer, point: str, mu: float, scope: str) -> Estimate:
+    released = privatizer.release(privatizer.mean_query(point, mu), scope=scope, key="estimate")
+    return Estimate(released.scalar, released.sigma, released.charge.private)

@@ -1,0 +1,152 @@
+"""Hundreds of trials trained in any order, on any search space, and one of them chosen at the end, paid once.
+
+Example::
+
+    objective = SelectionObjective(model, privatizer, mu=0.5, loss="log_loss", data=(X_val, y_val))
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler())
+    study.optimize(objective, n_trials=400)     # every trial's value is 0: nothing is released
+    parameters = objective.select(study)
+
+Guarantee: a study stores and logs a constant until :meth:`SelectionObjective.select`, which is :func:`dptune.select`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import optuna
+from optuna.samplers import CmaEsSampler, GPSampler, NSGAIIISampler, NSGAIISampler, TPESampler
+from optuna.trial import FixedTrial, FrozenTrial, Trial, TrialState
+
+import dptune
+from dptune._checks import positive, share
+from dptune.losses.named import NamedLoss
+from dptune.losses.user_function import Data, Function, losses_function
+from dptune.selection.methods import Method
+from dptune.selection.select import observe, select_points
+from dptune_optuna.shield import shielded
+
+SELECTED = "dptune:selected"  # study user attribute: the choice, a released fact
+WITHHELD = 0.0  # every trial's value
+_LEARN = (TPESampler, CmaEsSampler, GPSampler, NSGAIISampler, NSGAIIISampler)
+
+
+class SelectionObjective:
+    """Keeps every trial's losses and shows a constant; at the end one trial is chosen, for ``mu`` however many.
+
+    For samplers that do not look at values: random, quasi-random, grid, brute force. Losses live in this process, n
+    numbers a trial. A trial whose losses it does not have, after a restart or of another process, is trained again by
+    :meth:`select`: a restart costs time, never budget.
+
+    Args:
+        function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
+        privatizer: holds the losses and pays.
+        mu: GDP price of the choice, and of the estimate.
+        estimate_share: share of mu^2 with which the mean loss of the chosen trial is released, too.
+        method: see :func:`dptune.select`.
+        loss: the per-example loss of a fitted estimator: a name, or a ``NamedLoss`` of your own.
+        data: (X, y) of the private examples, or a function that loads them; with ``loss``.
+
+    Raises:
+        UnsupportedMetric: the loss is not a mean over people.
+        InputError: a setting is out of range, or only one of ``loss`` and ``data`` is given.
+        BudgetExhausted: the ledger has not ``mu`` left, and no choice that was made with it could be repeated.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        privatizer: dptune.LossPrivatizer,
+        *,
+        mu: float,
+        estimate_share: float = 0.0,
+        method: Method | None = None,
+        loss: str | NamedLoss | None = None,
+        data: Data | Callable[[], Data] | None = None,
+    ) -> None:
+        if not isinstance(privatizer, dptune.LossPrivatizer):
+            raise dptune.InputError(f"a LossPrivatizer must come after the function; got {type(privatizer).__name__}.")
+        self._function = losses_function(function, loss, data, rows=privatizer.rows)
+        self._privatizer, self._method = privatizer, method
+        self._mu, self._share = positive("mu", mu), share("estimate_share", estimate_share)
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, trial: Trial) -> float:
+        """Train, keep the losses, return a constant.
+
+        Raises:
+            InputError: the sampler learns from values, or what came back is not a vector of losses; nothing is spent.
+        """
+        _refuse_learning(trial.study)
+        losses = shielded(self._function, trial, _wrapped)
+        observe(self._privatizer, _point(trial.study, trial), losses)
+        return WITHHELD
+
+    def select(self, study: optuna.Study, *, name: str | None = None) -> dict[str, Any]:
+        """Choose among the study's completed trials; return the parameters of the chosen one.
+
+        The study may also be one that another objective has optimised: its trials are then trained again, and chosen
+        among, at the price of one choice. What is chosen stays: trials that are added later need another ``name``.
+
+        Args:
+            study: whose trials are the candidates.
+            name: of the choice in the ledger; default the study's name, marked as a choice.
+
+        Returns:
+            The parameters; with ``estimate_share`` the estimate is in ``study.user_attrs["dptune:selected"]``.
+
+        Raises:
+            InputError: fewer than two trials are complete.
+            BudgetExhausted: the ledger has not ``mu`` left; before anything is trained.
+            BudgetMismatch: the choice was made among other trials, or with other settings.
+        """
+        name = name or f"{study.study_name} (selection)"
+        trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        known = study.user_attrs.get(SELECTED, {})
+        if (known.get("name"), known.get("candidates")) != (name, len(trials)):
+            known = self._select(study, name, trials)
+            study.set_user_attr(SELECTED, known)
+        return dict(next(trial.params for trial in trials if trial.number == known["trial"]))
+
+    def _select(self, study: optuna.Study, name: str, trials: list[FrozenTrial]) -> dict[str, Any]:
+        if self._privatizer.ledger.count(name) == 0:
+            self._privatizer.ledger.check(self._mu)
+        points = [_point(study, trial) for trial in trials]
+        held = set(self._privatizer.points())
+        for point, trial in zip(points, trials, strict=True):
+            if point not in held:
+                losses = shielded(self._function, FixedTrial(trial.params, trial.number), _wrapped)
+                observe(self._privatizer, point, losses)
+        settings: dict[str, Any] = {"estimate_share": self._share, "method": self._method}
+        chosen = select_points(points, self._privatizer, mu=self._mu, name=name, **settings)
+        loss = chosen.estimate and {"value": chosen.estimate.value, "sigma": chosen.estimate.sigma}
+        found = {"name": name, "candidates": len(trials), "trial": trials[chosen.index].number}
+        return {**found, "loss": loss, "mu": chosen.mu, "private": chosen.private}
+
+    def try_out(self, parameters: dict[str, Any]) -> str:
+        """Call the function once outside any study and let its exceptions through, to find bugs; nothing is spent."""
+        return repr(dptune.PerExampleLosses(self._function(FixedTrial(parameters))))
+
+
+def _wrapped(losses: Any) -> dptune.PerExampleLosses:
+    return losses if isinstance(losses, dptune.PerExampleLosses) else dptune.PerExampleLosses(losses)
+
+
+def _point(study: optuna.Study, trial: Trial | FrozenTrial) -> str:
+    """Return a name that no other study and no other parameters share."""
+    parameters = json.dumps(trial.params, sort_keys=True, default=str)
+    return json.dumps(["selection", study.study_name, trial.number, parameters])
+
+
+def _refuse_learning(study: optuna.Study) -> None:
+    sampler: Any = study.sampler
+    while sampler is not None:
+        if isinstance(sampler, _LEARN):
+            raise dptune.InputError(
+                f"{type(sampler).__name__} learns from values, and here every value is {WITHHELD:g} until the end. "
+                "Create the study with sampler= RandomSampler(), QMCSampler(), GridSampler() or BruteForceSampler()."
+            )
+        sampler = getattr(sampler, "_base_sampler", None)  # that it wraps, as PartialFixedSampler does

@@ -1,0 +1,44 @@
+"""The benchmark of selection runs the package's code and keeps what it found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from benchmarks import selection
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """One task whose loss is the first coordinate, for everybody."""
+    task = SimpleNamespace(d=2, n=50, clip=(0.0, 1.0), losses=lambda u: np.full(50, u[0]), test_loss=lambda u: u[0])
+    monkeypatch.setattr(selection, "TASKS", {"toy": lambda n, seed: task})
+    monkeypatch.setattr(selection, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(selection, "CANDIDATES", (5, 12))
+    monkeypatch.setattr(selection, "PEOPLE", 50)
+    return tmp_path
+
+
+def test_choices_get_better_with_budget_and_none_beats_the_exact_one(toy: Path) -> None:
+    found = selection.measure(selection.Cell("toy", 50, 0), draws=3)
+    for name, loss in found.items():
+        assert loss >= found[f"exact {name.split()[1]}"]
+    again = selection.measure(selection.Cell("toy", 50, 0), draws=3)
+    assert again == found  # seeded, and the candidates are kept
+    assert len(list((toy / "kept").iterdir())) == 1
+
+
+def test_it_prints_a_table_and_goes_on_where_it_was_stopped(
+    toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seeds, lines in ((1, 1), (2, 2)):
+        monkeypatch.setattr("sys.argv", ["selection", "--seeds", str(seeds), "--people", "50", "--out", str(toy)])
+        selection.main()
+        assert len((toy / "results" / "selection.jsonl").read_text().splitlines()) == lines
+    shown = capsys.readouterr().out
+    assert json.loads(shown.splitlines()[0])["cores"]
+    assert shown.count("| toy |") == 3 * 6

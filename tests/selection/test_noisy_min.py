@@ -1,0 +1,210 @@
+"""The exponential mechanism: its law, its sensitivity, what an adversary proves, what is paid; and planted bugs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import FreeLedger, dump
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from selection_audits import Watching, audit_law, audit_worst_pair
+
+from dptune import Budget, BudgetExhausted, LossPrivatizer, PrivacyLedger
+from dptune.accounting.gdp import bounded_range_from_mu
+from dptune.privacy.mechanism import Mechanism
+from dptune.privacy.noise import NoiseSource
+from dptune.selection.noisy_min import noisy_min
+
+Making = Callable[[NoiseSource], Mechanism]
+
+
+def test_the_index_has_the_law_of_the_definition() -> None:
+    audit_law()
+
+
+def test_what_an_adversary_proves_is_below_the_claim_and_near_it() -> None:
+    audit_worst_pair()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mu", [0.5, 1.0, 3.0])
+def test_with_many_releases_the_proven_mu_comes_near(mu: float) -> None:
+    print(f"claimed {mu}, proven {audit_worst_pair(mu=mu, count=40_000):.3f}")
+    audit_law(mu=mu, count=20_000)
+
+
+# ---- planted bugs ----------------------------------------------------------------------------------------
+
+
+def without_the_factor_two(noise: NoiseSource) -> Mechanism:
+    """Takes the sensitivity of one mean for that of a difference of two."""
+    right = noisy_min(noise)
+    return replace(right, scale=lambda query, sensitivity: right.scale(query, sensitivity) / 2)
+
+
+def sensitivity_of_all_means(noise: NoiseSource) -> Mechanism:
+    """Takes the L2 sensitivity of m means for the one of an entry: private, and noisier than what is claimed."""
+    right = noisy_min(noise)
+    return replace(right, scale=lambda query, sensitivity: right.scale(query, sensitivity * query.dimension))
+
+
+def values_released(noise: NoiseSource) -> Mechanism:
+    """Releases the means that were compared, instead of the index alone."""
+    return replace(noisy_min(noise), draw=lambda means, _: means)
+
+
+def least_mean_released(noise: NoiseSource) -> Mechanism:
+    """Releases the smallest mean, instead of its index."""
+    return replace(noisy_min(noise), draw=lambda means, _: means.min(keepdims=True))
+
+
+def index_without_noise(noise: NoiseSource) -> Mechanism:
+    """Releases the index of the smallest mean."""
+    return replace(noisy_min(noise), draw=lambda means, _: np.array([float(np.argmin(means))]))
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [without_the_factor_two, sensitivity_of_all_means, values_released, least_mean_released, index_without_noise],
+)
+def test_the_audit_of_the_law_finds_the_planted_bug(bug: Making) -> None:
+    with pytest.raises(AssertionError):
+        audit_law(bug)
+
+
+@pytest.mark.parametrize("bug", [without_the_factor_two, sensitivity_of_all_means, index_without_noise])
+def test_the_adversary_finds_the_planted_bug(bug: Making) -> None:
+    with pytest.raises(AssertionError):
+        audit_worst_pair(bug)
+
+
+# ---- sensitivity -----------------------------------------------------------------------------------------
+
+ANY_LOSS = st.one_of(st.sampled_from([np.nan, np.inf, -np.inf, 1e300, -0.0]), st.floats(-10, 10), st.floats(width=64))
+
+
+def compared(losses: np.ndarray, mu: float, failed: set[int], **chosen: Any) -> tuple[np.ndarray, float, float]:
+    """Return the means that are compared, the noise's scale, and the bounded range that is charged."""
+    privatizer = LossPrivatizer(FreeLedger(), **chosen)
+    watching = privatizer._noise = Watching()
+    points = [str(j) for j in range(len(losses))]
+    for j, point in enumerate(points):
+        if j in failed:
+            privatizer.observe_failure(point)
+        else:
+            privatizer.observe(point, losses[j])
+    query = privatizer.means_query(points, mu)
+    privatizer.release(query, scope="s", key="k", mechanism=noisy_min)
+    mechanism = noisy_min(watching)
+    sensitivity = privatizer.sensitivity(query)
+    event = mechanism.event(query, sensitivity, mechanism.scale(query, sensitivity))
+    assert event.mu == mu
+    return *watching.seen[0], event.describe()["eta"]
+
+
+@st.composite
+def neighbours(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, set[int], float, dict[str, Any]]:
+    rows, m = draw(st.integers(1, 8)), draw(st.integers(2, 5))
+    low = draw(st.floats(-1e3, 1e3))
+    chosen: dict[str, Any] = {"clip": (low, low + draw(st.floats(1e-2, 1e4)))}
+    chosen["dtype"] = draw(st.sampled_from([np.float32, np.float64]))
+    groups = np.arange(rows)
+    kind = draw(st.sampled_from(["groups", "weights", "equal"]))
+    if kind == "groups":
+        groups = chosen["groups"] = draw(arrays(np.int64, rows, elements=st.integers(0, 3)))
+    else:
+        chosen["n"] = rows
+    if kind == "weights":
+        chosen["person_weights"] = draw(arrays(np.float64, rows, elements=st.floats(1e-3, 1e3)))
+    losses = draw(arrays(np.float64, (m, rows), elements=ANY_LOSS))
+    replaced = groups == draw(st.sampled_from(sorted(set(groups.tolist()))))
+    other = np.where(replaced, draw(arrays(np.float64, (m, rows), elements=ANY_LOSS)), losses)
+    return losses, other, draw(st.sets(st.integers(0, m - 1))), draw(st.floats(1e-3, 20)), chosen
+
+
+@settings(max_examples=200, deadline=None)
+@given(neighbours())
+def test_replacing_one_person_moves_no_difference_by_more_than_the_noise_covers(case: Any) -> None:
+    losses, other, failed, mu, chosen = case
+    means, scale, eta = compared(losses, mu, failed, **chosen)
+    means2, scale2, eta2 = compared(other, mu, failed, **chosen)
+    assert (scale, eta) == (scale2, eta2)
+    moved = means2 - means
+    assert (moved.max() - moved.min()) / scale <= eta
+    assert eta <= bounded_range_from_mu(mu)
+
+
+def test_the_bounded_range_is_reached() -> None:
+    losses = np.array([[-np.inf, 0.3, 0.4], [np.inf, 0.3, 0.4], [0.5, 0.3, 0.4]])
+    means, scale, eta = compared(losses, 1.0, set(), n=3, clip=(0.0, 1.0))
+    moved = compared(losses[[1, 0, 2]], 1.0, set(), n=3, clip=(0.0, 1.0))[0] - means
+    assert (moved.max() - moved.min()) / scale == pytest.approx(eta, rel=1e-5)
+
+
+# ---- paid and recorded -----------------------------------------------------------------------------------
+
+
+def test_it_is_charged_before_anything_is_read_and_once(privatizer: Callable[..., LossPrivatizer]) -> None:
+    mine = privatizer()
+    order: list[str] = []
+    true = mine._clipped_mean
+
+    def read(query: Any) -> np.ndarray:
+        order.append(f"read with {len(mine.ledger.charges())} charge")
+        return true(query)
+
+    mine._clipped_mean = read  # type: ignore[method-assign]
+    for point in "abc":
+        mine.observe(point, np.zeros(4))
+    query = mine.means_query("abc", 0.7)
+    first = mine.release(query, scope="s", key="k", mechanism=noisy_min)
+    again = mine.release(query, scope="s", key="k", mechanism=noisy_min)
+    assert order == ["read with 1 charge"]
+    assert first.value == again.value
+    assert mine.ledger.spent() == pytest.approx(0.7)
+    (charge,) = mine.ledger.charges()
+    assert charge.value == (first.scalar,)
+    about = charge.description
+    assert (about["dimension"], about["sensitivity"]) == (3, pytest.approx(0.25))
+    assert about["eta"] == pytest.approx(bounded_range_from_mu(0.7))
+    assert about["sigma"] == pytest.approx(2 * 0.25 / bounded_range_from_mu(0.7), rel=1e-5)
+    assert "exponential mechanism" in mine.ledger.statement(delta=1e-5).to_text()
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_read(privatizer: Callable[..., LossPrivatizer]) -> None:
+    mine = privatizer()
+    mine._noise = Watching()
+    for point in "ab":
+        mine.observe(point, np.zeros(4))
+    with pytest.raises(BudgetExhausted):
+        mine.release(mine.means_query("ab", 11.0), scope="s", key="k", mechanism=noisy_min)
+    assert mine._noise.seen == []
+
+
+def test_seeded_noise_is_said_not_to_be_private(privatizer: Callable[..., LossPrivatizer]) -> None:
+    mine = privatizer(insecure_seed=0)
+    for point in "ab":
+        mine.observe(point, np.zeros(4))
+    released = mine.release(mine.means_query("ab", 1.0), scope="s", key="k", mechanism=noisy_min)
+    assert not released.charge.private
+    assert "NOT PRIVATE" in mine.ledger.statement(delta=1e-5).to_text()
+
+
+def test_neighbours_leave_the_same_ledger_when_the_index_is_the_same(tmp_path: Path) -> None:
+    left = []
+    for name, first in (("a", 0.1), ("b", np.nan)):
+        ledger = PrivacyLedger(tmp_path / f"{name}.db", Budget.gdp(5.0))
+        mine = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0))
+        mine._noise = type("Canned", (), {"private": True, "noisy_argmin": lambda *_: 1})()
+        for j, point in enumerate("abc"):
+            mine.observe(point, [first, 0.2, 0.3, 0.1 * j])
+        released = mine.release(mine.means_query("abc", 0.5), scope="s", key="k", mechanism=noisy_min)
+        left.append((released.value.tolist(), released.sigma, dump(ledger), json.dumps(released.charge.description)))
+    assert left[0] == left[1]

@@ -1,0 +1,168 @@
+"""The centred race: what it asks, what it costs, what it makes of answers; it holds released values only."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import FreeLedger, dump
+from hypothesis import given
+from hypothesis import strategies as st
+from selection_audits import Watching
+
+from dptune import Ball, Budget, LossPrivatizer, MeanQuery, NormQuery, PrivacyLedger
+from dptune.accounting.gdp import compose_mu
+from dptune.selection import race as module
+from dptune.selection.methods import race
+from dptune.selection.race import LOOKS, Race, sizes
+
+CLIP = (0.0, 4.0)
+
+
+def points(m: int) -> list[str]:
+    return [f"x{j}" for j in range(m)]
+
+
+def holding(losses: np.ndarray, ledger: Any = None, *, failed: set[int] | None = None) -> LossPrivatizer:
+    """A privatizer that holds these losses (m, n)."""
+    privatizer = LossPrivatizer(ledger or FreeLedger(), n=losses.shape[1], clip=CLIP)
+    for j, row in enumerate(losses):
+        if j in (failed or set()):
+            privatizer.observe_failure(f"x{j}")
+        else:
+            privatizer.observe(f"x{j}", row)
+    return privatizer
+
+
+def people(m: int, n: int = 50, seed: int = 0) -> np.ndarray:
+    """Losses that differ among people by a constant of theirs, and among candidates by the candidate."""
+    rng = np.random.default_rng(seed)
+    return rng.permutation(np.linspace(0.2, 1.2, m))[:, None] + rng.uniform(0, 2, n)
+
+
+@given(st.integers(2, 3000))
+def test_the_rounds_shrink_to_at_most_four(m: int) -> None:
+    rounds = sizes(m)
+    assert rounds[0] == m
+    assert 2 <= rounds[-1] <= 4
+    assert all(b == -(-a // 4) for a, b in itertools.pairwise(rounds))
+
+
+@pytest.mark.parametrize("m", [2, 4, 5, 30, 400])
+def test_the_questions_cost_what_was_promised_whatever_is_answered(m: int) -> None:
+    rng, prices, racing = np.random.default_rng(m), [], Race(points(m), mu=0.7, loss_range=4.0)
+    while (asked := racing.question()) is not None:
+        prices.append(asked.query.mu)
+        racing.learn(rng.normal(size=asked.query.dimension), 0.1)
+    assert len(prices) == len(sizes(m)) * (LOOKS + 1)
+    assert compose_mu(prices) == pytest.approx(0.7, rel=1e-12)
+    assert len(racing.alive) == 1
+
+
+def test_its_keys_are_distinct_and_its_questions_centred() -> None:
+    racing, keys = Race(points(20), mu=1.0, loss_range=4.0), []
+    while (asked := racing.question()) is not None:
+        keys.append(asked.key)
+        assert asked.query.points == racing.alive
+        assert asked.query.weights.sum(axis=1) == pytest.approx(0)
+        assert isinstance(asked.query, NormQuery) or isinstance(asked.query.clip, Ball)
+        racing.learn(np.arange(asked.query.dimension, dtype=float), 0.1)
+    assert len(keys) == len(set(keys))
+
+
+def test_the_radius_is_the_asked_quantile_of_the_norms() -> None:
+    """Noise off: after the looks the ball holds at least the asked share of people, and little more of the radius."""
+    rng = np.random.default_rng(3)
+    losses = rng.uniform(0, 4, (30, 400))
+    privatizer = holding(losses)
+    privatizer._noise = Watching()
+    racing = Race(points(30), mu=1.0, loss_range=4.0)
+    for _ in range(LOOKS):
+        asked = racing.question()
+        assert asked is not None
+        racing.learn(privatizer.release(asked.query, scope="s", key=asked.key).value, 1.0)
+    asked = racing.question()
+    assert asked is not None
+    assert isinstance(asked.query, MeanQuery)
+    norms = np.linalg.norm(losses - losses.mean(axis=0), axis=0)
+    wanted = np.quantile(norms, module.QUANTILE)
+    assert wanted <= asked.query.clip.radius <= wanted * 100 ** (2 / 2**LOOKS)
+
+
+@pytest.mark.parametrize("m", [2, 3, 17, 100])
+def test_without_noise_the_best_wins_whatever_people_add_of_their_own(m: int) -> None:
+    losses = people(m)
+    privatizer = holding(losses)
+    privatizer._noise = Watching()
+    assert race(points(m), privatizer, 1.0, "s") == int(np.argmin(losses.mean(axis=1)))
+
+
+def test_answers_are_combined_by_inverse_variance() -> None:
+    racing = Race(points(5), mu=1.0, loss_range=1.0)  # rounds of 5 and 2
+
+    def answer(means: list[float], sigma: float) -> None:
+        for _ in range(LOOKS):
+            racing.learn(np.array([0.5]), 1.0)
+        racing.learn(np.array(means), sigma)
+
+    answer([0.0, 1.0, 3.0, 4.0, 5.0], 0.5)
+    assert racing.alive == ("x0", "x1")
+    answer([1.0, -1.0], 2.0)  # 0/.25 + 1/4 against 1/.25 - 1/4
+    assert racing.alive == ("x0",)
+
+
+def test_a_failure_loses_and_does_not_widen_the_ball() -> None:
+    losses = people(12)
+    best = int(np.argmin(losses.mean(axis=1)))
+    privatizer = holding(losses, failed={best})
+    watching = privatizer._noise = Watching()
+    losses = np.delete(losses, best, axis=0)
+    winner = race(points(12), privatizer, 1.0, "s")
+    assert winner != best
+    alone = holding(losses)
+    watching_alone = alone._noise = Watching()
+    race(points(11), alone, 1.0, "s")
+    assert watching.seen[LOOKS][1] < 2 * watching_alone.seen[LOOKS][1]  # the first round's sigma, so its radius
+
+
+def test_an_interrupted_race_goes_on_in_another_process_at_no_further_cost(
+    ledger: PrivacyLedger, tmp_path: Path
+) -> None:
+    losses = people(30)
+    first = holding(losses, ledger)
+    true, made = first.release, []
+
+    def crash_at_seven(*args: Any, **options: Any) -> Any:
+        if len(made) == 7:
+            raise MemoryError
+        made.append(true(*args, **options))
+        return made[-1]
+
+    first.release = crash_at_seven  # type: ignore[method-assign]
+    with pytest.raises(MemoryError):
+        race(points(30), first, 1.0, "s")
+    second = holding(losses, PrivacyLedger(tmp_path / "ledger.db"))
+    winner = race(points(30), second, 1.0, "s")
+    assert ledger.spent() == pytest.approx(1.0)
+    assert [c.value for c in ledger.charges()[:7]] == [tuple(m.value.tolist()) for m in made]
+    nothing = LossPrivatizer(PrivacyLedger(tmp_path / "ledger.db"), n=50, clip=CLIP)
+    assert race(points(30), nothing, 1.0, "s") == winner  # from the ledger alone
+    assert ledger.spent() == pytest.approx(1.0)
+
+
+def test_with_canned_answers_neighbours_leave_the_same_ledger(tmp_path: Path) -> None:
+    left = []
+    for name, worst in (("a", 0.1), ("b", np.nan)):
+        losses = people(9, n=6)
+        losses[:, 2] = worst
+        ledger = PrivacyLedger(tmp_path / f"{name}.db", Budget.gdp(5.0))
+        privatizer = holding(losses, ledger)
+        rng = np.random.default_rng(0)
+        canned: Callable[..., np.ndarray] = lambda _, s, sigma, rng=rng: rng.normal(size=len(s))  # noqa: E731
+        privatizer._noise = type("Canned", (), {"private": True, "add_gaussian": canned})()
+        left.append((race(points(9), privatizer, 1.0, "s"), dump(ledger)))
+    assert left[0] == left[1]

@@ -1,0 +1,187 @@
+"""`dptune.select`: what it takes, what it costs, what it refuses before anything is read or spent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+import dptune
+from dptune import BudgetExhausted, BudgetMismatch, InputError, LossPrivatizer, PrivacyLedger, UnsupportedMetric
+from dptune.selection.methods import FEW, exponential, race, usual_method
+from dptune.selection.select import select_points
+
+N = 40
+Make = Callable[..., LossPrivatizer]
+
+
+def losses(m: int = 12, best: int = 3) -> np.ndarray:
+    """One candidate is better than all others for everybody: with mu = 8 it is chosen but once in 10^9."""
+    found = np.full((m, N), 0.9)
+    found[best] = 0.1
+    return found
+
+
+@pytest.fixture
+def mine(privatizer: Make) -> LossPrivatizer:
+    return privatizer(n=N)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        losses(),
+        losses().tolist(),
+        [dptune.PerExampleLosses(row) for row in losses()],
+        [None if j == 5 else row for j, row in enumerate(losses())],
+    ],
+    ids=["array", "lists", "wrapped", "one failed"],
+)
+@pytest.mark.parametrize("method", [exponential, race])
+def test_what_it_takes(mine: LossPrivatizer, given: Any, method: Any) -> None:
+    chosen = dptune.select(given, mine, mu=8.0, name="which", method=method)
+    assert (chosen.index, chosen.candidates, chosen.private, chosen.estimate) == (3, 12, True, None)
+    assert mine.ledger.spent() == pytest.approx(8.0)
+    assert mine.points() == ()  # nothing is kept in memory
+
+
+def test_a_generator_is_taken_once_and_may_be_lazy(mine: LossPrivatizer) -> None:
+    assert dptune.select((row for row in losses()), mine, mu=8.0, name="which").index == 3
+
+
+def fitted() -> tuple[list[Any], np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 2)), rng.integers(0, 2, 200)
+    X[:, 0] += 6.0 * y
+    models = [DecisionTreeClassifier(max_depth=1).fit(X[:100, 1:] @ np.ones((1, 2)), y[:100]) for _ in range(4)]
+    models.insert(2, LogisticRegression().fit(X[:100], y[:100]))
+    return models, X[100 : 100 + N], y[100 : 100 + N]
+
+
+def test_fitted_estimators(mine: LossPrivatizer) -> None:
+    models, X, y = fitted()
+    for name, data in (("pair", (X, y)), ("loaded", lambda: (X, y))):
+        chosen = dptune.select(models, mine, mu=6.0, name=name, loss="zero_one_loss", data=data)
+        assert chosen.index == 2
+
+
+def test_the_estimate_has_its_share_of_the_budget_and_an_interval(mine: LossPrivatizer) -> None:
+    chosen = dptune.select(losses(), mine, mu=9.0, name="which", estimate_share=0.2)
+    assert chosen.estimate is not None
+    assert chosen.estimate.sigma == pytest.approx(1 / (N * 9.0 * 0.2**0.5), rel=1e-5)
+    assert abs(chosen.estimate.value - 0.1) < 6 * chosen.estimate.sigma
+    assert mine.ledger.spent() == pytest.approx(9.0)
+    assert "candidate 3 of 12" in str(chosen)
+    assert "interval" in str(chosen)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        chosen.index = 0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("method", [exponential, race])
+def test_asked_again_it_is_the_same_choice_at_no_cost(mine: LossPrivatizer, method: Any, tmp_path: Path) -> None:
+    same = {"mu": 0.5, "name": "which", "method": method, "estimate_share": 0.1}
+    alike = np.full((30, N), 0.5)
+    first = dptune.select(alike, mine, **same)
+    other = LossPrivatizer(PrivacyLedger(tmp_path / "ledger.db"), n=N, clip=(0.0, 1.0))
+    for privatizer in (mine, other):
+        assert dptune.select(alike, privatizer, **same) == first
+    assert mine.ledger.spent() == pytest.approx(0.5)
+    dptune.select(alike, mine, **{**same, "name": "another"})
+    assert mine.ledger.spent() == pytest.approx(0.5 * 2**0.5)
+
+
+@pytest.mark.parametrize("change", [{"mu": 0.6}, {"estimate_share": 0.2}, {"method": race}, {"candidates": losses(13)}])
+def test_a_name_keeps_its_meaning(mine: LossPrivatizer, change: dict[str, Any]) -> None:
+    asked: dict[str, Any] = {"candidates": losses(), "mu": 0.5, "name": "which", "method": exponential}
+    dptune.select(privatizer=mine, **asked)
+    with pytest.raises(BudgetMismatch, match="another name"):
+        dptune.select(privatizer=mine, **{**asked, **change})
+    assert mine.ledger.spent() == pytest.approx(0.5)
+
+
+def test_the_name_of_a_search_is_not_taken(mine: LossPrivatizer) -> None:
+    from dptune.search.values import VALUES
+
+    dptune.SearchRun(VALUES, mine, scope="search", space=None, mu=1.0, seed=0, trials=3)
+    with pytest.raises(BudgetMismatch, match="search"):
+        dptune.select(losses(), mine, mu=1.0, name="search")
+    assert mine.ledger.spent() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"candidates": losses()[0]}, "shape"),
+        ({"candidates": losses()[:1]}, "at least two"),
+        ({"candidates": []}, "at least two"),
+        ({"candidates": losses().T}, "expected 40"),
+        ({"candidates": 3}, "iterable"),
+        ({"candidates": ["a", "b"]}, "array of real numbers"),
+        ({"mu": 0}, "mu"),
+        ({"mu": np.nan}, "mu"),
+        ({"name": ""}, "name"),
+        ({"name": 3}, "name"),
+        ({"estimate_share": 1.0}, "estimate_share"),
+        ({"loss": "log_loss"}, "data"),
+        ({"data": (np.zeros((N, 2)), np.zeros(N))}, "loss"),
+        ({"privatizer": "ledger.db"}, "LossPrivatizer"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_is_spent(
+    mine: LossPrivatizer, change: dict[str, Any], said: str
+) -> None:
+    asked: dict[str, Any] = {"candidates": losses(), "privatizer": mine, "mu": 0.5, "name": "which", **change}
+    with pytest.raises(InputError, match=said):
+        dptune.select(**asked)
+    assert mine.ledger.spent() == 0
+    assert mine.points() == ()
+
+
+def test_a_metric_that_is_no_mean_is_refused(mine: LossPrivatizer) -> None:
+    models, X, y = fitted()
+    with pytest.raises(UnsupportedMetric):
+        dptune.select(models, mine, mu=0.5, name="which", loss="roc_auc", data=(X, y))
+
+
+def test_a_model_that_was_not_fitted_is_refused_and_nothing_is_spent(mine: LossPrivatizer) -> None:
+    models, X, y = fitted()
+    with pytest.raises(InputError, match="fit"):
+        dptune.select([*models, LogisticRegression()], mine, mu=0.5, name="n", loss="log_loss", data=(X, y))
+    assert mine.ledger.spent() == 0
+
+
+def test_a_budget_that_does_not_suffice_is_said_before_the_losses_are_computed(mine: LossPrivatizer) -> None:
+    def lazily() -> Iterator[np.ndarray]:
+        raise AssertionError("computed")
+        yield
+
+    with pytest.raises(BudgetExhausted):
+        dptune.select(lazily(), mine, mu=11.0, name="which")
+
+
+def test_seeded_noise_is_said_not_to_be_private(privatizer: Make) -> None:
+    chosen = dptune.select(losses(), privatizer(n=N, insecure_seed=1), mu=1.0, name="which", estimate_share=0.1)
+    assert not chosen.private
+    assert "NOT PRIVATE" in str(chosen)
+
+
+def test_points_that_are_held_stay_held(mine: LossPrivatizer) -> None:
+    for j, row in enumerate(losses(5)):
+        mine.observe(f"trial {j}", row)
+    points = [f"trial {j}" for j in range(5)]
+    assert select_points(points, mine, mu=8.0, name="which").index == 3
+    assert set(mine.points()) == set(points)
+    with pytest.raises(InputError, match="holds no losses"):
+        select_points([*points, "lost"], mine, mu=0.5, name="other")
+
+
+def test_the_usual_method_is_a_function_of_public_numbers() -> None:
+    few, many = int(FEW / 2), int(FEW * 2)
+    assert usual_method(few, 1.0) is not usual_method(many, 1.0)
+    assert usual_method(many, 1.0) is usual_method(many * 2, 0.5)
