@@ -61,7 +61,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "outsourced/modeler.py": {"gp", "outsourced.formats"},
     "space.py": set(),
 }
-EVERYBODYS = ("errors", "_checks", "_numbers", "_locks", "_statement")
+EVERYBODYS = ("errors", "_checks", "_numbers", "_locks", "_statement", "_chain")
 NEVER = {  # what a room must not import, whichever rooms it may
     "losses/": {"sqlalchemy", "opendp"},
     "search/": {"sqlalchemy", "opendp"},

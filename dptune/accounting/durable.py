@@ -29,9 +29,9 @@ from typing import Self
 
 import sqlalchemy as sa
 
+from dptune._chain import Mark, behind, damaged
 from dptune._checks import json_data, text
 from dptune.accounting import entries, schema
-from dptune.accounting.chain import Mark, behind, damaged
 from dptune.accounting.connection import Database
 from dptune.accounting.entries import Charge, Head, Limit, Row
 from dptune.accounting.statement import library_versions

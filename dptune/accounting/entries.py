@@ -9,9 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from dptune._chain import Mark, damaged
 from dptune._checks import json_data, text
 from dptune.accounting import schema
-from dptune.accounting.chain import Mark, damaged
 from dptune.accounting.events import Event, SubsampledGaussianRelease
 from dptune.accounting.gdp import Spent
 

@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.pool import NullPool
 
+from dptune._chain import damaged
 from dptune._checks import place
-from dptune.accounting.chain import damaged
 from dptune.errors import InputError, MissingExtra
 
 VERSION, READ_ONLY = 3, 2  # of new ledgers, and of those that can still be read

@@ -27,8 +27,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import SupportsFloat
 
+from dptune._chain import Mark
 from dptune._checks import place, positive, text
-from dptune.accounting.chain import Mark
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import rows
 from dptune.local.randomizer import Randomizer

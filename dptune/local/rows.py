@@ -1,7 +1,7 @@
 """The tables of a ledger of users, append-only by trigger, and its rows. Standard library only.
 
 Each reply's row carries its number, the number and sum of its user's replies so far, and a hash of itself and all
-rows before it (:mod:`dptune.accounting.chain`). Version 2 had replies without them.
+rows before it (:mod:`dptune._chain`). Version 2 had replies without them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sqlite3
 from decimal import Decimal
 from pathlib import Path
 
+from dptune._chain import Mark, behind, damaged
 from dptune._numbers import EXACT
-from dptune.accounting.chain import Mark, behind, damaged
 from dptune.errors import CapReached
 
 VERSION, READ_ONLY = 3, 2  # of new files, and of those that can still be read
