@@ -238,9 +238,10 @@ class LossPrivatizer:
         how, sensitivity = mechanism(self._noise), self.sensitivity(query)
         scale = how.scale(query, sensitivity)
         event = how.event(query, sensitivity, scale)
-        known = self.ledger.find(scope, key)
-        if known is None or known.value is None:
-            self._require(query.points)
+        if not self._holds(query.points):  # then only what is recorded can be told again
+            known = self.ledger.find(scope, key)
+            if known is None or known.value is None:
+                raise self._missing(query.points)
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}"
         charge = self.ledger.charge(scope, key, event, digest=digest, private=self.private, note=note, limit=limit)
         if charge.value is None:
@@ -288,14 +289,16 @@ class LossPrivatizer:
         self._unrecorded.pop(charge.seq, None)
         return recorded
 
-    def _require(self, points: tuple[str, ...]) -> None:
-        held = set(self.points())
-        missing = [point for point in points if point not in held]
-        if missing:
-            raise InputError(
-                f"this process holds no losses for {missing[:3]}; losses live in the memory of the process that "
-                "observed them. Evaluate the points again."
-            )
+    def _holds(self, points: tuple[str, ...]) -> bool:
+        with self._lock:
+            return all(point in self._losses for point in points)
+
+    def _missing(self, points: tuple[str, ...]) -> InputError:
+        missing = [point for point in points if point not in self._losses]
+        return InputError(
+            f"this process holds no losses for {missing[:3]}; losses live in the memory of the process that observed "
+            "them. Evaluate the points again."
+        )
 
     def _clipped_mean(self, query: Query) -> Vector:
         """Return sum_i w_i clip(W L_i) less :meth:`_centre`, shape (p,), in float64."""

@@ -108,7 +108,7 @@ class SearchRequest:
     def _default_in(self, space: Space | None) -> dict[str, Any] | None:
         """The searched part of the default configuration."""
         if space is None or self.default is None:
-            return None
+            return None if self.default is None else dict(self.default)
         if not space.contains(self.default):
             raise InputError(
                 f"default= must have every searched parameter, within its range: {space.describe()}; got "

@@ -47,7 +47,7 @@ from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import agree_on_plan
 from dptune.search.estimate import Estimate
 from dptune.search.recommendation import Recommendation, at_edge
-from dptune.search.value_model import difference_of_values
+from dptune.search.value_model import best_of_values, difference_of_values
 from dptune.space import Space, Value
 
 FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
@@ -377,12 +377,12 @@ class SearchRun:
         Beside them: how much better they are than the defaults, from everything released, and what to look at twice.
 
         Raises:
-            InputError: the method proposes nothing.
+            InputError: the method proposes nothing, and no value was released yet.
         """
-        if self.space is None:
-            raise InputError(f"the method {self.method.name!r} recommends nothing: see its values.")
         with self._lock:
             self._sync()
+            if self.space is None:
+                return self._best_of_values()
             if self.algorithm.t == 0 and self.plan.monitor_mu == 0:
                 centre = "no answer is released yet, so this recommendation is the centre of the search space."
                 warnings.warn(f"{centre} {self._rounds_missing()}", stacklevel=2)
@@ -390,6 +390,14 @@ class SearchRun:
             defaults = self.default or self.space.decode(np.full(len(self.space), 0.5))
             improvement = self._improvement(self.space, found, defaults)
         return Recommendation(found, defaults=defaults, improvement=improvement, at_edge=at_edge(self.space, found))
+
+    def _best_of_values(self) -> Recommendation:
+        best = best_of_values(self._released_values(), self.default)
+        if best is None:
+            raise InputError("no value was released yet; there is nothing to recommend.")
+        found, gain = best
+        improvement = None if gain is None else Estimate(*gain, self._private and self.privatizer.private)
+        return Recommendation(found, defaults=self.default or {}, improvement=improvement)
 
     def _improvement(self, space: Space, found: Mapping[str, Value], defaults: Mapping[str, Value]) -> Estimate | None:
         """What all answers, or without any all released values, say about the loss at the defaults less that found."""

@@ -35,24 +35,25 @@ def difference_of_values(
     return _fitted(points, inside).difference(x, y)
 
 
-def best_of_values(released: Sequence[Released]) -> tuple[Mapping[str, Any], float, float] | None:
-    """Return the parameters whose mean loss is probably the smallest, with its posterior mean and standard deviation.
+def best_of_values(
+    released: Sequence[Released], default: Mapping[str, Any] | None = None
+) -> tuple[Mapping[str, Any], tuple[float, float] | None] | None:
+    """Return the parameters whose mean loss is probably the smallest, and how much smaller than at ``default``.
 
     Any parameters, categories and conditions too: they are read off the trials. None if there is no released value.
 
     Args:
         released: parameters, value and noise of each trial.
+        default: a configuration to compare with; the difference has the standard deviation that the model gives it.
     """
-    newest = released[-MEMORY:]
-    if not newest:
-        return None
+    newest = list(released[-MEMORY:])
     if len(newest) < FEWEST:
-        return min(newest, key=lambda one: one[1])
-    points = features([parameters for parameters, _, _ in newest])
-    model = _fitted(points, newest)
-    means, covariance = model.joint(points)
-    i, level = int(np.argmin(means)), float(np.mean([value for _, value, _ in newest]) - np.mean(means))
-    return newest[i][0], float(means[i]) + level, math.sqrt(max(float(covariance[i, i]), 0.0))
+        return (min(newest, key=lambda one: one[1])[0], None) if newest else None
+    asked = [parameters for parameters, _, _ in newest]
+    points = features(asked if default is None else [*asked, default])
+    model = _fitted(points[: len(newest)], newest)
+    i = int(np.argmin(model.mean(points[: len(newest)])))
+    return asked[i], None if default is None else model.difference(points[-1], points[i])
 
 
 def features(trials: Sequence[Mapping[str, Any]]) -> Matrix:

@@ -25,7 +25,8 @@ import dptune
 from dptune._locks import ForkSafeLock
 from dptune.accounting.ledger import PLAN
 from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Data, Function, losses_function
+from dptune.losses.user_function import Data, Function, Training, losses_function
+from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun, as_stored
 from dptune.search.values import VALUES
@@ -110,11 +111,15 @@ class PrivateFunction:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
         runs: hold the losses and pay.
         loss: the per-example loss of a fitted estimator: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
-        data: (X, y) of the private examples, or a function that loads them, once in a process; with ``loss``.
+        data: (X, y) or ``dptune.Rows`` of the private examples, or a function that loads them, once in a process;
+            with ``loss``.
+        training: with ``loss``: "public": the function trains on public rows, so what it raises is an ordinary failure
+            of the trial, shown by Optuna, and costs nothing. "private": it is hidden, and counts as a failure.
 
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
-        InputError: only one of ``loss`` and ``data`` is given, or ``data`` has other rows than the privatizer.
+        InputError: only one of ``loss`` and ``data`` is given, or ``data`` has other rows than the privatizer, or the
+            function can reach it.
     """
 
     def __init__(
@@ -124,9 +129,10 @@ class PrivateFunction:
         *,
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
+        training: Training = "public",
     ) -> None:
         self._runs = runs
-        self._function = losses_function(function, loss, data, rows=runs.request.privatizer.rows)
+        self._function = losses_function(function, loss, data, rows=runs.request.privatizer.rows, training=training)
         functools.update_wrapper(self, function, updated=())
 
     def run_of(self, study: optuna.Study) -> SearchRun | None:
@@ -246,7 +252,9 @@ class PrivateObjective(PrivateFunction):
         n_trials: number of trials that the budget is divided among.
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         final_share: share of mu^2 kept for :meth:`estimate`.
-        loss, data: see :class:`PrivateFunction`.
+        default: your default configuration: the recommendation is compared with it, and the final estimate releases
+            both levels.
+        loss, data, training: see :class:`PrivateFunction`.
 
     Raises:
         UnsupportedMetric, InputError: see :class:`PrivateFunction`; or a setting is out of range.
@@ -260,21 +268,29 @@ class PrivateObjective(PrivateFunction):
         n_trials: int,
         mu: float | None = None,
         final_share: float = 0.05,
+        default: Mapping[str, Any] | None = None,
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
+        training: Training = "public",
     ) -> None:
         settings = {"trials": n_trials, "final_share": final_share}
-        request = SearchRequest(VALUES, privatizer, mu, 0, settings, front_end=type(self).__name__)
-        super().__init__(function, StudyRuns(request), loss=loss, data=data)
+        request = SearchRequest(VALUES, privatizer, mu, 0, settings, default, type(self).__name__)
+        super().__init__(function, StudyRuns(request), loss=loss, data=data, training=training)
 
     def run_of(self, study: optuna.Study) -> SearchRun:
         """Return the run that pays for the study's trials."""
         refuse_maximize(study)
         return self._runs.of(study) or self._runs.begin(study, None)
 
-    def recommend(self, study: optuna.Study) -> dict[str, Any]:
-        """Return the parameters with the smallest released value; that value itself is optimistic."""
-        return dict(study.best_trial.params)
+    def recommend(self, study: optuna.Study) -> Recommendation:
+        """Return the trial's parameters that a model of all released values expects to be best.
+
+        The smallest of many noisy values is small mostly by its noise.
+
+        Raises:
+            InputError: no value was released yet.
+        """
+        return self.run_of(study).recommend()
 
 
 def refuse_maximize(study: optuna.Study) -> None:

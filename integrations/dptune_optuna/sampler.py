@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 import dptune
 from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Data, Function
+from dptune.losses.user_function import Data, Function, Training
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
@@ -264,7 +264,11 @@ class PrivateSampler(NumericalSampler):
 
     @overload
     def objective(
-        self, *, loss: str | NamedLoss | None = None, data: Data | Callable[[], Data] | None = None
+        self,
+        *,
+        loss: str | NamedLoss | None = None,
+        data: Data | Callable[[], Data] | None = None,
+        training: Training = "public",
     ) -> Callable[[Function], SamplerObjective]: ...
 
     def objective(
@@ -273,26 +277,38 @@ class PrivateSampler(NumericalSampler):
         *,
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
+        training: Training = "public",
     ) -> Any:
         """Decorate a function of a trial that returns per-example losses (rows,).
 
-        With ``loss`` and ``data=(X, y)`` the function returns a fitted scikit-learn estimator instead.
-        Exceptions of the function become the upper clip for everybody; use ``try_out`` to find bugs.
+        With ``loss`` and ``data=(X, y)`` the function returns a fitted scikit-learn estimator instead: what it raises
+        is shown and costs nothing, unless ``training="private"``. Exceptions of a function that returns losses are
+        hidden and count as the upper clip for everybody; use ``try_out`` to find bugs.
         """
+        options: dict[str, Any] = {"loss": loss, "data": data, "training": training}
         if function is None:
-            return lambda decorated: SamplerObjective(self, decorated, loss=loss, data=data)
-        return SamplerObjective(self, function, loss=loss, data=data)
+            return lambda decorated: SamplerObjective(self, decorated, **options)
+        return SamplerObjective(self, function, **options)
 
     def recommend(self, study: optuna.Study) -> Recommendation:
         """Return the parameters to use, never the argmin of noisy values, and what is known about them.
+
+        Parameters that are not searched, constants and choices, are those of the nearest trial, so that the model can
+        be built again.
 
         Raises:
             InputError: the study has no run yet.
         """
         run = self.run_of(study)
-        if run is None:
+        if run is None or run.space is None:
             raise dptune.InputError("the study has no finished trial yet; there is nothing to recommend.")
-        return run.recommend()
+        best, space = run.recommend(), run.space
+        trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        near = [(math.dist(space.encode(t.params), space.encode(best)), t) for t in trials if space.contains(t.params)]
+        if near:
+            _, nearest = min(near, key=lambda one: one[0])
+            best.update({name: value for name, value in nearest.params.items() if name not in space})
+        return best
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_suggested": {}, "_shielded": set()}

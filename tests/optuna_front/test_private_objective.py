@@ -32,7 +32,7 @@ def test_every_sampler_gets_released_values_only(tmp_path, sampler):
     study.optimize(objective, n_trials=12)
     assert [t.value for t in study.trials] == [c.value[0] for c in open_ledger(tmp_path).charges(prefix="value/")]
     assert open_ledger(tmp_path).spent() == pytest.approx(np.sqrt(0.95))
-    assert objective.recommend(study) == study.best_trial.params
+    assert objective.recommend(study) in [t.params for t in study.trials]
     assert privatizer.points() == ()
     objective.estimate(study, study.best_params)
     assert open_ledger(tmp_path).spent() == pytest.approx(1.0)

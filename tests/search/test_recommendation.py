@@ -25,6 +25,7 @@ from dptune import (
 from dptune.search.recommendation import at_edge
 from dptune.search.request import SearchRequest
 from dptune.search.value_model import best_of_values, features
+from dptune.search.values import VALUES
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 DEFAULT = {"a": 0.9, "b": 50.0}
@@ -144,4 +145,20 @@ def test_categories_conditions_and_constants_become_coordinates() -> None:
 
 def test_few_values_are_taken_as_they_are() -> None:
     assert best_of_values([]) is None
-    assert best_of_values([({"a": 1}, 0.5, 0.1), ({"a": 2}, 0.2, 0.1)]) == ({"a": 2}, 0.2, 0.1)
+    assert best_of_values([({"a": 1}, 0.5, 0.1), ({"a": 2}, 0.2, 0.1)]) == ({"a": 2}, None)
+
+
+def test_a_run_of_values_recommends_by_a_model_and_compares_with_the_defaults(fast_path: Path) -> None:
+    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(8.0)), n=N, clip=(0.0, 1.0))
+    default = {"a": 0.9, "b": 1.0, "kind": "tree"}
+    run = SearchRequest(VALUES, privatizer, settings={"trials": 30}, default=default).begin("run", None)
+    with pytest.raises(InputError, match="nothing to recommend"):
+        run.recommend()
+    for i in range(30):
+        x = {"a": i / 30, "b": 1.0, "kind": "tree" if i % 2 else "line"}
+        run.finish(str(i), x, losses(x))
+    best = run.recommend()
+    assert abs(best["a"] - 0.3) < 0.15
+    assert best.improvement is not None
+    assert best.improvement.value == pytest.approx(0.36, abs=0.1)
+    assert best.distinguishable
