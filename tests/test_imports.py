@@ -52,16 +52,18 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "gp/": set(),
     "algorithms/": {"gp", "privacy.query", "space"},
     "search/": {"algorithms", "gp", "privacy", "accounting", "space"},
+    "selection/": {"accounting", "privacy", "losses", "search"},
+    "outsourced/": {"accounting", "gp", "privacy", "search"},
     "bandits/": {"gp", "space"},
     "federated/": {"gp", "privacy.noise", "privacy.sampling", "privacy.private.bare", "accounting", "space"},
-    "local/": {"accounting.chain"},  # which needs the standard library only
+    "local/": set(),
     "outsourced/curator.py": {"accounting", "privacy", "outsourced.formats", "outsourced.outputs"},
     "outsourced/outputs.py": {"accounting", "privacy"},
     "outsourced/formats.py": set(),
     "outsourced/modeler.py": {"gp", "outsourced.formats"},
     "space.py": set(),
 }
-EVERYBODYS = ("errors", "_checks", "_numbers", "_locks", "_statement", "_chain")
+EVERYBODYS = ("errors", "_chain", "_checks", "_numbers", "_locks", "_statement", "_chain")
 NEVER = {  # what a room must not import, whichever rooms it may
     "losses/": {"sqlalchemy", "opendp"},
     "search/": {"sqlalchemy", "opendp"},
@@ -126,6 +128,7 @@ DOCUMENTED = (
     "dptune.losses.user_function",
     "dptune.losses.named",
     "dptune.space",
+    "dptune.selection",
     "dptune.bandits",
     "dptune.federated",
     "dptune.outsourced.formats",

@@ -21,6 +21,7 @@ from dptune import (
     SearchRun,
     Space,
 )
+from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import News, Rest
 
 CLIP, N, MU = (0.0, 1.0), 4, 2.0
@@ -48,7 +49,7 @@ class FactLedger(FreeLedger):
 
     def news(self, scope: str, *, after: int, **_: object) -> News:
         new = tuple(charge for charge in self.paid.values() if charge.seq > after)
-        return News(new, [charge.mu for charge in self.paid.values()], True)
+        return News(new, Spent.of(charge.mu for charge in self.paid.values()), True)
 
     def charge(self, scope: str, key: str, event, *, note=None, **rest):
         charge = super().charge(scope, key, event, **rest)
