@@ -125,6 +125,7 @@ DOCUMENTED = (
     "dptune.search.request",
     "dptune.search.run",
     "dptune.search.values",
+    "dptune.selection",
     "dptune.losses.user_function",
     "dptune.losses.named",
     "dptune.space",

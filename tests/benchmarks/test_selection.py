@@ -41,4 +41,4 @@ def test_it_prints_a_table_and_goes_on_where_it_was_stopped(
         assert len((toy / "results" / "selection.jsonl").read_text().splitlines()) == lines
     shown = capsys.readouterr().out
     assert json.loads(shown.splitlines()[0])["cores"]
-    assert shown.count("| toy |") == 3 * 6
+    assert shown.count("| toy |") == 2 * 6  # two runs, two m, three mu

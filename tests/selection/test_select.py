@@ -122,7 +122,7 @@ def test_the_name_of_a_search_is_not_taken(mine: LossPrivatizer) -> None:
         ({"candidates": []}, "at least two"),
         ({"candidates": losses().T}, "expected 40"),
         ({"candidates": 3}, "iterable"),
-        ({"candidates": ["a", "b"]}, "array of real numbers"),
+        ({"candidates": ["a", "b"]}, "per-example losses must be"),
         ({"mu": 0}, "mu"),
         ({"mu": np.nan}, "mu"),
         ({"name": ""}, "name"),
