@@ -47,12 +47,13 @@ class Recommendation(dict[str, Any]):
         seeded = "" if self.improvement.private else " NOT PRIVATE."
         if not self.distinguishable:
             return (
-                f"Not distinguishable from {self.defaults}: the loss is lower by {self.improvement.value:.3g}, 95% "
-                f"{low:.3g} to {high:.3g}.{edge}{seeded}"
+                f"By a model of all released values not distinguishable from {self.defaults}: the mean loss is lower by "
+                f"{self.improvement.value:.3g} (95% of the model: {low:.3g} to {high:.3g}).{edge}{seeded}"
             )
         return (
-            f"The mean loss is lower by {self.improvement.value:.3g} (95%: {low:.3g} to {high:.3g}) than with "
-            f"{self.defaults}.{edge}{seeded}"
+            f"By a model of all released values the mean loss is lower by {self.improvement.value:.3g} (95% of the model: "
+            f"{low:.3g} to {high:.3g}) than with {self.defaults}; clipping may bias it, a final estimate has none.{edge}"
+            f"{seeded}"
         )
 
 

@@ -75,7 +75,7 @@ def test_where_noise_rules_the_recommendation_says_so(fast_path: Path) -> None:
     run = finished(fast_path, CENTRED_CMA, mu=0.02, default={"a": 0.32, "b": 1.0})
     best = run.recommend()
     assert not best.distinguishable
-    assert "Not distinguishable from {'a': 0.32, 'b': 1.0}" in best.summary()
+    assert "not distinguishable from {'a': 0.32, 'b': 1.0}" in best.summary()
 
 
 def test_without_defaults_it_compares_with_the_centre_and_before_any_answer_with_nothing(fast_path: Path) -> None:
