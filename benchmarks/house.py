@@ -1,7 +1,7 @@
 """The size of the house: files and lines of each room, and imports between rooms.
 
-Run it on any checkouts: ``python -m benchmarks.house [folder ...]``. A room is a folder of ``dptune/`` or a file directly
-in it; an arrow is a pair of rooms of which the first imports the second, anywhere in its code.
+Run it on any checkouts: ``python -m benchmarks.house [folder ...]``. A room is a folder of ``dptune/`` or a file
+directly in it; an arrow is a pair of rooms of which the first imports the second, anywhere in its code.
 """
 
 from __future__ import annotations

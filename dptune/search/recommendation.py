@@ -45,15 +45,15 @@ class Recommendation(dict[str, Any]):
             return f"Nothing was released that compares it with {self.defaults}.{edge}"
         low, high = self.improvement.interval()
         seeded = "" if self.improvement.private else " NOT PRIVATE."
+        gain = f"{self.improvement.value:.3g} (95% of the model: {low:.3g} to {high:.3g})"
         if not self.distinguishable:
             return (
                 f"By a model of all released values not distinguishable from {self.defaults}: the mean loss is lower by "
-                f"{self.improvement.value:.3g} (95% of the model: {low:.3g} to {high:.3g}).{edge}{seeded}"
+                f"{gain}.{edge}{seeded}"
             )
         return (
-            f"By a model of all released values the mean loss is lower by {self.improvement.value:.3g} (95% of the model: "
-            f"{low:.3g} to {high:.3g}) than with {self.defaults}; clipping may bias it, a final estimate has none.{edge}"
-            f"{seeded}"
+            f"By a model of all released values the mean loss is lower by {gain} than with {self.defaults}; clipping may "
+            f"bias it, which a final estimate does not have.{edge}{seeded}"
         )
 
 
