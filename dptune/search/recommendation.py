@@ -48,12 +48,12 @@ class Recommendation(dict[str, Any]):
         gain = f"{self.improvement.value:.3g} (95% of the model: {low:.3g} to {high:.3g})"
         if not self.distinguishable:
             return (
-                f"By a model of all released values not distinguishable from {self.defaults}: the mean loss is lower by "
-                f"{gain}.{edge}{seeded}"
+                f"By a model of all released values not distinguishable from {self.defaults}: the mean loss is lower "
+                f"by {gain}.{edge}{seeded}"
             )
         return (
-            f"By a model of all released values the mean loss is lower by {gain} than with {self.defaults}; clipping may "
-            f"bias it, which a final estimate does not have.{edge}{seeded}"
+            f"By a model of all released values the mean loss is lower by {gain} than with {self.defaults}; clipping "
+            f"may bias it, which a final estimate does not have.{edge}{seeded}"
         )
 
 
