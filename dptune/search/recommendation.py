@@ -42,16 +42,16 @@ class Recommendation(dict[str, Any]):
         """Return what is known about the recommendation, in a sentence or two."""
         edge = f" At an end of its range, which may be too narrow: {', '.join(self.at_edge)}." if self.at_edge else ""
         if self.improvement is None:
-            return f"Nothing was released that compares it with {self.defaults}.{edge}"
+            return f"Nothing was released that compares it with {self.defaults or 'defaults'}.{edge}"
         low, high = self.improvement.interval()
         seeded = "" if self.improvement.private else " NOT PRIVATE."
         if not self.distinguishable:
             return (
-                f"Not distinguishable from {self.defaults}: the loss is lower by {self.improvement.value:.3g}, 95% "
+                f"Not distinguishable from {self.defaults}: better by {self.improvement.value:.3g}, 95% "
                 f"{low:.3g} to {high:.3g}.{edge}{seeded}"
             )
         return (
-            f"The mean loss is lower by {self.improvement.value:.3g} (95%: {low:.3g} to {high:.3g}) than with "
+            f"Better in the mean by {self.improvement.value:.3g} (95%: {low:.3g} to {high:.3g}) than with "
             f"{self.defaults}.{edge}{seeded}"
         )
 
