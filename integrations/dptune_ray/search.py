@@ -219,7 +219,8 @@ class SpaceSearch(RunSearch):
 
     def _nested(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Return a point of the search space as the trials get it."""
-        return nested({path: rounded(self._domains[path], v) if path in self._domains else v for path, v in point.items()})
+        known = {path: rounded(self._domains[path], point[path]) for path in point if path in self._domains}
+        return nested({**point, **known})
 
     def estimate(self, trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
         """Release, once per run, the mean clipped loss (or score) at ``config``, from the share kept for it.
