@@ -169,16 +169,22 @@ class Vault:
         if len(self._asked) >= run.plan.trials + run.plan.spare:
             return None  # as many trials as a run has were lost: with num_samples=-1 it would never end
         try:
-            run.check(trial)
+            asked = self._propose(run, trial)
         except dptune.PlanComplete:
             return None
         except dptune.BudgetExhausted:
             if not self._ledger.count(run.scope):
                 raise
             return None
-        self._asked[trial] = {} if run.space is None else dict(run.ask(self._proposals))
+        self._asked[trial] = asked
         self._proposals += 1
-        return self._asked[trial]
+        return asked
+
+    def _propose(self, run: dptune.SearchRun, trial: str) -> dict[str, Any]:
+        if run.space is None:
+            run.check(trial)
+            return {}
+        return run.ask(self._proposals, trial=trial)
 
     @answered
     def withdraw(self, trial: str) -> None:
