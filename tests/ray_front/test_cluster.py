@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import time
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,20 @@ def test_scores_are_maximised(fast_path):
     best = results.get_best_result()
     assert best.metrics["loss"] == pytest.approx(4 - losses(best.config).mean(), abs=1e-5)
     assert search.recommend() in [{k: r.config[k] for k in SPACE} for r in results]
+
+
+def broken(config):
+    raise ValueError("person 7")
+
+
+def test_an_experiment_whose_first_trials_all_fail_ends_unpaid_and_names_the_remedy(fast_path):
+    search = open_search(open_privatizer(fast_path), n_trials=40)
+    with pytest.raises((tune.TuneError, dptune.AllTrialsFailed)) as caught:
+        tuner(search.trainable(broken), search, fast_path, num_samples=40, max_concurrent_trials=1).fit()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "try_out" in shown
+    assert "person 7" not in shown
+    assert open_ledger(fast_path).spent() == 0.0
 
 
 def test_a_fitted_model_and_data_that_are_loaded_where_the_trial_runs(fast_path):
