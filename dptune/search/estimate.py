@@ -42,5 +42,5 @@ class Estimate:
         if self.improvement is None:
             return text
         low, high = self.improvement.interval()
-        better = "lower than the defaults' by" if low > 0 else "not distinguishable from the defaults': lower by"
+        better = "better than the defaults' by" if low > 0 else "not distinguishable from the defaults': better by"
         return f"{text}, {better} {self.improvement.value:.4g} ({low:.4g} to {high:.4g})"

@@ -42,18 +42,18 @@ class Recommendation(dict[str, Any]):
         """Return what is known about the recommendation, in a sentence or two."""
         edge = f" At an end of its range, which may be too narrow: {', '.join(self.at_edge)}." if self.at_edge else ""
         if self.improvement is None:
-            return f"Nothing was released that compares it with {self.defaults}.{edge}"
+            return f"Nothing was released that compares it with {self.defaults or 'defaults'}.{edge}"
         low, high = self.improvement.interval()
         seeded = "" if self.improvement.private else " NOT PRIVATE."
         gain = f"{self.improvement.value:.3g} (95% of the model: {low:.3g} to {high:.3g})"
         if not self.distinguishable:
             return (
-                f"By a model of all released values not distinguishable from {self.defaults}: the mean loss is lower "
-                f"by {gain}.{edge}{seeded}"
+                f"By a model of all released values not distinguishable from {self.defaults}: better by {gain}."
+                f"{edge}{seeded}"
             )
         return (
-            f"By a model of all released values the mean loss is lower by {gain} than with {self.defaults}; clipping "
-            f"may bias it, which a final estimate does not have.{edge}{seeded}"
+            f"By a model of all released values better in the mean by {gain} than with {self.defaults}; clipping may "
+            f"bias it, which a final estimate does not have.{edge}{seeded}"
         )
 
 

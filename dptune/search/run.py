@@ -130,19 +130,24 @@ class SearchRun:
 
     # ---- before a model is trained ------------------------------------------------------------------
 
-    def ask(self, number: int | None = None) -> dict[str, Value]:
+    def ask(self, number: int | None = None, *, trial: str | None = None) -> dict[str, Value]:
         """Return the parameters to try next. Never waits.
 
         Args:
             number: of the trial, for methods whose processes take different proposals; default this process's next.
+            trial: its name, to :meth:`check` it with one look at the ledger.
 
         Raises:
             InputError: the method proposes nothing.
+            DptuneError: with ``trial``, what :meth:`check` refuses.
         """
         if self.space is None:
             raise InputError(f"the method {self.method.name!r} proposes no points: another searcher does.")
         with self._lock:
-            self._sync()
+            if trial is None:
+                self._sync()
+            else:
+                self._check(trial, None)
             slot = self._asked if number is None or not self.method.shared_slots else number
             self._asked += 1
             return self.space.decode(self.algorithm.ask(slot))
@@ -161,21 +166,23 @@ class SearchRun:
             InputError: the trial has the name of the final estimate.
             LedgerError: the ledger cannot be written.
         """
-        _refuse_name(trial)
         with self._lock:
-            self._sync(write=True)
-            recorded = self._recorded(trial)
-            if recorded is not None:
-                if parameters is not None and as_stored(parameters) != recorded:
-                    raise self.other_parameters(trial)
-                return
-            left = self.plan.trials + self.plan.spare - self._values
-            if self.complete or left <= 0:
-                raise PlanComplete(self._over())
-            price = self._price(left)
-            if price > 0 and not self._spent.admits(price, self.ledger.budget.mu):
-                budget = self.ledger.budget.mu
-                raise BudgetExhausted(price, self._spent.remaining(budget), budget)
+            self._check(trial, parameters)
+
+    def _check(self, trial: str, parameters: Mapping[str, Value] | None) -> None:
+        _refuse_name(trial)
+        self._sync(write=True)
+        recorded = self._recorded(trial)
+        if recorded is not None:
+            if parameters is not None and as_stored(parameters) != recorded:
+                raise self.other_parameters(trial)
+            return
+        left = self.plan.trials + self.plan.spare - self._values
+        if self.complete or left <= 0:
+            raise PlanComplete(self._over())
+        price, budget = self._price(left), self.ledger.budget.mu
+        if price > 0 and not self._spent.admits(price, budget):
+            raise BudgetExhausted(price, self._spent.remaining(budget), budget)
 
     def _price(self, left: int) -> float:
         """GDP price of the round's next releases: its other trials' values, as many as are left, and its questions."""
@@ -402,11 +409,11 @@ class SearchRun:
     def _improvement(self, space: Space, found: Mapping[str, Value], defaults: Mapping[str, Value]) -> Estimate | None:
         """What all answers, or without any all released values, say about the loss at the defaults less that found."""
         x, y = space.encode(defaults), space.encode(found)
-        known = self.algorithm.difference(x, y) or difference_of_values(space, self._released_values(), x, y)
+        known = self.algorithm.difference(x, y) or difference_of_values(space, self.released_values(), x, y)
         return None if known is None else Estimate(*known, self._private and self.privatizer.private)
 
-    def _released_values(self) -> list[tuple[Mapping[str, Any], float, float]]:
-        """Parameters, released value and standard deviation of the noise of every trial that has a value."""
+    def released_values(self) -> list[tuple[Mapping[str, Any], float, float]]:
+        """Return parameters, released value and standard deviation of its noise of every trial that has a value."""
         values = (c for key, c in self._releases.items() if key != FINAL and c.value is not None)
         return [(c.note["parameters"], c.value[0], float(c.description["sigma"])) for c in values if c.value]
 

@@ -19,12 +19,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
+from ray.tune.utils import merge_dicts
+
 import dptune
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function, Training, losses_function
+from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
 from dptune_ray.base import RunSearch
-from dptune_ray.spaces import flat, lacking, nested, rounded, to_space
+from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space
 from dptune_ray.vault import Vault, VaultClient, VaultRun, mode_of
 from dptune_ray.worker import PrivateTrainable, final_estimate, made_trainable
 
@@ -44,6 +47,8 @@ class SpaceSearch(RunSearch):
         name: the run's name in the ledger. The same name continues the run.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
+        default: your default configuration, with every searched parameter: the recommendation is compared with it,
+            and :meth:`estimate` releases both losses. Default: the centre of the search space is compared with.
         seed: of the searcher's own randomness (not of the noise, which has none).
         metric: the name under which trials report.
         mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
@@ -64,6 +69,7 @@ class SpaceSearch(RunSearch):
         name: str = "tune",
         mu: float | None = None,
         n_trials: int | None = None,
+        default: Mapping[str, Any] | None = None,
         seed: int | None = None,
         metric: str = METRIC,
         mode: str | None = None,
@@ -80,10 +86,12 @@ class SpaceSearch(RunSearch):
             mu=mu,
             seed=seed,
             settings={"trials": n_trials, **settings},
+            default=None if default is None else flat(default),
             front_end=type(self).__name__,
         )
         if to_space(self._domains) is not None:
             self._request.plan(to_space(self._domains))  # refuse early what does not fit the space
+        self._default = default
         self._allows = unprotected == "allow"
         self._named_loss = False
         self._client = VaultClient.of(self._request.ledger, name)
@@ -195,22 +203,33 @@ class SpaceSearch(RunSearch):
         """
         return self._request.trials(self._name, self._space())
 
-    def recommend(self) -> dict[str, Any]:
-        """Return what the run ends with, never the argmin of noisy values; what is not searched is not in it.
+    def recommend(self) -> Recommendation:
+        """Return what the run ends with, never the argmin of noisy values, and how much better than the default it is.
 
-        Works without a cluster.
+        The constants of the search space are in it, so that it rebuilds the model. What is drawn instead of searched
+        (``choice``, ``sample_from``) is in it as ``default`` has it, or not at all. Works without a cluster.
         """
         found = self._read().recommend()
-        return nested(
-            {path: rounded(self._domains[path], v) if path in self._domains else v for path, v in found.items()}
+        return Recommendation(
+            merge_dicts(merge_dicts(constants(self._param_space), self._default or {}), self._nested(found)),
+            defaults=self._default or self._nested(found.defaults),
+            improvement=found.improvement,
+            at_edge=found.at_edge,
         )
+
+    def _nested(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a point of the search space as the trials get it."""
+        known = {path: rounded(self._domains[path], point[path]) for path in point if path in self._domains}
+        return nested({**point, **known})
 
     def estimate(self, trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
         """Release, once per run, the mean clipped loss (or score) at ``config``, from the share kept for it.
 
+        With ``default`` the function is trained there, too, and the estimate has the improvement over it.
+
         Args:
             trainable: of this searcher; it is run once more, on the cluster.
-            config: usually that of :meth:`recommend`, with the constants and choices that the function needs.
+            config: usually that of :meth:`recommend`, with the choices that the function needs.
 
         Raises:
             InputError: nothing was kept for it, or a key of the search space is missing.
@@ -221,11 +240,12 @@ class SpaceSearch(RunSearch):
         if missing:
             raise dptune.InputError(
                 f"the configuration has no value for {', '.join(map(repr, missing))} of the search space; nothing was "
-                "trained or spent. Give the function what it was tuned with: {**constants, **search.recommend()}."
+                "trained or spent. Add what the run did not search: {**search.recommend(), name: value}."
             )
         self._mode = self._stored_mode()
         self.vault.call("check_estimate", flat(config))
-        return final_estimate(trainable, config)
+        others = [] if self._default is None else [merge_dicts(dict(config), self._default)]
+        return final_estimate(trainable, [config, *others])
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, for a dashboard."""

@@ -44,6 +44,12 @@ def lacking(config: Mapping[str, Any], param_space: Mapping[str, Any], domains: 
     return sorted(wanted - set(paths(config)))
 
 
+def constants(param_space: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a search space without what is to be chosen."""
+    fixed = {key: value for key, value in param_space.items() if not isinstance(value, sample.Domain)}
+    return {key: constants(value) if isinstance(value, Mapping) else value for key, value in fixed.items()}
+
+
 def paths(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield the path of everything in a configuration, of dicts too."""
     for key, value in config.items():

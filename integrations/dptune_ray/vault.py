@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 import dptune
 from dptune.search.request import SearchRequest
-from dptune.search.run import VALUE, as_stored
+from dptune.search.run import DEFAULT, VALUE, as_stored
 from dptune_ray.actors import ActorClient, answer_of, answered
 
 MODE, REPORTED = "mode", "reported/"  # public facts of a run in the ledger
@@ -69,8 +69,8 @@ class VaultRun:
         """Return all that must not differ while the vault runs, the privatizer apart."""
         request = self.request
         space = None if self.space is None else self.space.describe()
-        settings = (request.mu, request.seed, sorted(request.settings.items()))
-        return repr((request.method.name, self.scope, space, self.mode, settings))
+        given = [sorted((of or {}).items()) for of in (request.settings, request.default)]
+        return repr((request.method.name, self.scope, space, self.mode, request.mu, request.seed, given))
 
 
 def mode_of(ledger: dptune.PrivacyLedger, scope: str) -> str:
@@ -111,7 +111,8 @@ class Vault:
     def __init__(self, run: VaultRun) -> None:
         self._about, self._privatizer, self._ledger = run, run.request.privatizer, run.request.ledger
         self._begun: dptune.SearchRun | None = None
-        self._asked: dict[str, dict[str, Any]] = {}  # trial -> what it should try; until it has its value
+        self._all_failed = ""  # why the experiment ends
+        self._asked: dict[str, dict[str, Any]] = {}  # trial -> what it should try; until it has its losses
         self._proposals = 0
         self._told: dict[str, Told] = {}  # by trial
         self._taken: set[str] = set()  # trials whose losses this process has had
@@ -149,6 +150,8 @@ class Vault:
                 "another name."
             )
         self._asked.clear()  # trials that an earlier fit has lost
+        if self._all_failed:
+            self._begun, self._all_failed = None, ""  # fitted again, with a better function: nothing was paid
         return self._about.request.announcement(self._run), self._about.request.warning(self._run)
 
     @answered
@@ -157,23 +160,31 @@ class Vault:
 
         Raises:
             BudgetExhausted: the first trial cannot be paid.
+            AllTrialsFailed: all first trials of the run have failed.
         """
+        self._refuse_failing()
         if trial in self._asked:
             return self._asked[trial]
         run = self._run
         if len(self._asked) >= run.plan.trials + run.plan.spare:
             return None  # as many trials as a run has were lost: with num_samples=-1 it would never end
         try:
-            run.check(trial)
+            asked = self._propose(run, trial)
         except dptune.PlanComplete:
             return None
         except dptune.BudgetExhausted:
             if not self._ledger.count(run.scope):
                 raise
             return None
-        self._asked[trial] = {} if run.space is None else dict(run.ask(self._proposals))
+        self._asked[trial] = asked
         self._proposals += 1
-        return self._asked[trial]
+        return asked
+
+    def _propose(self, run: dptune.SearchRun, trial: str) -> dict[str, Any]:
+        if run.space is None:
+            run.check(trial)
+            return {}
+        return run.ask(self._proposals, trial=trial)
 
     @answered
     def withdraw(self, trial: str) -> None:
@@ -191,7 +202,9 @@ class Vault:
             KeyConflict: the trial has a value at other parameters.
             PlanComplete: the run has made all its releases.
             BudgetExhausted: the ledger is spent, by this run or by others.
+            AllTrialsFailed: all first trials of the run have failed.
         """
+        self._refuse_failing()
         known = self._known(trial)
         if known is None:
             self._run.check(trial, parameters)
@@ -199,6 +212,10 @@ class Vault:
         value = known.at(parameters, trial).value
         lost = trial not in self._taken and self._run.space is not None and not self._run.complete
         return None if lost else value
+
+    def _refuse_failing(self) -> None:
+        if self._all_failed:
+            raise dptune.AllTrialsFailed(self._all_failed)
 
     @answered
     def told(self, trial: str) -> float | None:
@@ -245,17 +262,26 @@ class Vault:
 
         Raises:
             KeyConflict: the trial has a value at other parameters.
+            TrialFailed: the evaluation failed, and no trial of the run has succeeded yet; nothing was paid.
+            AllTrialsFailed: so did all first trials of the run, which ends.
         """
         losses = self._losses(trial, upload, rows)
         if losses is None and rows is not None:
             return None
+        self._asked.pop(trial, None)
         if trial not in self._taken:
-            told = self._tell(trial, parameters, self._run.finish(trial, parameters, losses))
+            told = self._tell(trial, parameters, self._finish(trial, parameters, losses))
             self._told[trial] = told.at(parameters, trial)
             self._taken.add(trial)
-        self._asked.pop(trial, None)
         self._uploads.pop(trial, None)  # of another process of the trial, which gets the value too
         return self._told[trial].at(parameters, trial).value
+
+    def _finish(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None) -> float:
+        try:
+            return self._run.finish(trial, parameters, losses)
+        except dptune.AllTrialsFailed as error:
+            self._all_failed = str(error)
+            raise
 
     def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Told:
         """A trial's own release is a level of loss; otherwise its value is a difference of losses, fixed when told."""
@@ -272,14 +298,19 @@ class Vault:
 
     @answered
     def estimate(
-        self, trial: str, parameters: Mapping[str, Any], upload: str, rows: int | None
+        self,
+        trial: str,
+        parameters: Mapping[str, Any],
+        upload: str,
+        rows: int | None,
+        default_rows: int | None = None,
     ) -> dptune.Estimate | None:
-        """Release the final estimate; arguments and None as for :meth:`finish`."""
-        losses = self._losses(trial, upload, rows)
-        if losses is None and rows is not None:
+        """Release the final estimate; arguments and None as for :meth:`finish`, and the losses at the default."""
+        losses, default = self._losses(trial, upload, rows), self._losses(DEFAULT, upload, default_rows)
+        if (losses is None and rows is not None) or (default is None and default_rows is not None):
             return None
-        estimate = self._run.estimate(parameters, losses)
-        return dptune.Estimate(self._about.level(estimate.value), estimate.sigma, estimate.private)
+        estimate = self._run.estimate(parameters, losses, default=default)
+        return replace(estimate, value=self._about.level(estimate.value))  # an improvement is one of scores too
 
     def _losses(self, trial: str, upload: str, rows: int | None) -> Vector | None:
         """The losses (rows,), or None if there are none, or not all of them."""
@@ -297,19 +328,32 @@ class VaultClient(ActorClient):
 
     _what: ClassVar[str] = "vault"
 
-    def upload(self, method: str, trial: str, parameters: Mapping[str, Any], losses: Vector | None) -> Any:
-        """Hand over the losses (rows,), or None for a failure, to ``finish`` or ``estimate``; return its answer."""
-        actor, rows = self.actor(), None if losses is None else len(losses)
+    def upload(self, method: str, trial: str, parameters: Mapping[str, Any], *losses: Vector | None) -> Any:
+        """Hand over the losses (rows,), or None for a failure, to ``finish`` or ``estimate``; return its answer.
+
+        Args:
+            method: which of them.
+            trial: its identifier.
+            parameters: where it was really evaluated, by path.
+            losses: of the trial; for ``estimate`` also those at the default configuration, if there is one.
+        """
+        actor = self.actor()
+        rows = [None if one is None else len(one) for one in losses]
         for _ in range(ATTEMPTS):
-            name = secrets.token_hex(8)
-            for firsts in _batches(rows or 0):
-                puts = [actor.put.remote(trial, name, at, losses[at : at + PART].tobytes()) for at in firsts]  # type: ignore[index]
-                for put in puts:
-                    answer_of(put)
-            answer = answer_of(getattr(actor, method).remote(trial, dict(parameters), name, rows))
+            upload = secrets.token_hex(8)
+            for name, one in zip((trial, DEFAULT), losses, strict=False):
+                _put(actor, name, upload, np.zeros(0) if one is None else one)
+            answer = answer_of(getattr(actor, method).remote(trial, dict(parameters), upload, *rows))
             if answer is not None:
                 return answer
         raise dptune.DptuneError("the vault was restarted too often while it took a trial's losses.")
+
+
+def _put(actor: Any, trial: str, upload: str, losses: Vector) -> None:
+    for firsts in _batches(len(losses)):
+        puts = [actor.put.remote(trial, upload, at, losses[at : at + PART].tobytes()) for at in firsts]
+        for put in puts:
+            answer_of(put)
 
 
 def _batches(rows: int) -> list[range]:

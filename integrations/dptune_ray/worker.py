@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
@@ -209,9 +209,11 @@ class PrivateTrainable(WorkerTrial):
     def step(self) -> dict[str, Any]:
         """Check the budget, train, hand the losses over, report the released value.
 
-        A trial for which the run has no release left reports NaN and was not trained.
+        A trial for which the run has no release left reports NaN and was not trained. So does one whose function
+        failed before any trial of the run has succeeded; it is not paid.
 
         Raises:
+            AllTrialsFailed: so did all first trials; the experiment ends.
             BudgetExhausted: before the function is called.
             KeyConflict: likewise; the trial has a value at other parameters.
             InputError: the function returned something that is not per-example losses.
@@ -226,7 +228,9 @@ class PrivateTrainable(WorkerTrial):
                 return float(known)
             losses = losses_at(type(self).function, self.config)
             return float(self.vault.upload("finish", self.trial_id, parameters, losses))
-        except dptune.PlanComplete:
+        except dptune.AllTrialsFailed:
+            raise
+        except (dptune.PlanComplete, dptune.TrialFailed):
             return math.nan
 
     @classmethod
@@ -240,24 +244,29 @@ class PrivateTrainable(WorkerTrial):
 
 
 class FinalTrial:
-    """The evaluation behind the final estimate, in a process of its own."""
+    """The evaluations behind the final estimate, in a process of its own."""
 
     @answered
-    def run(self, trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
+    def run(self, trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.Estimate:
         """Evaluate and hand over, like a trial."""
         prepare_this_process(silent=trainable.silent)
         trainable.function.load()
-        losses = losses_at(trainable.function, config)
-        estimate: dptune.Estimate = trainable.vault.upload("estimate", FINAL, flat(config), losses)
+        losses = [losses_at(trainable.function, config) for config in configs]
+        estimate: dptune.Estimate = trainable.vault.upload("estimate", FINAL, flat(configs[0]), *losses)
         return estimate
 
 
-def final_estimate(trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
-    """Run :class:`FinalTrial` on the cluster, on what a trial of this configuration gets."""
-    wanted = resources(trainable.default_resource_request(dict(config)))
+def final_estimate(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.Estimate:
+    """Run :class:`FinalTrial` on the cluster, on what a trial gets.
+
+    Args:
+        trainable: what is run.
+        configs: where the loss is estimated, and the default configuration if there is one.
+    """
+    wanted = resources(trainable.default_resource_request(dict(configs[0])))
     actor = ray.remote(FinalTrial).options(**wanted).remote()
     try:
-        answer: Answer = ray.get(actor.run.remote(trainable, dict(config)))
+        answer: Answer = ray.get(actor.run.remote(trainable, configs))
     finally:
         ray.kill(actor)
     estimate: dptune.Estimate = answer.get()

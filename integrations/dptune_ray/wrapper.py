@@ -12,10 +12,12 @@ from ray.tune.search import Searcher
 from ray.tune.utils import merge_dicts
 
 import dptune
+from dptune.search.recommendation import Recommendation
 from dptune.search.run import VALUE
+from dptune.search.value_model import best_of_values
 from dptune.search.values import VALUES
 from dptune_ray.search import METRIC, SpaceSearch
-from dptune_ray.spaces import nested, paths, resolve
+from dptune_ray.spaces import constants, nested, paths, resolve
 
 _logger = logging.getLogger(__name__)
 
@@ -162,18 +164,19 @@ class PrivateSearch(SpaceSearch):
 
     # ---- the user's interface --------------------------------------------------------------------------
 
-    def recommend(self) -> dict[str, Any]:
-        """Return the parameters with the best released value; that value itself is optimistic.
+    def recommend(self) -> Recommendation:
+        """Return the configuration of the trial that a model of all released values finds best.
+
+        The best released value itself is optimistic: of many noisy values the best is so mostly by its noise.
 
         Raises:
             InputError: no value was released yet.
         """
-        self._mode = self._stored_mode()
-        released = self._released()
-        if not released:
+        best = best_of_values(self._read().released_values())
+        if best is None:
             raise dptune.InputError("the run has no released value yet; there is nothing to recommend.")
-        best = min if self._mode == "min" else max
-        return nested(best(released, key=lambda entry: entry[2])[1])
+        config = merge_dicts(constants(self._param_space), nested(best[0]))
+        return Recommendation(config, defaults={}, improvement=None)
 
 
 def _finite(result: Mapping[str, Any] | None, metric: str) -> bool:

@@ -23,6 +23,7 @@ from ray.tune import TuneError
 
 from dptune_ray import PrivateSearch
 from ray_harness import (
+    SPACE,
     N,
     folder_bytes,
     found,
@@ -104,6 +105,9 @@ def test_no_private_value_leaves_the_vault(
 ) -> None:
     n = BIG if function is printing else N
     search = opened(open_privatizer(fast_path, n=n, dtype=np.float64), n_trials=max(samples, 6))
+    if function is failing:  # what fails before one trial has succeeded is not paid, and ends the experiment
+        assert search.set_search_properties("loss", "min", dict(SPACE))
+        search.vault.upload("finish", "first", {"x": 0.1, "y": 1.0}, losses({"x": 0.1, "y": 1.0}))
     at_end = {"checkpoint_config": tune.CheckpointConfig(checkpoint_at_end=True), "verbose": 2}
     at_end["log_to_file"] = function is not refused  # trials of an actor that is used again reopen the files
     results = tuner(search.trainable(function), search, fast_path, num_samples=samples, run=at_end).fit()

@@ -13,10 +13,20 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from dptune_ray import CentredCMASearch, DPGIBOSearch, PrivateSearch
+from dptune_ray import CentredCMASearch, DPGIBOSearch, PrivateSearch, worker
 from dptune_ray.spaces import flat
 from dptune_ray.worker import losses_at as evaluated
-from ray_harness import SPACE, N, losses, open_centred, open_ledger, open_privatizer, open_search, random_search
+from ray_harness import (
+    SPACE,
+    N,
+    NoiselessPrivatizer,
+    losses,
+    open_centred,
+    open_ledger,
+    open_privatizer,
+    open_search,
+    random_search,
+)
 
 pytestmark = pytest.mark.usefixtures("local_actors")
 on_both = pytest.mark.parametrize("opened", [open_search, open_centred])  # the searchers that propose points
@@ -145,7 +155,48 @@ def test_other_searchers_work_on_values_in_both_directions(tmp_path, mode):
     assert [t.value for t in inner._ot_study.trials] == values
     best = inner._ot_study.best_trial
     assert best.value == (min if mode == "min" else max)(values)
-    assert private_search(tmp_path, n_trials=6).recommend() == best.params
+    recommended = private_search(tmp_path, n_trials=6).recommend()
+    assert recommended in [trial.params for trial in inner._ot_study.trials]
+
+
+def test_of_any_searchers_trials_the_one_with_good_neighbours_is_recommended(tmp_path):
+    privatizer = open_privatizer(tmp_path, kind=NoiselessPrivatizer)
+    search = begin(PrivateSearch(random_search(), privatizer, n_trials=24, name="run"))
+    values = run(search, 24)
+    best = search.recommend()
+    assert losses(best).mean() < np.median(values)
+    assert (best.improvement, best.at_edge) == (None, ())
+
+
+@on_both
+def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tmp_path, opened, monkeypatch):
+    space = {"model": {"x": SPACE["x"], "kernel": "rbf", "kind": tune.choice(["a", "b"])}, "y": SPACE["y"], "data": [1]}
+    default = {"model": {"x": -0.9, "kind": "b"}, "y": 5.0}
+
+    def deep(config):
+        return losses({"x": config["model"]["x"], "y": config["y"]})
+
+    privatizer = open_privatizer(tmp_path, mu=30.0)
+    search = type(opened(privatizer))(space, privatizer, n_trials=24, seed=1, name="deep", default=default)
+    run(begin(search, space=space), 24, deep)
+    best = search.recommend()
+    assert best["model"].keys() == {"x", "kernel", "kind"}
+    assert (best["model"]["kernel"], best["model"]["kind"], best["data"]) == ("rbf", "b", [1])
+    assert best.defaults == default
+    assert best.improvement.value > 0
+    assert "Better in the mean" in best.summary()
+    monkeypatch.setattr(worker, "prepare_this_process", lambda silent: None)
+    estimate = worker.FinalTrial().run(search.trainable(deep), [best, default]).get()
+    gain = deep(default).mean() - deep(best).mean()
+    assert estimate.improvement.value == pytest.approx(gain, abs=6 * estimate.improvement.sigma)
+
+
+@on_both
+def test_a_default_that_lacks_a_parameter_or_leaves_its_range_is_refused_before_a_trial(tmp_path, opened):
+    for name, default in {"lacks": {"x": 0.0}, "leaves": {"x": 0.0, "y": 99.0}}.items():
+        with pytest.raises(dptune.InputError, match="every searched parameter"):
+            begin(opened(open_privatizer(tmp_path), default=default, name=name))
+    assert open_ledger(tmp_path).spent() == 0.0
 
 
 def test_what_the_inner_searcher_leaves_out_is_drawn(tmp_path):
@@ -205,11 +256,11 @@ def test_a_search_whose_trials_all_failed_is_fitted_again(tmp_path):
     assert len(run(begin(search), 10)) == 3
 
 
-def test_an_estimate_at_a_configuration_that_lacks_a_constant_is_refused_before_anything_is_run(tmp_path):
+def test_an_estimate_at_a_configuration_that_lacks_a_choice_is_refused_before_anything_is_run(tmp_path):
     space = {**SPACE, "data": {"rows": 3}, "kind": tune.choice(["a"])}
     search = begin(open_search(open_privatizer(tmp_path), param_space=space), space=space)
     trainable = search.trainable(losses)
-    with pytest.raises(dptune.InputError, match="no value for 'data/rows', 'kind'"):
+    with pytest.raises(dptune.InputError, match="no value for 'kind'"):
         search.estimate(trainable, search.recommend())
     assert open_ledger(tmp_path).spent() == 0.0
 

@@ -269,6 +269,27 @@ def test_a_trial_of_a_complete_run_is_not_trained(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("local_actors")
+def test_trials_that_fail_before_any_succeeded_report_nan_and_the_first_generation_of_them_ends_the_run(
+    tmp_path: Path,
+) -> None:
+    def broken(config: dict[str, Any]) -> Any:
+        raise ValueError("person 7")
+
+    search, trainable = made(tmp_path, broken)
+    values = [value_of(trainable, trial) for trial in ("a", "b", "c")]
+    assert np.isnan(values).all()
+    for name in ("d", "e"):  # "e" is not trained
+        with pytest.raises(dptune.AllTrialsFailed, match="try_out") as caught:
+            value_of(trainable, name)
+        assert "person 7" not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(dptune.AllTrialsFailed, match="try_out"):
+        search.suggest("f")
+    assert open_ledger(tmp_path).spent() == 0.0
+    search.set_search_properties("loss", "min", SPACE)  # fitted again
+    assert np.isfinite(value_of(search.trainable(losses), "g"))
+
+
+@pytest.mark.usefixtures("local_actors")
 def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything_is_paid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,7 +306,7 @@ def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything
         value_of(trainable, "a")
     assert "person 7" not in "".join(traceback.format_exception(caught.value))
     assert caught.value.__context__ is None
-    assert "FileNotFoundError" in str(worker.FinalTrial().run(trainable, CONFIG).error)
+    assert "FileNotFoundError" in str(worker.FinalTrial().run(trainable, [CONFIG]).error)
     assert (calls, open_ledger(tmp_path).spent()) == ([], 0.0)
 
 
@@ -319,7 +340,7 @@ def test_the_final_trial_is_silenced_before_the_function_is_called(
 
     monkeypatch.setattr(worker, "prepare_this_process", lambda silent: order.append("silence"))
     _, trainable = made(tmp_path, noted)
-    assert worker.FinalTrial().run(trainable, CONFIG).get().private
+    assert worker.FinalTrial().run(trainable, [CONFIG]).get().private
     assert order == ["silence", "function"]
 
 

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 import dptune
 from dptune.search.request import SearchRequest
@@ -95,8 +96,10 @@ def test_of_two_processes_of_one_trial_one_always_gets_through(tmp_path):
 
 
 def test_what_another_process_of_a_trial_has_uploaded_is_not_kept_when_the_trial_has_its_value(tmp_path):
-    vault = values_vault(tmp_path)
-    vault.put("a", "slow", 0, np.zeros(N).tobytes())
+    vault, part = values_vault(tmp_path), np.zeros(N).tobytes()
+    vault.put("b", "fast", 0, part).get()
+    vault.finish("b", POINT, "fast", N).get()
+    vault.put("a", "slow", 0, part).get()
     assert vault.finish("a", POINT, "fast", None).get() is not None
     assert vault._uploads == {}
 
@@ -128,7 +131,59 @@ def test_an_estimate_that_nothing_was_kept_for_is_refused(tmp_path):
 
 
 def test_a_failed_evaluation_is_the_upper_clip_and_ends_well(tmp_path):
-    assert values_vault(tmp_path, kind=NoiselessPrivatizer).finish("a", POINT, "", None).get() == pytest.approx(4.0)
+    vault = values_vault(tmp_path, kind=NoiselessPrivatizer)
+    finish(vault, "good")  # before one trial has succeeded a failure is not paid
+    assert vault.finish("a", POINT, "", None).get() == pytest.approx(4.0)
+
+
+def test_a_failure_before_any_success_is_unpaid_and_is_no_lost_trial(tmp_path):
+    vault = values_vault(tmp_path)
+    for trial in "abc":
+        assert vault.ask(trial).get() == {}
+        assert isinstance(vault.finish(trial, POINT, "", None).error, dptune.TrialFailed)
+    assert (vault.told("a").get(), open_ledger(tmp_path).spent()) == (None, 0.0)
+    for trial in "def":
+        assert vault.ask(trial).get() == {}
+        finish(vault, trial)
+    assert vault.ask("g").get() is None
+
+
+@pytest.mark.parametrize("method", [VALUES, dptune.GIBO, dptune.CENTRED_CMA], ids=lambda method: method.name)
+def test_a_trial_is_at_most_six_transactions(tmp_path, method):
+    count, privatizer = [], open_privatizer(tmp_path)
+    request = SearchRequest(method, privatizer, seed=1, settings={"trials": 40})
+    vault = Vault(VaultRun(request, "run", None if method is VALUES else to_space(domains_of(SPACE)), "min"))
+    vault.ask("first").get()
+    vault.withdraw("first").get()
+
+    def begun(connection: sa.Connection) -> None:
+        count.append(connection)
+
+    sa.event.listen(sa.Engine, "begin", begun)
+    try:
+        for trial in map(str, range(20)):
+            point = {**POINT, **vault.ask(trial).get()}
+            vault.check(trial, point).get()
+            value = finish(vault, trial, point)
+            assert vault.told(trial).get() == vault.told(trial).get() == value  # result, completion
+    finally:
+        sa.event.remove(sa.Engine, "begin", begun)
+    assert 0 < len(count) / 20 <= 6
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_the_final_estimate_has_the_improvement_over_the_default(tmp_path, mode):
+    privatizer, space = open_privatizer(tmp_path, kind=NoiselessPrivatizer), to_space(domains_of(SPACE))
+    request = SearchRequest(dptune.GIBO, privatizer, 0.9, 1, {"trials": 12}, default={"x": 0.5, "y": 1.0})
+    vault, part = Vault(VaultRun(request, "run", space, mode)), {"final": 1.0, "default": 3.0}
+    for name, level in part.items():
+        vault.put(name, "u", 0, np.full(N, level).tobytes()).get()
+    assert vault.estimate("final", POINT, "u", N, N + 1).get() is None  # parts are missing
+    for name, level in part.items():
+        vault.put(name, "v", 0, np.full(N, level).tobytes()).get()
+    estimate = vault.estimate("final", POINT, "v", N, N).get()
+    assert estimate.value == pytest.approx(1.0, abs=1e-6)
+    assert estimate.improvement.value == pytest.approx(2.0 if mode == "min" else -2.0, abs=1e-6)
 
 
 def test_scores_come_back_as_scores_and_a_failure_is_the_worst_score(tmp_path):
@@ -272,7 +327,9 @@ def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, mo
         raise ValueError(f"loss {secret}")
 
     monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", broken)
-    answer = values_vault(tmp_path).finish("a", POINT, "", None)
+    vault, part = values_vault(tmp_path), np.zeros(N).tobytes()
+    vault.put("a", "u", 0, part).get()
+    answer = vault.finish("a", POINT, "u", N)
     assert "1234" not in repr(answer)
     assert answer.error.__traceback__ is None
     assert answer.error.__context__ is None

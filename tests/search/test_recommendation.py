@@ -66,7 +66,7 @@ def test_the_improvement_over_the_defaults_is_about_right_and_distinguishable(fa
     assert best.improvement.value == pytest.approx(true, rel=0.25)  # of a model: clipping may bias it
     assert true > 0.2
     assert best.distinguishable
-    assert "lower by" in best.summary()
+    assert "Better in the mean by" in best.summary()
     assert best.improvement.private
     assert json.loads(json.dumps(best)) == dict(best)  # it is the dictionary of parameters
 
@@ -114,7 +114,7 @@ def test_the_final_estimate_releases_the_defaults_with_it_and_its_interval_needs
     assert estimate.improvement.sigma == pytest.approx(2**0.5 * estimate.sigma)
     low, high = estimate.improvement.interval(1 - 1e-9)
     assert low <= float(np.mean(losses(DEFAULT) - losses(best))) <= high
-    assert "lower than the defaults' by" in str(estimate)
+    assert "better than the defaults' by" in str(estimate)
     assert run.estimate(best, losses(best), default=losses(DEFAULT)) == estimate  # the recorded one, for nothing
     assert run.privatizer.points() == ()
 
