@@ -1,8 +1,8 @@
-"""The four examples of the GIBO paper with its settings, and with dptune's defaults at the same number of evaluations.
+"""Four examples after the GIBO paper's with its plan, and with dptune's defaults at the same number of evaluations.
 
-Paper settings: d, n, mu, T, b, B, start, kernel, the prior mean 0, all points kept, no starting comparison and the
-whole budget on gradients. **Ours**, because the paper does not give them: step sizes and length-scales (chosen on
-other seeds, below), sigma_n^2, and T = 25 in 4.4, where the paper's b = 34 makes 850 evaluations.
+The paper's plan: d, n, mu, T, b, kernel, the prior mean 0, all points kept, no starting comparison and the whole budget
+on gradients. **Ours**: the data (`benchmarks.paper_examples`), the start at the centre, B = sqrt(2) in 4.2, step sizes
+and length-scales (chosen on other seeds, below), sigma_n^2, and T = 25 in 4.4, where b = 34 makes 850 evaluations.
 
 Coefficients of 4.1 and 4.2 are theta in [-2, 2]; the cube is u = (theta + 2) / 4, so a gradient in u is four times
 one in theta: B and the kernel are given in theta, and `InTheta` and `_per_u` translate.
@@ -87,7 +87,7 @@ def make_task(example: str, seed: int) -> Task:
 
 
 def paper_settings(example: str, d: int, mu: float, seed: int) -> GIBOSettings:
-    """The paper's plan; theta_0 is the centre of the cube, theta = 0 in 4.1 and 4.2."""
+    """The paper's plan, started at the centre of the cube: theta = 0 in 4.1 and 4.2."""
     if example == "4.1":
         s, rule = paper.QUADRATIC, GradientDescent(_per_u(0.07))
         kernel: Kernel = InTheta(Polynomial2())
@@ -104,10 +104,10 @@ def paper_settings(example: str, d: int, mu: float, seed: int) -> GIBOSettings:
 def plan_paper(*, d: int, mu: float, seed: int, example: str) -> Plan:
     """The whole budget on gradients."""
     settings = paper_settings(example, d, mu, seed)
-    return Plan("DP-GIBO, paper's settings", mu, settings, settings.evaluations, final_share=0.0)
+    return Plan("DP-GIBO, paper's plan", mu, settings, settings.evaluations, final_share=0.0)
 
 
-PAPER = Method("DP-GIBO, paper's settings", plan_paper, DPGIBO)
+PAPER = Method("DP-GIBO, paper's plan", plan_paper, DPGIBO)
 
 
 def _per_u(eta: float) -> float:
@@ -163,7 +163,7 @@ def table(results: list[dict[str, object]]) -> str:
             what = "excess" if example in ("4.1", "4.2") else "test loss"
             label = "no privacy" if mu is None else f"{mu:g}"
             rows.append([example, what, label, str(found[0]["evaluations"]), *shown])
-    names = ["DP-GIBO, paper's settings", "DP-GIBO, defaults", *SAMPLERS]
+    names = ["DP-GIBO, paper's plan", "DP-GIBO, defaults", *SAMPLERS]
     return markdown(["example", "figure", "mu", "evaluations", *names], rows)
 
 
@@ -183,9 +183,7 @@ def figure(results: list[dict[str, object]], path: Path) -> None:
         ax.set(title=example, xlabel="evaluations", ylabel="excess loss" if excess else "test loss")
         ax.set_yscale("log" if excess else "linear")
     names = {mu: "no privacy" if mu is None else f"mu = {mu:g}" for mu in COLORS}
-    lines = [
-        Line2D([], [], color=color, label=f"DP-GIBO, paper's settings, {names[mu]}") for mu, color in COLORS.items()
-    ]
+    lines = [Line2D([], [], color=color, label=f"DP-GIBO, paper's plan, {names[mu]}") for mu, color in COLORS.items()]
     marks = [Line2D([], [], color="grey", marker=k, ls="", label=NAMES.get(m, m)) for m, k in MARKS.items()]
     fig.legend(handles=[*lines, *marks], loc="outside lower center", ncols=4, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,11 @@
 """DP-GIBO: differentially private, gradient-informative Bayesian optimisation.
 
 Sopa, Marusic, Avella-Medina, Cunningham, *Scalable Differentially Private Bayesian Optimization*,
-Algorithms 1 and 2 and section 3.4; line numbers are Algorithm 1's. Corrections: theory.md, section 3.
+Algorithm 1 and section 3.4; line numbers are Algorithm 1's. Corrections: theory.md, section 3.
 
     theta_t      iterate in the unit cube [0, 1]^d
-    b_t          points evaluated in step t (constant in Algorithm 1, varying in Algorithm 2)
+    b_t          points evaluated in step t: constant in Algorithm 1, or given. (Algorithm 2, which chooses
+                 b_t = min{b : trace <= tolerance}, is not implemented.)
     D_t          all points evaluated so far (m of them), K = k(D_t, D_t) + sigma_n^2 I
     W_t          grad k(theta_t, D_t) K^-1, (d, m): the surrogate gradient of person i is W_t L_i
     B            clipping radius of the per-person gradients
@@ -49,7 +50,7 @@ class GIBOSettings:
     Attributes:
         d: dimension.
         steps: T, number of gradient releases.
-        batch: b, points a step; or one number per step (Algorithm 2).
+        batch: b, points a step; or one number per step.
         mu: GDP budget of the T gradients together.
         clip: B, L2 radius of the per-person gradients, in units of loss per unit of the cube.
         kernel: of the surrogate; data-independent, or fitted on released values only.
