@@ -268,6 +268,6 @@ def without_clocks(lines: list[str], folder: Path) -> list[str]:
     text = "\n".join(lines).replace(str(folder), "<folder>")
     text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?", "<time>", text)
     text = re.sub(r"datetime\.datetime\([^)]*\)+", "<time>", text)
-    text = re.sub(r"(generated in|cached since) [\d.e-]+s( ago)?", "<cached>", text)
+    text = re.sub(r"\[(generated in|cached since|no key) [^]]*\]", "<cached>", text)
     text = re.sub(r"\b[0-9a-f]{32,64}\b|0x[0-9a-f]+", "<identity>", text)
     return text.splitlines()
