@@ -112,7 +112,6 @@ def audit_run(folder: Path, start: Callable[..., Any], key: str, count: int) -> 
     returned = [trial(mine, str(i)) for i in range(count)]
     paid = ledger.find("run", key)
     assert watched.drawn, "nobody was stopped between draw and record"
-    assert paid.value != tuple(watched.drawn[-1] + 0.5)
     assert returned == values, "two values for one trial"
     if key.startswith("value/"):
         assert returned[-1] == paid.value[0] == mine._told[str(count - 1)]
