@@ -139,7 +139,9 @@ def compare(folder: Path) -> Counter[str]:
     recorded = [named for named, charge in charges.items() if charge.value is not None]
     for named in recorded:
         centre, drawn = 0.5 if named[1].startswith("share/") else 0.0, draws.get(named, [[]])
-        assert charges[named].value == tuple(x + centre for x in drawn[-1]), f"the record of {named} is not its last draw"
+        assert charges[named].value == tuple(x + centre for x in drawn[-1]), (
+            f"the record of {named} is not its last draw"
+        )
     with sqlite3.connect(folder / "ledger.db") as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()

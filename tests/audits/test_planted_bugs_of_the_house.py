@@ -137,7 +137,11 @@ def with_failing_rows(rows: int) -> dict[str, Any]:
     """A model that fails on so many rows of ``data=``."""
     X = np.where(np.arange(ROWS) < rows, SECRET, 1.0)[:, None]
     data = (X, np.zeros(ROWS))
-    return {"function": lambda trial: Model(trial.suggest_float("x", 0, 1)).fit(), "loss": "squared_error", "data": data}
+    return {
+        "function": lambda trial: Model(trial.suggest_float("x", 0, 1)).fit(),
+        "loss": "squared_error",
+        "data": data,
+    }
 
 
 NEIGHBOURS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
