@@ -37,7 +37,7 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "centred": (CENTRED_CMA, {"trials": 8, "population": 4}),
 }
 KEYS = ["value/", "start", "step/", "share/", "generation/", "final"]
-HALF = 2.0**-40  # the grid of the noise, in standard deviations
+GRID = 2.0**-40  # the grid of the noise, in standard deviations
 
 
 def make_run(folder: Path, method: str, people: str, *, default: bool = False, clip: Any = (-1.0, 2.0)) -> SearchRun:
@@ -83,7 +83,7 @@ def expected_sensitivity(run: SearchRun, charge: Any, share: float) -> float:
 
 
 def audit_run_sensitivity(folder: Path, method: str, people: str, *, default: bool = False) -> set[str]:
-    """Every charge states the sensitivity and noise that its key must have, and was drawn with them; return the keys."""
+    """Every charge states the sensitivity and noise that its key must have, and was drawn so; return the keys."""
     run = make_run(folder, method, people, default=default)
     noise, sigmas = NoNoise(), []
 
@@ -102,7 +102,7 @@ def audit_run_sensitivity(folder: Path, method: str, people: str, *, default: bo
         assert math.isclose(found["sensitivity"], delta, rel_tol=1e-12), (
             f"{charge.key}: {found['sensitivity']} for {delta}"
         )
-        sigma = delta * (1 + 1e-6) / (charge.mu - math.sqrt(p) * HALF)
+        sigma = delta * (1 + 1e-6) / (charge.mu - math.sqrt(p) * GRID)
         assert math.isclose(found["sigma"], sigma, rel_tol=1e-12), f"{charge.key}: sigma {found['sigma']} for {sigma}"
     return {key for key in KEYS for charge in charges if charge.key.startswith(key)}
 
@@ -134,8 +134,8 @@ def audit_grid(folder: Path) -> int:
         for charge in run.ledger.charges("run"):
             centre, sigma = 0.5 if charge.key.startswith("share/") else 0.0, float(charge.description["sigma"])
             for value in charge.value or ():
-                near = round((value - centre) / sigma / HALF)
-                found = [k for k in range(near - 2048, near + 2049) if k * HALF * sigma + centre == value]
+                near = round((value - centre) / sigma / GRID)
+                found = [k for k in range(near - 2048, near + 2049) if k * GRID * sigma + centre == value]
                 assert found, f"{charge.key}: {value!r} is not on the grid of 2^-40"
                 multiples += [found[0]] if len(found) == 1 else []
     finest = math.gcd(*multiples)
@@ -177,7 +177,7 @@ def numpy_noise_on_the_grid(patch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng()
 
     def add(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
-        return np.round((statistic / sigma + generator.normal(size=len(statistic))) / HALF) * HALF * sigma
+        return np.round((statistic / sigma + generator.normal(size=len(statistic))) / GRID) * GRID * sigma
 
     patch.setattr(OpenDPNoise, "add_gaussian", add)
 

@@ -264,9 +264,7 @@ def test_every_epsilon_of_a_statement_belongs_to_the_delta_beside_it(fast_path: 
     printed = re.findall(r"epsilon = ([\d.]+) at delta = ([\d.e-]+\d)", text)
     assert len(printed) == 3, text
     for (epsilon, beside), mu in zip(printed, (mus[0], mus[0], mus[1]), strict=True):
-        assert delta_of(float(epsilon), mu) <= float(beside) * (1 + 1e-9), (
-            f"{epsilon} at {beside} is less than was paid"
-        )
+        assert delta_of(float(epsilon), mu) <= float(beside) * (1 + 1e-9), f"{epsilon} at {beside} is too small"
         assert delta_of(float(epsilon) - 0.01, mu) > float(beside), f"{epsilon} at {beside} is of another delta"
 
 
