@@ -91,7 +91,7 @@ def audit_run_sensitivity(folder: Path, method: str, people: str, *, default: bo
         sigmas.append(sigma)
         return np.array(statistic)
 
-    noise.add_gaussian = draw  # type: ignore[method-assign]
+    noise.add_gaussian = draw
     run.privatizer._noise = noise
     play(run)
     charges = run.ledger.charges("run")

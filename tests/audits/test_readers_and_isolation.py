@@ -58,7 +58,7 @@ def central(path: Path, *, crash: bool) -> None:
     run = SearchRun(VALUES, privatizer, scope="run", space=None, mu=1.0, trials=4, final_share=0.0)
     for i in range(3):
         if crash and i == 2:
-            privatizer.ledger.record = interrupted  # type: ignore[method-assign]
+            privatizer.ledger.record = interrupted
             with pytest.raises(KeyboardInterrupt):
                 run.finish(str(i), {"x": i}, PEOPLE)
         else:
