@@ -1,0 +1,273 @@
+"""Audits of whole runs: every key of a run, every logger of a process; and the bugs that each must catch.
+
+A release is made by ``SearchRun`` and ``LossPrivatizer``; nothing is replaced but, for transcripts, the answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from audit_tools import NoNoise
+
+from dptune import CENTRED_CMA, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.privacy.noise import OpenDPNoise
+from dptune.search.values import VALUES
+
+SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
+DEFAULT = {"a": 0.25, "b": 0.75}
+GROUPS = [0, 0, 0, 0, 1, 2, 3, 4, 4, 5]  # ten rows of six people
+PEOPLE: dict[str, dict[str, Any]] = {
+    "n": {"n": 10},
+    "groups": {"groups": GROUPS},
+    "weights": {"n": 10, "person_weights": [1.0] * 9 + [3.0]},
+}
+LARGEST_SHARE = {"n": 1 / 10, "groups": 1 / 6, "weights": 3 / 12}  # of one person in a mean
+METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "values": (VALUES, {"trials": 3}),
+    "gibo": (GIBO, {"steps": 2, "batch": 3, "starts": 4, "start_clip": 1.5, "clip": 0.5}),
+    "centred": (CENTRED_CMA, {"trials": 8, "population": 4}),
+}
+KEYS = ["value/", "start", "step/", "share/", "generation/", "final"]
+GRID = 2.0**-40  # the grid of the noise, in standard deviations
+
+
+def make_run(folder: Path, method: str, people: str, *, default: bool = False, clip: Any = (-1.0, 2.0)) -> SearchRun:
+    """Return a run of a method on a ledger of its own."""
+    ledger = PrivacyLedger(folder / f"{method} {people} {default}.db", Budget.gdp(4.0))
+    privatizer = LossPrivatizer(ledger, clip=clip, **PEOPLE[people])
+    kind, settings = METHODS[method]
+    space = None if kind is VALUES else SPACE
+    chosen = DEFAULT if default else None
+    return SearchRun(kind, privatizer, scope="run", space=space, seed=1, default=chosen, **settings)
+
+
+def play(run: SearchRun) -> None:
+    """Make every release that the run planned, the final estimate included."""
+    rng = np.random.default_rng(0)
+    for i in range(3 * run.plan.trials):
+        if run.complete:
+            break
+        x = {"a": 0.1 * (i % 10), "b": 0.5} if run.space is None else run.ask()
+        run.finish(str(i), x, rng.random(run.privatizer.rows) + x["a"])
+    rows = rng.random(run.privatizer.rows)
+    run.estimate({"a": 0.5, "b": 0.5}, rows, default=rows if run.default else None)
+
+
+# ---- sensitivity ---------------------------------------------------------------------------------------
+
+
+def expected_sensitivity(run: SearchRun, charge: Any, share: float) -> float:
+    """The largest move of a statistic under replacing one person, from the paper's formulas and the public plan."""
+    settings, width = run.plan.settings, 3.0
+    kind = charge.key.partition("/")[0]
+    if kind == "final" and run.default is not None:
+        return math.sqrt(2) * width * share
+    diameters = {
+        "value": lambda: width,
+        "final": lambda: width,
+        "start": lambda: 2 * settings.start_clip,
+        "step": lambda: 2 * settings.clip,
+        "share": lambda: 1.0,
+        "generation": lambda: 2 * charge.note["radius"],
+    }
+    return float(diameters[kind]()) * share
+
+
+def audit_run_sensitivity(folder: Path, method: str, people: str, *, default: bool = False) -> set[str]:
+    """Every charge states the sensitivity and noise that its key must have, and was drawn so; return the keys."""
+    run = make_run(folder, method, people, default=default)
+    noise, sigmas = NoNoise(), []
+
+    def draw(statistic: Any, sigma: float) -> Any:
+        sigmas.append(sigma)
+        return np.array(statistic)
+
+    noise.add_gaussian = draw
+    run.privatizer._noise = noise
+    play(run)
+    charges = run.ledger.charges("run")
+    assert sigmas == [c.description["sigma"] for c in charges], "noise of another size than the charge says"
+    for charge in charges:
+        found, p = charge.description, len(charge.value or ())
+        delta = expected_sensitivity(run, charge, LARGEST_SHARE[people])
+        assert math.isclose(found["sensitivity"], delta, rel_tol=1e-12), (
+            f"{charge.key}: {found['sensitivity']} for {delta}"
+        )
+        sigma = delta * (1 + 1e-6) / (charge.mu - math.sqrt(p) * GRID)
+        assert math.isclose(found["sigma"], sigma, rel_tol=1e-12), f"{charge.key}: sigma {found['sigma']} for {sigma}"
+    return {key for key in KEYS for charge in charges if charge.key.startswith(key)}
+
+
+def plant_sensitivity(patch: pytest.MonkeyPatch, prefix: str, factor: Any) -> None:
+    """Make the sensitivity of the releases of one kind too small by ``factor(privatizer)``."""
+    release, sensitivity, now = LossPrivatizer.release, LossPrivatizer.sensitivity, [""]
+
+    def named(self: LossPrivatizer, query: Any, *, key: str, **options: Any) -> Any:
+        now[0] = key
+        return release(self, query, key=key, **options)
+
+    def smaller(self: LossPrivatizer, query: Any) -> float:
+        return sensitivity(self, query) * (factor(self) if now[0].startswith(prefix) else 1.0)
+
+    patch.setattr(LossPrivatizer, "release", named)
+    patch.setattr(LossPrivatizer, "sensitivity", smaller)
+
+
+# ---- the grid and the source of the noise ----------------------------------------------------------------
+
+
+def audit_grid(folder: Path) -> int:
+    """Every released number is centre + sigma k 2^-40, bit by bit, and not on a coarser grid; return how many."""
+    multiples: list[int] = []
+    for method in METHODS:
+        run = make_run(folder, method, "n", clip=(-1.0, 1.0))
+        play(run)
+        for charge in run.ledger.charges("run"):
+            centre, sigma = 0.5 if charge.key.startswith("share/") else 0.0, float(charge.description["sigma"])
+            for value in charge.value or ():
+                near = round((value - centre) / sigma / GRID)
+                found = [k for k in range(near - 2048, near + 2049) if k * GRID * sigma + centre == value]
+                assert found, f"{charge.key}: {value!r} is not on the grid of 2^-40"
+                multiples += [found[0]] if len(found) == 1 else []
+    finest = math.gcd(*multiples)
+    assert finest == 1, f"all values are on a coarser grid, {finest} times 2^-40"
+    return len(multiples)
+
+
+def audit_source(folder: Path) -> None:
+    """Every draw is one that OpenDP made, of standard deviation 1 on the grid 2^-40."""
+    drawn: list[list[float]] = []
+    true = dp.m.make_gaussian
+
+    def watched(domain: Any, distance: Any, *, scale: float, k: int) -> Any:
+        assert (scale, k) == (1.0, -40), f"OpenDP was asked for scale {scale} on the grid 2^{k}"
+        mechanism = true(domain, distance, scale=scale, k=k)
+
+        def draw(statistic: Any) -> Any:
+            drawn.append(mechanism(statistic))
+            return drawn[-1]
+
+        return draw
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dp.m, "make_gaussian", watched)
+        run = make_run(folder, "gibo", "n", clip=(-1.0, 1.0))
+        play(run)
+    charges = run.ledger.charges("run")
+    assert [c.value for c in charges] == [
+        tuple(np.multiply(d, c.description["sigma"])) for c, d in zip(charges, drawn, strict=False)
+    ], "a released value is not what OpenDP drew"
+
+
+def numpy_noise(patch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng()
+    patch.setattr(OpenDPNoise, "add_gaussian", lambda self, s, sigma: s + generator.normal(0, sigma, len(s)))
+
+
+def numpy_noise_on_the_grid(patch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng()
+
+    def add(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
+        return np.round((statistic / sigma + generator.normal(size=len(statistic))) / GRID) * GRID * sigma
+
+    patch.setattr(OpenDPNoise, "add_gaussian", add)
+
+
+def coarse_grid(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("dptune.privacy.noise.GRID_EXPONENT", -20)
+
+
+# ---- names of points -------------------------------------------------------------------------------------
+
+
+def audit_names(folder: Path) -> None:
+    """Two runs, and two parameter sets of one name, never see each other's losses."""
+    privatizer = make_run(folder, "centred", "n").privatizer
+    noise = privatizer._noise = NoNoise()
+    kind, settings = METHODS["centred"]
+    runs = [
+        SearchRun(kind, privatizer, scope=s, space=SPACE, seed=1, mu=1.0, **settings)  # same seed: same points
+        for s in ("one", "other")
+    ]
+    for level, run in enumerate(runs):
+        run.finish("0", {"a": 0.5, "b": 0.5}, np.full(10, float(level)))
+        run.finish("0", {"a": 0.25, "b": 0.5}, np.full(10, level + 0.25))
+    held = privatizer.points()
+    assert len(held) == 4, f"{len(held)} names for four evaluations"
+    levels = []
+    for point in held:
+        privatizer.release(privatizer.mean_query(point, 0.01), scope="look", key=point)
+        levels.append(float(noise.statistic[0] + privatizer._midpoint))
+    assert np.allclose(sorted(levels), [0.0, 0.25, 1.0, 1.25]), f"losses were shared: {levels}"
+
+
+def name_without(patch: pytest.MonkeyPatch, part: str) -> None:
+    """Name a point by its trial and one of scope and parameters."""
+    true = SearchRun._observe
+
+    def observe(self: SearchRun, trial: str, parameters: Any, losses: Any) -> str:
+        if part == "parameters":
+            return true(self, trial, _Named(parameters), losses)
+        scope, self.scope = self.scope, "everybody"
+        try:
+            return true(self, trial, parameters, losses)
+        finally:
+            self.scope = scope
+
+    patch.setattr(SearchRun, "_observe", observe)
+
+
+class _Named(dict[str, Any]):
+    """Looks empty to who makes a digest of it."""
+
+    def __init__(self, _: Any) -> None:
+        super().__init__()
+
+
+# ---- every logger at every level ---------------------------------------------------------------------------
+
+
+@contextmanager
+def every_logger() -> Iterator[list[str]]:
+    """Collect what any logger says at any level, the root and those that exist or will."""
+    lines: list[str] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if not record.name.startswith("sqlalchemy.pool"):  # addresses, and when the collector of garbage ran
+                lines.append(f"{record.name} {record.levelname} {self.format(record)}")
+
+    root, handler = logging.getLogger(), Collect(logging.NOTSET)
+    named = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+    before = [(one, one.level, one.disabled) for one in (root, *named)]
+    for one in (root, *named):
+        one.disabled = False
+        one.setLevel(logging.NOTSET)
+        if one is root or not one.propagate:
+            one.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        for one, level, disabled in before:
+            one.removeHandler(handler)
+            one.setLevel(level)
+            one.disabled = disabled
+
+
+def without_clocks(lines: list[str], folder: Path) -> list[str]:
+    """Mask what differs between two runs on the same data: times, identities and hashes, addresses, folders."""
+    text = "\n".join(lines).replace(str(folder), "<folder>")
+    text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?", "<time>", text)
+    text = re.sub(r"datetime\.datetime\([^)]*\)+", "<time>", text)
+    text = re.sub(r"\[(generated in|cached since|no key) [^]]*\]", "<cached>", text)
+    text = re.sub(r"\b[0-9a-f]{32,64}\b|0x[0-9a-f]+", "<identity>", text)
+    return text.splitlines()

@@ -1,0 +1,190 @@
+"""kill -9 of a running search, many times, on a disk, with a witness of every draw.
+
+A child runs ``SearchRun`` again and again on one ledger file. Its source of noise writes every draw to a witness file
+(append, fsync) before the draw is used; it is killed at a random time. After each kill the witness and the ledger must
+agree: no draw without a charge, and what is recorded is the last draw of its charge, so nothing was drawn after it.
+
+``DPTUNE_KILLS=1000 pytest -m slow tests/audits/test_kill_minus_nine.py`` says how many kills.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
+
+KILLS = int(os.environ.get("DPTUNE_KILLS", "1000"))
+FEW = 20
+PER_LEDGER = 50
+LONGEST = 0.4  # seconds that a child lives
+
+NURSERY = """
+import json, os, sys, tempfile
+import numpy as np
+from dptune import *
+
+SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
+METHODS = {
+    "gibo": (GIBO, {"steps": 1000, "batch": 3, "starts": 4, "clip": 0.5}),
+    "centred": (CENTRED_CMA, {"trials": 4000, "population": 4, "average": 2, "candidates": 16}),
+}
+PEOPLE = np.linspace(0.1, 0.9, 30)
+
+def search(folder, method, number, trials=100_000):
+    witness, paying = os.open(folder + "/witness", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), []
+    class Watched(LossPrivatizer):
+        def _draw(self, charge, *rest):
+            paying.append(charge)
+            return super()._draw(charge, *rest)
+    privatizer = Watched(PrivacyLedger(folder + "/ledger.db", Budget.gdp(mu=2.0)), n=30, clip=(-1.0, 1.0))
+    class Witnessed:
+        private, true = True, privatizer._noise
+        def add_gaussian(self, statistic, sigma):
+            noisy = self.true.add_gaussian(statistic, sigma)
+            line = [paying[-1].scope, paying[-1].key, paying[-1].seq, noisy.tolist()]
+            os.write(witness, (json.dumps(line) + chr(10)).encode())
+            os.fsync(witness)
+            return noisy
+    privatizer._noise = Witnessed()
+    chosen, settings = METHODS[method]
+    run = SearchRun(chosen, privatizer, scope=method, space=SPACE, mu=1.0, seed=1, **settings)
+    first = sum(c.value is not None for c in privatizer.ledger.charges(method, prefix="value/"))
+    for trial in range(first, trials):
+        name = str(trial) if method == "gibo" else f"{number}:{trial}"  # a lost value is asked for again
+        run.check(name)
+        x = run.recorded_parameters(name) or run.ask()
+        run.finish(name, x, (x["a"] - PEOPLE) ** 2)
+
+with tempfile.TemporaryDirectory() as folder:
+    for method in METHODS:
+        search(folder, method, 0, trials=6)  # so that children do not begin by filling caches
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        try:
+            search(*json.loads(line))
+        finally:
+            os._exit(1)  # it was to be killed
+    print(child, flush=True)
+    print(os.waitpid(child, 0)[1], flush=True)
+"""
+
+
+class Nursery:
+    """A process that has imported everything and forks one child after another."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", NURSERY]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def kill_one(self, folder: Path, method: str, number: int, delay: float) -> None:
+        """Let a child search for ``delay`` seconds, then kill it."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([str(folder), method, number]) + "\n")
+        self._process.stdin.flush()
+        child = int(self._line())
+        time.sleep(delay)
+        os.kill(child, signal.SIGKILL)  # until it is waited for, nobody else has its number
+        assert int(self._line()) == signal.SIGKILL, "the search ended before it was killed"
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+def audit_kills(folder: Path, kills: int) -> Counter[str]:
+    """Kill ``kills`` times; return what was counted."""
+    rng, found, last = random.Random(), Counter[str](), Counter[str]()
+    with closing(Nursery()) as nursery:
+        for number in range(kills):
+            if number % PER_LEDGER == 0:
+                found, last = found + last, Counter()
+                (folder / str(number)).mkdir()
+            part = folder / str(number - number % PER_LEDGER)
+            nursery.kill_one(part, ("gibo", "centred")[number % 2], number, rng.uniform(0.02, LONGEST))
+            last = compare(part)
+    return found + last
+
+
+def compare(folder: Path) -> Counter[str]:
+    """Compare the witness with the ledger; return the numbers of draws, charges, and charges without an answer."""
+    witness = folder / "witness"
+    lines = [json.loads(line) for line in witness.read_text().splitlines()] if witness.exists() else []
+    try:
+        ledger = PrivacyLedger(folder / "ledger.db")
+    except LedgerError:  # killed before it was made
+        assert not lines, "draws without a ledger"
+        return Counter()
+    charges = {(c.scope, c.key, c.seq): c for c in ledger.charges()}
+    draws: dict[tuple[str, str, int], list[list[float]]] = {}
+    for scope, key, seq, value in lines:
+        draws.setdefault((scope, key, seq), []).append(value)
+    assert draws.keys() <= charges.keys(), f"draws without a charge: {sorted(draws.keys() - charges.keys())}"
+    recorded = [named for named, charge in charges.items() if charge.value is not None]
+    for named in recorded:
+        centre, drawn = 0.5 if named[1].startswith("share/") else 0.0, draws.get(named, [[]])
+        assert charges[named].value == tuple(x + centre for x in drawn[-1]), f"{named} was drawn after its record"
+    with sqlite3.connect(folder / "ledger.db") as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+    assert ledger.spent() <= 1.0
+    lost = len(lines) - len(recorded)  # drawn, seen by nobody, and drawn again or not
+    return Counter(draws=len(lines), charges=len(charges), recorded=len(recorded), lost=lost)
+
+
+def on_disk() -> str | None:
+    """Return a folder on a disk, if the usual one is in memory."""
+    return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
+
+
+def report(kills: int) -> Counter[str]:
+    with tempfile.TemporaryDirectory(dir=on_disk(), prefix="dptune-kills-") as folder:
+        found = audit_kills(Path(folder), kills)
+    print(f"{kills} kills: " + ", ".join(f"{count} {name}" for name, count in found.items()))
+    assert found["draws"] > 0, "the children were killed before they did anything"
+    return found
+
+
+def test_a_few_kills_leave_no_draw_unpaid_and_none_drawn_twice() -> None:
+    report(FEW)
+
+
+@pytest.mark.slow
+def test_many_kills_leave_no_draw_unpaid_and_none_drawn_twice() -> None:
+    report(KILLS)
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (["s", "another", 2, [0.5]], "draws without a charge"),
+        (["s", "k", 1, [0.75]], "drawn after its record"),
+    ],
+)
+def test_the_comparison_finds_unpaid_and_second_draws(fast_path: Path, more: list[object], complaint: str) -> None:
+    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=1, clip=(-1.0, 1.0))
+    privatizer.observe("x", [0.0])
+    drawn = privatizer.release(privatizer.mean_query("x", 0.5), scope="s", key="k").value.tolist()
+    witness = fast_path / "witness"
+    witness.write_text(json.dumps(["s", "k", 1, drawn]) + "\n")
+    assert compare(fast_path) == Counter(draws=1, charges=1, recorded=1)
+    with witness.open("a") as file:
+        file.write(json.dumps(more) + "\n")
+    with pytest.raises(AssertionError, match=complaint):
+        compare(fast_path)

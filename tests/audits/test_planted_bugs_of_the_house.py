@@ -1,0 +1,231 @@
+"""Each bug that no test caught when the project was tried, planted alone: an audit of whole runs fails on it.
+
+The audits are in ``house_audits``. SQLite's settings and their planted bugs are in tests/accounting/test_connection.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import house_audits as audits
+import numpy as np
+import optuna
+import pytest
+
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.losses import estimator
+from dptune_optuna import CentredCMASampler, DPGIBOSampler, PrivateObjective, shield
+
+# ---- noise -----------------------------------------------------------------------------------------------
+
+
+def test_every_released_number_of_a_run_is_on_the_grid_that_openDP_drew_it_on(fast_path: Path) -> None:
+    assert audits.audit_grid(fast_path) > 20
+
+
+def test_every_released_number_of_a_run_was_drawn_by_openDP(fast_path: Path) -> None:
+    audits.audit_source(fast_path)
+
+
+@pytest.mark.parametrize(
+    ("bug", "audit"),
+    [
+        (audits.numpy_noise, audits.audit_grid),
+        (audits.numpy_noise, audits.audit_source),
+        (audits.numpy_noise_on_the_grid, audits.audit_source),
+        (audits.coarse_grid, audits.audit_grid),
+        (audits.coarse_grid, audits.audit_source),
+    ],
+)
+def test_other_noise_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch, bug: Any, audit: Any) -> None:
+    bug(monkeypatch)
+    with pytest.raises(AssertionError):
+        audit(fast_path)
+
+
+# ---- sensitivity -----------------------------------------------------------------------------------------
+
+KINDS = {"value/": "values", "start": "gibo", "step/": "gibo", "share/": "centred", "generation/": "centred"}
+
+
+@pytest.mark.parametrize("people", audits.PEOPLE)
+def test_every_kind_of_release_has_the_sensitivity_of_its_formula(fast_path: Path, people: str) -> None:
+    found = [audits.audit_run_sensitivity(fast_path, method, people) for method in audits.METHODS]
+    found += [audits.audit_run_sensitivity(fast_path, method, people, default=True) for method in ("gibo", "centred")]
+    assert set().union(*found) == set(audits.KEYS)
+
+
+@pytest.mark.parametrize(("key", "default"), [*((key, False) for key in audits.KEYS), ("final", True)])
+@pytest.mark.parametrize(
+    ("people", "factor"),
+    [("groups", lambda p: p.n / p.rows), ("weights", lambda p: 1 / p.n / p._weights.max())],
+    ids=["rows for people", "equal for largest weight"],
+)
+def test_a_sensitivity_that_is_too_small_in_one_kind_of_release_is_found(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, people: str, factor: Any, default: bool
+) -> None:
+    audits.plant_sensitivity(monkeypatch, key, factor)
+    with pytest.raises(AssertionError, match=key):
+        audits.audit_run_sensitivity(fast_path, KINDS.get(key, "centred"), people, default=default)
+
+
+# ---- names -----------------------------------------------------------------------------------------------
+
+
+def test_no_run_and_no_parameters_see_the_losses_of_others(fast_path: Path) -> None:
+    audits.audit_names(fast_path)
+
+
+@pytest.mark.parametrize("part", ["scope", "parameters"])
+def test_a_point_named_without_one_of_its_parts_is_found(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    audits.name_without(monkeypatch, part)
+    with pytest.raises(AssertionError):
+        audits.audit_names(fast_path)
+
+
+# ---- what is logged --------------------------------------------------------------------------------------
+
+ROWS, SECRET = 12, 4711.25
+
+
+class Model:
+    """Predicts its constant; fails on rows beyond 1000."""
+
+    def __init__(self, constant: float) -> None:
+        self.constant, self.n_features_in_ = constant, 1
+
+    def fit(self) -> Model:
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        if (np.asarray(X, dtype=float) > 1000).any():
+            raise ValueError(f"{X.max()} is too large")
+        return np.full(len(X), self.constant)
+
+
+def raising(secret: float) -> dict[str, Any]:
+    """A function that raises in every third trial, with a private number."""
+
+    def losses(trial: Any) -> Any:
+        x = trial.suggest_float("x", 0, 1)
+        if trial.number % 3 == 1:
+            raise ValueError(f"person 7 has {secret}")
+        return np.full(ROWS, x)
+
+    return {"function": losses}
+
+
+def with_nan(people: int) -> dict[str, Any]:
+    """A function of which so many people have no loss."""
+
+    def losses(trial: Any) -> Any:
+        return np.where(np.arange(ROWS) < people, np.nan, trial.suggest_float("x", 0, 1))
+
+    return {"function": losses}
+
+
+def with_failing_rows(rows: int) -> dict[str, Any]:
+    """A model that fails on so many rows of ``data=``."""
+    X = np.where(np.arange(ROWS) < rows, SECRET, 1.0)[:, None]
+    data = (X, np.zeros(ROWS))
+    return {
+        "function": lambda trial: Model(trial.suggest_float("x", 0, 1)).fit(),
+        "loss": "squared_error",
+        "data": data,
+    }
+
+
+NEIGHBOURS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+    "text of an exception": lambda: map(raising, (1.5, SECRET)),
+    "number of NaN losses": lambda: map(with_nan, (1, 2)),
+    "number of failing rows": lambda: map(with_failing_rows, (1, 2)),
+}
+
+
+def study(folder: Path, front: str, function: Any, **options: Any) -> None:
+    privatizer = LossPrivatizer(
+        PrivacyLedger(folder / "ledger.db", Budget.gdp(4.0)), n=ROWS, clip=(0.0, 1.0), insecure_seed=5
+    )
+    if front == "PrivateObjective":
+        sampler: Any = optuna.samplers.RandomSampler(seed=1)
+        objective: Any = PrivateObjective(function, privatizer, n_trials=8, **options)
+    else:
+        kind = {"gibo": DPGIBOSampler, "centred": CentredCMASampler}[front]
+        space = {"x": optuna.distributions.FloatDistribution(0, 1)}
+        sampler = kind(space, privatizer, n_trials=8, seed=1)
+        objective = sampler.objective(function, **options) if not options else sampler.objective(**options)(function)
+    optuna.create_study(study_name="study", sampler=sampler).optimize(objective, n_trials=8)
+
+
+def logged(folder: Path, front: str, half: dict[str, Any]) -> list[str]:
+    folder.mkdir()
+    with audits.every_logger() as lines:
+        study(folder, front, **half)
+    return audits.without_clocks(lines, folder)
+
+
+def audit_loggers(folder: Path, patch: pytest.MonkeyPatch, difference: str, front: str = "PrivateObjective") -> int:
+    """With canned answers, neighbours make the same lines in every logger at every level; return how many."""
+    patch.setattr(LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, 0.25))
+    mine, theirs = (logged(folder / str(i), front, half) for i, half in enumerate(NEIGHBOURS[difference]()))
+    for a, b in itertools.zip_longest(mine, theirs):
+        assert a == b, "a log line depends on private data"
+    assert not any(str(SECRET) in line for line in theirs)
+    return len(mine)
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("front", ["PrivateObjective", "gibo", "centred"])
+@pytest.mark.parametrize("difference", NEIGHBOURS)
+def test_no_logger_at_any_level_tells_neighbours_apart(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch, difference: str, front: str
+) -> None:
+    assert audit_loggers(fast_path, monkeypatch, difference, front) > 100  # SQL and its parameters, among others
+
+
+def leak(patch: pytest.MonkeyPatch, difference: str, logger: logging.Logger, level: int) -> None:
+    """Log what the difference is about where the package has it in hand."""
+    clean, rows, guarded = LossPrivatizer._clean, estimator._without_bad_rows, shield.call_guarded
+
+    def log_nan(self: LossPrivatizer, values: Any) -> Any:
+        logger.log(level, "%d losses are NaN", np.isnan(values).sum())
+        return clean(self, values)
+
+    def log_rows(ask: Any, failing: Any) -> Any:
+        output, found = rows(ask, failing)
+        logger.log(level, "the model fails on %d rows", found.sum())
+        return output, found
+
+    def log_error(function: Any, argument: Any, take: Any) -> Any:
+        def called(trial: Any) -> Any:
+            try:
+                return function(trial)
+            except Exception as error:
+                logger.log(level, "the objective failed: %s", error)
+                raise
+
+        return guarded(called, argument, take)
+
+    if difference == "number of NaN losses":
+        patch.setattr(LossPrivatizer, "_clean", log_nan)
+    elif difference == "number of failing rows":
+        patch.setattr(estimator, "_without_bad_rows", log_rows)
+    else:
+        patch.setattr(shield, "call_guarded", log_error)
+
+
+@pytest.mark.parametrize("name", ["dptune.losses", "optuna.trial", "made.just.now"])
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO], ids=logging.getLevelName)
+@pytest.mark.parametrize("difference", NEIGHBOURS)
+def test_a_line_about_private_data_is_found_in_any_logger(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch, difference: str, level: int, name: str
+) -> None:
+    leak(monkeypatch, difference, logging.getLogger(name), level)
+    with pytest.raises(AssertionError, match="depends on private data"):
+        audit_loggers(fast_path, monkeypatch, difference)

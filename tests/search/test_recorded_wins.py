@@ -1,0 +1,178 @@
+"""Two writers on one charge, one of them stopped between its draw and its record.
+
+What it returns, stores and folds is what the other recorded; its own draw is seen by nobody.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import centred_runs
+import gibo_runs
+import numpy as np
+import pytest
+from federated_audits import SETTINGS, send, server
+from run_harness import trial
+
+from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
+from dptune.accounting.durable import DurableLedger
+
+PATIENCE = 60.0
+
+
+class Watched:
+    """A source of noise that remembers what it drew."""
+
+    def __init__(self, noise: Any) -> None:
+        self.noise, self.private, self.drawn = noise, noise.private, list[np.ndarray]()
+
+    def add_gaussian(self, statistic: np.ndarray, sigma: float) -> np.ndarray:
+        self.drawn.append(self.noise.add_gaussian(statistic, sigma))
+        return self.drawn[-1]
+
+
+def held_up(ledger: Any, key: str, meanwhile: Callable[[], object]) -> None:
+    """Let something happen after this ledger's draw for ``key`` and before its record."""
+
+    def record(charge: Any, value: Any) -> Any:
+        if charge.key == key:
+            meanwhile()
+        return type(ledger).record(ledger, charge, value)
+
+    ledger.record = record
+
+
+def audit_privatizer(folder: Path) -> None:
+    """``release``: the value, the charge and a second call."""
+    mine, other = (_privatizer(folder) for _ in range(2))
+    seen: list[Any] = []
+    held_up(mine.ledger, "k", lambda: seen.append(_release(other)))
+    mine._noise = Watched(mine._noise)
+    released, again = _release(mine), _release(mine)
+    assert released.charge.value == tuple(released.value) == tuple(seen[0].value), "a draw of its own was returned"
+    assert tuple(again.value) == mine.ledger.find("s", "k").value == tuple(seen[0].value)
+    assert len(mine._noise.drawn) == 1
+    assert not mine.drew(released.charge)
+
+
+def audit_late_record(folder: Path) -> None:
+    """``recorded``: a draw that could not be recorded is thrown away when another's was."""
+    mine, other = (_privatizer(folder) for _ in range(2))
+    held_up(mine.ledger, "k", _fail)
+    with pytest.raises(LedgerError):
+        _release(mine)
+    del mine.ledger.record
+    orphan = mine.ledger.find("s", "k")
+    assert mine.drew(orphan)
+    theirs = tuple(_release(other).value)
+    assert mine.recorded(orphan).value == theirs, "a draw of its own was returned"
+    assert tuple(_release(mine).value) == theirs
+    assert not mine.drew(orphan)
+
+
+def _privatizer(folder: Path) -> LossPrivatizer:
+    privatizer = LossPrivatizer(PrivacyLedger(folder / "p.db", Budget.gdp(1.0)), n=4, clip=(0.0, 1.0))
+    privatizer.observe("x", [0.1, 0.2, 0.3, 0.4])
+    return privatizer
+
+
+def _release(privatizer: LossPrivatizer) -> Any:
+    return privatizer.release(privatizer.mean_query("x", 0.5), scope="s", key="k")
+
+
+def _fail() -> None:
+    raise LedgerError("disk full")
+
+
+def audit_run(folder: Path, start: Callable[..., Any], key: str, count: int) -> None:
+    """A run: what ``finish`` returns, what the algorithm learns, and the state of a run that begins later."""
+    ledger = PrivacyLedger(folder / "run.db", Budget.gdp(4.0))
+    mine, other = start(ledger), start(ledger)
+    told: dict[str, list[Any]] = {"mine": [], "other": []}
+    for name, run in (("mine", mine), ("other", other)):
+        _remember(run, told[name])
+    ready, go, values = threading.Event(), threading.Event(), list[float]()
+
+    def charge(scope: str, asked: str, *rest: Any, **options: Any) -> Any:
+        if asked == key:
+            ready.set()
+            assert go.wait(PATIENCE)
+        return PrivacyLedger.charge(other.ledger, scope, asked, *rest, **options)
+
+    other.ledger.charge = charge  # it has seen no charge of the release yet when the first one pays for it
+    thread = threading.Thread(target=lambda: values.extend(trial(other, str(i)) for i in range(count)))
+    thread.start()
+    assert ready.wait(PATIENCE)
+    held_up(mine.ledger, key, lambda: (go.set(), thread.join(PATIENCE)))
+    watched = mine.privatizer._noise = Watched(mine.privatizer._noise)
+    returned = [trial(mine, str(i)) for i in range(count)]
+    paid = ledger.find("run", key)
+    assert watched.drawn, "nobody was stopped between draw and record"
+    assert returned == values, "two values for one trial"
+    if key.startswith("value/"):
+        assert returned[-1] == paid.value[0] == mine._told[str(count - 1)]
+    else:
+        assert dict(told["mine"])[key] == dict(told["other"])[key] == paid.value, "a draw of its own was learned"
+    late = start(ledger)
+    assert late.progress()["mu_spent"] == mine.progress()["mu_spent"]
+    assert np.array_equal(late.algorithm.recommend(), mine.algorithm.recommend())
+
+
+def _remember(run: Any, told: list[Any]) -> None:
+    learn = run.algorithm.learn
+
+    def learned(key: str, note: Any, answer: Any, sigma: float, *, own: bool) -> None:
+        told.append((key, None if answer is None else tuple(answer)))
+        learn(key, note, answer, sigma, own=own)
+
+    run.algorithm.learn = learned
+
+
+def audit_server(folder: Path) -> None:
+    """A federated server: what it returns and broadcasts."""
+    mine, other = server(folder, "both"), server(folder, "both")
+    messages = np.random.default_rng(0).normal(size=(SETTINGS.agents, SETTINGS.M))
+    send(mine, 0, messages)
+    send(other, 0, messages)
+    seen: list[np.ndarray] = []
+    held_up(mine.ledger, "round/0", lambda: seen.append(other.release(0)))
+    released = mine.release(0)
+    assert np.array_equal(released, seen[0]), "a draw of its own was returned"
+    assert np.array_equal(mine.broadcast(0), seen[0])
+    assert mine.ledger.charges()[0].value == tuple(seen[0].ravel())
+    assert np.array_equal(server(folder, "both").release(0), seen[0])
+
+
+AUDITS: dict[str, Callable[[Path], None]] = {
+    "privatizer": audit_privatizer,
+    "recorded late": audit_late_record,
+    "value": lambda folder: audit_run(folder, gibo_runs.start, "value/1", 2),
+    "start": lambda folder: audit_run(folder, gibo_runs.start, "start", gibo_runs.STARTS),
+    "share": lambda folder: audit_run(folder, centred_runs.start, "share/1", centred_runs.POPULATION),
+    "generation": lambda folder: audit_run(folder, centred_runs.start, "generation/1", centred_runs.POPULATION),
+    "server": audit_server,
+}
+
+
+@pytest.mark.parametrize("case", AUDITS)
+def test_who_records_second_goes_on_with_what_was_recorded_first(fast_path: Path, case: str) -> None:
+    AUDITS[case](fast_path)
+
+
+@pytest.mark.parametrize("case", AUDITS)
+def test_a_writer_that_goes_on_with_its_own_draw_is_found(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    true = DurableLedger.record
+
+    def own(self: Any, charge: Any, value: Any) -> Any:
+        true(self, charge, value)
+        return dataclasses.replace(charge, value=tuple(value))
+
+    monkeypatch.setattr(DurableLedger, "record", own)
+    with pytest.raises(AssertionError):
+        AUDITS[case](fast_path)
