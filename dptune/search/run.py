@@ -399,7 +399,7 @@ class SearchRun:
         return Recommendation(found, defaults=defaults, improvement=improvement, at_edge=at_edge(self.space, found))
 
     def _best_of_values(self) -> Recommendation:
-        best = best_of_values(self._released_values(), self.default)
+        best = best_of_values(self.released_values(), self.default)
         if best is None:
             raise InputError("no value was released yet; there is nothing to recommend.")
         found, gain = best

@@ -184,7 +184,7 @@ def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tm
     assert (best["model"]["kernel"], best["model"]["kind"], best["data"]) == ("rbf", "b", [1])
     assert best.defaults == default
     assert best.improvement.value > 0
-    assert "Better in the mean" in best.summary()
+    assert "better in the mean" in best.summary()
     monkeypatch.setattr(worker, "prepare_this_process", lambda silent: None)
     estimate = worker.FinalTrial().run(search.trainable(deep), [best, default]).get()
     gain = deep(default).mean() - deep(best).mean()

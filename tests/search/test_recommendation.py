@@ -66,7 +66,7 @@ def test_the_improvement_over_the_defaults_is_about_right_and_distinguishable(fa
     assert best.improvement.value == pytest.approx(true, rel=0.25)  # of a model: clipping may bias it
     assert true > 0.2
     assert best.distinguishable
-    assert "Better in the mean by" in best.summary()
+    assert "better in the mean by" in best.summary()
     assert best.improvement.private
     assert json.loads(json.dumps(best)) == dict(best)  # it is the dictionary of parameters
 
