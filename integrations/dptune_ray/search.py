@@ -204,7 +204,7 @@ class SpaceSearch(RunSearch):
         return self._request.trials(self._name, self._space())
 
     def recommend(self) -> Recommendation:
-        """Return what the run ends with, never the argmin of noisy values, and how much better than the default it is.
+        """Return what the run ends with, and how much better than the default it is; never the best noisy value.
 
         The constants of the search space are in it, so that it rebuilds the model. What is drawn instead of searched
         (``choice``, ``sample_from``) is in it as ``default`` has it, or not at all. Works without a cluster.

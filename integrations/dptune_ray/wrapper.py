@@ -12,12 +12,10 @@ from ray.tune.search import Searcher
 from ray.tune.utils import merge_dicts
 
 import dptune
-from dptune.search.recommendation import Recommendation
 from dptune.search.run import VALUE
-from dptune.search.value_model import best_of_values
 from dptune.search.values import VALUES
 from dptune_ray.search import METRIC, SpaceSearch
-from dptune_ray.spaces import constants, nested, paths, resolve
+from dptune_ray.spaces import paths, resolve
 
 _logger = logging.getLogger(__name__)
 
@@ -32,6 +30,7 @@ class PrivateSearch(SpaceSearch):
         name: the run's name in the ledger. The same name continues the run.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         final_share: share of mu^2 kept for :meth:`estimate`.
+        default: your default configuration: the recommendation is compared with it.
         metric: the name under which trials report.
         mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
         seed: of what the searcher leaves open and is drawn here.
@@ -56,6 +55,7 @@ class PrivateSearch(SpaceSearch):
         name: str = "tune",
         mu: float | None = None,
         final_share: float = 0.05,
+        default: Mapping[str, Any] | None = None,
         metric: str = METRIC,
         mode: str | None = None,
         seed: int | None = None,
@@ -69,7 +69,8 @@ class PrivateSearch(SpaceSearch):
         if not isinstance(searcher, Searcher):
             raise dptune.InputError(f"searcher must be a ray.tune Searcher; got {type(searcher).__name__}.")
         about: dict[str, Any] = {"name": name, "mu": mu, "metric": metric, "mode": mode, "unprotected": unprotected}
-        super().__init__(None, privatizer, n_trials=n_trials, seed=seed, final_share=final_share, **about)
+        about |= {"default": default, "final_share": final_share}
+        super().__init__(None, privatizer, n_trials=n_trials, seed=seed, **about)
         if searcher.metric not in (None, metric):
             raise dptune.InputError(f"the inner searcher looks at {searcher.metric!r}; trials report {metric!r}.")
         self.searcher = searcher
@@ -161,22 +162,6 @@ class PrivateSearch(SpaceSearch):
         """Take what :meth:`get_state` returned, and go on."""
         self._open, self._known, self._caught_up = set(state["open"]), set(state["known"]), False
         self._go_on(state["name"], state["mode"], state["domains"], state["param_space"])
-
-    # ---- the user's interface --------------------------------------------------------------------------
-
-    def recommend(self) -> Recommendation:
-        """Return the configuration of the trial that a model of all released values finds best.
-
-        The best released value itself is optimistic: of many noisy values the best is so mostly by its noise.
-
-        Raises:
-            InputError: no value was released yet.
-        """
-        best = best_of_values(self._read().released_values())
-        if best is None:
-            raise dptune.InputError("the run has no released value yet; there is nothing to recommend.")
-        config = merge_dicts(constants(self._param_space), nested(best[0]))
-        return Recommendation(config, defaults={}, improvement=None)
 
 
 def _finite(result: Mapping[str, Any] | None, metric: str) -> bool:
