@@ -409,11 +409,11 @@ class SearchRun:
     def _improvement(self, space: Space, found: Mapping[str, Value], defaults: Mapping[str, Value]) -> Estimate | None:
         """What all answers, or without any all released values, say about the loss at the defaults less that found."""
         x, y = space.encode(defaults), space.encode(found)
-        known = self.algorithm.difference(x, y) or difference_of_values(space, self._released_values(), x, y)
+        known = self.algorithm.difference(x, y) or difference_of_values(space, self.released_values(), x, y)
         return None if known is None else Estimate(*known, self._private and self.privatizer.private)
 
-    def _released_values(self) -> list[tuple[Mapping[str, Any], float, float]]:
-        """Parameters, released value and standard deviation of the noise of every trial that has a value."""
+    def released_values(self) -> list[tuple[Mapping[str, Any], float, float]]:
+        """Return parameters, released value and standard deviation of its noise of every trial that has a value."""
         values = (c for key, c in self._releases.items() if key != FINAL and c.value is not None)
         return [(c.note["parameters"], c.value[0], float(c.description["sigma"])) for c in values if c.value]
 
