@@ -292,7 +292,7 @@ def test_a_plan_whose_noise_cannot_be_drawn_is_refused_before_anything_is_fixed(
     ledger = PlanLedger(fast_path / "odd.db", replace(PLAN, **change), n=7)
     with pytest.raises(InputError, match=r"too small|ask for noise"):
         FTSServer(ledger, SETTINGS)
-    assert ledger.fix("", "settings", "nothing yet") == "nothing yet"
+    assert ledger.fix("federation", "settings", "nothing yet") == "nothing yet"
 
 
 def test_seeded_noise_is_reproducible_and_stamped(fast_path: Path) -> None:

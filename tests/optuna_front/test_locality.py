@@ -41,15 +41,19 @@ def value_on(folder, X, y, model, *, opaque: bool, like=None) -> float:
     privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, RANGE))
     privatizer._noise = Silent()
     if opaque:
-        objective = PrivateObjective(
-            lambda trial: -np.log(model.predict_proba(X)[np.arange(N), y]), privatizer, n_trials=1
-        )
+
+        def losses(trial):
+            if trial.number == 0:  # nothing counts before one trial has succeeded
+                return np.zeros(N)
+            return -np.log(model.predict_proba(X)[np.arange(N), y])
+
+        objective = PrivateObjective(losses, privatizer, n_trials=2)
     else:
         data = dptune.Rows(X, y, like)
-        objective = PrivateObjective(lambda trial: model, privatizer, n_trials=1, loss="log_loss", data=data)
+        objective = PrivateObjective(lambda trial: model, privatizer, n_trials=2, loss="log_loss", data=data)
     study = create(None, optuna.samplers.RandomSampler(seed=0))
-    study.optimize(objective, n_trials=1)
-    return float(study.trials[0].value)
+    study.optimize(objective, n_trials=2)
+    return float(study.trials[1].value)
 
 
 @pytest.fixture(params=["linear", "network"], scope="module")

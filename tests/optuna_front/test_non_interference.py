@@ -30,16 +30,16 @@ def neighbour(kind: str) -> np.ndarray:
 
 
 def users_function(data: np.ndarray, kind: str):
-    """The user's code: on the special person it may raise, with the private value in the message."""
+    """The user's code. That it fails is public (assumption 1 of docs/privacy.md); what it raises is not."""
 
     def losses(trial):
         x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
-        if (data == SECRET).any() and trial.number % 3 == 1:
+        if kind in ("raise", "prune", "array") and trial.number % 3 == 1:
             if kind == "prune":
-                raise optuna.TrialPruned(f"loss of person 7 is {SECRET}")
+                raise optuna.TrialPruned(f"loss of person 7 is {data[7]}")
             if kind == "array":
                 raise dptune.InputError(f"losses {data[7]}")
-            raise ValueError(f"bad person: {SECRET}")
+            raise ValueError(f"bad person: {data[7]}")
         with np.errstate(all="ignore"):
             return losses_at(data, x, y)
 
@@ -248,10 +248,12 @@ def test_nothing_the_function_raises_escapes(tmp_path, error):
     study = create(None, sampler)
 
     def losses(trial):
+        if trial.number == 0:  # nothing counts before one trial has succeeded
+            return losses_at(people(), trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True))
         raise error(f"person 3 has {SECRET}")
 
-    study.optimize(sampler.objective(losses), n_trials=1)
-    assert study.trials[0].state == optuna.trial.TrialState.COMPLETE
+    study.optimize(sampler.objective(losses), n_trials=2)
+    assert study.trials[1].state == optuna.trial.TrialState.COMPLETE
 
 
 def test_no_frame_of_a_raised_error_holds_a_loss(tmp_path):

@@ -43,9 +43,10 @@ def test_a_bad_value_plan_is_refused(ledger: PrivacyLedger, bad: dict[str, Any])
         values(ledger, **bad)
 
 
-def test_a_run_of_values_proposes_and_recommends_nothing(ledger: PrivacyLedger) -> None:
+def test_a_run_of_values_proposes_nothing_and_recommends_nothing_before_its_first_value(ledger: PrivacyLedger) -> None:
     run = values(ledger)
-    for refuse in (run.ask, run.recommend):
-        with pytest.raises(InputError, match="'values'"):
-            refuse()
+    with pytest.raises(InputError, match="'values'"):
+        run.ask()
+    with pytest.raises(InputError, match="no value was released yet"):
+        run.recommend()
     assert "recommended" not in run.progress()
