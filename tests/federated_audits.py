@@ -251,7 +251,7 @@ def held(value: object) -> object:
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, dict):
-        return {str(k): held(v) for k, v in value.items() if not str(k).endswith(("_at", "identity"))}
+        return {str(k): held(v) for k, v in value.items() if not str(k).endswith(("_at", "identity", "_opened"))}
     if isinstance(value, list | tuple | set | frozenset):
         return [held(v) for v in value]
     if isinstance(value, str | int | float | np.generic | None):

@@ -22,7 +22,7 @@ from dptune_optuna import DPFTSSampler, LDPTGPSampler, LocalObjective
 ROOT = Path(__file__).parent.parent
 OWN = ROOT / "examples" / "own_algorithm.py"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-ELSEWHERE = ("ray", "outsourced")  # tests/ray_front/test_example.py, tests/outsourced/test_examples.py
+ELSEWHERE = ("ray", "outsourced")  # tests/ray_front/test_example.py, tests/outsourced/test_outsourced_examples.py
 HERE = [path for path in EXAMPLES if not path.stem.startswith(ELSEWHERE)]
 
 

@@ -165,7 +165,7 @@ def test_the_statement_says_who_is_protected_from_whom(ledger: PlanLedger) -> No
     text = str(statement)
     for words in ("one agent", "n = 29", "zero out", "trusted server", "1 of 3 releases"):
         assert words in text
-    not_covered = ("own queries and trials", "several agents hold", "deleted, copied", "how long the server computes")
+    not_covered = ("own queries and trials", "several agents hold", "deleted or copied", "how long the server computes")
     assert all(words in text for words in not_covered)
     assert "q = 0.35, z = 1, 3 releases" in text
     assert statement.warnings == ()

@@ -18,6 +18,7 @@ from audit_tools import (
     audit_vector_sensitivity,
 )
 
+from dptune.privacy import mechanism
 from dptune.privacy import privatizer as implementation
 from dptune.privacy.noise import OpenDPNoise, noise_scale
 from dptune.privacy.privatizer import LossPrivatizer
@@ -93,7 +94,7 @@ def twice_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
 
 
 def variance_for_std(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(implementation, "noise_scale", lambda **kw: noise_scale(**kw) ** 2)
+    patch.setattr(mechanism, "noise_scale", lambda **kw: noise_scale(**kw) ** 2)
 
 
 def variance_for_std_in_the_sampler(patch: pytest.MonkeyPatch) -> None:
