@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from dptune.algorithms.method import SearchAlgorithm
+from dptune.errors import InputError
 from dptune.search.estimate import Estimate
-from dptune.space import Space
+from dptune.search.value_model import Released, best_of_values, difference_of_values
+from dptune.space import Space, Value
 
 EDGE = 0.01  # of a parameter's range, on its own scale
 
@@ -55,6 +60,43 @@ class Recommendation(dict[str, Any]):
             f"By a model of all released values better in the mean by {gain} than with {self.defaults}; clipping may "
             f"bias it, which a final estimate does not have.{edge}{seeded}"
         )
+
+
+def of_algorithm(
+    algorithm: SearchAlgorithm,
+    space: Space,
+    default: Mapping[str, Value] | None,
+    values: Sequence[Released],
+    *,
+    private: bool,
+) -> Recommendation:
+    """Return what an algorithm ends with, compared with the defaults by all answers, or without any by the values.
+
+    Args:
+        default: the user's default configuration; None: the centre of the space.
+        values: released values of trials.
+        private: whether all noise was unseeded.
+    """
+    found = space.decode(algorithm.recommend())
+    defaults = default or space.decode(np.full(len(space), 0.5))
+    x, y = space.encode(defaults), space.encode(found)
+    gain = algorithm.difference(x, y) or difference_of_values(space, values, x, y)
+    improvement = None if gain is None else Estimate(*gain, private)
+    return Recommendation(found, defaults=defaults, improvement=improvement, at_edge=at_edge(space, found))
+
+
+def among_values(values: Sequence[Released], default: Mapping[str, Value] | None, *, private: bool) -> Recommendation:
+    """Return the trial that is best by a model of all released values, where another searcher proposed the trials.
+
+    Raises:
+        InputError: there is no value.
+    """
+    best = best_of_values(values, default)
+    if best is None:
+        raise InputError("no value was released yet; there is nothing to recommend.")
+    found, gain = best
+    improvement = None if gain is None else Estimate(*gain, private)
+    return Recommendation(found, defaults=default or {}, improvement=improvement)
 
 
 def at_edge(space: Space, parameters: Mapping[str, Any]) -> tuple[str, ...]:

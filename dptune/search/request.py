@@ -75,6 +75,10 @@ class SearchRequest:
         stored = stored_plan(self.ledger, scope)
         return self.plan(space).trials if stored is None else int(stored["trials"])
 
+    def begun(self, scope: str) -> bool:
+        """Tell whether the ledger has a run of that name."""
+        return stored_plan(self.ledger, scope) is not None
+
     def stored_space(self, scope: str) -> Space | None:
         """Return the space that was fixed when the run began, or None if it has not begun."""
         return stored_space(self.ledger, scope)

@@ -21,8 +21,6 @@ Guarantee: what leaves a run is a function of its releases; each is paid in the 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import warnings
 from collections.abc import Mapping
@@ -31,7 +29,6 @@ from typing import Any
 import numpy as np
 
 from dptune._locks import ForkSafeLock
-from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import Charge, Limit
 from dptune.algorithms.method import Method, SearchAlgorithm
 from dptune.errors import (
@@ -46,13 +43,13 @@ from dptune.errors import (
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import agree_on_plan
 from dptune.search.estimate import Estimate
-from dptune.search.recommendation import Recommendation, at_edge
-from dptune.search.value_model import best_of_values, difference_of_values
+from dptune.search.final import FinalEstimate
+from dptune.search.history import History
+from dptune.search.names import VALUE, as_stored, point_name, refuse_name
+from dptune.search.recommendation import Recommendation, among_values, of_algorithm
 from dptune.space import Space, Value
 
 FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
-VALUE, FINAL = "value/", "final"  # keys of the run's own releases; all others are the algorithm's
-DEFAULT = "default"  # the point of the default configuration that the final estimate is compared with
 
 
 class SearchRun:
@@ -105,17 +102,13 @@ class SearchRun:
         self._lock = ForkSafeLock()
         self._asked = 0  # points of the present round that this process has asked for
         self._spent_by_others = self._warned = False
-        self._failures = self._successes = 0  # of this process's trials
+        self._failures, self._succeeded = 0, False  # of this process's trials: how many, and whether any
         self._failed: set[str] = set()  # points whose evaluation failed
         self._outside = 0  # trials of this process that were no points of the space
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
         self._told: dict[str, float] = {}  # trial -> its value, where that is no release of its own
-        self._spent = Spent()  # by every run of the ledger
-        self._private = True
-        self._read = 0  # charges of the ledger up to here are known
-        self._answers: dict[int, Charge] = {}  # charges of the algorithm's questions, by their number
-        self._unanswered: set[int] = set()  # of them those without a recorded answer
-        self._releases: dict[str, Charge] = {}  # the run's own, by their keys
+        self._history = History(self.privatizer, self.scope)
+        self._final = FinalEstimate(self.privatizer, self.scope, self.plan, self.space, self.default)
         self._sync()
 
     def __getstate__(self) -> dict[str, object]:
@@ -170,19 +163,19 @@ class SearchRun:
             self._check(trial, parameters)
 
     def _check(self, trial: str, parameters: Mapping[str, Value] | None) -> None:
-        _refuse_name(trial)
+        refuse_name(trial)
         self._sync(write=True)
-        recorded = self._recorded(trial)
+        recorded = self._history.parameters(trial)
         if recorded is not None:
             if parameters is not None and as_stored(parameters) != recorded:
                 raise self.other_parameters(trial)
             return
-        left = self.plan.trials + self.plan.spare - self._values
+        left = self.plan.trials + self.plan.spare - self._history.values
         if self.complete or left <= 0:
             raise PlanComplete(self._over())
         price, budget = self._price(left), self.ledger.budget.mu
-        if price > 0 and not self._spent.admits(price, budget):
-            raise BudgetExhausted(price, self._spent.remaining(budget), budget)
+        if price > 0 and not self._history.spent.admits(price, budget):
+            raise BudgetExhausted(price, self._history.spent.remaining(budget), budget)
 
     def _price(self, left: int) -> float:
         """GDP price of the round's next releases: its other trials' values, as many as are left, and its questions."""
@@ -199,11 +192,7 @@ class SearchRun:
     def recorded_parameters(self, trial: str) -> Mapping[str, object] | None:
         """Return where the trial was evaluated, as plain JSON data, or None if it has no release of its own yet."""
         with self._lock:
-            return self._recorded(trial)
-
-    def _recorded(self, trial: str) -> Mapping[str, object] | None:
-        charge = self._releases.get(VALUE + trial)
-        return None if charge is None else charge.note["parameters"]
+            return self._history.parameters(trial)
 
     def other_parameters(self, trial: str) -> KeyConflict:
         """Return the refusal of a trial that comes again at other parameters."""
@@ -233,9 +222,9 @@ class SearchRun:
             TrialFailed: the evaluation failed, and no trial of the run has succeeded yet; nothing was paid.
             AllTrialsFailed: so did as many trials as a round has.
         """
-        _refuse_name(trial)
-        with self._lock:
-            self._count(failed=losses is None)
+        refuse_name(trial)
+        if losses is None:
+            self._count_failure()
         point = self._observe(trial, parameters, losses)
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
         with self._lock:
@@ -246,28 +235,30 @@ class SearchRun:
             self._told[trial] = known if value is None else value
             return self._told[trial]
 
-    def _count(self, *, failed: bool) -> None:
-        """Count a trial; a failure has no price until one trial has succeeded. That a trial failed is public."""
-        self._failures, self._successes = self._failures + failed, self._successes + (not failed)
-        if not failed or self._successes or self._answers or self._releases:
-            return
-        if self._failures < max(self.algorithm.batch, FIRST_TRIALS):
+    def _count_failure(self) -> None:
+        """Count it; failures have no price until one trial has succeeded. That a trial failed is public."""
+        with self._lock:
+            self._failures += 1
+            if self._succeeded or self._history.begun:
+                return
+            failures = self._failures
+        if failures < max(self.algorithm.batch, FIRST_TRIALS):
             raise TrialFailed("the function failed, as all trials of the run have so far. Nothing was paid.")
         raise AllTrialsFailed(
-            f"the function failed in each of the first {self._failures} trials of the run {self.scope!r}; nothing was "
+            f"the function failed in each of the first {failures} trials of the run {self.scope!r}; nothing was "
             "paid. What it raised is hidden, because it may depend on private data: call try_out(parameters) of the "
             "decorated function, on public or made-up data, to see it."
         )
 
     def _observe(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
-        """Hand losses to the privatizer; return a name that no other run and no other parameters share."""
-        where = hashlib.sha256(json.dumps(dict(parameters), sort_keys=True, default=str).encode()).hexdigest()[:12]
-        point = json.dumps([self.scope, trial, where])
+        """Hand losses to the privatizer; return the name of their point."""
+        point = point_name(self.scope, trial, parameters)
         if losses is None:
             self._failed.add(point)
             self.privatizer.observe_failure(point)
         else:
             self.privatizer.observe(point, losses)
+            self._succeeded = True
         return point
 
     def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
@@ -319,8 +310,8 @@ class SearchRun:
             except BudgetExhausted:  # other runs spent it; the trial that got us here is complete all the same
                 self._spent_by_others = True
             else:
-                self._spent = self._spent.plus(released.charge.mu)
                 self._failed.difference_update(asked.query.points if "failed" in released.charge.note else ())
+                self._history.spent = self._history.spent.plus(released.charge.mu)
                 self._learn(released.charge, own=True)
 
     def _failed_in(self, points: tuple[str, ...]) -> dict[str, int]:
@@ -336,37 +327,15 @@ class SearchRun:
         Args:
             write: whether to make sure that the ledger can be written.
         """
-        news = self.ledger.news(self.scope, after=self._read, again=self._unanswered, write=write)
-        self._spent, self._private = news.spent, news.private
-        self._read = max([self._read, *(charge.seq for charge in news.charges)])
-        questions = [charge for charge in news.charges if not self._is_ours(charge)]
-        drawn = {charge.seq for charge in questions if self.privatizer.drew(charge)}  # here, and not recorded before
-        new = {c.seq: c for c in map(self.privatizer.recorded, questions) if self._is_new(c)}
-        if new and min(new) <= max(self._answers, default=0):
-            self.algorithm, new = self.algorithm.restarted(), dict(sorted({**self._answers, **new}.items()))
-        for charge in new.values():
-            self._learn(charge, own=charge.seq in drawn)
-        return bool(new)
-
-    def _is_new(self, charge: Charge) -> bool:
-        known = self._answers.get(charge.seq)
-        return known is None or (known.value is None and charge.value is not None)
-
-    def _is_ours(self, charge: Charge) -> bool:
-        """Tell, and remember, whether it paid for a trial's value or the final estimate."""
-        ours = charge.key == FINAL or charge.key.startswith(VALUE)
-        if ours:
-            self._releases[charge.key] = charge
-        return ours
-
-    @property
-    def _values(self) -> int:
-        """Number of trials that have a value of their own."""
-        return len(self._releases) - (FINAL in self._releases)
+        news = self._history.read(write=write)
+        if news.rewrites:
+            self.algorithm = self.algorithm.restarted()
+        for charge in news.charges:
+            self._learn(charge, own=charge.seq in news.drawn)
+        return bool(news.charges)
 
     def _learn(self, charge: Charge, *, own: bool) -> None:
-        self._answers[charge.seq] = charge
-        (self._unanswered.add if charge.value is None else self._unanswered.discard)(charge.seq)
+        self._history.add(charge)
         self._asked = 0
         answer = None if charge.value is None else np.array(charge.value)
         self.algorithm.learn(charge.key, charge.note, answer, float(charge.description["sigma"]), own=own)
@@ -376,7 +345,7 @@ class SearchRun:
     @property
     def complete(self) -> bool:
         """Whether the run has nothing left to release for trials."""
-        return self.algorithm.finished or (self.space is None and self._values >= self.plan.trials)
+        return self.algorithm.finished or (self.space is None and self._history.values >= self.plan.trials)
 
     def recommend(self) -> Recommendation:
         """Return the parameters to use: what the algorithm ends with, never the argmin of noisy values.
@@ -388,34 +357,13 @@ class SearchRun:
         """
         with self._lock:
             self._sync()
+            values, private = self._history.released_values(), self._history.private and self.privatizer.private
             if self.space is None:
-                return self._best_of_values()
+                return among_values(values, self.default, private=private)
             if self.algorithm.t == 0 and self.plan.monitor_mu == 0:
                 centre = "no answer is released yet, so this recommendation is the centre of the search space."
                 warnings.warn(f"{centre} {self._rounds_missing()}", stacklevel=2)
-            found = self.space.decode(self.algorithm.recommend())
-            defaults = self.default or self.space.decode(np.full(len(self.space), 0.5))
-            improvement = self._improvement(self.space, found, defaults)
-        return Recommendation(found, defaults=defaults, improvement=improvement, at_edge=at_edge(self.space, found))
-
-    def _best_of_values(self) -> Recommendation:
-        best = best_of_values(self.released_values(), self.default)
-        if best is None:
-            raise InputError("no value was released yet; there is nothing to recommend.")
-        found, gain = best
-        improvement = None if gain is None else Estimate(*gain, self._private and self.privatizer.private)
-        return Recommendation(found, defaults=self.default or {}, improvement=improvement)
-
-    def _improvement(self, space: Space, found: Mapping[str, Value], defaults: Mapping[str, Value]) -> Estimate | None:
-        """What all answers, or without any all released values, say about the loss at the defaults less that found."""
-        x, y = space.encode(defaults), space.encode(found)
-        known = self.algorithm.difference(x, y) or difference_of_values(space, self.released_values(), x, y)
-        return None if known is None else Estimate(*known, self._private and self.privatizer.private)
-
-    def released_values(self) -> list[tuple[Mapping[str, Any], float, float]]:
-        """Return parameters, released value and standard deviation of its noise of every trial that has a value."""
-        values = (c for key, c in self._releases.items() if key != FINAL and c.value is not None)
-        return [(c.note["parameters"], c.value[0], float(c.description["sigma"])) for c in values if c.value]
+            return of_algorithm(self.algorithm, self.space, self.default, values, private=private)
 
     def check_estimate(self, parameters: Mapping[str, Value]) -> None:
         """Refuse, before a model is trained, a final estimate that could not be paid or was made elsewhere.
@@ -425,22 +373,7 @@ class SearchRun:
             BudgetExhausted: it does not fit.
             KeyConflict: it was made at other parameters.
         """
-        if self.plan.final_mu == 0:
-            raise InputError("this run was planned with final_share=0; there is no budget for a final estimate.")
-        if self.space is not None and not self.space.contains(parameters):
-            raise InputError(
-                f"the run's one final estimate is for a point of its search space {self.space.describe()}; got "
-                f"{dict(parameters)}. Ask for it at what recommend() returns; nothing was trained or spent."
-            )
-        made = self.ledger.find(self.scope, FINAL)
-        if made is None:
-            self.ledger.check(self.plan.final_mu)
-        elif made.note["parameters"] != as_stored(parameters):
-            raise KeyConflict(
-                f"the run {self.scope!r} has its one final estimate, at {made.note['parameters']}; nothing was trained "
-                "or spent. Ask for it there, as often as you like; the loss at other parameters would be a release "
-                "that the run did not plan."
-            )
+        self._final.check(parameters)
 
     def estimate(
         self, parameters: Mapping[str, Value], losses: Losses | None, *, default: Losses | None = None
@@ -459,32 +392,18 @@ class SearchRun:
             InputError: the plan has no final estimate, or the losses have the wrong shape.
             KeyConflict: the run's final estimate was made at other parameters.
         """
-        self.check_estimate(parameters)
-        points = [self._observe(FINAL, parameters, losses)]
-        if self.default is not None:
-            points.append(self._observe(DEFAULT, self.default, default))
-        try:
-            query = self.privatizer.means_query(points, self.plan.final_mu)
-            note = {"parameters": as_stored(parameters), "default": self.default and as_stored(self.default)}
-            released = self.privatizer.release(query, scope=self.scope, key=FINAL, note=note)
-        finally:
-            for point in points:
-                self.privatizer.forget(point)
-        private = released.charge.private
-        loss, *other = released.value.tolist()
-        gain = [Estimate(level - loss, math.sqrt(2) * released.sigma, private) for level in other]
-        return Estimate(loss, released.sigma, private, *gain)
+        return self._final.release(parameters, losses, default)
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, as plain JSON data, for a dashboard."""
         with self._lock:  # another thread may be learning from a release
             recommended = {} if self.space is None else {"recommended": self.space.decode(self.algorithm.recommend())}
             return {
-                "private": self._private and self.privatizer.private,
+                "private": self._history.private and self.privatizer.private,
                 **self.algorithm.progress(),
                 **recommended,
                 "mu_budget": self.ledger.budget.mu,
-                "mu_spent": self._spent.mu,
+                "mu_spent": self._history.spent.mu,
                 "trials_planned": self.plan.trials,
                 "trials_failed": self._failures,
             }
@@ -512,14 +431,3 @@ class SearchRun:
             f"{made} A process makes one from {self.algorithm.batch} trials of its own that are in the search "
             f"space{outside}. Go on with more trials; with several processes use threads (n_jobs) or fewer of them."
         )
-
-
-def _refuse_name(trial: str) -> None:
-    if trial in (FINAL, DEFAULT):
-        raise InputError(f"{trial!r} names a point of a run's final estimate; give the trial another name.")
-
-
-def as_stored(parameters: Mapping[str, Value]) -> Mapping[str, object]:
-    """Return parameters as the JSON data that a ledger keeps of them."""
-    kept: dict[str, object] = json.loads(json.dumps(dict(parameters), default=str), parse_constant=str)
-    return kept

@@ -23,12 +23,12 @@ from optuna.trial import FixedTrial, Trial, TrialState
 
 import dptune
 from dptune._locks import ForkSafeLock
-from dptune.accounting.ledger import PLAN
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function, Training, losses_function
+from dptune.search.names import as_stored
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
-from dptune.search.run import SearchRun, as_stored
+from dptune.search.run import SearchRun
 from dptune.search.values import VALUES
 from dptune_optuna.distributions import refuse_other_space
 from dptune_optuna.shield import Check, samplers_of, shielded
@@ -92,7 +92,7 @@ class StudyRuns:
         ledger, mark = self.request.ledger, study.user_attrs.get(MARK)
         if mark is not None:
             ledger.check_mark(mark)
-        elif not self._mixed and ledger.fact(study.study_name, PLAN) is None and _has_completed(study):
+        elif not self._mixed and not self.request.begun(study.study_name) and _has_completed(study):
             raise dptune.LedgerError(
                 f"the study {study.study_name!r} has completed trials, but the ledger has no run of that name: another "
                 "ledger paid for them, or none did. Nothing was trained or spent. Open the ledger that paid (a path "

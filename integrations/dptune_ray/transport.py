@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
-from dptune.accounting.plan_ledger import PlanLedger
 from dptune.errors import AlreadySent, RoundClosed
 from dptune.federated import FTSServer, InProcess, Message
 from dptune.federated.settings import FTSSettings
@@ -37,7 +36,7 @@ class Server:
         timeout: seconds to wait for late agents, counted from the round's first message.
     """
 
-    def __init__(self, ledger: PlanLedger, settings: FTSSettings, timeout: float) -> None:
+    def __init__(self, ledger: dptune.PlanLedger, settings: FTSSettings, timeout: float) -> None:
         self._about = ledger, settings, timeout
         self._made: InProcess | None = None
         self._life = secrets.token_hex(8)  # another one after a restart
@@ -110,7 +109,7 @@ class RayTransport:
 
     @classmethod
     def serve(
-        cls, ledger: PlanLedger, settings: FTSSettings, *, timeout: float, name: str = "federation"
+        cls, ledger: dptune.PlanLedger, settings: FTSSettings, *, timeout: float, name: str = "federation"
     ) -> RayTransport:
         """Start the server on this node, or continue it from its ledger.
 

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
+from dptune.search.names import DEFAULT, VALUE, as_stored
 from dptune.search.request import SearchRequest
-from dptune.search.run import DEFAULT, VALUE, as_stored
 from dptune_ray.actors import ActorClient, answer_of, answered
 
 MODE, REPORTED = "mode", "reported/"  # public facts of a run in the ledger

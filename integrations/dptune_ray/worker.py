@@ -24,7 +24,7 @@ from ray import cloudpickle, tune
 import dptune
 from dptune.losses.user_function import Function, call_guarded
 from dptune.privacy.private import bare, loss_vector
-from dptune.search.run import FINAL
+from dptune.search.names import FINAL
 from dptune_ray.actors import ActorClient, Answer, answered
 from dptune_ray.spaces import flat
 from dptune_ray.vault import VaultClient

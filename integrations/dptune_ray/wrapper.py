@@ -12,7 +12,7 @@ from ray.tune.search import Searcher
 from ray.tune.utils import merge_dicts
 
 import dptune
-from dptune.search.run import VALUE
+from dptune.search.names import VALUE
 from dptune.search.values import VALUES
 from dptune_ray.search import METRIC, SpaceSearch
 from dptune_ray.spaces import paths, resolve

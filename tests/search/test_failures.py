@@ -14,6 +14,7 @@ from dptune import (
     AllTrialsFailed,
     Budget,
     Float,
+    InputError,
     LossPrivatizer,
     Method,
     PrivacyLedger,
@@ -69,3 +70,13 @@ def test_a_run_that_has_succeeded_once_pays_for_a_failure_in_another_process_too
     other = begin(fast_path, VALUES)
     other.finish("1", {"a": 0.2}, None)
     assert len(run.ledger.charges("run")) == 2
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_losses_of_the_wrong_shape_are_no_success(fast_path: Path, method: Method) -> None:
+    run = begin(fast_path, method)
+    with pytest.raises(InputError, match="expected 30"):
+        run.finish("0", point(run, 0), np.zeros(29))
+    with pytest.raises(TrialFailed, match="Nothing was paid"):
+        run.finish("1", point(run, 1), None)
+    assert run.ledger.spent() == 0.0
