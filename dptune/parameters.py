@@ -152,6 +152,15 @@ def code_of(p: Parameter, value: Any) -> Vector:
     return np.clip([p.encode(min(max(value, p.low), p.high))], 0.0, 1.0)
 
 
+def snapped(p: Parameter, U: Vector) -> Vector:
+    """Return where coordinates U (k, width) in [0, 1] really lie: choices and cells have one place each."""
+    if isinstance(p, Categorical):
+        return np.asarray(np.eye(p.width)[np.argmax(U, axis=1)] if p.width else U)
+    if p.cells is None:
+        return U if p.high > p.low else np.full_like(U, 0.5)
+    return np.array([code_of(p, p.decode(float(u))) for u in U[:, 0]])
+
+
 def allows(p: Parameter, value: object) -> bool:
     """Tell whether a parameter may have this value."""
     if isinstance(p, Categorical):

@@ -178,6 +178,7 @@ def test_a_configuration_is_where_it_really_lies_and_has_active_parameters_only(
     assert ("gamma" in decoded) == (svc and decoded["kernel"] == "rbf")
     assert ("depth" in decoded) == (decoded["model"] == "trees" and decoded["splits"] != 1)
     assert decoded["fixed"] is True
+    assert MIXED.snap(np.array([u])) == pytest.approx(again[None, :], abs=1e-9)
     noise = {"kernel": "poly", "C": 1.0, "gamma": 1.0, "depth": 3}
     assert np.array_equal(MIXED.encode({**noise, **decoded}), again)  # what is not active has no say
 

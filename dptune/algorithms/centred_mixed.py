@@ -45,14 +45,12 @@ class CentredMixed(Centred):
         rng = np.random.default_rng([s.seed, self.t])
         count = PROPOSALS * s.population
         if not self.generations:
-            return np.array([drawn(self.space, rng) for _ in range(count)])
+            return drawn(self.space, count, rng)
         total = max(s.candidates * s.population, 2 * count)
         fresh = round(DRAWN * total)
         best = self._seen()[:BEST]
-        candidates = np.array(
-            [drawn(self.space, rng) for _ in range(fresh)]
-            + [mutated(self.space, best[rng.integers(len(best))], rng) for _ in range(total - fresh)]
-        )
+        parents = best[rng.integers(len(best), size=total - fresh)]
+        candidates = np.vstack([drawn(self.space, fresh, rng), mutated(self.space, parents, rng)])
         return candidates[best_of_each(self.surrogate.samples(candidates, count, rng, spread=s.spread))]
 
     def _seen(self) -> Matrix:
@@ -65,20 +63,24 @@ class CentredMixed(Centred):
         return self._seen()[0] if self.generations else self.centre
 
 
-def drawn(space: Space, rng: np.random.Generator) -> Vector:
-    """Return a random configuration's point, (d,)."""
-    return space.encode(space.decode(rng.random(space.d)))
+def drawn(space: Space, count: int, rng: np.random.Generator) -> Matrix:
+    """Return the points of random configurations, (count, d)."""
+    return space.snap(rng.random((count, space.d)))
 
 
-def mutated(space: Space, u: Vector, rng: np.random.Generator) -> Vector:
-    """Return a point near u (d,): some of its parameters moved by a random step; what gets active is drawn."""
-    share = math.exp(rng.uniform(math.log(1 / len(space)), 0.0))
-    step = math.exp(rng.uniform(math.log(SMALLEST_STEP), math.log(LARGEST_STEP)))
-    known = space.decode(u)
-    v = rng.random(space.d)
+def mutated(space: Space, U: Matrix, rng: np.random.Generator) -> Matrix:
+    """Return points near U (k, d): of each some parameters moved by a random step; what becomes active is drawn."""
+    k = len(U)
+    share = np.exp(rng.uniform(math.log(1 / len(space)), 0.0, k))
+    step = np.exp(rng.uniform(math.log(SMALLEST_STEP), math.log(LARGEST_STEP), k))
+    known, fresh = space.activity(U), rng.random(U.shape)
+    V = np.array(U)
     for name, p in space.items():
-        where, moves = space.columns[name], rng.random() < share
-        if name not in known or (moves and isinstance(p, Categorical) and rng.random() < SWITCHED):
-            continue  # drawn
-        v[where] = u[where] + (step * rng.standard_normal() if moves and not isinstance(p, Categorical) else 0.0)
-    return space.encode(space.decode(v))
+        where, moves = space.columns[name], rng.random(k) < share
+        drawn_anew = ~known.get(name, np.ones(k, dtype=bool))
+        if isinstance(p, Categorical):
+            drawn_anew |= moves & (rng.random(k) < SWITCHED)
+        else:
+            V[:, where] += (moves * step * rng.standard_normal(k))[:, None]
+        V[drawn_anew, where] = fresh[drawn_anew, where]
+    return space.snap(V)
