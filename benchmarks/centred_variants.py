@@ -24,7 +24,8 @@ from benchmarks.data import Array
 from benchmarks.loops import result, run_gibo, simulate
 from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task
-from dptune.algorithms.centred import PROPOSALS, RESAMPLINGS, CentredCMA, CentredCMASettings, Generation, _best_of_each
+from dptune.algorithms.centred import PROPOSALS, CentredCMASettings, Generation, best_of_each
+from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
 from dptune.algorithms.centred_plan import CENTRED_CMA, default_population
 from dptune.privacy.query import Question
 
@@ -114,7 +115,7 @@ class TrustRegion(CentredCMA):
         moved = rng.random((total, s.d)) < min(1.0, 20 / s.d)
         moved[np.arange(total), rng.integers(s.d, size=total)] = True
         drawn = np.where(moved, rng.uniform(low, high, (total, s.d)), centre)
-        return np.asarray(drawn[_best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))])
+        return np.asarray(drawn[best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))])
 
     def _tell(self, generation: Generation) -> None:
         """Learn, and move, widen or narrow the region."""

@@ -128,11 +128,13 @@ class Curator:
         return mean + self.sigma(query) * self._rng.standard_normal(len(mean)) if self.private else mean
 
     def _told(self, query: Query) -> Array:
-        """The losses a query is about, (m, n), with its rule for failed evaluations."""
+        """The losses a query is about, (m, n), with its rules for failed and for bad evaluations."""
         rows = np.array([self._rows[name] for name in query.points])
         failed = np.array([name in self._failed for name in query.points])
         if query.failed_above is not None and not failed.all():
             rows[failed] = rows[~failed].mean(axis=0) + query.failed_above
+        if query.saturate_above is not None:
+            rows = np.minimum(rows, np.median(rows, axis=0) + query.saturate_above)
         return rows
 
     def sigma(self, query: Query) -> float:

@@ -21,7 +21,8 @@ from benchmarks.bench_private import make_task
 from benchmarks.data import Array
 from benchmarks.loops import result, simulate
 from benchmarks.report import DOCS, in_parallel, machine, markdown
-from dptune.algorithms.centred import CentredCMA, CentredCMASettings
+from dptune.algorithms.centred import CentredCMASettings
+from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.centred_plan import CENTRED_CMA
 from dptune.privacy.query import Question
 

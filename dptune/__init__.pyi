@@ -7,8 +7,9 @@ from dptune.accounting.plan_ledger import PlanLedger as PlanLedger
 from dptune.accounting.plan_statement import PlanStatement as PlanStatement
 from dptune.accounting.statement import Statement as Statement
 from dptune.accounting.subsampled import SubsampledGaussianPlan as SubsampledGaussianPlan
-from dptune.algorithms.centred import CentredCMA as CentredCMA
 from dptune.algorithms.centred import CentredCMASettings as CentredCMASettings
+from dptune.algorithms.centred_cma import CentredCMA as CentredCMA
+from dptune.algorithms.centred_mixed import CentredMixed as CentredMixed
 from dptune.algorithms.centred_plan import CENTRED_CMA as CENTRED_CMA
 from dptune.algorithms.gibo import DPGIBO as DPGIBO
 from dptune.algorithms.gibo import GIBOSettings as GIBOSettings
@@ -70,6 +71,7 @@ from dptune.search.estimate import Estimate as Estimate
 from dptune.search.run import SearchRun as SearchRun
 from dptune.selection.select import Selection as Selection
 from dptune.selection.select import select as select
+from dptune.space import Categorical as Categorical
 from dptune.space import Float as Float
 from dptune.space import Int as Int
 from dptune.space import Space as Space

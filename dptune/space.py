@@ -1,126 +1,71 @@
-"""Search spaces: named parameters on the unit cube, with rounding.
+"""Search spaces: named parameters, as points of the unit cube, with rounding, choices and conditions.
 
-Every parameter maps to one coordinate in [0, 1]. Integers and steps get cells of equal width; a log
-scale is even in the logarithm. ``decode`` rounds, and ``encode(decode(u))`` is where a rounded point
-really lies: the algorithm is told that point, not the one it asked for.
+A number maps to one coordinate in [0, 1]. Integers and steps get cells of equal width; a log scale is even in the
+logarithm. A category has a coordinate for each choice: 1 for the one chosen, 0 for the others. A parameter that is not
+*active*, because a condition on another one does not hold, lies at the centre of its coordinates.
+
+``decode`` rounds, and ``encode(decode(u))`` is where a rounded point really lies: the algorithm is told that point,
+not the one it asked for.
+
+Example::
+
+    Space(
+        {"model": Categorical(["svc", "trees"]), "C": Float(1e-3, 1e3, log=True), "depth": Int(1, 8)},
+        when={"C": {"model": ["svc"]}, "depth": {"model": ["trees"]}},
+    )
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dptune._numbers import plain, real, whole
 from dptune.errors import InputError
+from dptune.parameters import Categorical as Categorical
+from dptune.parameters import Float as Float
+from dptune.parameters import Int as Int
+from dptune.parameters import Parameter, Vector, allows, as_choice, code_of, key_of, snapped, width_of
+from dptune.parameters import Value as Value
 
-Vector = npt.NDArray[np.float64]
-Value = float | int
-
-
-@dataclass(frozen=True)
-class Float:
-    """A real parameter in [low, high], optionally on a log scale or in steps from low."""
-
-    low: float
-    high: float
-    log: bool = False
-    step: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("low", "high", "step"):
-            object.__setattr__(self, name, plain(getattr(self, name)))
-        _check_range(self.low, self.high, log=self.log)
-        if self.step is not None and (self.log or real(self.step) is None or self.step <= 0):
-            raise InputError(f"step must be positive and cannot go with log=True; got step={self.step!r}.")
-
-    @property
-    def cells(self) -> int | None:
-        """Number of values, or None for a continuum."""
-        return None if self.step is None else 1 + math.floor((self.high - self.low) / self.step + 1e-8)
-
-    def decode(self, u: float) -> float:
-        """Return the value at u in [0, 1]."""
-        if self.step is not None and self.cells is not None:
-            return min(self.low + self.step * _cell(u, self.cells), self.high)
-        if self.log:
-            value = math.exp(math.log(self.low) + u * (math.log(self.high) - math.log(self.low)))
-        else:
-            value = self.low + u * (self.high - self.low)
-        return min(max(value, self.low), self.high)
-
-    def encode(self, value: float) -> float:
-        """Return u in [0, 1] of a value in [low, high]."""
-        if self.step is not None and self.cells is not None:
-            return (round((value - self.low) / self.step) + 0.5) / self.cells
-        if self.high == self.low:
-            return 0.5
-        if self.log:
-            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
-        return (value - self.low) / (self.high - self.low)
+Matrix = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+Conditions = Mapping[str, Mapping[str, Collection[Value]] | None]
 
 
-@dataclass(frozen=True)
-class Int:
-    """A whole number low, low + step, ..., at most high; optionally on a log scale (step 1)."""
-
-    low: int
-    high: int
-    log: bool = False
-    step: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("low", "high", "step"):
-            object.__setattr__(self, name, plain(getattr(self, name)))
-        _check_range(self.low, self.high, log=self.log)
-        if whole(self.low) is None or whole(self.high) is None:
-            raise InputError(f"the ends of a whole-number range must be whole; got {self.low!r} and {self.high!r}.")
-        if whole(self.step) is None or self.step < 1 or (self.log and self.step != 1):
-            raise InputError(f"step must be >= 1, and 1 with log=True; got step={self.step!r}.")
-
-    @property
-    def cells(self) -> int:
-        """Number of values."""
-        return 1 + (self.high - self.low) // self.step
-
-    def decode(self, u: float) -> int:
-        """Return the value at u in [0, 1]."""
-        if self.log:
-            low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
-            return min(max(round(math.exp(low + u * (high - low))), self.low), self.high)
-        return self.low + self.step * _cell(u, self.cells)
-
-    def encode(self, value: float) -> float:
-        """Return u in [0, 1] of a value in [low, high]."""
-        if self.log:
-            low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
-            return (math.log(value) - low) / (high - low)
-        return ((value - self.low) // self.step + 0.5) / self.cells
-
-
-class Space(Mapping[str, Float | Int]):
-    """An ordered set of named parameters; the unit cube [0, 1]^d.
+class Space(Mapping[str, Parameter]):
+    """A set of named parameters, in the order of their names; a part of the unit cube [0, 1]^d.
 
     Args:
-        parameters: name -> :class:`Float` or :class:`Int`.
+        parameters: name -> :class:`Float`, :class:`Int` or :class:`Categorical`.
+        when: name -> {another parameter: its values}: active only where each of the others is active and has one of
+            these values. None in place of the values: active in some configurations, nobody knows yet in which.
 
     Raises:
-        InputError: it is empty, or holds something else.
+        InputError: it is empty or holds something else, or a condition is about no parameter, about itself or about
+            a continuum.
     """
 
-    def __init__(self, parameters: Mapping[str, Float | Int]) -> None:
+    def __init__(self, parameters: Mapping[str, Parameter], *, when: Conditions | None = None) -> None:
         for name, parameter in parameters.items():
-            if not isinstance(parameter, Float | Int):
-                raise InputError(f"parameter {name!r} must be a Float or an Int; got {type(parameter).__name__}.")
+            if not isinstance(parameter, Parameter):
+                raise InputError(
+                    f"parameter {name!r} must be a Float, an Int or a Categorical; got {type(parameter).__name__}."
+                )
         if not parameters:
-            raise InputError("a search space needs at least one numerical parameter.")
+            raise InputError("a search space needs at least one parameter.")
         self._parameters = dict(sorted(parameters.items()))
+        ends = np.cumsum([0, *(width_of(p) for p in self._parameters.values())]).tolist()
+        self.d = int(ends[-1])
+        self.columns = {name: slice(*ends[j : j + 2]) for j, name in enumerate(self._parameters)}
+        self.when = {name: self._condition(name, (when or {})[name]) for name in sorted(when or {})}
+        for name in self.when:
+            self._refuse_circle(name, ())
 
-    def __getitem__(self, name: str) -> Float | Int:
+    def __getitem__(self, name: str) -> Parameter:
         return self._parameters[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -129,50 +74,169 @@ class Space(Mapping[str, Float | Int]):
     def __len__(self) -> int:
         return len(self._parameters)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Space) and self.describe() == other.describe()
+
+    @property
+    def numbers(self) -> dict[str, Float | Int]:
+        """The parameters that are numbers."""
+        return {name: p for name, p in self.items() if not isinstance(p, Categorical)}
+
+    @property
+    def plain(self) -> bool:
+        """Whether there are numbers only, without conditions: each parameter is one coordinate."""
+        return len(self.numbers) == len(self) and not self.when
+
+    def refuse_choices(self, who: str) -> None:
+        """Refuse categories and conditions in the name of what searches numbers only.
+
+        Raises:
+            InputError: there are some.
+        """
+        if not self.plain:
+            raise InputError(
+                f"{who} searches numbers without conditions: give it Float and Int parameters only, or use the centred "
+                "search, which takes any space."
+            )
+
     @property
     def resolution(self) -> Vector:
-        """Cell width of each coordinate, 0 for a continuum: (d,)."""
-        return np.array([0.0 if p.cells is None else 1.0 / p.cells for p in self._parameters.values()])
+        """Cell width of each number, 0 for a continuum."""
+        return np.array([0.0 if p.cells is None else 1.0 / p.cells for p in self.numbers.values()])
+
+    @property
+    def inactive(self) -> Vector:
+        """Where the coordinates of parameters lie that are not active, (d,): the centre of the choices, or 1/2."""
+        widths = {name: width_of(p) for name, p in self.items()}
+        return np.array([1 / widths[name] if widths[name] > 1 else 0.5 for name in self for _ in range(widths[name])])
+
+    def centre(self) -> dict[str, Value]:
+        """Return the configuration in the middle: of every number the middle, of every category the first choice."""
+        return self.decode(self.inactive)
 
     def decode(self, u: Vector) -> dict[str, Value]:
-        """Return the parameters at u (d,), which is cut to the cube."""
-        inside = np.clip(u, 0.0, 1.0)
-        return {name: p.decode(float(x)) for (name, p), x in zip(self.items(), inside, strict=True)}
+        """Return the active parameters at u (d,), which is cut to the cube."""
+        values = self._values_at(np.clip(u, 0.0, 1.0))
+        return {name: value for name, value in values.items() if self.active(name, values)}
+
+    def completed(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
+        """Return parameters, with the middle of its range, or the first choice, for each that is missing."""
+        return {**self._values_at(self.inactive), **parameters}
+
+    def _values_at(self, u: Vector) -> dict[str, Value]:
+        values: dict[str, Value] = {}
+        for name, p in self.items():
+            at = u[self.columns[name]]
+            values[name] = p.decode(at) if isinstance(p, Categorical) else p.decode(float(at[0]))
+        return values
 
     def encode(self, parameters: Mapping[str, Value]) -> Vector:
         """Return the point (d,) in the cube; parameters outside their range are cut to it.
 
         Raises:
-            InputError: a parameter is missing.
+            InputError: an active parameter is missing.
         """
-        missing = [name for name in self if name not in parameters]
+        active = [name for name in self if self.active(name, parameters)]
+        missing = [name for name in active if name not in parameters]
         if missing:
             raise InputError(f"parameters {missing} are missing.")
-        values = {name: min(max(parameters[name], p.low), p.high) for name, p in self.items()}
-        return np.clip([p.encode(values[name]) for name, p in self.items()], 0.0, 1.0)
+        u = self.inactive
+        for name in active:
+            u[self.columns[name]] = code_of(self[name], parameters[name])
+        return u
+
+    def active(self, name: str, parameters: Mapping[str, Value]) -> bool:
+        """Tell whether a parameter has a say in a configuration."""
+        if name not in self.when:
+            return True
+        condition = self.when[name]
+        if condition is None:
+            return name in parameters
+        return all(
+            self.active(other, parameters) and other in parameters and key_of(parameters[other]) in map(key_of, values)
+            for other, values in condition.items()
+        )
+
+    def snap(self, U: Matrix) -> Matrix:
+        """Return where points U (k, d) of the cube really lie: ``encode(decode(u))`` of each, much faster."""
+        inside = np.clip(U, 0.0, 1.0)
+        V = np.hstack([snapped(p, inside[:, self.columns[name]]) for name, p in self.items()])
+        for name, active in self.activity(V).items():
+            V[~active, self.columns[name]] = self.inactive[self.columns[name]]
+        return V
+
+    def activity(self, V: Matrix) -> dict[str, Mask]:
+        """Tell in which of the points V (k, d), as :meth:`snap` returns them, each conditional parameter is active."""
+        found: dict[str, Mask] = {}
+
+        def active(name: str) -> Mask:
+            if name not in found:
+                terms = [active(other) & self._takes(other, values, V) for other, values in self.when_of(name).items()]
+                found[name] = np.logical_and.reduce([np.ones(len(V), dtype=bool), *terms])
+            return found[name]
+
+        return {name: active(name) for name in self.when}
+
+    def when_of(self, name: str) -> dict[str, tuple[Value, ...]]:
+        """Return what is known of the condition of a parameter: {another parameter: its values}."""
+        return self.when.get(name) or {}
+
+    def _takes(self, name: str, values: tuple[Value, ...], V: Matrix) -> Mask:
+        """Tell in which points a parameter has one of these values, (k,)."""
+        codes = [code_of(self[name], value) for value in values]
+        at = V[:, self.columns[name]]
+        return np.asarray(np.logical_or.reduce([np.isclose(at, code).all(axis=1) for code in codes]))
 
     def contains(self, parameters: Mapping[str, Value]) -> bool:
-        """Tell whether every parameter of the space is there and within its range."""
-        given = {name: real(parameters.get(name)) for name in self}
-        return all((value := given[name]) is not None and p.low <= value <= p.high for name, p in self.items())
+        """Tell whether every active parameter of the space is there and within its range."""
+        active = [name for name in self if self.active(name, parameters)]
+        return all(name in parameters and allows(self[name], parameters[name]) for name in active)
 
     def describe(self) -> dict[str, dict[str, object]]:
         """Return plain JSON data."""
-        return {name: {"type": type(p).__name__, **vars(p)} for name, p in self.items()}
+        described = {name: {"type": type(p).__name__, **vars(p)} for name, p in self.items()}
+        for name, condition in self.when.items():
+            described[name]["when"] = condition
+        plain_data: dict[str, dict[str, object]] = json.loads(json.dumps(described))
+        return plain_data
 
     @classmethod
     def from_description(cls, described: Mapping[str, Mapping[str, Any]]) -> Space:
         """Return the space that :meth:`describe` described."""
-        kinds: dict[str, type[Float] | type[Int]] = {"Float": Float, "Int": Int}
-        return cls({name: kinds[d["type"]](d["low"], d["high"], d["log"], d["step"]) for name, d in described.items()})
+        kinds: dict[str, type[Parameter]] = {kind.__name__: kind for kind in (Float, Int, Categorical)}
+        facts = {name: {k: v for k, v in d.items() if k not in ("type", "when")} for name, d in described.items()}
+        return cls(
+            {name: kinds[d["type"]](**facts[name]) for name, d in described.items()},
+            when={name: d["when"] for name, d in described.items() if "when" in d},
+        )
 
+    # ---- conditions --------------------------------------------------------------------------------
 
-def _cell(u: float, cells: int) -> int:
-    return min(max(math.floor(u * cells), 0), cells - 1)
+    def _condition(self, name: str, condition: object) -> dict[str, tuple[Value, ...]] | None:
+        if name not in self:
+            raise InputError(f"when= has a condition for {name!r}, which is no parameter of the space.")
+        if condition is None:
+            return None
+        if not isinstance(condition, Mapping) or not condition:
+            raise InputError(f"the condition of {name!r} must be {{another parameter: its values}}; got {condition!r}.")
+        return {other: self._values(name, other, values) for other, values in condition.items()}
 
+    def _values(self, name: str, other: str, values: object) -> tuple[Value, ...]:
+        """Return the values of another parameter for which ``name`` is active."""
+        parent = self.get(other)
+        if parent is None or (isinstance(parent, Float) and parent.cells is None):
+            raise InputError(
+                f"the condition of {name!r} is about {other!r}, which must be another parameter with choices or steps."
+            )
+        if isinstance(values, str) or not isinstance(values, Collection) or not values:
+            raise InputError(f"the condition of {name!r} needs a list of values of {other!r}; got {values!r}.")
+        unknown = [value for value in values if not allows(parent, value)]
+        if unknown:
+            raise InputError(f"the condition of {name!r} has values that {other!r} never takes: {unknown}.")
+        return tuple(map(as_choice, values))
 
-def _check_range(low: float, high: float, *, log: bool) -> None:
-    if real(low) is None or real(high) is None or low > high:
-        raise InputError(f"a range needs finite low <= high; got low={low!r}, high={high!r}.")
-    if log and low <= 0:
-        raise InputError(f"a log scale needs low > 0; got low={low!r}.")
+    def _refuse_circle(self, name: str, below: tuple[str, ...]) -> None:
+        if name in below:
+            raise InputError(f"the conditions of {name!r} go round in a circle: {' -> '.join((*below, name))}.")
+        for other in self.when_of(name):
+            self._refuse_circle(other, (*below, name))

@@ -1,8 +1,4 @@
-"""CMA-ES on centred joint releases: a rank-based search that asks for differences only.
-
-CMA-ES: Hansen, *The CMA Evolution Strategy: A Tutorial*, arXiv 1604.00772; integers: CMA-ES with margin, Hamano et
-al., arXiv 2205.13482; both from the `cmaes` library. Candidates are chosen by Thompson sampling on a surrogate, as
-in surrogate-assisted CMA-ES.
+"""Centred joint releases: a private search that asks for differences only, in any search space.
 
     lambda       population: new points of a generation          G    number of generations
     r            references: the best earlier points, asked again in every generation
@@ -10,18 +6,21 @@ in surrogate-assisted CMA-ES.
     H = I - 11^T/m, (m, m)        the centring matrix
     H L_i        a person's losses minus their own mean over the generation: everybody's level drops out
     C            clipping radius of ||H L_i||; replacing one person moves the mean of clipped H L_i by at most 2 C / n
+    kappa        saturation: before centring each person's losses are cut at their own median + kappa C / sqrt(m)
     mu_c, mu_q   GDP price of one generation's two releases, mu_c^2 + mu_q^2 = mu^2 / G
 
 One generation:
 
-1. propose lambda points: CMA-ES draws many candidates from N(m, sigma^2 C); each proposal is the best candidate
-   under a function drawn from the surrogate's posterior given all released values;
+1. propose lambda points: of many candidates each proposal is the best one under a function drawn from the surrogate's
+   posterior given all released values. Candidates in a space of numbers are those of CMA-ES
+   (:mod:`dptune.algorithms.centred_cma`); with categories and conditions random draws and mutations of the best points
+   (:mod:`dptune.algorithms.centred_mixed`);
 2. release the share of people with ||H L_i|| <= C, and set C <- C exp(-rate (share - quantile)): as the search
    converges people agree, C shrinks, and so does the noise;
 3. release the mean over people of H L_i, clipped to C *after* centring: one query, 2 C / n for all m points. A point
    whose evaluation failed counts, for each person, as their mean over the other points plus C / sqrt(m);
-4. fit the surrogate (:mod:`dptune.gp.grouped`) to all released values, with their known noise, and tell CMA-ES its
-   posterior means at the lambda points: what earlier generations said takes noise away.
+4. fit the surrogate (:mod:`dptune.gp.grouped`) to all released values, with their known noise: what earlier
+   generations said takes noise away.
 
 The references tie the generations together: each is known up to a constant of its own only. Their losses are with
 the curator anyway, so they cost no trial.
@@ -43,14 +42,14 @@ from dptune._checks import at_least
 from dptune._numbers import plain
 from dptune.algorithms.method import Statistic
 from dptune.algorithms.rounds import Rounds
-from dptune.errors import InputError, MissingExtra
+from dptune.errors import InputError
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import LARGEST, SMALLEST, Ball, MeanQuery, NormQuery, Question, smallest_price
+from dptune.space import Space
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
-RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many optima lie on the boundary
 PROPOSALS = 4  # proposals made at once, in generations
 _LARGEST_EXPONENT = 700.0  # exp of more overflows
 
@@ -60,7 +59,7 @@ class CentredCMASettings:
     """All of the algorithm's settings, public; :func:`dptune.algorithms.centred_plan.plan_centred_cma` chooses them.
 
     Attributes:
-        d: dimension.
+        d: dimension, number of coordinates of the space's code.
         generations: G.
         population: lambda, new points of a generation, at least 4: with fewer CMA-ES has no covariance to learn.
         mu: GDP budget of all generations together.
@@ -73,12 +72,14 @@ class CentredCMASettings:
         references: r.
         sigma: initial step size of CMA-ES, in sides of the cube.
         spread: scale of the random part of the functions drawn from the surrogate: 1 is Thompson sampling, 0 its mean.
-        candidates: drawn from CMA-ES for each place of a generation; 1 switches the surrogate's choice off.
+        candidates: drawn for each place of a generation; with CMA-ES 1 switches the surrogate's choice off.
         average, reach: the recommendation is the surrogate's minimiser, sought at most ``reach`` in each coordinate
             from the mean of CMA-ES's last ``average`` means.
         steps: cell width of each coordinate, 0 for a continuum: (d,); () for none.
         default: the user's default configuration (d,), in the cube: the first point, and a reference as long as this
             process holds its losses; None: there is none.
+        saturation: kappa; None: losses are centred as they are.
+        space: the search space, if it has categories or conditions; None: numbers, searched by CMA-ES.
         seed: of the algorithm's own, public randomness.
 
     Raises:
@@ -102,6 +103,8 @@ class CentredCMASettings:
     reach: float = 0.2
     steps: tuple[float, ...] = ()
     default: tuple[float, ...] | None = None
+    saturation: float | None = None
+    space: Space | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -124,6 +127,8 @@ class CentredCMASettings:
             raise InputError(f"quantile must lie between 0 and 1; got {self.quantile!r}.")
         if not (_is_finite(self.spread) and self.spread >= 0):
             raise InputError(f"spread must be finite and not negative; got {self.spread!r}.")
+        if self.saturation is not None and not (_is_finite(self.saturation) and self.saturation >= 0):
+            raise InputError(f"saturation must be finite and not negative, or None; got {self.saturation!r}.")
         if not (_is_finite(self.share) and 0 <= self.share < 1):
             raise InputError(f"share must lie in [0, 1); got {self.share!r}.")
         widths = self.steps if isinstance(self.steps, tuple | list) else (None,)
@@ -143,8 +148,8 @@ class CentredCMASettings:
         return (Statistic("a mean loss within a generation, at first,", self.radius, m, self.mean_mu),)
 
     def describe(self) -> dict[str, object]:
-        """Return them as plain JSON data."""
-        return asdict(self)
+        """Return them as plain JSON data; the space stands beside them in the plan."""
+        return {name: value for name, value in asdict(self).items() if name != "space"}
 
     @property
     def mean_mu(self) -> float:
@@ -185,8 +190,10 @@ class Generation:
         return cls(np.array(note["points"]), int(note["new"]), np.array(values), sigma, float(note["radius"]))
 
 
-class CentredCMA(Rounds):
-    """The algorithm; holds public data only. See :class:`dptune.algorithms.method.SearchAlgorithm` for its use.
+class Centred(Rounds):
+    """The releases and what is learned from them; subclasses say where to look and what to recommend.
+
+    Holds public data only. See :class:`dptune.algorithms.method.SearchAlgorithm` for its use.
 
     One generation: ``ask`` for ``missing()`` points, evaluate them, ``observe`` each; have its two questions answered,
     the share of unclipped people and the centred mean, and ``learn`` each answer. Points of one's own are welcome, and
@@ -199,9 +206,7 @@ class CentredCMA(Rounds):
         super().__init__(settings)
         self.radius = settings.radius
         self.generations: list[Generation] = []
-        self.means: list[Vector] = [np.full(settings.d, 0.5)]
         self.surrogate = GroupedRegression(settings.d)
-        self._cma = _engine(settings)
         self._followed = 0  # generations whose share of unclipped people is released
         self._proposed: Matrix | None = None  # (PROPOSALS lambda, d)
 
@@ -226,14 +231,13 @@ class CentredCMA(Rounds):
         return np.array(self._proposed[slot % len(self._proposed)])
 
     def _propose(self) -> Matrix:
-        s = self.settings
-        rng = np.random.default_rng([s.seed, self.t])
-        self._cma.reseed_rng(int(rng.integers(2**31)))
-        count = PROPOSALS * s.population
-        drawn = np.array([_point(self._cma.ask()) for _ in range(max(s.candidates * s.population, count))])
-        if s.candidates == 1 or not self.generations:
-            return drawn[:count]
-        return drawn[_best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))]
+        """Return the generation's proposals, (PROPOSALS lambda, d); they depend on released values only."""
+        raise NotImplementedError
+
+    @property
+    def centre(self) -> Vector:
+        """The point that values are compared with, (d,): the centre of the search space."""
+        raise NotImplementedError
 
     # ---- what to know ------------------------------------------------------------------------------
 
@@ -248,11 +252,12 @@ class CentredCMA(Rounds):
         H = np.eye(m) - 1 / m
         # Higher, and a failure would fill the clipped vectors; lower, and where the function fails would look good.
         failed_above = self.radius / math.sqrt(m)
+        saturate_above = None if s.saturation is None else s.saturation * self.radius / math.sqrt(m)
         if s.share and self._followed <= self.t:
-            query = NormQuery(names, H, self.radius, s.share_mu, failed_above)
+            query = NormQuery(names, H, self.radius, s.share_mu, failed_above, saturate_above)
             return Question(f"{SHARE}{self.t + 1}", query, {"radius": self.radius})
         asked = Generation(self.points_at(names), s.population, np.zeros(0), 0.0, self.radius)
-        mean = MeanQuery(names, H, Ball(self.radius), s.mean_mu, failed_above)
+        mean = MeanQuery(names, H, Ball(self.radius), s.mean_mu, failed_above, saturate_above)
         return Question(f"{GENERATION}{self.t + 1}", mean, asked.note())
 
     def _asked_names(self) -> tuple[str, ...]:
@@ -262,7 +267,7 @@ class CentredCMA(Rounds):
     # ---- what was learned --------------------------------------------------------------------------
 
     def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
-        """Set C from the released share, or tell the surrogate and CMA-ES the released mean; see the module."""
+        """Set C from the released share, or tell the surrogate the released mean; see the module."""
         if key.startswith(SHARE):
             self._followed = int(key.removeprefix(SHARE))
             if answer is not None:
@@ -284,9 +289,6 @@ class CentredCMA(Rounds):
         self.generations.append(generation)
         newest = Group(generation.points, generation.values, generation.sigma)
         self.surrogate.fit([*self.surrogate.groups, newest])
-        new = generation.points[: generation.new]
-        self._cma.tell([(x, float(v)) for x, v in zip(new, self.surrogate.mean(new), strict=True)])
-        self.means.append(_mean(self._cma))
 
     def _keep_references(self) -> None:
         """Of the points that were asked about keep the best ``references``, and the default configuration."""
@@ -297,26 +299,18 @@ class CentredCMA(Rounds):
         self.keep(best | {name for name in asked if default is not None and np.allclose(self._points[name], default)})
 
     def value(self, x: Vector) -> float:
-        """Return how much worse than the centre of the cube x (d,) may be: a careful estimate for displays.
+        """Return how much worse than the centre of the space x (d,) may be: a careful estimate for displays.
 
         The posterior mean of f(x) - f(centre) plus its standard deviation; before the first release the first C.
         An optimistic estimate would make an early guess the best trial for ever.
         """
         if not self.generations:
             return float(self.settings.radius)
-        return sum(self.surrogate.difference(x, self.means[0]))
+        return sum(self.surrogate.difference(x, self.centre))
 
     def difference(self, x: Vector, y: Vector) -> tuple[float, float] | None:
         """Return the posterior mean of f(x) - f(y) and its standard deviation; None before the first release."""
         return self.surrogate.difference(x, y) if self.generations else None
-
-    def recommend(self) -> Vector:
-        """Return where the surrogate is smallest near the mean of CMA-ES's last ``average`` means, (d,).
-
-        Never the argmin of noisy values.
-        """
-        average = np.clip(np.mean(self.means[-self.settings.average :], axis=0), 0.0, 1.0)
-        return self.surrogate.minimiser(average, reach=self.settings.reach)
 
     def progress(self) -> dict[str, object]:
         """Return how far it is, for a dashboard."""
@@ -330,34 +324,9 @@ def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _best_of_each(samples: Matrix) -> list[int]:
-    """For each column of samples (candidates, count) the smallest row that no earlier column took."""
+def best_of_each(samples: Matrix) -> list[int]:
+    """Return for each column of samples (candidates, count) the smallest row that no earlier column took."""
     taken: list[int] = []
     for column in samples.T:
         taken.append(next(int(i) for i in np.argsort(column) if int(i) not in taken))
     return taken
-
-
-def _engine(settings: CentredCMASettings) -> Any:
-    """CMA-ES, or CMA-ES with margin if a coordinate has cells."""
-    try:
-        from cmaes import CMA, CMAwM
-    except ImportError:
-        raise MissingExtra('this algorithm needs cmaes: pip install "dptune[cmaes]".') from None
-    mean = np.full(settings.d, 0.5)
-    common = {"population_size": settings.population, "seed": settings.seed, "n_max_resampling": RESAMPLINGS}
-    if not any(settings.steps):
-        bounds = np.tile([0.0, 1.0], (settings.d, 1))
-        return CMA(mean=mean, sigma=settings.sigma, bounds=bounds, **common)
-    steps = np.array(settings.steps)
-    bounds = np.column_stack([steps / 2, 1 - steps / 2])  # the first and the last cell's middle
-    return CMAwM(mean=mean, sigma=settings.sigma, bounds=bounds, steps=steps, **common)
-
-
-def _point(asked: Any) -> Vector:
-    """CMA-ES with margin returns the rounded point and the one it was rounded from."""
-    return np.asarray(np.clip(asked[0] if isinstance(asked, tuple) else asked, 0.0, 1.0))
-
-
-def _mean(engine: Any) -> Vector:
-    return np.array(engine.mean, dtype=np.float64)

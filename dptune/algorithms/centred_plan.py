@@ -10,7 +10,9 @@ import math
 
 from dptune._checks import at_least, positive
 from dptune._checks import share as share_of
-from dptune.algorithms.centred import CentredCMA, CentredCMASettings
+from dptune.algorithms.centred import CentredCMASettings
+from dptune.algorithms.centred_cma import CentredCMA
+from dptune.algorithms.centred_mixed import CentredMixed
 from dptune.algorithms.method import Method, Plan
 from dptune.errors import InputError
 from dptune.space import Space
@@ -24,6 +26,8 @@ SHARE = 0.05  # of mu^2, for the releases that C follows
 REFERENCES = 2
 SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
 SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
+MIXED_SPREAD = 1.0  # the same with categories or conditions
+SATURATION = 2.0  # kappa, with categories or conditions
 CANDIDATES = 40
 REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
 AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
@@ -43,7 +47,7 @@ def default_average(generations: int) -> int:
 
 def cell_widths(space: Space) -> tuple[float, ...]:
     """Width of each coordinate's cells, 0 for a continuum and for whole numbers on a log scale; () if all are 0."""
-    widths = [0.0 if p.log or p.cells is None or p.cells < 2 else 1.0 / p.cells for p in space.values()]
+    widths = [0.0 if p.log or p.cells is None or p.cells < 2 else 1.0 / p.cells for p in space.numbers.values()]
     return tuple(widths) if any(widths) else ()
 
 
@@ -62,13 +66,14 @@ def plan_centred_cma(
     share: float = SHARE,
     references: int = REFERENCES,
     sigma: float = SIGMA,
-    spread: float = SPREAD,
+    spread: float | None = None,
     candidates: int = CANDIDATES,
     reach: float = REACH,
     average: int | None = None,
     space: Space | None = None,
     default: tuple[float, ...] | None = None,
     steps: tuple[float, ...] | None = None,
+    saturation: float | None = None,
     final_share: float = 0.05,
 ) -> Plan:
     """Return a plan; what is None is chosen from the public (d, trials, loss range).
@@ -90,7 +95,7 @@ def plan_centred_cma(
     population = at_least("population", population, 4) if population is not None else default_population(d, trials)
     if trials < population:
         raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
-    generations = trials // population
+    generations, mixed = trials // population, space is not None and not space.plain
     settings = CentredCMASettings(
         d=d,
         generations=generations,
@@ -103,15 +108,22 @@ def plan_centred_cma(
         share=share,
         references=references,
         sigma=sigma,
-        spread=spread,
+        spread=spread if spread is not None else (MIXED_SPREAD if mixed else SPREAD),
         candidates=candidates,
         reach=reach,
         average=average if average is not None else default_average(generations),
         default=default,
-        steps=steps if steps is not None else (() if space is None else cell_widths(space)),
+        steps=steps if steps is not None else (cell_widths(space) if space is not None and not mixed else ()),
+        saturation=saturation if saturation is not None or not mixed else SATURATION,
+        space=space if mixed else None,
         seed=seed,
     )
     return Plan(NAME, mu, settings, generations * population, final_share=final_share)
 
 
-CENTRED_CMA = Method(NAME, plan_centred_cma, CentredCMA, shared_slots=True)
+def centred(settings: CentredCMASettings) -> CentredCMA | CentredMixed:
+    """Return the algorithm for these settings: CMA-ES for numbers, another search for everything else."""
+    return CentredCMA(settings) if settings.space is None else CentredMixed(settings)
+
+
+CENTRED_CMA = Method(NAME, plan_centred_cma, centred, shared_slots=True, any_space=True)

@@ -240,12 +240,14 @@ class Method:
             cube, or None) those that it names; the others are the user's settings.
         algorithm: a plan's settings -> the algorithm before its first answer.
         shared_slots: whether processes take different proposals of a round, by the trial's number.
+        any_space: whether it searches categories and conditions too; others search float and int parameters.
     """
 
     name: str  # by which it is recognised: a method that travelled to another process has functions of its own
     planner: Callable[..., Plan] = field(compare=False)
     algorithm: Callable[[Any], SearchAlgorithm] = field(compare=False)
     shared_slots: bool = False
+    any_space: bool = False
 
     def plan(
         self,
@@ -272,8 +274,10 @@ class Method:
         """
         facts: dict[str, Any] = {"n": people.n, "loss_range": people.loss_range}
         if space is not None:
+            if not self.any_space:
+                space.refuse_choices(f"the method {self.name!r}")
             point = None if default is None else tuple(space.encode(default).tolist())
-            facts |= {"d": len(space), "space": space, "default": point}
+            facts |= {"d": space.d, "space": space, "default": point}
         wanted = signature(self.planner).parameters
         return self.planner(**{k: v for k, v in facts.items() if k in wanted}, mu=mu, seed=seed, **settings)
 

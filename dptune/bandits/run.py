@@ -60,6 +60,7 @@ class LDPRun:
         middle, count = real(centre), at_least("count", count, 1)
         if middle is None:
             raise InputError(f"centre must be a number, finite; got {centre!r}.")
+        space.refuse_choices(type(self).__name__)
         self.space, self._sign, self._centre = space, 1.0 if maximize else -1.0, middle
         keys = design(space, count, seed=settings.seed) if candidates is None else _keys(space, candidates)
         self._curator = Curator(algorithm, space, settings, keys, refinements)
@@ -170,5 +171,6 @@ def _keys(space: Space, candidates: Sequence[Mapping[str, Value]]) -> list[Key]:
 
 
 def _on_the_grid(space: Space, key: Key) -> Key:
-    pairs = zip(space.values(), key, strict=True)
+    numbers = [value for value in key if isinstance(value, float | int)]  # all of them
+    pairs = zip(space.numbers.values(), numbers, strict=True)
     return tuple(float(v) if isinstance(p, Float) and p.step is None else p.decode(p.encode(v)) for p, v in pairs)

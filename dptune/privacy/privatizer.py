@@ -302,20 +302,28 @@ class LossPrivatizer:
 
     def _clipped_mean(self, query: Query) -> Vector:
         """Return sum_i w_i clip(W L_i) less :meth:`_centre`, shape (p,), in float64."""
-        weights, offset = self._effective(query)
-        if isinstance(query, MeanQuery):
-            offset = offset - self._centre(query)
         with self._lock, np.errstate(all="ignore"):  # a floating-point warning would depend on the data
             parts = []  # (chunks, p)
             for first in range(0, self.n, _PEOPLE_PER_CHUNK):
                 people = slice(first, min(first + _PEOPLE_PER_CHUNK, self.n))
-                g = self._losses.combine(query.points, weights, people) + offset[:, None]  # (p, people)
+                g = self._statistic(query, people)  # (p, people)
                 parts.append(_per_person(g, query, self._centre(query)) @ self._weights[people])
             return np.array([math.fsum(column) for column in np.transpose(parts)])  # exact: see noise.SLACK
 
-    def _effective(self, query: Query) -> tuple[Vector, Vector]:
-        """Return what is applied to the rows held: W (p, m), and an offset (p,)."""
-        W, failed = query.weights, np.array([point in self._failed for point in query.points])  # (p, m), (m,)
+    def _statistic(self, query: Query, people: slice) -> Vector:
+        """Return W L_i of these people, each less :meth:`_centre` if the query is a mean, (p, people)."""
+        W = query.weights
+        centre = self._centre(query) if isinstance(query, MeanQuery) else 0.0
+        if query.saturate_above is None:
+            weights, offset = self._effective(query, W)
+            return self._losses.combine(query.points, weights, people) + (offset - centre)[:, None]
+        weights, offset = self._effective(query, np.eye(W.shape[1]))
+        L = self._losses.combine(query.points, weights, people) + offset[:, None]  # (m, people)
+        return W @ np.minimum(L, np.median(L, axis=0) + query.saturate_above) - centre
+
+    def _effective(self, query: Query, W: Vector) -> tuple[Vector, Vector]:
+        """Return what is applied to the rows held for W (p, m): such a matrix, and an offset (p,)."""
+        failed = np.array([point in self._failed for point in query.points])  # (m,)
         offset = self._midpoint * W.sum(axis=1)  # of the rows' centring
         if query.failed_above is None or not failed.any() or failed.all():
             return W, offset

@@ -10,6 +10,10 @@ public weights W (p, m) and public person weights w,
 An evaluation that failed has no losses. Each person's entry of L_i is then the upper clip or, if ``failed_above`` is
 given, the person's own mean over the points that did not fail, plus ``failed_above``: it neither fills g_i nor looks
 good. Both are functions of the person's own losses and of which points failed.
+
+With ``saturate_above`` each person's L_i is then cut at the median of its entries plus ``saturate_above``, so that
+points that are bad anyway do not fill g_i. The cut vector, too, is a function of the person's own losses and of public
+numbers: what is clipped and averaged is still one vector a person, in the same ball, so the sensitivity is the same.
 """
 
 from __future__ import annotations
@@ -105,17 +109,20 @@ class _Question:
     weights: Matrix
     mu: float
     failed_above: float | None
+    saturate_above: float | None
 
     def _freeze(self) -> None:
         object.__setattr__(self, "points", _names(self.points))
         object.__setattr__(self, "weights", _public_weights(self.points, self.weights))
         object.__setattr__(self, "mu", positive("mu", self.mu))
-        if self.failed_above is not None:
-            object.__setattr__(self, "failed_above", _finite("failed_above", self.failed_above))
+        for name in ("failed_above", "saturate_above"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _finite(name, getattr(self, name)))
 
     def _fingerprint(self, region: object) -> str:
         failed = [] if self.failed_above is None else [self.failed_above]
-        header = json.dumps([self.points, self.weights.shape, region, self.mu, *failed])
+        cut = [] if self.saturate_above is None else [{"saturate": self.saturate_above}]
+        header = json.dumps([self.points, self.weights.shape, region, self.mu, *failed, *cut])
         return hashlib.sha256(header.encode() + self.weights.tobytes()).hexdigest()
 
     def digest(self) -> str:
@@ -140,6 +147,7 @@ class MeanQuery(_Question):
         mu: GDP price, > 0.
         failed_above: what an evaluation that failed counts as, for each person, above their mean over the other
             points; None: the upper clip.
+        saturate_above: where each person's losses are cut, above their median over the points; None: nowhere.
 
     Raises:
         InputError: shapes do not match, or a setting is not finite or not positive.
@@ -150,6 +158,7 @@ class MeanQuery(_Question):
     clip: Interval | Ball
     mu: float
     failed_above: float | None = None
+    saturate_above: float | None = None
 
     def __post_init__(self) -> None:
         self._freeze()
@@ -194,6 +203,7 @@ class NormQuery(_Question):
         mu: GDP price, > 0.
         failed_above: what an evaluation that failed counts as, for each person, above their mean over the other
             points; None: the upper clip.
+        saturate_above: where each person's losses are cut, above their median over the points; None: nowhere.
 
     Raises:
         InputError: shapes do not match, or a setting is not finite or not positive.
@@ -204,6 +214,7 @@ class NormQuery(_Question):
     radius: float
     mu: float
     failed_above: float | None = None
+    saturate_above: float | None = None
 
     def __post_init__(self) -> None:
         self._freeze()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from dptune.algorithms.method import SearchAlgorithm
 from dptune.errors import InputError
 from dptune.search.estimate import Estimate
@@ -78,7 +76,7 @@ def of_algorithm(
         private: whether all noise was unseeded.
     """
     found = space.decode(algorithm.recommend())
-    defaults = default or space.decode(np.full(len(space), 0.5))
+    defaults = default or space.centre()
     x, y = space.encode(defaults), space.encode(found)
     gain = algorithm.difference(x, y) or difference_of_values(space, values, x, y)
     improvement = None if gain is None else Estimate(*gain, private)
@@ -100,8 +98,8 @@ def among_values(values: Sequence[Released], default: Mapping[str, Value] | None
 
 
 def at_edge(space: Space, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the parameters at an end of their range; of one with few values, an end is no news."""
+    """Return the numbers at an end of their range; of one with few values, an end is no news."""
     u = space.encode(parameters)  # (d,)
-    fine = [p.cells is None or p.cells > 1 / EDGE for p in space.values()]
-    outer = [bool(x < EDGE or x > 1 - EDGE) for x in u]
-    return tuple(name for name, out, many in zip(space, outer, fine, strict=True) if out and many)
+    many = [name for name, p in space.numbers.items() if p.cells is None or p.cells > 1 / EDGE]
+    at = {name: float(u[space.columns[name]][0]) for name in many}
+    return tuple(name for name, x in at.items() if x < EDGE or x > 1 - EDGE)

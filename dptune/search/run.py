@@ -274,8 +274,7 @@ class SearchRun:
 
     def _take_part(self, space: Space, point: str, parameters: Mapping[str, Value]) -> float:
         """Tell the algorithm of a point and ask what can be asked; return what is known about the point then."""
-        centre = space.decode(np.full(len(space), 0.5))
-        u = space.encode({**centre, **parameters})
+        u = space.encode(space.completed(parameters))
         inside = space.contains(parameters)
         self._outside += not inside
         if inside:

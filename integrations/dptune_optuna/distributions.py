@@ -49,7 +49,7 @@ def to_distributions(space: dptune.Space) -> dict[str, BaseDistribution]:
         name: FloatDistribution(p.low, p.high, log=p.log, step=p.step)
         if isinstance(p, dptune.Float)
         else IntDistribution(p.low, p.high, log=p.log, step=p.step)
-        for name, p in space.items()
+        for name, p in space.numbers.items()
     }
 
 

@@ -88,7 +88,8 @@ def resolve(
 def rounded(domain: Any, value: Value) -> Value:
     """Return the nearest multiple of q of a quantised log scale inside the domain; other values are exact already."""
     sampler = domain.get_sampler()
-    if not (isinstance(sampler, sample.Quantized) and isinstance(sampler.sampler, sample.LogUniform)):
+    log = isinstance(sampler, sample.Quantized) and isinstance(sampler.sampler, sample.LogUniform)
+    if not log or not isinstance(value, float | int):
         return value
     low, high = _ends(domain)
     nearest = round(value / sampler.q) * sampler.q

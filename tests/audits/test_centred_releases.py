@@ -55,7 +55,8 @@ def cases(draw: st.DrawFn) -> tuple[Any, np.ndarray, np.ndarray, dict[str, Any]]
     radius = draw(st.floats(1e-6, 1e3))
     share = draw(st.booleans())
     above = draw(st.none() | st.floats(-10, 1e3))
-    query = NormQuery(NAMES[:m], W, radius, mu, above) if share else MeanQuery(NAMES[:m], W, Ball(radius), mu, above)
+    rules = (mu, above, draw(st.none() | st.floats(-10, 1e3)))
+    query = NormQuery(NAMES[:m], W, radius, *rules) if share else MeanQuery(NAMES[:m], W, Ball(radius), *rules)
     chosen["failed"] = draw(st.lists(st.sampled_from(NAMES[:m]), unique=True))
     losses = draw(arrays(np.float64, (m, n), elements=ANY_LOSS))
     neighbour = losses.copy()
@@ -93,10 +94,27 @@ def audit_centred_mean(n: int = 20) -> None:
         audit_reaches(query, losses, neighbour, 1.0 / n, clip=(-50.0, 50.0))
 
 
+def audit_saturated_mean(n: int = 21) -> None:
+    """Losses cut at the person's own median reach 2C/n, and one person does not move where the others are cut."""
+    query = MeanQuery(NAMES[:4], centring(4), Ball(0.5), 0.7, None, 1.0)
+    losses = np.zeros((4, n))
+    losses[:, 0] = [-8.0, 0.0, 0.0, 0.0]
+    neighbour = losses.copy()
+    neighbour[:, 0] = [50.0, 0.0, 0.0, 0.0]  # cut to [1, 0, 0, 0]
+    audit_reaches(query, losses, neighbour, 1.0 / n, clip=(-50.0, 50.0))
+    losses = np.tile([[0.0], [0.0], [20.0], [40.0]], n)
+    losses[:, 0] = -50.0
+    neighbour = losses.copy()
+    neighbour[:, 0] = 50.0
+    wide = MeanQuery(NAMES[:4], centring(4), Ball(50.0), 0.7, None, 1.0)
+    audit_pair(wide, losses, neighbour, clip=(-50.0, 50.0))
+
+
 @pytest.mark.parametrize("n", [1, 7, 200])
 def test_the_worst_neighbours_reach_the_sensitivity(n: int) -> None:
     audit_share(n)
     audit_centred_mean(n)
+    audit_saturated_mean(n)
 
 
 def share_of_all_people_counted_twice(patch: pytest.MonkeyPatch) -> None:
@@ -132,6 +150,11 @@ def clip_before_centring(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LossPrivatizer, "_clipped_mean", mean)
 
 
+def cut_at_the_median_of_everybody(patch: pytest.MonkeyPatch) -> None:
+    true = np.median
+    patch.setattr(implementation.np, "median", lambda L, axis: np.full(L.shape[1], true(L)))
+
+
 @pytest.mark.parametrize(
     ("bug", "audit"),
     [
@@ -141,6 +164,7 @@ def clip_before_centring(patch: pytest.MonkeyPatch) -> None:
         (half_the_sensitivity, audit_centred_mean),
         (share_of_all_people_counted_twice, audit_centred_mean),
         (clip_before_centring, audit_centred_mean),
+        (cut_at_the_median_of_everybody, audit_saturated_mean),
     ],
 )
 def test_the_audit_finds_the_planted_bug(

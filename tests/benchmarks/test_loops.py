@@ -30,10 +30,11 @@ def queries() -> list[Query]:
     vector = MeanQuery(("a", "b", "c"), W, Ball(1.5), 0.2)
     share = NormQuery(("a", "b", "c"), np.eye(3) - 1 / 3, 1.0, 0.2)
     failed = MeanQuery(("a", "b", "failed", "c"), np.eye(4) - 1 / 4, Ball(1.0), 0.2, 0.5)
-    return [vector, MeanQuery(("b",), np.ones((1, 1)), Interval(0.0, 3.0), 0.1), share, failed]
+    cut = MeanQuery(("a", "b", "failed", "c"), np.eye(4) - 1 / 4, Ball(1.0), 0.2, 0.5, 0.3)
+    return [vector, MeanQuery(("b",), np.ones((1, 1)), Interval(0.0, 3.0), 0.1), share, failed, cut]
 
 
-@pytest.mark.parametrize("query", queries(), ids=["gradient", "value", "share", "failed"])
+@pytest.mark.parametrize("query", queries(), ids=["gradient", "value", "share", "failed", "saturated"])
 def test_the_curator_answers_as_the_privatizer_without_noise(privatizer: LossPrivatizer, query: Query) -> None:
     curator, rng = Curator(N, (0.0, 3.0), seed=0, private=False), np.random.default_rng(2)
     for name in "abc":

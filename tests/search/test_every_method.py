@@ -8,12 +8,13 @@ import math
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import centred_runs
 import gibo_runs
+import mixed_runs
 import numpy as np
 import pytest
 import toy_runs
@@ -82,6 +83,12 @@ CENTRED = Kind(
     last_question="generation",
     state=lambda run: np.array(run.algorithm.means).tolist(),
 )
+MIXED = replace(
+    CENTRED,
+    name="mixed",
+    start=mixed_runs.start,
+    state=lambda run: [generation.points.tolist() for generation in run.algorithm.generations],
+)
 TOY = Kind(
     "toy",
     toy_runs.start,
@@ -94,7 +101,7 @@ TOY = Kind(
     last_question="round",
     state=lambda run: run.algorithm.winners,
 )
-KINDS = [GIBO, CENTRED, TOY]
+KINDS = [GIBO, CENTRED, MIXED, TOY]
 
 
 def readable(value: object) -> str | None:
@@ -513,7 +520,7 @@ def test_the_name_of_the_final_estimate_is_refused_before_a_model_is_trained(led
             refuse("final")
     assert run.privatizer.points() == ()
     trial(run, "final 1")
-    best = SPACE.decode(np.full(2, 0.5))
+    best = run.space.centre()
     run.estimate(best, losses_of(best, kind.n))
 
 
@@ -526,4 +533,4 @@ def test_an_estimate_outside_the_search_space_is_refused_before_a_model_is_train
         with pytest.raises(InputError, match=r"search space .*recommend\(\)"):
             refused(elsewhere)
     assert keys(ledger) == []
-    run.check_estimate({"a": 0.5, "b": 1.0})
+    run.check_estimate({**run.space.centre(), "a": 0.5, "b": 1.0})
