@@ -31,6 +31,7 @@ def svm(trial):
 
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
+optuna.logging.get_logger("optuna.dptune").setLevel(optuna.logging.INFO)  # how large the noise will be
 where = {"storage": f"sqlite:///{folder}/study.db", "study_name": "svm", "load_if_exists": True}
 study = optuna.create_study(sampler=sampler, **where)
 study.optimize(svm, n_trials=sampler.n_trials, show_progress_bar=True)
