@@ -50,6 +50,8 @@ class SearchRequest:
     def __post_init__(self) -> None:
         if not isinstance(self.privatizer, LossPrivatizer):
             raise InputError(f"{self.front_end} needs a LossPrivatizer; got {type(self.privatizer).__name__}.")
+        if self.default is not None and not isinstance(self.default, Mapping):
+            raise InputError(f"default must be a dict, of names and values; got {type(self.default).__name__}.")
         options = [name for name in self.settings if name != "trials"]
         self.method.refuse_unknown(dict.fromkeys(options), front_end=self.front_end)
         object.__setattr__(self, "mu", None if self.mu is None else positive("mu", self.mu))

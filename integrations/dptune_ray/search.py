@@ -15,6 +15,7 @@ Tune, its files and its dashboards see released values, public parameters, and t
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
@@ -86,7 +87,7 @@ class SpaceSearch(RunSearch):
             mu=mu,
             seed=seed,
             settings={"trials": n_trials, **settings},
-            default=None if default is None else flat(default),
+            default=flat(default) if isinstance(default, Mapping) else default,
             front_end=type(self).__name__,
         )
         if to_space(self._domains) is not None:
@@ -154,6 +155,11 @@ class SpaceSearch(RunSearch):
         """Likewise; nothing is learned from Tune. May come twice, or never."""
         if result and not self._allows:
             self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
+        if result and math.isnan(result.get(self.metric, 0.0)):
+            _logger.warning(
+                f"The trial {trial_id!r} reports NaN and cost nothing: the run {self._name!r} had nothing left for it, "
+                "or its function failed and no trial has succeeded yet. trainable.try_out(config) shows what it raised."
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_handle": None}
@@ -265,9 +271,9 @@ class CentredCMASearch(SpaceSearch):
     **What a trial reports.** Tune wants a value when the trial ends, mostly before its generation is released. So it is
     a careful estimate, from everything released by then, of the mean loss at the trial's point *less that at the centre
     of the search space* (:meth:`dptune.CentredCMA.value`): a function of released values, which says nothing about
-    the trial's own losses until their generation is out. With ``mode="max"`` it is that of the mean score, so larger is
-    better then. It is kept in the ledger, and a trial that runs again reports it again. The answer is
-    :meth:`recommend`; :meth:`estimate` releases its level of loss.
+    the trial's own losses until their generation is out. As long as nothing is released it is infinite, the worst. With
+    ``mode="max"`` it is that of the mean score, so larger is better then. It is kept in the ledger, and a trial that
+    runs again reports it again. The answer is :meth:`recommend`; :meth:`estimate` releases its level of loss.
 
     Settings are those of :func:`dptune.algorithms.centred_plan.plan_centred_cma`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def mine(privatizer: Make) -> dptune.LossPrivatizer:
 def test_values_are_withheld_and_one_trial_is_chosen_once(mine: dptune.LossPrivatizer) -> None:
     objective, study = SelectionObjective(function, mine, mu=9.0, estimate_share=0.1), study_of(RandomSampler(seed=1))
     study.optimize(objective, n_trials=20)
-    assert {trial.value for trial in study.trials} == {0.0}
+    assert {trial.value for trial in study.trials} == {math.inf}
     assert mine.ledger.spent() == 0
     assert objective.select(study) == {"kind": "good"}
     assert mine.ledger.spent() == pytest.approx(9.0)
@@ -105,7 +106,7 @@ def test_a_function_that_fails_is_a_candidate_that_loses_and_nothing_of_it_is_sh
     optuna.logging.enable_propagation()
     study.optimize(SelectionObjective(failing, mine, mu=9.0), n_trials=3)
     optuna.logging.disable_propagation()
-    assert [trial.value for trial in study.trials] == [0.0] * 3
+    assert [trial.value for trial in study.trials] == [math.inf] * 3
     assert "0.123456" not in caplog.text + repr([trial.user_attrs for trial in study.trials])
     assert SelectionObjective(failing, mine, mu=9.0).select(study) == {"kind": "good"}
 

@@ -67,6 +67,7 @@ def test_numpys_numbers_begin_the_same_values(tmp_path):
         ({"foo": 1}, "has no option 'foo'; it has n_trials, mu, seed, "),
         ({"trials": 20}, "has no option 'trials'"),
         ({"cells": [0.5]}, "has no option 'cells'"),
+        ({"default": [0.5]}, "default must be a dict"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(tmp_path, sampler, wrong, says):

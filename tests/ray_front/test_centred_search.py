@@ -71,8 +71,7 @@ def test_a_run_is_two_releases_a_generation_within_its_budget(tmp_path):
     assert len(configs) == search.n_trials == 12
     assert keys == [f"{kind}/{g}" for g in (1, 2, 3) for kind in ("share", "generation")]
     assert open_ledger(tmp_path).spent() == pytest.approx(np.sqrt(0.95))
-    radius = search._read().plan.settings.radius
-    assert values[:3] == [radius] * 3  # nothing is released yet
+    assert values[:3] == [np.inf] * 3  # nothing is released yet
     assert len(set(values[3:])) == 9
 
 
