@@ -21,6 +21,7 @@ from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.federated import FTSServer, InProcess
 from dptune.federated.settings import FTSSettings
 from dptune_optuna import DPFTSSampler
+from harness import stored
 
 SPACE = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}
 SETTINGS = FTSSettings(agents=3, d=2, M=20, own_features=40, candidates=64, regions=(2, 1), initial=3, refit=5)
@@ -129,12 +130,11 @@ def test_sharing_that_is_lost_is_logged(fast_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_killed_federation_goes_on_from_ledger_and_studies(fast_path: Path) -> None:
-    storage = f"sqlite:///{fast_path}/studies.db"
-    step(open_studies(in_step(open_server(fast_path)), storage), SETTINGS.initial + 2)
+    step(open_studies(in_step(open_server(fast_path)), stored(fast_path)), SETTINGS.initial + 2)
     before = PlanLedger(fast_path / "agents.db").charges()
     server = open_server(fast_path)  # new processes: nothing but files is left
     assert server.open_round == 2
-    studies = open_studies(in_step(server), storage)
+    studies = open_studies(in_step(server), stored(fast_path))
     for study in studies:
         study.sampler.join(study)
     step(studies, 1)

@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 import dptune
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune_optuna import LocalObjective
-from harness import create
+from harness import create, stored
 from local_harness import at_x, open_sampler, users_function
 
 
@@ -48,7 +48,7 @@ def test_other_users_are_asked_when_one_has_reached_the_cap(tmp_path):
 
 def test_a_retried_trial_gets_the_recorded_reply_and_pays_nothing(tmp_path):
     ledger = UserLedger(tmp_path / "u.db", cap=10.0)
-    study = create(f"sqlite:///{tmp_path}/s.db", open_sampler())
+    study = create(stored(tmp_path), open_sampler())
     objective = LocalObjective(
         users_function("plain"), LocalRandomizer(1.0, 1.0, invalid=1.0), ledger=ledger, user="me"
     )
