@@ -173,7 +173,7 @@ def test_two_processes_on_one_study_are_one_run(tmp_path, kind):
     code = textwrap.dedent(WORKER).format(here=str(Path(__file__).parent), storage=storage, kind=kind.__name__)
     workers = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(2)]
     for worker in workers:
-        _, errors = worker.communicate(timeout=120)
+        _, errors = worker.communicate(timeout=900)
         assert worker.returncode == 0, errors.decode()
     assert sorted(t.number for t in study.trials) == list(range(50))
     assert study.sampler.run_of(study).bandit.t == 50

@@ -113,7 +113,7 @@ def test_two_processes_never_pass_a_users_cap(tmp_path):
     code = textwrap.dedent(WORKER).format(here=str(Path(__file__).parent), folder=str(tmp_path))
     workers = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(2)]
     for worker in workers:
-        _, errors = worker.communicate(timeout=120)
+        _, errors = worker.communicate(timeout=900)
         assert worker.returncode == 0, errors.decode()
     study = create(f"sqlite:///{tmp_path}/s.db", open_sampler())
     states = [t.state for t in study.trials]
