@@ -25,8 +25,7 @@ demo: $(VENV)/.installed-demo  ## tune a support vector machine on a private val
 	$(BIN)/dptune plot out/demo/ledger.db out/demo.png
 
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
-	$(BIN)/python -m pytest -m "not slow and not ray" -n 2
-	$(BIN)/python -m pytest -m "ray and not slow"  # one Ray cluster at a time
+	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup  # one of three has the Ray cluster, and mostly waits
 
 audit: $(VENV)/.installed  ## the slow audits: long noise, whole runs, random kills; prints what they prove
 	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rP

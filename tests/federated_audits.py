@@ -312,7 +312,7 @@ for t in range(4):
 def run_crash_script(folder: Path, where: str, at: int, patch: str = "") -> subprocess.CompletedProcess[str]:
     """Run four rounds in another process, which kills itself ``where`` in round ``at``."""
     command = [sys.executable, "-c", CRASH_SCRIPT.replace("#PATCH", patch), str(folder), where, str(at)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
 
 
 def audit_crash(folder: Path, where: str, at: int = 2, patch: str = "") -> None:

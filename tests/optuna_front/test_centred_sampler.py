@@ -10,27 +10,29 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, IntDistribution
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 import dptune
 from dptune_optuna import CentredCMASampler, DPGIBOSampler
-from harness import SPACE, create, losses_at, objective_of, open_centred, open_ledger, open_privatizer, people
-
-
-def storage_of(kind, folder):
-    if kind == "memory":
-        return None
-    return f"sqlite:///{folder}/s.db" if kind == "sqlite" else JournalStorage(JournalFileBackend(f"{folder}/s.log"))
+from harness import (
+    SPACE,
+    create,
+    losses_at,
+    objective_of,
+    open_centred,
+    open_ledger,
+    open_privatizer,
+    people,
+    storage_of,
+    stored,
+)
 
 
 def keys(folder, prefix=""):
     return [charge.key for charge in open_ledger(folder).charges(prefix=prefix)]
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "journal"])
-@pytest.mark.parametrize("n_jobs", [1, 4])
+@pytest.mark.parametrize(("kind", "n_jobs"), [("memory", 1), ("memory", 4), ("sqlite", 4), ("journal", 1)])
 def test_a_complete_run_makes_two_releases_a_generation(tmp_path, kind, n_jobs):
     sampler = open_centred(open_privatizer(tmp_path))
     study = create(storage_of(kind, tmp_path), sampler)
@@ -77,14 +79,13 @@ def test_the_run_finds_the_minimum_when_people_are_many_and_the_best_trial_makes
 
 @pytest.mark.filterwarnings("ignore:24 trials have ended")  # those of a batch were lost with the restart
 def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(tmp_path):
-    storage = f"sqlite:///{tmp_path}/s.db"
     first = open_centred(open_privatizer(tmp_path))
-    study = create(storage, first)
+    study = create(stored(tmp_path), first)
     study.optimize(objective_of(first), n_trials=14)
     found, spent = first.recommend(study), open_ledger(tmp_path).spent()
 
     second = open_centred(open_privatizer(tmp_path))
-    study = create(storage, second)
+    study = create(stored(tmp_path), second)
     assert second.recommend(study) == found
     assert open_ledger(tmp_path).spent() == spent
     study.optimize(objective_of(second), n_trials=40)
@@ -106,7 +107,7 @@ def test_copies_share_the_budget(tmp_path):
 @pytest.mark.filterwarnings("ignore:24 trials have ended")
 def test_odd_trials_do_not_block_the_run(tmp_path):
     sampler = open_centred(open_privatizer(tmp_path))
-    study = create(f"sqlite:///{tmp_path}/s.db", sampler)
+    study = create(stored(tmp_path), sampler)
     study.enqueue_trial({"x": 0.5, "y": 1.0})
     study.enqueue_trial({"x": 0.5})
     study.ask()  # stale: it never comes back
@@ -133,7 +134,7 @@ def test_the_trials_end_by_themselves_when_the_plan_is_done_and_more_are_refused
 
 
 def test_workers_with_too_few_trials_each_are_told(tmp_path):
-    workers, storage = [open_centred(open_privatizer(tmp_path)) for _ in range(6)], f"sqlite:///{tmp_path}/s.db"
+    workers, storage = [open_centred(open_privatizer(tmp_path)) for _ in range(6)], stored(tmp_path)
     studies = [create(storage, worker) for worker in workers]
     for i in range(23):
         studies[i % 6].optimize(objective_of(workers[i % 6]), n_trials=1)

@@ -14,6 +14,7 @@ from optuna.samplers import GridSampler, PartialFixedSampler, QMCSampler, Random
 
 import dptune
 from dptune_optuna import SelectionObjective
+from harness import stored
 
 N = 30
 Make = Callable[..., dptune.LossPrivatizer]
@@ -54,7 +55,7 @@ def test_values_are_withheld_and_one_trial_is_chosen_once(mine: dptune.LossPriva
 def test_after_a_restart_the_trials_are_trained_again_and_the_choice_is_kept(
     mine: dptune.LossPrivatizer, tmp_path: Path
 ) -> None:
-    where = {"storage": f"sqlite:///{tmp_path}/study.db", "study_name": "s", "load_if_exists": True}
+    where = {"storage": stored(tmp_path), "study_name": "s", "load_if_exists": True}
     study_of(**where).optimize(SelectionObjective(function, mine, mu=9.0), n_trials=3)
     trained: list[int] = []
 
