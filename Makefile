@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo test check audit bench-gibo bench-private bench-selection bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-ray clean
+.PHONY: demo test test-oldest check audit bench-gibo bench-private bench-selection bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-ray clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,21 @@ demo: $(VENV)/.installed-demo  ## tune a support vector machine on a private val
 
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup  # one of three has the Ray cluster, and mostly waits
+
+# What uses each dependency once: command line and figures, examples in Optuna, noise, ledgers, accounting, models, Ray.
+SMOKE := tests/test_cli.py tests/test_examples.py tests/privacy/test_noise.py tests/accounting/test_postgresql.py \
+	tests/accounting/test_subsampled.py tests/losses/test_estimator.py tests/optuna_front/test_pages.py \
+	tests/gp/test_posterior.py tests/ray_front/test_example.py
+
+$(VENV)-oldest/.installed: pyproject.toml .ci/oldest.py
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(PYTHON) .ci/oldest.py > $(VENV)-oldest/constraints.txt
+	$(VENV)-oldest/bin/python -m pip install --quiet --constraint $(VENV)-oldest/constraints.txt --editable ".[all]" \
+		pytest hypothesis mpmath
+	touch $@
+
+test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the oldest versions that pyproject.toml allows
+	$(VENV)-oldest/bin/python -m pytest -W default -m "not slow" $(SMOKE)
 
 audit: $(VENV)/.installed  ## the slow audits: long noise, whole runs, random kills; prints what they prove
 	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rP
@@ -85,4 +100,4 @@ bench-ray: $(VENV)/.installed  ## Ray Tune: a trial's overhead with vault and se
 	$(BIN)/python -m benchmarks.bench_ray
 
 clean:
-	rm -rf $(VENV) out dist build
+	rm -rf $(VENV) $(VENV)-oldest out dist build
