@@ -27,10 +27,11 @@ demo: $(VENV)/.installed-demo  ## tune a support vector machine on a private val
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup  # one of three has the Ray cluster, and mostly waits
 
-# What uses each dependency once: command line and figures, examples in Optuna, noise, ledgers, accounting, models, Ray.
-SMOKE := tests/test_cli.py tests/test_examples.py tests/privacy/test_noise.py tests/accounting/test_postgresql.py \
+# What uses each dependency: command line and figures, noise, ledgers, accounting, models, Optuna, algorithms, Ray.
+SMOKE := tests/test_cli.py tests/privacy/test_noise.py tests/accounting/test_postgresql.py \
 	tests/accounting/test_subsampled.py tests/losses/test_estimator.py tests/optuna_front/test_pages.py \
-	tests/gp/test_posterior.py tests/ray_front/test_example.py
+	tests/gp/test_posterior.py tests/gp/test_design.py tests/bandits/test_parts.py tests/federated/test_agent.py \
+	tests/ray_front/test_centred_search.py tests/ray_front/test_example.py
 
 $(VENV)-oldest/.installed: pyproject.toml .ci/oldest.py
 	$(PYTHON) -m venv $(VENV)-oldest
