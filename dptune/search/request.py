@@ -127,7 +127,8 @@ class SearchRequest:
         plan, budget = run.plan, self.ledger.budget.mu
         spends = f"The run {run.scope!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials"
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
-        return f"{spends}{seeded}. {Outlook.of(plan, self.privatizer)}"
+        levels = 1 if self.default is None else 2
+        return f"{spends}{seeded}. {Outlook.of(plan, self.privatizer, levels=levels)}"
 
     def warning(self, run: SearchRun) -> str:
         """Return why the run will learn little, from public numbers, and what to change; "" if it need not."""
