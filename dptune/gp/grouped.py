@@ -1,4 +1,4 @@
-"""Gaussian process regression on groups of values, each group known up to a constant only.
+"""Gaussian process regression on groups of values; each group has an unknown constant added to it.
 
 Notation::
 
@@ -53,7 +53,7 @@ class GroupedRegression:
     Args:
         d: number of coordinates.
         memory: values kept, newest first, in whole groups.
-        iterations: of the optimiser, at each fit; it starts where the last fit ended.
+        iterations: of the optimiser in each fit, which starts where the last fit ended.
     """
 
     def __init__(self, d: int, *, memory: int = 250, iterations: int = 15) -> None:
