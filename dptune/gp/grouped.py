@@ -1,4 +1,4 @@
-"""Gaussian process regression on groups of values, each group known up to a constant only.
+"""Gaussian process regression on groups of values; each group has an unknown constant added to it.
 
 Notation::
 
@@ -54,8 +54,8 @@ class GroupedRegression:
     Args:
         d: number of coordinates.
         memory: values kept, newest first, in whole groups.
-        iterations: of the optimiser, at each fit that moves theta; it starts where the last one ended. Once the memory
-            is full, theta moves at every third fit: a few new values among many change it little, and cost as much.
+        iterations: of the optimiser in each fit that moves theta, which starts where the last one ended. Once the memory
+            is full, every third fit moves theta: a few new values among many change it little, and cost as much.
     """
 
     def __init__(self, d: int, *, memory: int = 250, iterations: int = 15) -> None:
