@@ -12,7 +12,7 @@ from dptune._checks import at_least, positive
 from dptune._checks import share as share_of
 from dptune.algorithms.centred import CentredCMASettings
 from dptune.algorithms.centred_cma import CentredCMA
-from dptune.algorithms.centred_mixed import CentredMixed
+from dptune.algorithms.centred_mixed import CentredMixed, joined
 from dptune.algorithms.method import Method, Plan
 from dptune.errors import InputError
 from dptune.space import Space
@@ -126,4 +126,4 @@ def centred(settings: CentredCMASettings) -> CentredCMA | CentredMixed:
     return CentredCMA(settings) if settings.space is None else CentredMixed(settings)
 
 
-CENTRED_CMA = Method(NAME, plan_centred_cma, centred, shared_slots=True, any_space=True)
+CENTRED_CMA = Method(NAME, plan_centred_cma, centred, shared_slots=True, any_space=True, joined=joined)

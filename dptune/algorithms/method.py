@@ -241,6 +241,8 @@ class Method:
         algorithm: a plan's settings -> the algorithm before its first answer.
         shared_slots: whether processes take different proposals of a round, by the trial's number.
         any_space: whether it searches categories and conditions too; others search float and int parameters.
+        joined: (algorithm, space, now=, began=) -> the algorithm before its first answer, holding the same points, in
+            a wider space than its own, ``now``; ``began`` is that of the plan. None: its space never grows.
     """
 
     name: str  # by which it is recognised: a method that travelled to another process has functions of its own
@@ -248,6 +250,7 @@ class Method:
     algorithm: Callable[[Any], SearchAlgorithm] = field(compare=False)
     shared_slots: bool = False
     any_space: bool = False
+    joined: Callable[..., SearchAlgorithm] | None = field(default=None, compare=False)
 
     def plan(
         self,

@@ -65,6 +65,11 @@ class History:
         self._answers[charge.seq] = charge
         (self._unanswered.add if charge.value is None else self._unanswered.discard)(charge.seq)
 
+    @property
+    def learned(self) -> list[Charge]:
+        """The charges of the algorithm's questions so far, in the order of the ledger."""
+        return [self._answers[seq] for seq in sorted(self._answers)]
+
     def _is_new(self, charge: Charge) -> bool:
         known = self._answers.get(charge.seq)
         return known is None or (known.value is None and charge.value is not None)

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ class SearchRun:
         **settings: Any,
     ) -> None:
         self.method, self.privatizer, self.ledger = method, privatizer, privatizer.ledger
-        self.scope, self.space, self.default = scope, space, default
+        self.scope, self._began, self.default = scope, space, default
         self.plan = agree_on_plan(
             privatizer,
             scope,
@@ -98,6 +99,7 @@ class SearchRun:
 
     def _start(self) -> None:
         """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
+        self.space = self._began  # until parameters join it
         self.algorithm: SearchAlgorithm = self.method.algorithm(self.plan.settings)
         self._lock = ForkSafeLock()
         self._asked = 0  # points of the present round that this process has asked for
@@ -114,7 +116,7 @@ class SearchRun:
     def __getstate__(self) -> dict[str, object]:
         return {
             name: self.__dict__[name]
-            for name in ("method", "privatizer", "ledger", "scope", "space", "default", "plan")
+            for name in ("method", "privatizer", "ledger", "scope", "_began", "default", "plan")
         }
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -300,7 +302,7 @@ class SearchRun:
     def _ask_questions(self) -> None:
         """Ask what this process has the points for."""
         while not self._spent_by_others and (asked := self.algorithm.question()) is not None:
-            before, note = self.algorithm.t, {**asked.note, **self._failed_in(asked.query.points)}
+            before, note = self.algorithm.t, {**asked.note, **self._failed_in(asked.query.points), **self._space_note()}
             try:
                 released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=note)
             except KeyConflict:  # another process was first: its answer is learned
@@ -318,6 +320,10 @@ class SearchRun:
         found = () if self.plan.monitor_mu > 0 else self._failed.intersection(points)
         return {"failed": len(found)} if found else {}
 
+    def _space_note(self) -> dict[str, object]:
+        """Where the points of a question lie, if parameters have joined the space of the plan."""
+        return {} if self.space is None or self.space == self._began else {"space": self.space.describe()}
+
     def _sync(self, *, write: bool = False) -> bool:
         """Learn what the ledger holds and this process does not know; return whether there was any such thing.
 
@@ -334,10 +340,32 @@ class SearchRun:
         return bool(news.charges)
 
     def _learn(self, charge: Charge, *, own: bool) -> None:
+        if self.space is not None and "space" in charge.note:
+            self._widen(Space.from_description(charge.note["space"]).joined(self.space))
         self._history.add(charge)
         self._asked = 0
         answer = None if charge.value is None else np.array(charge.value)
         self.algorithm.learn(charge.key, charge.note, answer, float(charge.description["sigma"]), own=own)
+
+    def join(self, space: Space) -> None:
+        """Search a wider space from now on, with parameters or conditions that nobody knew when the run began.
+
+        Earlier points lie in it, with the new parameters inactive. The plan stays as it is. From now on the ledger has
+        the space of each question beside its points, so other processes and restarts follow.
+
+        Args:
+            space: it has every parameter of the run's.
+        """
+        with self._lock:
+            self._widen(space)
+
+    def _widen(self, space: Space) -> None:
+        if self.space is None or self.method.joined is None or space == self.space:
+            return
+        self.algorithm = self.method.joined(self.algorithm, space, now=self.space, began=self._began)
+        self.space, self._final = space, replace(self._final, space=space)
+        for charge in self._history.learned:
+            self._learn(charge, own=False)
 
     # ---- the answer --------------------------------------------------------------------------------
 
