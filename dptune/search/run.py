@@ -43,6 +43,7 @@ from dptune.errors import (
 )
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import agree_on_plan
+from dptune.search.choice import Choice
 from dptune.search.estimate import Estimate
 from dptune.search.final import FinalEstimate
 from dptune.search.history import History
@@ -110,6 +111,7 @@ class SearchRun:
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
         self._told: dict[str, float] = {}  # trial -> its value, where that is no release of its own
         self._history = History(self.privatizer, self.scope)
+        self._choice = Choice(self.privatizer, self.scope, self.plan)
         self._final = FinalEstimate(self.privatizer, self.scope, self.plan, self.space, self.default)
         self._sync()
 
@@ -280,12 +282,14 @@ class SearchRun:
         inside = space.contains(parameters)
         self._outside += not inside
         if inside:
+            if point not in self._failed:
+                self._choice.take(point, parameters)
             self.algorithm.observe(point, u)
             self._ask_questions()
         return self.algorithm.value(u) or 0.0
 
     def _forget(self) -> None:
-        in_use = set(self.algorithm.points_in_use())
+        in_use = self._choice.points.union(self.algorithm.points_in_use())
         for point in [point for point in self._held if point not in in_use]:
             self.privatizer.forget(point)
             del self._held[point]
@@ -314,6 +318,8 @@ class SearchRun:
                 self._failed.difference_update(asked.query.points if "failed" in released.charge.note else ())
                 self._history.spent = self._history.spent.plus(released.charge.mu)
                 self._learn(released.charge, own=True)
+        if self.algorithm.finished:
+            self._choice.make()
 
     def _failed_in(self, points: tuple[str, ...]) -> dict[str, int]:
         """How many failed trials a question counts for the first time, where trials have no value of their own."""
@@ -390,7 +396,14 @@ class SearchRun:
             if self.algorithm.t == 0 and self.plan.monitor_mu == 0:
                 centre = "no answer is released yet, so this recommendation is the centre of the search space."
                 warnings.warn(f"{centre} {self._rounds_missing()}", stacklevel=2)
-            return of_algorithm(self.algorithm, self.space, self.default, values, private=private)
+            return of_algorithm(self.algorithm, self.space, self._found(), self.default, values, private=private)
+
+    def _found(self) -> dict[str, Value]:
+        """The point that was chosen at the end, or what the algorithm makes of the answers so far."""
+        chosen = self._choice.found()
+        if chosen is None and self.space is not None:
+            return self.space.decode(self.algorithm.recommend())
+        return chosen or {}
 
     def check_estimate(self, parameters: Mapping[str, Value]) -> None:
         """Refuse, before a model is trained, a final estimate that could not be paid or was made elsewhere.
@@ -424,7 +437,7 @@ class SearchRun:
     def progress(self) -> dict[str, object]:
         """Return released facts only, as plain JSON data, for a dashboard."""
         with self._lock:  # another thread may be learning from a release
-            recommended = {} if self.space is None else {"recommended": self.space.decode(self.algorithm.recommend())}
+            recommended = {} if self.space is None else {"recommended": self._found()}
             return {
                 "private": self._history.private and self.privatizer.private,
                 **self.algorithm.progress(),
