@@ -400,10 +400,10 @@ class SearchRun:
 
     def _found(self) -> dict[str, Value]:
         """The point that was chosen at the end, or what the algorithm makes of the answers so far."""
-        chosen = self._choice.found()
-        if chosen is None and self.space is not None:
-            return self.space.decode(self.algorithm.recommend())
-        return chosen or {}
+        if self.space is None:
+            return {}
+        chosen = self._choice.found() or self.space.decode(self.algorithm.recommend())
+        return {name: chosen[name] for name in self.space if self.space.active(name, chosen)}
 
     def check_estimate(self, parameters: Mapping[str, Value]) -> None:
         """Refuse, before a model is trained, a final estimate that could not be paid or was made elsewhere.

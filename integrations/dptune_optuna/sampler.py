@@ -350,8 +350,11 @@ class PrivateSampler(NumericalSampler):
         return {**self.__dict__, "_suggested": {}, "_discovered": {}, "_shielded": set()}
 
 
-class CentredCMASampler(PrivateSampler):
-    """CMA-ES on centred joint releases. Trials are proposed in generations; each generation is two releases.
+class CentredSampler(PrivateSampler):
+    """Centred joint releases in any search space. Trials are proposed in generations; each is two releases.
+
+    Float and int parameters are searched by CMA-ES; with categories or conditions by mutations of the best
+    configurations, and one last release chooses among all trials of the process (``choice_share`` of mu^2).
 
     **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released.
     So it is a careful estimate, from everything released by then, of how much worse the mean loss at the trial's
@@ -366,6 +369,9 @@ class CentredCMASampler(PrivateSampler):
     """
 
     method = dptune.CENTRED_CMA
+
+
+CentredCMASampler = CentredSampler  # its name while it searched numbers only
 
 
 class DPGIBOSampler(PrivateSampler):
