@@ -7,18 +7,18 @@ durable, and nothing is refused. tests/benchmarks/test_loops.py checks both agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from benchmarks.data import Array
 from dptune import Budget
 from dptune.accounting.durable import Charge
-from dptune.accounting.gdp import Spent
+from dptune.accounting.gdp import Spent, bounded_range_from_mu
 from dptune.accounting.ledger import PLAN, News, Rest
 from dptune.privacy.noise import noise_scale
 from dptune.privacy.privatizer import Released
-from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
+from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery, Query
 
 
 class Ledger:
@@ -104,10 +104,17 @@ class Curator:
         return MeanQuery((name,), np.ones((1, 1)), self.interval, mu)
 
     def release(
-        self, query: Query, *, scope: str, key: str, note: Mapping[str, object], limit: object = None
+        self,
+        query: Query,
+        *,
+        scope: str,
+        key: str,
+        note: Mapping[str, object],
+        limit: object = None,
+        mechanism: object = None,
     ) -> Released:
-        """The answer, kept in the ledger."""
-        value, sigma = self.answer(query), self.sigma(query)
+        """The answer, kept in the ledger; by the exponential mechanism the index of a small mean."""
+        value, sigma = self.answer(query) if mechanism is None else self.choose(query), self.sigma(query)
         return Released(value, self.ledger.charge(scope, key, query, value, sigma, note), sigma)
 
     def drew(self, charge: Charge) -> bool:
@@ -126,6 +133,16 @@ class Curator:
         else:
             mean = clip(G, query.clip).mean(axis=1)
         return mean + self.sigma(query) * self._rng.standard_normal(len(mean)) if self.private else mean
+
+    def means_query(self, points: Sequence[str], mu: float) -> MeanQuery:
+        """The question "the mean clipped losses at these points"."""
+        return MeanQuery(tuple(points), np.eye(len(points)), Box(*vars(self.interval).values(), len(points)), mu)
+
+    def choose(self, query: MeanQuery) -> Array:
+        """The index of a small mean, by the exponential mechanism, (1,)."""
+        scale = 2 * self.loss_range / self.n / bounded_range_from_mu(query.mu)
+        noise = self._rng.gumbel(size=len(query.points)) if self.private else 0.0
+        return np.array([float(np.argmax(-self._told(query).mean(axis=1) / scale + noise))])
 
     def _told(self, query: Query) -> Array:
         """The losses a query is about, (m, n), with its rules for failed and for bad evaluations."""

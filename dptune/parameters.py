@@ -119,6 +119,11 @@ class Categorical:
             raise InputError(f"choices must differ; got {self.choices!r}.")
 
     @property
+    def cells(self) -> int:
+        """Number of values."""
+        return len(self.choices)
+
+    @property
     def width(self) -> int:
         """Number of coordinates."""
         return len(self.choices) if len(self.choices) > 1 else 0
@@ -158,7 +163,7 @@ def snapped(p: Parameter, U: Vector) -> Vector:
         return np.asarray(np.eye(p.width)[np.argmax(U, axis=1)] if p.width else U)
     if p.cells is None:
         return U if p.high > p.low else np.full_like(U, 0.5)
-    return np.array([code_of(p, p.decode(float(u))) for u in U[:, 0]])
+    return np.array([code_of(p, p.decode(float(u))) for u in U[:, 0]]).reshape(U.shape)
 
 
 def allows(p: Parameter, value: object) -> bool:

@@ -114,14 +114,27 @@ class Space(Mapping[str, Parameter]):
         """Return the configuration in the middle: of every number the middle, of every category the first choice."""
         return self.decode(self.inactive)
 
+    def joined(self, other: Space) -> Space:
+        """Return this space with the parameters of another one that it has not, and their conditions."""
+        when = {name: condition for name, condition in other.when.items() if name not in self}
+        return Space({**other, **self}, when={**when, **self.when})
+
+    def recoded(self, U: Matrix, earlier: Space) -> Matrix:
+        """Return points (k, d') of a space that this one has joined as points (k, d) of this one: the rest inactive."""
+        V = np.tile(self.inactive, (len(U), 1))
+        for name, columns in earlier.columns.items():
+            V[:, self.columns[name]] = U[:, columns]
+        return V
+
     def decode(self, u: Vector) -> dict[str, Value]:
         """Return the active parameters at u (d,), which is cut to the cube."""
         values = self._values_at(np.clip(u, 0.0, 1.0))
         return {name: value for name, value in values.items() if self.active(name, values)}
 
     def completed(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Return parameters, with the middle of its range, or the first choice, for each that is missing."""
-        return {**self._values_at(self.inactive), **parameters}
+        """Return parameters, with the middle of its range, or the first choice, for each that should not be missing."""
+        middle = self._values_at(self.inactive)
+        return {**{name: middle[name] for name in self if self.when.get(name, {}) is not None}, **parameters}
 
     def _values_at(self, u: Vector) -> dict[str, Value]:
         values: dict[str, Value] = {}

@@ -8,6 +8,9 @@ posterior mean is smallest. The surrogate sees a configuration as its point in t
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +36,20 @@ class CentredMixed(Centred):
         super().__init__(settings)
         if settings.space is None:
             raise InputError("a search among categories needs space= in its settings.")
-        self.space = settings.space
+        self.space = self.began = settings.space
+
+    def restarted(self) -> CentredMixed:
+        """Return the algorithm before its first answer, holding the same points."""
+        again = super().restarted()
+        again.began = self.began
+        return again
+
+    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
+        """Learn an answer; its points are those of the space of its time, in which later parameters were not active."""
+        if "points" in note:
+            then = Space.from_description(note["space"]) if "space" in note else self.began
+            note = {**note, "points": self.space.recoded(np.array(note["points"]), then)}
+        super().learn(key, note, answer, sigma, own=own)
 
     @property
     def centre(self) -> Vector:
@@ -61,6 +77,23 @@ class CentredMixed(Centred):
     def recommend(self) -> Vector:
         """Return the evaluated point whose posterior mean is smallest, (d,): never the argmin of noisy values."""
         return self._seen()[0] if self.generations else self.centre
+
+
+def joined(algorithm: Centred, space: Space, *, now: Space, began: Space) -> CentredMixed:
+    """Return the search before its first answer in a wider space, holding the same points.
+
+    Args:
+        algorithm: of numbers, or of any space.
+        space: which the algorithm's own has joined.
+        now: the algorithm's own.
+        began: that of the plan.
+    """
+    settings, default = algorithm.settings, algorithm.settings.default
+    point = None if default is None else tuple(space.recoded(np.array([default]), now)[0].tolist())
+    again = CentredMixed(replace(settings, d=space.d, space=space, default=point, steps=()))
+    again.began = began
+    again.take_points(algorithm, lambda x: space.recoded(x[None, :], now)[0])
+    return again
 
 
 def drawn(space: Space, count: int, rng: np.random.Generator) -> Matrix:

@@ -12,7 +12,7 @@ from dptune._checks import at_least, positive
 from dptune._checks import share as share_of
 from dptune.algorithms.centred import CentredCMASettings
 from dptune.algorithms.centred_cma import CentredCMA
-from dptune.algorithms.centred_mixed import CentredMixed
+from dptune.algorithms.centred_mixed import CentredMixed, joined
 from dptune.algorithms.method import Method, Plan
 from dptune.errors import InputError
 from dptune.space import Space
@@ -27,6 +27,7 @@ REFERENCES = 2
 SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
 SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
 MIXED_SPREAD = 1.0  # the same with categories or conditions
+CHOICE = 0.3  # share of mu^2 for the choice among all trials at the end, with categories or conditions
 SATURATION = 2.0  # kappa, with categories or conditions
 CANDIDATES = 40
 REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
@@ -74,6 +75,7 @@ def plan_centred_cma(
     default: tuple[float, ...] | None = None,
     steps: tuple[float, ...] | None = None,
     saturation: float | None = None,
+    choice_share: float | None = None,
     final_share: float = 0.05,
 ) -> Plan:
     """Return a plan; what is None is chosen from the public (d, trials, loss range).
@@ -87,6 +89,8 @@ def plan_centred_cma(
         radius: the first C; default 0.4 of the loss's range.
         default: the user's default configuration, a point of the cube.
         space: the search space, for ``steps``; None: a continuum.
+        choice_share: share of mu^2 for a choice among all trials at the end, by the exponential mechanism; default .3
+            with categories or conditions, else 0.
         steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
 
     Everything else is as in :class:`dptune.algorithms.centred.CentredCMASettings`.
@@ -96,11 +100,14 @@ def plan_centred_cma(
     if trials < population:
         raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
     generations, mixed = trials // population, space is not None and not space.plain
+    if choice_share is None:
+        choice_share = CHOICE if mixed else 0.0
+    kept = share_of("final_share", final_share) + share_of("choice_share", choice_share)
     settings = CentredCMASettings(
         d=d,
         generations=generations,
         population=population,
-        mu=positive("mu", mu) * math.sqrt(1 - share_of("final_share", final_share)),
+        mu=positive("mu", mu) * math.sqrt(1 - share_of("final_share + choice_share", kept)),
         radius=radius if radius is not None else RADIUS * loss_range,
         quantile=quantile,
         rate=rate,
@@ -118,7 +125,7 @@ def plan_centred_cma(
         space=space if mixed else None,
         seed=seed,
     )
-    return Plan(NAME, mu, settings, generations * population, final_share=final_share)
+    return Plan(NAME, mu, settings, generations * population, final_share=final_share, choice_share=choice_share)
 
 
 def centred(settings: CentredCMASettings) -> CentredCMA | CentredMixed:
@@ -126,4 +133,4 @@ def centred(settings: CentredCMASettings) -> CentredCMA | CentredMixed:
     return CentredCMA(settings) if settings.space is None else CentredMixed(settings)
 
 
-CENTRED_CMA = Method(NAME, plan_centred_cma, centred, shared_slots=True, any_space=True)
+CENTRED_CMA = Method(NAME, plan_centred_cma, centred, shared_slots=True, any_space=True, joined=joined)

@@ -68,8 +68,9 @@ class Settings(Protocol):
 class Plan:
     """How a run spends its budget: decided before it begins, public, written to the ledger once.
 
-    The budget is split in shares of mu^2: ``monitor_share`` for a value of each trial, ``final_share`` for one final
-    estimate, the rest for the algorithm's questions, whose prices are in ``settings``.
+    The budget is split in shares of mu^2: ``monitor_share`` for a value of each trial, ``choice_share`` for a choice
+    among all trials at the end, ``final_share`` for one final estimate, the rest for the algorithm's questions, whose
+    prices are in ``settings``.
 
     Attributes:
         method: name of the method.
@@ -78,6 +79,7 @@ class Plan:
         trials: number of trials of a complete run.
         monitor_share: for the trials' own values; 0 withholds them.
         final_share: for the final estimate; 0 makes none.
+        choice_share: for the choice; 0: the algorithm's own answer is recommended.
         spare: trials beyond the plan that may still get a value, to replace lost ones.
 
     Raises:
@@ -91,6 +93,7 @@ class Plan:
     monitor_share: float = 0.0
     final_share: float = 0.05
     spare: int = 0
+    choice_share: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", positive("mu", self.mu))
@@ -106,6 +109,11 @@ class Plan:
         return self.mu * math.sqrt(self.monitor_share / (self.trials + self.spare))
 
     @property
+    def choice_mu(self) -> float:
+        """GDP price of the choice among all trials; 0 if there is none."""
+        return self.mu * math.sqrt(self.choice_share)
+
+    @property
     def final_mu(self) -> float:
         """GDP price of the final estimate; 0 if there is none."""
         return self.mu * math.sqrt(self.final_share)
@@ -118,7 +126,7 @@ class Plan:
             "seed": self.settings.seed,
             "settings": self.settings.describe(),
             "trials": self.trials,
-            "shares": {"monitor": self.monitor_share, "final": self.final_share},
+            "shares": {"monitor": self.monitor_share, "choice": self.choice_share, "final": self.final_share},
             "spare": self.spare,
         }
 
@@ -242,6 +250,8 @@ class Method:
         algorithm: a plan's settings -> the algorithm before its first answer.
         shared_slots: whether processes take different proposals of a round, by the trial's number.
         any_space: whether it searches categories and conditions too; others search float and int parameters.
+        joined: (algorithm, space, now=, began=) -> the algorithm before its first answer, holding the same points, in
+            a wider space than its own, ``now``; ``began`` is that of the plan. None: its space never grows.
     """
 
     name: str  # by which it is recognised: a method that travelled to another process has functions of its own
@@ -249,6 +259,7 @@ class Method:
     algorithm: Callable[[Any], SearchAlgorithm] = field(compare=False)
     shared_slots: bool = False
     any_space: bool = False
+    joined: Callable[..., SearchAlgorithm] | None = field(default=None, compare=False)
 
     def plan(
         self,

@@ -7,7 +7,7 @@ about them too. A subclass says where to look, what to ask and what to make of a
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
@@ -135,8 +135,13 @@ class Rounds:
     def restarted(self) -> Self:
         """Return the algorithm before its first answer, holding the same points."""
         again = type(self)(self.settings)
-        again._points, again._waiting = dict(self._points), list(self._waiting)
+        again.take_points(self)
         return again
+
+    def take_points(self, other: Rounds, moved: Callable[[Vector], Vector] = np.array) -> None:
+        """Hold the same points as another search, each ``moved`` to where it lies in this one."""
+        self._points = {name: moved(x) for name, x in other._points.items()}
+        self._waiting = list(other._waiting)
 
     # ---- what to know ------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import Charge
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.search.names import FINAL, VALUE
+from dptune.search.names import CHOICE, FINAL, VALUE
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,18 @@ class History:
         self._answers[charge.seq] = charge
         (self._unanswered.add if charge.value is None else self._unanswered.discard)(charge.seq)
 
+    @property
+    def learned(self) -> list[Charge]:
+        """The charges of the algorithm's questions so far, in the order of the ledger."""
+        return [self._answers[seq] for seq in sorted(self._answers)]
+
     def _is_new(self, charge: Charge) -> bool:
         known = self._answers.get(charge.seq)
         return known is None or (known.value is None and charge.value is not None)
 
     def _is_ours(self, charge: Charge) -> bool:
-        """Tell, and remember, whether it paid for a trial's value or the final estimate."""
-        ours = charge.key == FINAL or charge.key.startswith(VALUE)
+        """Tell, and remember, whether it paid for a trial's value, the choice or the final estimate."""
+        ours = charge.key in (CHOICE, FINAL) or charge.key.startswith(VALUE)
         if ours:
             self._releases[charge.key] = charge
         return ours
@@ -84,7 +89,7 @@ class History:
     @property
     def values(self) -> int:
         """Number of trials that have a value of their own."""
-        return len(self._releases) - (FINAL in self._releases)
+        return sum(key.startswith(VALUE) for key in self._releases)
 
     def parameters(self, trial: str) -> Mapping[str, object] | None:
         """Return where the trial was evaluated, as plain JSON data, or None if it has no value of its own yet."""
@@ -98,5 +103,5 @@ class History:
 
     def released_values(self) -> list[tuple[Mapping[str, Any], float, float]]:
         """Return parameters, released value and standard deviation of its noise of every trial that has a value."""
-        values = (c for key, c in self._releases.items() if key != FINAL and c.value is not None)
+        values = (c for key, c in self._releases.items() if key.startswith(VALUE) and c.value is not None)
         return [(c.note["parameters"], c.value[0], float(c.description["sigma"])) for c in values if c.value]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dptune.errors import InputError
 from dptune.space import Value
 
-VALUE, FINAL = "value/", "final"  # keys of the run's own releases; all others are the algorithm's
+VALUE, CHOICE, FINAL = "value/", "choice", "final"  # keys of the run's own releases; all others are the algorithm's
 DEFAULT = "default"  # the point of the default configuration that the final estimate is compared with
 
 

@@ -63,6 +63,7 @@ class Recommendation(dict[str, Any]):
 def of_algorithm(
     algorithm: SearchAlgorithm,
     space: Space,
+    found: Mapping[str, Value],
     default: Mapping[str, Value] | None,
     values: Sequence[Released],
     *,
@@ -71,11 +72,11 @@ def of_algorithm(
     """Return what an algorithm ends with, compared with the defaults by all answers, or without any by the values.
 
     Args:
+        found: what the run ends with.
         default: the user's default configuration; None: the centre of the space.
         values: released values of trials.
         private: whether all noise was unseeded.
     """
-    found = space.decode(algorithm.recommend())
     defaults = default or space.centre()
     x, y = space.encode(defaults), space.encode(found)
     gain = algorithm.difference(x, y) or difference_of_values(space, values, x, y)

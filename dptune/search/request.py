@@ -117,10 +117,10 @@ class SearchRequest:
             return None if self.default is None else dict(self.default)
         if not space.contains(self.default):
             raise InputError(
-                f"default= must have every searched parameter, within its range: {space.describe()}; got "
+                f"default= must have every active searched parameter, within its range: {space.describe()}; got "
                 f"{dict(self.default)}. Leave default= out to compare with the centre of the search space."
             )
-        return {name: self.default[name] for name in space}
+        return {name: self.default[name] for name in space if space.active(name, self.default)}
 
     def announcement(self, run: SearchRun) -> str:
         """Return a line that says what the run spends, whether it protects anybody, and how large the noise will be."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ from dptune.errors import (
 )
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import agree_on_plan
+from dptune.search.choice import Choice
 from dptune.search.estimate import Estimate
 from dptune.search.final import FinalEstimate
 from dptune.search.history import History
@@ -85,7 +87,7 @@ class SearchRun:
         **settings: Any,
     ) -> None:
         self.method, self.privatizer, self.ledger = method, privatizer, privatizer.ledger
-        self.scope, self.space, self.default = scope, space, default
+        self.scope, self._began, self.default = scope, space, default
         self.plan = agree_on_plan(
             privatizer,
             scope,
@@ -100,6 +102,7 @@ class SearchRun:
 
     def _start(self) -> None:
         """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
+        self.space = self._began  # until parameters join it
         self.algorithm: SearchAlgorithm = self.method.algorithm(self.plan.settings)
         self._lock = ForkSafeLock()
         self._asked = 0  # points of the present round that this process has asked for
@@ -110,13 +113,14 @@ class SearchRun:
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
         self._told: dict[str, float] = {}  # trial -> its value, where that is no release of its own
         self._history = History(self.privatizer, self.scope)
+        self._choice = Choice(self.privatizer, self.scope, self.plan)
         self._final = FinalEstimate(self.privatizer, self.scope, self.plan, self.space, self.default)
         self._sync()
 
     def __getstate__(self) -> dict[str, object]:
         return {
             name: self.__dict__[name]
-            for name in ("method", "privatizer", "ledger", "scope", "space", "default", "plan")
+            for name in ("method", "privatizer", "ledger", "scope", "_began", "default", "plan")
         }
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -279,13 +283,15 @@ class SearchRun:
         u, inside = space.encode(space.completed(parameters)), space.contains(parameters)
         self._outside += not inside
         if inside:
+            if point not in self._failed:
+                self._choice.take(point, parameters)
             self.algorithm.observe(point, u)
             self._ask_questions()
         value = self.algorithm.value(u)
         return math.inf if value is None else value
 
     def _forget(self) -> None:
-        in_use = set(self.algorithm.points_in_use())
+        in_use = self._choice.points.union(self.algorithm.points_in_use())
         for point in [point for point in self._held if point not in in_use]:
             self.privatizer.forget(point)
             del self._held[point]
@@ -318,7 +324,7 @@ class SearchRun:
     def _ask_questions(self) -> None:
         """Ask what this process has the points for."""
         while not self._spent_by_others and (asked := self.algorithm.question()) is not None:
-            before, note = self.algorithm.t, {**asked.note, **self._failed_in(asked.query.points)}
+            before, note = self.algorithm.t, {**asked.note, **self._failed_in(asked.query.points), **self._space_note()}
             try:
                 released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=note)
             except KeyConflict:  # another process was first: its answer is learned
@@ -330,11 +336,17 @@ class SearchRun:
                 self._failed.difference_update(asked.query.points if "failed" in released.charge.note else ())
                 self._history.spent = self._history.spent.plus(released.charge.mu)
                 self._learn(released.charge, own=True)
+        if self.algorithm.finished:
+            self._choice.make()
 
     def _failed_in(self, points: tuple[str, ...]) -> dict[str, int]:
         """How many failed trials a question counts for the first time, where trials have no value of their own."""
         found = () if self.plan.monitor_mu > 0 else self._failed.intersection(points)
         return {"failed": len(found)} if found else {}
+
+    def _space_note(self) -> dict[str, object]:
+        """Where the points of a question lie, if parameters have joined the space of the plan."""
+        return {} if self.space is None or self.space == self._began else {"space": self.space.describe()}
 
     def _sync(self, *, write: bool = False) -> bool:
         """Learn what the ledger holds and this process does not know; return whether there was any such thing.
@@ -352,10 +364,32 @@ class SearchRun:
         return bool(news.charges)
 
     def _learn(self, charge: Charge, *, own: bool) -> None:
+        if self.space is not None and "space" in charge.note:
+            self._widen(Space.from_description(charge.note["space"]).joined(self.space))
         self._history.add(charge)
         self._asked = 0
         answer = None if charge.value is None else np.array(charge.value)
         self.algorithm.learn(charge.key, charge.note, answer, float(charge.description["sigma"]), own=own)
+
+    def join(self, space: Space) -> None:
+        """Search a wider space from now on, with parameters or conditions that nobody knew when the run began.
+
+        Earlier points lie in it, with the new parameters inactive. The plan stays as it is. From now on the ledger has
+        the space of each question beside its points, so other processes and restarts follow.
+
+        Args:
+            space: it has every parameter of the run's.
+        """
+        with self._lock:
+            self._widen(space)
+
+    def _widen(self, space: Space) -> None:
+        if self.space is None or self.method.joined is None or space == self.space:
+            return
+        self.algorithm = self.method.joined(self.algorithm, space, now=self.space, began=self._began)
+        self.space, self._final = space, replace(self._final, space=space)
+        for charge in self._history.learned:
+            self._learn(charge, own=False)
 
     # ---- the answer --------------------------------------------------------------------------------
 
@@ -380,7 +414,14 @@ class SearchRun:
             if self.algorithm.t == 0 and self.plan.monitor_mu == 0:
                 centre = "no answer is released yet, so this recommendation is the centre of the search space."
                 warnings.warn(f"{centre} {self._rounds_missing()}", stacklevel=2)
-            return of_algorithm(self.algorithm, self.space, self.default, values, private=private)
+            return of_algorithm(self.algorithm, self.space, self._found(), self.default, values, private=private)
+
+    def _found(self) -> dict[str, Value]:
+        """The point that was chosen at the end, or what the algorithm makes of the answers so far."""
+        if self.space is None:
+            return {}
+        chosen = self._choice.found() or self.space.decode(self.algorithm.recommend())
+        return {name: chosen[name] for name in self.space if self.space.active(name, chosen)}
 
     def check_estimate(self, parameters: Mapping[str, Value]) -> None:
         """Refuse, before a model is trained, a final estimate that could not be paid or was made elsewhere.
@@ -417,7 +458,7 @@ class SearchRun:
     def progress(self) -> dict[str, object]:
         """Return released facts only, as plain JSON data, for a dashboard."""
         with self._lock:  # another thread may be learning from a release
-            recommended = {} if self.space is None else {"recommended": self.space.decode(self.algorithm.recommend())}
+            recommended = {} if self.space is None else {"recommended": self._found()}
             return {
                 "private": self._history.private and self.privatizer.private,
                 **self.algorithm.progress(),

@@ -278,7 +278,7 @@ class LocalObjective:
         value = shielded(self._function, trial, _as_it_is)
         spaces = [sampler._space for sampler in samplers_of(trial.study) if isinstance(sampler, LDPSampler)]
         if value is not None and spaces and spaces[0] is not None:  # None: the first trial decides
-            refuse_other_space(spaces[0], trial.distributions)
+            refuse_other_space(spaces[0], trial.distributions, trial.params)
         return value
 
     def try_out(self, parameters: Mapping[str, Any]) -> None:

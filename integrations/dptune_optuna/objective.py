@@ -154,7 +154,7 @@ class PrivateFunction:
             InputError: the space was given, and the function did not suggest it.
         """
         if run.space is not None:
-            refuse_other_space(run.space, trial.distributions, kept=_KEPT)
+            refuse_other_space(run.space, trial.distributions, trial.params, kept=_KEPT)
 
     def __call__(self, trial: Trial) -> float:
         """Run one trial: check the budget, train, hand the losses over, return the released value.

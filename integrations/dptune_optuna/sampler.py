@@ -27,7 +27,8 @@ from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.space import Value
-from dptune_optuna.distributions import given_space, to_distributions, to_space
+from dptune_optuna.discovery import Discovery
+from dptune_optuna.distributions import given_space, searched, to_distributions, to_space, within
 from dptune_optuna.objective import PrivateFunction, StudyRuns, refuse_maximize
 from dptune_optuna.shield import samplers_of
 
@@ -45,7 +46,7 @@ class UnprotectedValueWarning(UserWarning):
 
 
 class NumericalSampler(BaseSampler):
-    """Proposes the numerical parameters of a fixed space together; draws categorical and conditional ones.
+    """Proposes the parameters of a known space together; draws those outside it.
 
     Args:
         seed: of the sampler that draws, if it is the default one.
@@ -63,21 +64,25 @@ class NumericalSampler(BaseSampler):
     def _propose(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
     ) -> Mapping[str, Value]:
-        """Return the trial's point; ``search_space`` has a numerical parameter."""
+        """Return the trial's point; ``search_space`` has a parameter to search."""
 
     @abstractmethod
     def _has_space(self, study: optuna.Study) -> bool:
         """Tell whether the study's search space is known."""
+
+    def _to_space(self, distributions: Mapping[str, BaseDistribution]) -> dptune.Space | None:
+        """Return what there is to search, or None."""
+        return to_space(distributions)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Return the next point; parameters that are not searched, or whose range has changed, are drawn."""
         self._raise_error_if_multi_objective(study)
-        proposed = self._propose(study, trial, search_space) if to_space(search_space) else {}
+        proposed = self._propose(study, trial, search_space) if self._to_space(search_space) else {}
         return {
             name: proposed[name]
-            if name in proposed and distribution._contains(distribution.to_internal_repr(proposed[name]))
+            if name in proposed and within(distribution, proposed[name])
             else self._independent.sample_independent(study, trial, name, distribution)
             for name, distribution in search_space.items()
         }
@@ -90,8 +95,8 @@ class NumericalSampler(BaseSampler):
         if self._warn_independent and self._has_space(study):
             _logger.warning(
                 f"The parameter {param_name!r} in trial #{trial.number} is sampled independently by "
-                f"{type(self._independent).__name__}: {type(self).__name__} searches float and int parameters of a "
-                "fixed search space. Its spread adds to the values the sampler sees. Set "
+                f"{type(self._independent).__name__}: {type(self).__name__} searches the parameters of a fixed search "
+                "space. Its spread adds to the values the sampler sees. Set "
                 "warn_independent_sampling=False to silence this."
             )
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
@@ -102,20 +107,22 @@ class NumericalSampler(BaseSampler):
 
 
 class PrivateSampler(NumericalSampler):
-    """Searches float and int parameters with one private run a study; a subclass names its :attr:`method`.
+    """Searches with one private run a study; a subclass names its :attr:`method`.
 
-    Decorate the objective with :meth:`objective`; it returns per-example losses. Categorical and conditional parameters
-    are sampled independently.
+    Decorate the objective with :meth:`objective`; it returns per-example losses. A method for numbers searches float
+    and int parameters, and the others are drawn at random; :attr:`method` says whether it searches any space.
 
     Args:
-        space: name -> Optuna distribution of the parameters to search; default: those of the study's first
-            finished trial. It is fixed when the study begins, in the ledger.
+        space: name -> Optuna distribution of the parameters to search, all of them in every trial, or a
+            ``dptune.Space``, which may have conditions. It is fixed when the study begins, in the ledger, and
+            parameters outside it are drawn at random. Default: the parameters of the study's first finished trial;
+            with a method for any space what later trials suggest beyond them joins the search.
         privatizer: holds the losses and pays.
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
         seed: of the sampler's own randomness (not of the noise, which has none).
-        default: your default configuration, with every searched parameter: the recommendation is compared with it,
-            and the final estimate releases both levels.
+        default: your default configuration, with every searched parameter that is active in it: it is tried first,
+            the recommendation is compared with it, and the final estimate releases both levels.
         independent_sampler: for parameters outside ``space``; default random.
         warn_independent_sampling: say so when one is used.
         unprotected: what becomes of a trial that was not run by a decorated objective. "refuse": PrivacyError ends
@@ -131,7 +138,7 @@ class PrivateSampler(NumericalSampler):
 
     def __init__(
         self,
-        space: Mapping[str, BaseDistribution] | None = None,
+        space: Mapping[str, BaseDistribution] | dptune.Space | None = None,
         privatizer: dptune.LossPrivatizer | None = None,
         *,
         mu: float | None = None,
@@ -149,7 +156,7 @@ class PrivateSampler(NumericalSampler):
             raise dptune.InputError(f"{name} needs a LossPrivatizer: {name}(space, privatizer, ...).")
         if unprotected not in ("refuse", "allow"):
             raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
-        self._space, self._allowed = given_space(space), unprotected == "allow"
+        self._space, self._allowed = given_space(space, choices=self.method.any_space), unprotected == "allow"
         settings = {"trials": n_trials, **settings}
         request = SearchRequest(self.method, privatizer, mu, seed, settings, default, name, self._space)
         super().__init__(
@@ -159,6 +166,7 @@ class PrivateSampler(NumericalSampler):
         )
         self._runs = StudyRuns(request, mixed=self._allowed)
         self._suggested: dict[str, IntersectionSearchSpace] = {}  # by the trials of each study
+        self._discovered: dict[str, Discovery] = {}  # by those of each study, if no space was given
         self._shielded: set[tuple[str, int]] = set()  # study and number of the trials that a private objective runs
 
     # ---- the run -------------------------------------------------------------------------------------
@@ -184,24 +192,23 @@ class PrivateSampler(NumericalSampler):
         space = (
             self._space
             or request.stored_space(name)
-            or to_space(self._suggested.setdefault(name, IntersectionSearchSpace()).calculate(study))
+            or self._to_space(self._suggested.setdefault(name, IntersectionSearchSpace()).calculate(study))
         )
         return None if space is None else self._runs.begin(study, space)
 
     def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> SearchRun:
-        """Begin the study's run with the numerical parameters of ``distributions``, unless it has begun.
+        """Begin the study's run with the parameters of ``distributions``, unless it has begun.
 
         Raises:
             InputError: they have nothing to search.
         """
         with self._runs.lock:  # of two first trials with different parameters, one begins
-            run, space = self.run_of(study), to_space(distributions)
+            run, space = self.run_of(study), self._to_space(distributions)
             if run is not None:
                 return run
             if space is None:
-                raise dptune.InputError(
-                    "the first trial had no float or int parameter with more than one value to search."
-                )
+                what = searched(self.method.any_space)
+                raise dptune.InputError(f"the first trial had no {what} with more than one value to search.")
             try:
                 return self._runs.begin(study, space)
             except dptune.BudgetMismatch:
@@ -210,6 +217,25 @@ class PrivateSampler(NumericalSampler):
                     raise
                 return self._runs.begin(study, stored)  # another process was first
 
+    def _to_space(self, distributions: Mapping[str, BaseDistribution]) -> dptune.Space | None:
+        return to_space(distributions, choices=self.method.any_space)
+
+    @property
+    def discovers(self) -> bool:
+        """Whether parameters that a later trial suggests join the search."""
+        return self._space is None and self.method.joined is not None
+
+    def discover(self, run: SearchRun, trial: Trial) -> None:
+        """Take note of what a trial suggested; what nobody knew joins the search."""
+        with self._runs.lock:
+            name = trial.study.study_name
+            if name not in self._discovered and run.space is not None:
+                ended = trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+                self._discovered[name] = Discovery(run.space, ended)
+            self._discovered[name].add(trial.params, trial.distributions)
+            found = self._discovered[name].space()
+        run.join(found if run.space is None else found.joined(run.space))
+
     # ---- Optuna's interface --------------------------------------------------------------------------
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -217,13 +243,23 @@ class PrivateSampler(NumericalSampler):
         run = self.run_of(study)
         return {} if run is None or run.space is None else to_distributions(run.space)
 
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Draw one parameter outside the search space; before that is known take the default configuration's."""
+        default = self._runs.request.default or {}
+        known = param_name in default and within(param_distribution, default[param_name])
+        if known and self._runs.of(study) is None:
+            return default[param_name]
+        return super().sample_independent(study, trial, param_name, param_distribution)
+
     def _propose(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
     ) -> Mapping[str, Value]:
         return self.begin(study, search_space).ask(trial.number)
 
     def _has_space(self, study: optuna.Study) -> bool:
-        return self._runs.of(study) is not None
+        return self._runs.of(study) is not None and not self.discovers
 
     def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
         """End a study whose trial was not run by a decorated objective; with ``unprotected="allow"`` warn.
@@ -311,11 +347,14 @@ class PrivateSampler(NumericalSampler):
         return best
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_suggested": {}, "_shielded": set()}
+        return {**self.__dict__, "_suggested": {}, "_discovered": {}, "_shielded": set()}
 
 
-class CentredCMASampler(PrivateSampler):
-    """CMA-ES on centred joint releases. Trials are proposed in generations; each generation is two releases.
+class CentredSampler(PrivateSampler):
+    """Centred joint releases in any search space. Trials are proposed in generations; each is two releases.
+
+    Float and int parameters are searched by CMA-ES; with categories or conditions by mutations of the best
+    configurations, and one last release chooses among all trials of the process (``choice_share`` of mu^2).
 
     **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released.
     So it is a careful estimate, from everything released by then, of how much worse the mean loss at the trial's
@@ -330,6 +369,9 @@ class CentredCMASampler(PrivateSampler):
     """
 
     method = dptune.CENTRED_CMA
+
+
+CentredCMASampler = CentredSampler  # its name while it searched numbers only
 
 
 class DPGIBOSampler(PrivateSampler):
@@ -370,13 +412,17 @@ class SamplerObjective(PrivateFunction):
         return run
 
     def compare(self, run: SearchRun, trial: Trial) -> None:
-        """Without ``space=`` the first trial decided what is searched: another one is ignored, with a warning.
+        """Without ``space=`` the first trial decided what is searched: other parameters join it, if they can.
+
+        A method whose space does not grow ignores trials that lack parameters, with a warning.
 
         Raises:
             InputError: ``space=`` was given, and the function did not suggest it.
         """
         if self._sampler._space is not None:
             super().compare(run, trial)
+        elif self._sampler.discovers:
+            self._sampler.discover(run, trial)
         elif not self._warned and run.space is not None and not run.space.contains(trial.params):
             self._warned = True
             searched = ", ".join(map(repr, run.space))

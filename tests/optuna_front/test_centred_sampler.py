@@ -198,7 +198,7 @@ def test_progress_is_stored_and_public(tmp_path):
 def test_a_study_with_another_sampler_and_an_unprotected_objective_are_noticed(tmp_path):
     sampler = open_centred(open_privatizer(tmp_path))
     other = DPGIBOSampler(SPACE, open_privatizer(tmp_path))
-    with pytest.raises(dptune.InputError, match="CentredCMASampler"):
+    with pytest.raises(dptune.InputError, match="CentredSampler"):
         create(None, other).optimize(objective_of(sampler), n_trials=1)
     study = create(None, sampler)
     with pytest.raises(dptune.PrivacyError, match="Decorate the function"):
@@ -216,9 +216,9 @@ def test_a_study_with_another_sampler_and_an_unprotected_objective_are_noticed(t
         ({"population": "8"}, "population"),
         ({"steps": 20}, "steps.*n_trials"),
         ({"mu": 1e-9}, "mu"),
-        ({"sigmaa": 3}, "CentredCMASampler has no option 'sigmaa'.*sigma"),
-        ({"trials": 3}, "CentredCMASampler has no option 'trials'.*n_trials"),
-        ({"loss_range": 3}, "CentredCMASampler has no option 'loss_range'"),
+        ({"sigmaa": 3}, "CentredSampler has no option 'sigmaa'.*sigma"),
+        ({"trials": 3}, "CentredSampler has no option 'trials'.*n_trials"),
+        ({"loss_range": 3}, "CentredSampler has no option 'loss_range'"),
     ],
 )
 def test_settings_are_refused_early_by_name(tmp_path, wrong, named):
@@ -251,5 +251,5 @@ def test_losses_of_any_allowed_range_are_searched(tmp_path, clip, values):
 
 
 def test_it_needs_a_privatizer():
-    with pytest.raises(dptune.InputError, match="CentredCMASampler needs a LossPrivatizer"):
+    with pytest.raises(dptune.InputError, match="CentredSampler needs a LossPrivatizer"):
         CentredCMASampler(SPACE)

@@ -94,9 +94,8 @@ def test_more_parameters_than_those_of_the_space_are_fine(tmp_path, kind):
     assert sampler.run_of(study).complete
 
 
-@BOTH
-def test_without_a_space_a_parameter_that_comes_and_goes_is_warned_of_once(tmp_path, kind):
-    sampler = type(OPEN[kind](open_privatizer(tmp_path)))(None, open_privatizer(tmp_path), n_trials=24, seed=0)
+def test_without_a_space_a_parameter_that_comes_and_goes_is_warned_of_once(tmp_path):
+    sampler = DPGIBOSampler(None, open_privatizer(tmp_path), n_trials=24, seed=0)
     study = create(None, sampler)
 
     @sampler.objective

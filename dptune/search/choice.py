@@ -1,0 +1,61 @@
+"""The last word of a run: one of its evaluated points, chosen privately by the losses themselves.
+
+A surrogate smooths: the point where it is smallest need not be the best one that was evaluated. The exponential
+mechanism among all points costs one release, whose price does not grow with their number, and no trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from dptune.algorithms.method import Plan
+from dptune.errors import BudgetExhausted, KeyConflict
+from dptune.parameters import as_choice
+from dptune.privacy.privatizer import LossPrivatizer
+from dptune.search.names import CHOICE, as_stored
+from dptune.selection.noisy_min import noisy_min
+from dptune.space import Value
+
+
+class Choice:
+    """The points of this process, held until one of them is chosen.
+
+    Several processes: the one whose question ends the run chooses among its own. A run that ends without a choice,
+    because its losses were lost or its budget was spent by others, keeps its algorithm's answer.
+
+    Guarantee: ``plan.choice_mu``-GDP under replacing one person (:func:`dptune.selection.noisy_min.noisy_min`), one
+    more release of the run.
+    """
+
+    def __init__(self, privatizer: LossPrivatizer, scope: str, plan: Plan) -> None:
+        self._privatizer, self._scope, self._mu = privatizer, scope, plan.choice_mu
+        self._held: dict[str, Mapping[str, Value]] = {}
+
+    @property
+    def points(self) -> frozenset[str]:
+        """Names of the points that are held."""
+        return frozenset(self._held)
+
+    def take(self, point: str, parameters: Mapping[str, Value]) -> None:
+        """Hold a point whose losses are with the curator."""
+        if self._mu > 0:
+            self._held[point] = parameters
+
+    def make(self) -> None:
+        """Choose, if there are points to choose from; others may have chosen before, or spent the budget."""
+        if len(self._held) > 1:
+            query = self._privatizer.means_query(list(self._held), self._mu)
+            note = {"parameters": [as_stored(parameters) for parameters in self._held.values()]}
+            with suppress(KeyConflict, BudgetExhausted):
+                self._privatizer.release(query, scope=self._scope, key=CHOICE, note=note, mechanism=noisy_min)
+        self._held = {}
+
+    def found(self) -> dict[str, Any] | None:
+        """Return the chosen point's parameters, whoever chose it; None if nobody has."""
+        made = self._privatizer.ledger.find(self._scope, CHOICE) if self._mu > 0 else None
+        if made is None or made.value is None:
+            return None
+        chosen = made.note["parameters"][int(made.value[0])]
+        return {name: as_choice(value) for name, value in chosen.items()}
