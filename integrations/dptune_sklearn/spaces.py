@@ -1,0 +1,122 @@
+"""What scikit-learn users search: lists, scipy.stats distributions and grids, as a dptune space or as candidates."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import ParameterSampler
+
+from dptune.errors import InputError
+from dptune.space import Float, Int, Space, Value
+
+Distributions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+TAIL = 1e-3  # of a distribution without a range of its own, left out at each end
+USUAL_TRIALS = 100
+_LOG = ("loguniform", "reciprocal")
+_REMEDY = 'Use method="selection", which chooses among candidates of any kind.'
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One searched parameter.
+
+    Attributes:
+        parameter: of the search space.
+        user: a value of the space -> what the estimator is given.
+        ours: what an estimator was given -> a value of the space; raises if it is none.
+    """
+
+    parameter: Float | Int
+    user: Callable[[Any], Any]
+    ours: Callable[[Any], Any]
+
+
+class UserSpace:
+    """A search space in the user's terms, for searches that propose points.
+
+    Args:
+        distributions: name -> list of values, or frozen scipy.stats distribution. Lists of numbers are searched in
+            their order, by position; ``uniform``, ``loguniform`` and ``randint`` over their range; any other
+            distribution by its quantiles.
+
+    Raises:
+        InputError: a parameter is none of these, or there is nothing to search.
+    """
+
+    def __init__(self, distributions: Distributions) -> None:
+        if not isinstance(distributions, Mapping):
+            raise InputError(f"a list of spaces cannot be searched point by point. {_REMEDY}")
+        found = {name: _coordinate(name, given) for name, given in distributions.items()}
+        self._fixed = {name: each for name, each in found.items() if not isinstance(each, Coordinate)}
+        self._searched = {name: each for name, each in found.items() if isinstance(each, Coordinate)}
+        if not self._searched:
+            raise InputError(
+                "param_distributions has no parameter with more than one value; there is nothing to search."
+            )
+        self.space = Space({name: each.parameter for name, each in self._searched.items()})
+
+    def user(self, point: Mapping[str, Value]) -> dict[str, Any]:
+        """Return what the estimator is given at a point of the space."""
+        return {**self._fixed, **{name: self._searched[name].user(value) for name, value in point.items()}}
+
+    def ours(self, parameters: Mapping[str, Any]) -> dict[str, Value] | None:
+        """Return the point of an estimator's own parameters; None if they are no point of the space."""
+        try:
+            point = {name: each.ours(parameters[name]) for name, each in self._searched.items()}
+        except (KeyError, TypeError, ValueError):
+            return None
+        return point if self.space.contains(point) else None
+
+
+def candidates(distributions: Distributions, n_trials: int | None, seed: int) -> list[dict[str, Any]]:
+    """Return what a selection chooses among: the whole grid where all are lists, else random draws without repetition.
+
+    Args:
+        distributions: as ``RandomizedSearchCV`` takes them, several spaces in a list too.
+        n_trials: the most candidates; None: the whole grid, or 100 draws.
+        seed: of the draws.
+    """
+    spaces = [distributions] if isinstance(distributions, Mapping) else list(distributions)
+    lists = all(not hasattr(values, "rvs") for space in spaces for values in space.values())
+    grid = sum(math.prod(len(values) for values in space.values()) for space in spaces) if lists else USUAL_TRIALS
+    most = min(n_trials or grid, grid) if lists else n_trials or USUAL_TRIALS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # scikit-learn's, of a grid that is searched whole
+        return list(ParameterSampler(distributions, most, random_state=seed))
+
+
+def _coordinate(name: str, given: Any) -> Any:
+    """The coordinate of a parameter; of a list with one value, the value."""
+    if hasattr(given, "ppf") and hasattr(given, "support"):
+        return _of_distribution(given)
+    if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) and len(given) > 0:
+        return given[0] if len(given) == 1 else _of_list(name, list(given))
+    raise InputError(
+        f"param_distributions[{name!r}] must be a list of values or a frozen scipy.stats distribution; got {given!r}."
+    )
+
+
+def _of_list(name: str, values: list[Any]) -> Coordinate:
+    if not all(isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_) for value in values):
+        raise InputError(
+            f"param_distributions[{name!r}] has categories, which have no order to search along. {_REMEDY}"
+        )
+    ordered = sorted(set(values))
+    return Coordinate(Int(0, len(ordered) - 1), user=lambda place: ordered[place], ours=ordered.index)
+
+
+def _of_distribution(given: Any) -> Coordinate:
+    low, high = given.support()
+    kind = given.dist.name
+    if kind == "randint":
+        return Coordinate(Int(int(low), int(high)), user=int, ours=int)
+    if kind == "uniform" or (kind in _LOG and low > 0):
+        return Coordinate(Float(float(low), float(high), log=kind in _LOG), user=float, ours=float)
+    tails = Float(TAIL if math.isinf(low) else 0.0, 1 - TAIL if math.isinf(high) else 1.0)
+    return Coordinate(tails, user=lambda q: given.ppf(q).item(), ours=lambda value: float(given.cdf(value)))
