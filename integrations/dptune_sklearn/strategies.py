@@ -117,7 +117,7 @@ class Sampler:
 
         where = UserSpace(asked.distributions)
         distributions, run = to_distributions(where.space), _begun(asked, VALUES, privatizer, where)
-        study = optuna.create_study(sampler=self._sampler)
+        study = optuna.create_study(study_name=asked.name, sampler=self._sampler)
         for parameters, value, _ in run.released_values():
             study.add_trial(
                 optuna.trial.create_trial(params=dict(parameters), distributions=distributions, value=value)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import FitFailedWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
@@ -177,3 +177,16 @@ def test_a_candidate_that_fails_is_told_and_not_chosen(fast_path, method):
 def test_noise_that_leaves_little_to_learn_is_announced(fast_path):
     with pytest.warns(UserWarning, match="will learn little"):
         search_in(fast_path, mu=0.01, param_distributions=SPACE).fit(*PUBLIC, **VAL)
+
+
+def test_kinds_of_models_are_searched_with_their_own_parameters(fast_path):
+    """A step of a pipeline, with conditions: scikit-learn's list of spaces."""
+    spaces = [
+        {"model": [LogisticRegression()], "model__C": loguniform(1e-3, 1e3)},
+        {"model": [SVC()], "model__C": loguniform(0.1, 10), "model__kernel": ["rbf", "linear"]},
+    ]
+    pipeline = Pipeline([("scaler", StandardScaler()), ("model", LogisticRegression())])
+    search = search_in(fast_path, estimator=pipeline, param_distributions=spaces, loss="zero_one", clip=(0, 1))
+    best = search.set_params(n_trials=16).fit(*PUBLIC, **VAL).best_params_
+    assert set(best) in ({"model", "model__C"}, {"model", "model__C", "model__kernel"})
+    assert (search.predict(PRIVATE[0]) == PRIVATE[1]).mean() > 0.6
