@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, Self
 
 from sklearn.base import clone
@@ -40,5 +41,8 @@ class StopsEarly(Around):
         """Hold rows out, fit on the others, and stop on those."""
         held = share("fraction", self.fraction)
         X_fit, X_stop, y_fit, y_stop = train_test_split(X, y, test_size=held, random_state=self.random_state)
-        self.estimator_ = clone(self.estimator).fit(X_fit, y_fit, eval_set=[(X_stop, y_stop)], **options)
+        estimator = clone(self.estimator)
+        newer = "eval_X" in signature(estimator.fit).parameters  # LightGBM from 4.7 on, which warns of eval_set
+        stop = {"eval_X": X_stop, "eval_y": y_stop} if newer else {"eval_set": [(X_stop, y_stop)]}
+        self.estimator_ = estimator.fit(X_fit, y_fit, **stop, **options)
         return self
