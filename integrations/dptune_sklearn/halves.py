@@ -13,9 +13,9 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import GroupShuffleSplit
 from sklearn.utils import _safe_indexing, check_consistent_length, indexable
 
+from dptune import Rows
 from dptune._checks import share
 from dptune.errors import InputError
-from dptune.losses.rows import Rows
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,6 +11,7 @@ from uuid import uuid4
 import dptune
 from dptune.errors import InputError
 from dptune.search.agreement import check_start, stored_plan, usual_share
+from dptune.search.names import VALUE
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
@@ -118,10 +119,12 @@ class Sampler:
         where = UserSpace(asked.distributions)
         distributions, run = to_distributions(where.space), _begun(asked, VALUES, privatizer, where)
         study = optuna.create_study(study_name=asked.name, sampler=self._sampler)
-        for parameters, value, _ in run.released_values():
-            study.add_trial(
-                optuna.trial.create_trial(params=dict(parameters), distributions=distributions, value=value)
-            )
+        for charge in privatizer.ledger.charges(asked.name, prefix=VALUE):
+            if charge.value is not None:
+                known = dict(charge.note["parameters"])
+                study.add_trial(
+                    optuna.trial.create_trial(params=known, distributions=distributions, value=charge.value[0])
+                )
         while not run.complete:
             name, trial = uuid4().hex, study.ask(distributions)
             run.check(name)
