@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo test test-oldest check audit bench-gibo bench-private bench-selection bench-spaces bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-ray clean
+.PHONY: demo test test-oldest check audit bench-gibo bench-private bench-selection bench-spaces bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -102,6 +102,9 @@ bench-outsourced: $(VENV)/.installed  ## outsourced tuning: figures and tables o
 
 bench-ray: $(VENV)/.installed  ## Ray Tune: a trial's overhead with vault and searchers, table of docs/ray.md (minutes)
 	$(BIN)/python -m benchmarks.bench_ray
+
+bench-sklearn: $(VENV)/.installed  ## PrivateSearch beside scikit-learn's searches, table of docs/sklearn.md (half an hour; goes on)
+	$(BIN)/python -m benchmarks.sklearn_search
 
 clean:
 	rm -rf $(VENV) $(VENV)-oldest out dist build

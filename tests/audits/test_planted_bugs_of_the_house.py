@@ -15,6 +15,7 @@ import house_audits as audits
 import numpy as np
 import optuna
 import pytest
+from every_logger import every_logger, without_clocks
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.losses import estimator
@@ -165,9 +166,9 @@ def study(folder: Path, front: str, function: Any, **options: Any) -> None:
 
 def logged(folder: Path, front: str, half: dict[str, Any]) -> list[str]:
     folder.mkdir()
-    with audits.every_logger() as lines:
+    with every_logger() as lines:
         study(folder, front, **half)
-    return audits.without_clocks(lines, folder)
+    return without_clocks(lines, folder)
 
 
 def audit_loggers(folder: Path, patch: pytest.MonkeyPatch, difference: str, front: str = "PrivateObjective") -> int:

@@ -1,0 +1,134 @@
+"""Models that are no scikit-learn estimators, asked for answers as if they were: boosters and PyTorch modules.
+
+Example::
+
+    @sampler.objective(loss="log_loss", data=(X_val, y_val))
+    def model(trial):
+        booster = xgboost.train({"eta": trial.suggest_float("eta", 0.01, 1), ...}, DMatrix(X_train, y_train))
+        return BoosterModel(booster, labels=[0, 1])
+
+Everything that takes a fitted estimator with ``loss=`` takes these. ``XGBClassifier``, ``LGBMClassifier`` and skorch's
+``NeuralNetClassifier`` are estimators and need nothing. The guarantee is that of
+:func:`dptune.losses.estimator.estimator_losses`: a model must answer each row by that row alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, softmax
+
+from dptune._checks import at_least
+from dptune.errors import InputError
+
+
+class _Answers:
+    """What both have: labels in the order of the columns, and predictions made of answers."""
+
+    def __init__(self, labels: Sequence[Any] | None) -> None:
+        if labels is not None:
+            self.classes_ = np.asarray(labels)
+
+    def _answers(self, X: Any) -> npt.NDArray[Any]:
+        raise NotImplementedError
+
+    def predict_proba(self, X: Any) -> npt.NDArray[Any]:
+        """Probabilities (n, k), or (n,) of the second of two labels."""
+        return self._answers(X)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Labels (n,), or numbers (n,) of a model without labels."""
+        answers = self._answers(X)
+        if not hasattr(self, "classes_"):
+            return answers.reshape(len(answers)) if answers.shape[1:] == (1,) else answers
+        second = answers > 0.5 if answers.ndim == 1 else np.argmax(answers, axis=1)
+        return self.classes_[np.asarray(second, dtype=np.intp)]
+
+
+class BoosterModel(_Answers):
+    """A native booster of XGBoost or LightGBM; stopped early, it answers with its best iteration.
+
+    Args:
+        booster: trained, with an objective whose predictions are probabilities or numbers ("binary:logistic",
+            "multi:softprob", "reg:squarederror"; "binary", "multiclass", "regression").
+        labels: the public labels in the order of the booster's numbers 0, 1, ...; None for regression.
+
+    Raises:
+        InputError: it is no booster.
+    """
+
+    def __init__(self, booster: Any, *, labels: Sequence[Any] | None = None) -> None:
+        super().__init__(labels)
+        xgboost = hasattr(booster, "inplace_predict")
+        if not (xgboost or hasattr(booster, "current_iteration")):
+            raise InputError(f"a booster of XGBoost or LightGBM is expected; got {type(booster).__name__}.")
+        self._predict: Callable[[Any], Any] = booster.predict
+        if xgboost:
+            best = getattr(booster, "best_iteration", None)  # of a booster that was stopped early
+            rounds = (0, 0 if best is None else best + 1)
+            self._predict = lambda X: booster.inplace_predict(X, iteration_range=rounds)
+        self.n_features_in_ = int(booster.num_features() if xgboost else booster.num_feature())
+
+    def _answers(self, X: Any) -> npt.NDArray[Any]:
+        return np.asarray(self._predict(X))
+
+
+class TorchModel(_Answers):
+    """A PyTorch module, or a function of tensors, asked in batches, in evaluation mode and without gradients.
+
+    Args:
+        module: tensor (b, ...) -> tensor (b, k), (b, 1) or (b,): logits or log-probabilities of a classifier, one of
+            two labels; numbers of a regression. It is asked where its parameters are, and left in the mode it was in.
+        labels: the public labels in the order of the outputs; None for regression.
+        batch: rows in a batch.
+        device, dtype: of the tensors that a function is given; default those of the module's first parameter, or the
+            CPU and float32.
+    """
+
+    def __init__(
+        self,
+        module: Callable[[Any], Any],
+        *,
+        labels: Sequence[Any] | None = None,
+        batch: int = 1024,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(labels)
+        self._module, self._batch = module, at_least("batch", batch, 1)
+        self._device, self._dtype = device, dtype
+
+    def _answers(self, X: Any) -> npt.NDArray[Any]:
+        import torch
+
+        first = next(self._module.parameters(), None) if isinstance(self._module, torch.nn.Module) else None
+        device = self._device or ("cpu" if first is None else first.device)
+        dtype = self._dtype or (torch.float32 if first is None else first.dtype)
+        rows: Any = torch.as_tensor(X)
+        with _Evaluating(self._module), torch.no_grad():
+            parts = [self._module(part.to(device, dtype)).detach().double().cpu() for part in rows.split(self._batch)]
+        outputs = torch.cat(parts).numpy()  # (n, k), (n, 1) or (n,)
+        if not hasattr(self, "classes_"):
+            return np.asarray(outputs)
+        if outputs.shape[1:] in ((), (1,)):
+            return np.asarray(expit(outputs.reshape(len(outputs))))
+        return np.asarray(softmax(outputs, axis=1))
+
+
+class _Evaluating:
+    """Evaluation mode for a while: no dropout, and batch normalisation by the statistics of training."""
+
+    def __init__(self, module: Any) -> None:
+        parts = module.modules() if hasattr(module, "modules") else ()
+        self._training = [part for part in parts if part.training]
+
+    def __enter__(self) -> None:
+        for part in self._training:
+            part.training = False
+
+    def __exit__(self, *_: object) -> None:
+        for part in self._training:
+            part.training = True

@@ -1,0 +1,194 @@
+"""A hyperparameter search in the manner of ``RandomizedSearchCV``, on private validation rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy.typing as npt
+
+import dptune
+from dptune.errors import InputError
+from dptune.losses.named import NamedLoss
+from dptune_sklearn.delegation import Around
+from dptune_sklearn.fitting import Models
+from dptune_sklearn.halves import given_halves, split_halves
+from dptune_sklearn.naming import name_of
+from dptune_sklearn.spaces import Distributions
+from dptune_sklearn.strategies import Asked, strategy
+
+REFUSED = {
+    "cv": "there is no cross-validation on private rows: a person trains the models of all folds but one, so each of "
+    "these depends on them, and so does everybody's loss. Give fit X_val= and y_val=, or PrivateSearch validation=0.3.",
+    "scoring": "a score of all rows together has no bounded share for each person. Give loss=, a mean over people that "
+    'is minimised: "log_loss" or "zero_one" (1 - accuracy) for classifiers, "squared_error" for regressors.',
+}
+
+
+class PrivateSearch(Around):
+    """Searches an estimator's parameters; what it learns of the validation rows is paid for in a ledger.
+
+    Args:
+        estimator: anything with ``fit`` and what the loss asks for: ``predict_proba`` (log loss, Brier),
+            ``decision_function`` (hinge) or ``predict``. Pipelines too, with names like ``step__param``.
+        param_distributions: name -> list of values or frozen ``scipy.stats`` distribution, as ``RandomizedSearchCV``
+            takes them; with ``method="selection"`` also a list of such spaces.
+        ledger: a :class:`dptune.PrivacyLedger`, or where one is: its path or URL.
+        loss: the per-example loss that is minimised: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
+        clip: (low, high): the public range of one loss.
+        budget: of the ledger, if it is given as a path and does not exist yet.
+        n_trials: number of models to train; default the method's own, and of a grid all its points.
+        method: "centred" (CMA-ES on centred releases; numbers), "dp-gibo" (one released gradient a batch; numbers),
+            "selection" (anything: all candidates in parallel, one price), a :class:`dptune.Method`, or an Optuna
+            sampler, which is told a noisy value of each trial.
+        mu: GDP budget of the search; default what is neither spent nor planned by other runs when it begins.
+        validation: share of the people to hold out of ``X`` as private rows; the others train, and are **not**
+            protected. None: ``fit`` is given ``X_val`` and ``y_val``.
+        n_jobs: number of processes that train. Private rows stay in this one.
+        random_state: a whole number; what the algorithm draws, and who is held out.
+        settings: of the method's planner, e.g. ``{"final_share": 0.1}``; of "selection" ``estimate_share``, ``method``.
+        name: of the search in the ledger; default made of everything public, training rows included. Under its name a
+            search that was stopped goes on, and one that is complete is told again, for nothing.
+        cv, scoring: refused by ``fit``, with the reason.
+
+    Attributes:
+        best_params_: a :class:`dptune.search.recommendation.Recommendation`, with what is known beside it.
+        best_loss_: released :class:`dptune.Estimate` of the mean clipped loss at the best parameters; None if its
+            share of the budget is 0.
+        best_estimator_: fitted with them on the training rows.
+        released_: all that was released, as columns: ``pandas.DataFrame(search.released_)``.
+        name_: of the search in the ledger.
+
+    Guarantee: all of them are functions of the training rows and of releases that the ledger has paid for.
+
+    Example::
+
+        search = PrivateSearch(Ridge(), {"alpha": loguniform(1e-3, 1e3)}, ledger=ledger, loss="mse", clip=(0, 4))
+        search.fit(X_train, y_train, X_val=X_val, y_val=y_val).best_params_
+    """
+
+    fitted_as = "best_estimator_"
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_distributions: Distributions,
+        *,
+        ledger: dptune.PrivacyLedger | str | Path,
+        loss: str | NamedLoss,
+        clip: tuple[float, float],
+        budget: dptune.Budget | None = None,
+        n_trials: int | None = None,
+        method: Any = "centred",
+        mu: float | None = None,
+        validation: float | None = None,
+        n_jobs: int | None = None,
+        random_state: int = 0,
+        settings: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        cv: None = None,
+        scoring: None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_distributions = param_distributions
+        self.ledger = ledger
+        self.loss = loss
+        self.clip = clip
+        self.budget = budget
+        self.n_trials = n_trials
+        self.method = method
+        self.mu = mu
+        self.validation = validation
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.settings = settings
+        self.name = name
+        self.cv = cv
+        self.scoring = scoring
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        groups: npt.ArrayLike | None = None,
+        **options: Any,
+    ) -> Self:
+        """Search; then fit the best parameters on the training rows.
+
+        Args:
+            X, y: public training rows (m, d) and answers (m,); with ``validation=`` all rows.
+            X_val, y_val: private rows (n, d) and answers (n,), of people who are not among the training rows.
+            groups: whose a private row is (n,); with ``validation=`` whose each row of X is. Default a person a row.
+            options: of the estimator's ``fit``. With ``validation=`` those with one entry a row are split with X.
+
+        Raises:
+            UnsupportedMetric: the loss is not a mean over people.
+            InputError: a setting is not usable, private rows are within reach of the training, or nothing could be
+                trained.
+            BudgetExhausted: the ledger has not that much left; before a model is trained.
+            BudgetMismatch: the ledger protects other people, or the name belongs to another search.
+        """
+        for refused, reason in REFUSED.items():
+            if getattr(self, refused) is not None:
+                raise InputError(f"{refused}= is refused: {reason}")
+        search = strategy(self.method)
+        training, private = self._halves(X, y, X_val, y_val, groups, options)
+        models = Models(self.estimator, training, private, self.loss, self.n_jobs)
+        privatizer = dptune.LossPrivatizer(self._ledger(), clip=self.clip, **private.people)
+        self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
+        asked = Asked(
+            self.param_distributions,
+            self.estimator.get_params(),
+            self.n_trials,
+            self.mu,
+            self.random_state,
+            self.settings or {},
+            self.name_,
+        )
+        found = search(asked, privatizer, models)
+        self.best_params_, self.best_estimator_, self.best_loss_ = found.best, found.model, found.loss
+        self.released_ = _released(privatizer.ledger, self.name_)
+        if hasattr(found.model, "feature_names_in_"):
+            self.feature_names_in_ = found.model.feature_names_in_
+        return self
+
+    def statement(self, *, delta: float | None = None) -> dptune.Statement:
+        """Return the ledger's privacy statement, to print or to publish; see :meth:`dptune.PrivacyLedger.statement`."""
+        return self._ledger().statement(delta=delta)
+
+    def _halves(self, X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, options: Mapping[str, Any]) -> Any:
+        if (X_val is None) == (self.validation is None):
+            raise InputError(
+                "give fit X_val= and y_val=, private rows that train nothing, or PrivateSearch validation=, the share "
+                "of the people to hold out of X; not both. The training rows are not protected."
+            )
+        if self.validation is None:
+            return given_halves(X, y, X_val, y_val, groups, options)
+        return split_halves(X, y, groups, options, held_out=self.validation, seed=self.random_state)
+
+    def _ledger(self) -> dptune.PrivacyLedger:
+        """Return the ledger; made anew from its path, it is the same."""
+        given = self.ledger
+        return given if isinstance(given, dptune.PrivacyLedger) else dptune.PrivacyLedger(given, self.budget)
+
+    def _public(self) -> dict[str, Any]:
+        """The settings on which answers depend."""
+        other = ("estimator", "ledger", "budget", "n_jobs", "name")
+        return {name: value for name, value in self.get_params(deep=False).items() if name not in other}
+
+
+def _released(ledger: dptune.PrivacyLedger, name: str) -> dict[str, list[Any]]:
+    """Return what was released under a name: keys, mechanisms, prices, noise and values, in the ledger's order."""
+    charges = ledger.charges(name)
+    return {
+        "release": [charge.key for charge in charges],
+        "what": [charge.description["statistic"] for charge in charges],
+        "mu": [charge.mu for charge in charges],
+        "sigma": [charge.description["sigma"] for charge in charges],
+        "value": [charge.value for charge in charges],
+        "private": [charge.private for charge in charges],
+    }

@@ -1,0 +1,150 @@
+"""What scikit-learn users search: lists, scipy.stats distributions and grids, as a dptune space or as candidates."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import ParameterSampler
+
+from dptune.errors import InputError
+from dptune.space import Categorical, Float, Int, Space, Value
+
+Distributions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+TAIL = 1e-3  # of a distribution without a range of its own, left out at each end
+USUAL_TRIALS = 100
+_LOG = ("loguniform", "reciprocal")
+WHICH = "which space"  # the category that says in which of several spaces a point lies
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One searched parameter.
+
+    Attributes:
+        parameter: of the search space.
+        user: a value of the space -> what the estimator is given.
+        ours: what an estimator was given -> a value of the space; raises if it is none.
+    """
+
+    parameter: Float | Int | Categorical
+    user: Callable[[Any], Any]
+    ours: Callable[[Any], Any]
+
+
+class UserSpace:
+    """A search space in the user's terms, for searches that propose points.
+
+    Args:
+        distributions: name -> list of values, or frozen scipy.stats distribution; or a list of such spaces, of which a
+            point lies in one. Lists of numbers are searched in their order, by position; other lists as categories;
+            ``uniform``, ``loguniform`` and ``randint`` over their range; any other distribution by its quantiles.
+
+    Raises:
+        InputError: a parameter is none of these, or there is nothing to search.
+    """
+
+    def __init__(self, distributions: Distributions) -> None:
+        self._spaces = [distributions] if isinstance(distributions, Mapping) else list(distributions)
+        self._searched: dict[str, Coordinate] = {}
+        when: dict[str, Any] = {}
+        for i, space in enumerate(self._spaces):
+            found = {self._name(i, name): _coordinate(name, given) for name, given in space.items()}
+            self._searched |= {name: each for name, each in found.items() if isinstance(each, Coordinate)}
+            when |= {name: {WHICH: [i]} for name in found if name in self._searched and len(self._spaces) > 1}
+        if len(self._spaces) > 1:
+            self._searched[WHICH] = _of_categories(list(range(len(self._spaces))))
+        if not self._searched:
+            raise InputError("param_distributions has no parameter with more than one value: nothing to search.")
+        self.space = Space({name: each.parameter for name, each in self._searched.items()}, when=when)
+
+    def _name(self, i: int, name: str) -> str:
+        return name if len(self._spaces) == 1 else f"{i}/{name}"
+
+    def user(self, point: Mapping[str, Value]) -> dict[str, Any]:
+        """Return what the estimator is given at a point of the space."""
+        chosen = point.get(WHICH)
+        which = chosen if isinstance(chosen, int) else 0
+        fixed = {name: given[0] for name, given in self._spaces[which].items() if _is_one(given)}
+        names = {self._name(which, name): name for name in self._spaces[which]}
+        return fixed | {names[ours]: self._searched[ours].user(value) for ours, value in point.items() if ours in names}
+
+    def ours(self, parameters: Mapping[str, Any]) -> dict[str, Value] | None:
+        """Return the point of an estimator's own parameters; None if they are no point of the one space."""
+        try:
+            point = {name: each.ours(parameters[name]) for name, each in self._searched.items()}
+        except (KeyError, TypeError, ValueError):
+            return None
+        return point if self.space.contains(point) else None
+
+
+def candidates(distributions: Distributions, n_trials: int | None, seed: int) -> list[dict[str, Any]]:
+    """Return what a selection chooses among: the whole grid where all are lists, else random draws without repetition.
+
+    Args:
+        distributions: as ``RandomizedSearchCV`` takes them, several spaces in a list too.
+        n_trials: the most candidates; None: the whole grid, or 100 draws.
+        seed: of the draws.
+    """
+    spaces = [distributions] if isinstance(distributions, Mapping) else list(distributions)
+    lists = all(not hasattr(values, "rvs") for space in spaces for values in space.values())
+    grid = sum(math.prod(len(values) for values in space.values()) for space in spaces) if lists else USUAL_TRIALS
+    most = min(n_trials or grid, grid) if lists else n_trials or USUAL_TRIALS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # scikit-learn's, of a grid that is searched whole
+        return list(ParameterSampler(distributions, most, random_state=seed))
+
+
+def _coordinate(name: str, given: Any) -> Coordinate | None:
+    """The coordinate of a parameter; None of a list with one value."""
+    if hasattr(given, "ppf") and hasattr(given, "support"):
+        return _of_distribution(given)
+    if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) and len(given) > 0:
+        values = list(given)
+        ordered = all(isinstance(v, numbers.Real) and not isinstance(v, bool | np.bool_) for v in values)
+        return None if _is_one(given) else _of_numbers(values) if ordered else _of_categories(values)
+    raise InputError(
+        f"param_distributions[{name!r}] must be a list of values or a frozen scipy.stats distribution; got {given!r}."
+    )
+
+
+def _is_one(given: Any) -> bool:
+    return not hasattr(given, "ppf") and len(given) == 1
+
+
+def _of_numbers(values: list[Any]) -> Coordinate:
+    ordered = sorted(set(values))
+    return Coordinate(Int(0, len(ordered) - 1), user=lambda place: ordered[place], ours=ordered.index)
+
+
+def _of_categories(values: list[Any]) -> Coordinate:
+    """Text and the like by itself, anything else by its place in the list."""
+    plain = all(isinstance(value, str | int | float | bool | None) for value in values)
+    named = Categorical(values if plain else range(len(values)))
+
+    def ours(value: Any) -> Any:
+        return value if plain else [repr(each) for each in values].index(repr(value))
+
+    return Coordinate(named, user=lambda choice: values[int(np.argmax(named.encode(choice)))], ours=ours)
+
+
+def _of_distribution(given: Any) -> Coordinate:
+    low, high = given.support()
+    kind = given.dist.name
+    if kind == "randint":
+        return Coordinate(Int(int(low), int(high)), user=int, ours=int)
+    if kind == "uniform" or (kind in _LOG and low > 0 and _unshifted(given)):
+        return Coordinate(Float(float(low), float(high), log=kind in _LOG), user=float, ours=float)
+    tails = Float(TAIL if math.isinf(low) else 0.0, 1 - TAIL if math.isinf(high) else 1.0)
+    return Coordinate(tails, user=lambda q: given.ppf(q).item(), ours=lambda value: float(given.cdf(value)))
+
+
+def _unshifted(given: Any) -> bool:
+    """Tell whether a log-uniform distribution is even in the logarithm: its median is the middle there."""
+    low, high = given.support()
+    return math.isclose(given.median(), math.sqrt(low * high))

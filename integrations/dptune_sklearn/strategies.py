@@ -1,0 +1,185 @@
+"""How a search spends its budget: a run that proposes points, another library's sampler, or one choice among all."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import uuid4
+
+import dptune
+from dptune.errors import InputError
+from dptune.search.agreement import check_start, stored_plan, usual_share
+from dptune.search.names import VALUE
+from dptune.search.recommendation import Recommendation
+from dptune.search.request import SearchRequest
+from dptune.search.run import SearchRun
+from dptune.search.values import VALUES
+from dptune_sklearn.fitting import Failed, Models, usable
+from dptune_sklearn.spaces import USUAL_TRIALS, Distributions, UserSpace, candidates
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search ends with; public.
+
+    Attributes:
+        best: parameters, as the estimator is given them, and what is known about them.
+        model: the estimator, fitted with them.
+        loss: released mean clipped loss there, with its interval; None if no budget was kept for it.
+    """
+
+    best: Recommendation
+    model: Any
+    loss: dptune.Estimate | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user asks of a search."""
+
+    distributions: Distributions
+    usual: Mapping[str, Any]  # the estimator's own parameters
+    n_trials: int | None
+    mu: float | None
+    seed: int
+    settings: Mapping[str, Any]
+    name: str
+
+
+class Strategy(Protocol):
+    """Spends a budget on models."""
+
+    def __call__(self, asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
+        """Search, and return what was found.
+
+        Raises:
+            InputError: a setting is not usable, or no model could be trained.
+            BudgetExhausted: the ledger has not that much left; before a model is trained.
+        """
+        ...
+
+
+def select(asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
+    """Train all candidates in parallel, choose one, and pay once."""
+    tried: list[dict[str, Any]] = []
+
+    def losses() -> Any:
+        for parameters, model in zip(points, models.trained(points), strict=True):
+            if not isinstance(model, Failed):  # that it failed is public, so it costs nothing
+                tried.append(parameters)
+                yield models.losses(model)
+        if not tried:
+            usable(model)
+
+    points = candidates(asked.distributions, asked.n_trials, asked.seed)
+    settings = {"estimate_share": 0.1, **asked.settings}
+    chosen = dptune.select(losses(), privatizer, mu=_mu(asked, privatizer.ledger), name=asked.name, **settings)
+    best = tried[chosen.index]
+    return Found(Recommendation(best, defaults={}, improvement=None), models.fitted(best), chosen.estimate)
+
+
+class Run:
+    """A run of a method that proposes points, a round at a time; the models of a round are trained in parallel."""
+
+    def __init__(self, method: dptune.Method) -> None:
+        self._method = method
+
+    def __call__(self, asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
+        """Search round by round until the run is complete."""
+        where = UserSpace(asked.distributions)
+        run = _begun(asked, self._method, privatizer, where)
+        succeeded = run.algorithm.t > 0
+        while not run.complete:
+            names = [uuid4().hex for _ in range(max(run.algorithm.missing(), 1))]
+            points = [run.ask(trial=name) for name in names]
+            round_of = list(zip(names, points, models.trained(map(where.user, points)), strict=True))
+            round_of.sort(key=lambda one: isinstance(one[2], Failed))  # a failure counts once a model was trained
+            if not succeeded:
+                usable(round_of[0][2])
+            succeeded = True
+            for name, point, model in round_of:
+                run.finish(name, point, models.losses(model))
+        return _ended(run, models, where)
+
+
+class Sampler:
+    """Any Optuna sampler, told the noisy value of each trial."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+
+    def __call__(self, asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
+        """Search trial by trial until all values are released; a search that was stopped goes on with those it has."""
+        import optuna
+
+        from dptune_optuna.distributions import to_distributions
+
+        where = UserSpace(asked.distributions)
+        distributions, run = to_distributions(where.space), _begun(asked, VALUES, privatizer, where)
+        study = optuna.create_study(study_name=asked.name, sampler=self._sampler)
+        for charge in privatizer.ledger.charges(asked.name, prefix=VALUE):
+            if charge.value is not None:
+                known = dict(charge.note["parameters"])
+                study.add_trial(
+                    optuna.trial.create_trial(params=known, distributions=distributions, value=charge.value[0])
+                )
+        while not run.complete:
+            name, trial = uuid4().hex, study.ask(distributions)
+            run.check(name)
+            losses = models.losses(models.fitted(where.user(trial.params)))
+            study.tell(trial, run.finish(name, trial.params, losses))
+        return _ended(run, models, where)
+
+
+def _mu(asked: Asked, ledger: dptune.PrivacyLedger) -> float:
+    """The budget of a choice: given, the one that it was begun with, or what other runs leave."""
+    check_start(ledger, asked.name, asked.mu)
+    begun = stored_plan(ledger, asked.name)
+    return usual_share(ledger, asked.mu) if begun is None or asked.mu is not None else float(begun["mu"])
+
+
+def _begun(asked: Asked, method: dptune.Method, privatizer: dptune.LossPrivatizer, where: UserSpace) -> SearchRun:
+    """Begin the run, or continue it; say so where noise leaves it little to learn."""
+    settings = {"trials": asked.n_trials or (USUAL_TRIALS if method is VALUES else None), **asked.settings}
+    usual = where.ours(asked.usual)
+    request = SearchRequest(method, privatizer, asked.mu, asked.seed, settings, usual, "PrivateSearch", where.space)
+    request.check_start(asked.name)
+    run = request.begin(asked.name, None if method is VALUES else where.space)
+    if warning := request.warning(run):
+        warnings.warn(f"The search {asked.name!r} will learn little: {warning}", stacklevel=5)
+    return run
+
+
+def _ended(run: SearchRun, models: Models, where: UserSpace) -> Found:
+    """Train the recommended model, and release its loss once, beside that of the estimator's own parameters."""
+    best = run.recommend()
+    model = models.fitted(where.user(best))
+    loss = None
+    if run.plan.final_mu > 0:
+        usual = None if run.default is None else models.losses(models.fitted(where.user(run.default)))
+        loss = run.estimate(best, models.losses(model), default=usual)
+    defaults = where.user(best.defaults) if best.defaults else {}
+    told = Recommendation(where.user(best), defaults=defaults, improvement=best.improvement, at_edge=best.at_edge)
+    return Found(told, model, loss)
+
+
+METHODS: Mapping[str, Strategy] = {"centred": Run(dptune.CENTRED_CMA), "dp-gibo": Run(dptune.GIBO), "selection": select}
+
+
+def strategy(method: Any) -> Strategy:
+    """Return how a search with this ``method=`` spends its budget.
+
+    Raises:
+        InputError: it is neither a name, nor a method, nor a sampler.
+    """
+    if isinstance(method, dptune.Method):
+        return Run(method)
+    if hasattr(method, "sample_relative"):
+        return Sampler(method)
+    if not isinstance(method, str) or method not in METHODS:
+        raise InputError(
+            f"method must be {', '.join(map(repr, METHODS))}, a dptune.Method or an Optuna sampler; got {method!r}."
+        )
+    return METHODS[method]

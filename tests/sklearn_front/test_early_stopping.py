@@ -1,0 +1,60 @@
+"""Early stopping sees a part of the training rows, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import loguniform
+from sklearn.base import BaseEstimator, clone
+
+import dptune
+from dptune_sklearn import StopsEarly
+from sklearn_tools import PRIVATE, PUBLIC, VAL, search_in
+
+SETTINGS = {
+    "xgboost": ("XGBClassifier", {"early_stopping_rounds": 3, "n_estimators": 50, "n_jobs": 1}, {"verbose": False}),
+    "lightgbm": ("LGBMClassifier", {"early_stopping_round": 3, "n_estimators": 50, "n_jobs": 1, "verbose": -1}, {}),
+}
+
+
+class Seen(BaseEstimator):
+    def fit(self, X, y, eval_set=None):
+        self.seen_ = X, eval_set[0][0]
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def test_the_rows_to_stop_on_are_held_out_of_those_that_train():
+    fitted = StopsEarly(Seen(), fraction=0.25).fit(*PUBLIC)
+    train, stop = fitted.estimator_.seen_
+    assert (len(train), len(stop)) == (30, 10)
+    assert sorted(map(tuple, np.concatenate([train, stop]))) == sorted(map(tuple, PUBLIC[0]))
+    assert not hasattr(fitted, "predict_proba")
+    assert clone(fitted).get_params()["fraction"] == 0.25
+    with pytest.raises(dptune.InputError, match="fraction"):
+        StopsEarly(Seen(), fraction=2.0).fit(*PUBLIC)
+
+
+@pytest.mark.parametrize("library", SETTINGS)
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # LightGBM's, of arrays
+def test_boosting_that_stops_early_is_searched(fast_path, library):
+    name, settings, options = SETTINGS[library]
+    booster = getattr(pytest.importorskip(library), name)(**settings)
+    space = {"estimator__learning_rate": loguniform(0.1, 1.0)}
+    search = search_in(fast_path, estimator=StopsEarly(booster), param_distributions=space)
+    search.fit(*PUBLIC, **VAL, **options)
+    stopped = search.best_estimator_.estimator_
+    assert stopped.learning_rate == search.best_params_["estimator__learning_rate"]
+    assert (stopped.best_iteration if library == "xgboost" else stopped.best_iteration_) < 50
+    assert search.predict_proba(PRIVATE[0]).shape == (60, 2)
+
+
+@pytest.mark.parametrize("library", SETTINGS)
+def test_stopping_on_private_rows_is_refused(fast_path, library):
+    name, settings, options = SETTINGS[library]
+    booster = getattr(pytest.importorskip(library), name)(**settings)
+    search = search_in(fast_path, estimator=booster, param_distributions={"learning_rate": loguniform(0.1, 1.0)})
+    with pytest.raises(dptune.InputError, match="early stopping or an eval_set"):
+        search.fit(*PUBLIC, **VAL, eval_set=[(VAL["X_val"], VAL["y_val"])], **options)

@@ -1,0 +1,63 @@
+"""scikit-learn's own checks of estimators. Each exclusion has its reason; docs/sklearn.md says how many there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import loguniform
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+import dptune
+from dptune_sklearn import PrivateSearch
+from dptune_sklearn.naming import name_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "sklearn.md"
+EXCLUDED = {
+    "check_dtype_object": "what training raised is told with its traceback, as an InputError, which is no TypeError",
+    "check_estimators_empty_data_messages": "rows without columns are refused in dptune's words, before training",
+}
+
+
+class ManyDataSets(PrivateSearch):
+    """The checks fit one object to dozens of data sets: each is other people, with a ledger of its own."""
+
+    def fit(self, X, y=None, **options):
+        self._people = name_of(self, X, np.ravel(y) if hasattr(y, "shape") else y)
+        return super().fit(X, y, **options)
+
+    def _ledger(self):
+        return dptune.PrivacyLedger(Path(self.ledger) / f"{self._people}.db", dptune.Budget.gdp(mu=1e4))
+
+
+def searches() -> list[ManyDataSets]:
+    usual = {"ledger": "folder", "validation": 0.4, "mu": 1e3}
+    C, two = {"C": loguniform(0.1, 10)}, {"alpha": [0.1, 1.0]}
+    return [
+        ManyDataSets(LogisticRegression(), C, loss="log_loss", clip=(0, 3), n_trials=8, **usual),
+        ManyDataSets(Ridge(), two, loss="squared_error", clip=(0, 9), method="selection", **usual),
+    ]
+
+
+checks = parametrize_with_checks(searches(), expected_failed_checks=lambda _: EXCLUDED)
+
+
+@checks
+@pytest.mark.filterwarnings(
+    "ignore"
+)  # scikit-learn's data sets, of ten rows or with labels of one kind, warn of themselves
+def test_a_check_of_scikit_learn(estimator, check, fast_path):
+    estimator.set_params(ledger=str(fast_path))
+    check(estimator)
+
+
+def test_the_page_tells_how_many_checks_there_are():
+    names = [check.func.__name__ for search in searches() for _, check in estimator_checks_generator(search)]
+    told = re.search(r"(\d+) checks of two searches pass, (\d+) are excluded", PAGE.read_text())
+    excluded = sum(name in EXCLUDED for name in names)
+    assert told is not None
+    assert tuple(map(int, told.groups())) == (len(names) - excluded, excluded)
+    assert all(reason in PAGE.read_text() for reason in EXCLUDED.values())

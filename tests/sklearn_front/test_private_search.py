@@ -1,0 +1,192 @@
+"""A search finds, pays once, and is the same search after clone, pickle, set_params and in other processes."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.stats import loguniform
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import FitFailedWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+import dptune
+from sklearn_tools import PRIVATE, PUBLIC, SPACE, VAL, ledger_in, rows, search_in
+
+GRID = {"C": [0.01, 1.0, 100.0]}
+
+
+@pytest.mark.parametrize("method", ["centred", "dp-gibo", "selection"])
+def test_a_search_ends_with_parameters_a_model_and_a_statement(fast_path, method):
+    search = search_in(fast_path, method=method).fit(*PUBLIC, **VAL)
+    assert 1e-3 <= search.best_params_["C"] <= 1e3
+    assert search.best_params_["C"] == search.best_estimator_.C
+    assert search.best_loss_.private
+    assert (search.predict(PRIVATE[0]) == PRIVATE[1]).mean() > 0.6
+    assert search.predict_proba(PRIVATE[0]).shape == (60, 2)
+    assert list(search.classes_) == [0, 1]
+    assert search.n_features_in_ == 3
+    ledger = search.ledger
+    assert 3.9 < ledger.spent() <= 4.0
+    assert sum(mu**2 for mu in search.released_["mu"]) == pytest.approx(ledger.spent() ** 2)
+    assert search.released_["release"] == [charge.key for charge in ledger.charges()]
+    assert "mu = 4" in str(search.statement(delta=1e-3))
+
+
+@pytest.mark.parametrize("method", ["centred", "selection"])
+def test_clones_pickles_and_refits_share_the_budget_and_the_answer(fast_path, method):
+    search = search_in(fast_path, method=method).fit(*PUBLIC, **VAL)
+    spent, best = search.ledger.spent(), search.best_params_
+    for again in (search, clone(search), pickle.loads(pickle.dumps(search)), clone(search).set_params(n_jobs=2)):
+        assert again.fit(*PUBLIC, **VAL).best_params_ == best
+        assert again.best_loss_ == search.best_loss_
+        assert again.ledger.spent() == spent
+
+
+def test_another_question_is_another_run_and_needs_a_budget_of_its_own(fast_path):
+    search = search_in(fast_path).fit(*PUBLIC, **VAL)
+    others = [
+        clone(search).set_params(n_trials=12),
+        clone(search).set_params(estimator__class_weight="balanced"),
+        clone(search).set_params(param_distributions={"C": loguniform(1e-2, 1e3)}),
+    ]
+    for other in others:
+        with pytest.raises(dptune.BudgetError):
+            other.fit(*PUBLIC, **VAL)
+    with pytest.raises(dptune.BudgetError):
+        search.fit(*rows(40, seed=9), **VAL)
+    assert len({search.name_, *(other.name_ for other in others)}) == 4
+
+
+def test_a_ledger_may_be_named_by_its_path(fast_path):
+    where, budget = str(fast_path / "own.db"), dptune.Budget.gdp(mu=4.0)
+    search = search_in(fast_path, ledger=where, budget=budget).fit(*PUBLIC, **VAL)
+    assert search.best_loss_ == clone(search).set_params(budget=None).fit(*PUBLIC, **VAL).best_loss_
+
+
+def test_a_search_that_was_stopped_goes_on(fast_path):
+    class Stopped(LogisticRegression):
+        fits = 0
+
+        def fit(self, X, y):
+            Stopped.fits += 1
+            if Stopped.fits == 6:
+                raise KeyboardInterrupt
+            return super().fit(X, y)
+
+    search = search_in(fast_path, estimator=Stopped())
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(*PUBLIC, **VAL)
+    spent = search.ledger.spent()
+    assert 0 < spent < 3.9
+    search.fit(*PUBLIC, **VAL)
+    assert Stopped.fits == 5 + 1 + 4 + 2  # the first round, the interrupt and one lost, the second round, the last two
+    assert 3.9 < search.ledger.spent() <= 4.0
+
+
+@pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
+def test_grid_search_cannot_multiply_the_budget(fast_path):
+    """diffprivlib: GridSearchCV clones the estimator, and 21 fits at epsilon 1 pass a cap of 1.5; 0 are recorded."""
+    settings = {"method": "selection", "validation": 0.5, "mu": 1.0, "param_distributions": GRID}
+    search = search_in(fast_path, ledger=ledger_in(fast_path, mu=1.5), **settings)
+    others = {"estimator__class_weight": [None, "balanced"], "loss": ["log_loss", "brier"]}
+    outer = GridSearchCV(search, others, cv=5, refit=False, scoring="accuracy")
+    with pytest.warns(FitFailedWarning, match="BudgetExhausted"):
+        outer.fit(*rows(100))
+    ledger = ledger_in(fast_path, mu=1.5)
+    scores = [outer.cv_results_[f"split{k}_test_score"] for k in range(5)]
+    assert np.isfinite(scores).sum() == 2  # of twenty fits: three would cost 1.73
+    assert len({charge.scope for charge in ledger.charges()}) == 2
+    assert ledger.spent() == pytest.approx(2**0.5)
+
+
+def test_budget_is_refused_before_anything_is_trained(fast_path):
+    class Never(LogisticRegression):
+        def fit(self, X, y):
+            raise AssertionError("a model was trained")
+
+    for method in ("centred", "selection", "dp-gibo"):
+        with pytest.raises(dptune.BudgetExhausted):
+            search_in(fast_path, estimator=Never(), method=method, mu=5.0).fit(*PUBLIC, **VAL)
+
+
+def test_pipelines_are_searched_by_the_names_of_their_steps(fast_path):
+    pipeline = make_pipeline(StandardScaler(), SVC())
+    space = {"svc__C": loguniform(0.1, 10), "svc__gamma": loguniform(0.01, 1)}
+    search = search_in(fast_path, estimator=pipeline, param_distributions=space, loss="hinge").fit(*PUBLIC, **VAL)
+    assert search.best_params_["svc__C"] == search.best_estimator_["svc"].C
+    assert search.best_params_.defaults == pytest.approx({"svc__C": 1.0, "svc__gamma": 0.1})  # the centre
+
+
+def test_the_estimators_own_parameters_are_tried_and_compared_with(fast_path):
+    search = search_in(fast_path, estimator=LogisticRegression(C=7.0)).fit(*PUBLIC, **VAL)
+    assert search.best_params_.defaults == {"C": 7.0}
+    assert search.best_loss_.improvement is not None
+
+
+def test_an_optuna_sampler_is_told_noisy_values(fast_path):
+    import optuna
+
+    search = search_in(fast_path, method=optuna.samplers.TPESampler(seed=0)).fit(*PUBLIC, **VAL)
+    assert [key.split("/")[0] for key in search.released_["release"]] == ["value"] * 8 + ["final"]
+    again = clone(search).fit(*PUBLIC, **VAL)
+    assert (again.best_params_, again.best_loss_) == (search.best_params_, search.best_loss_)
+
+
+def test_a_method_of_ones_own_searches(fast_path):
+    search = search_in(fast_path, method=dptune.CENTRED_CMA, settings={"final_share": 0.0}).fit(*PUBLIC, **VAL)
+    assert search.best_loss_ is None
+    assert 1e-3 <= search.best_params_["C"] <= 1e3
+
+
+class Fails(ClassifierMixin, BaseEstimator):
+    def __init__(self, C=1.0, limit=np.inf):
+        self.C, self.limit = C, limit
+
+    def fit(self, X, y):
+        if self.limit < self.C:
+            raise ZeroDivisionError("C is too large")
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.full((len(X), 2), 0.5)
+
+
+@pytest.mark.parametrize("method", ["centred", "selection", "dp-gibo"])
+def test_what_training_raises_is_shown_and_costs_nothing_if_all_fail(fast_path, method):
+    search = search_in(fast_path, estimator=Fails(limit=0), method=method)
+    with pytest.warns(FitFailedWarning), pytest.raises(dptune.InputError, match="ZeroDivisionError: C is too large"):
+        search.fit(*PUBLIC, **VAL)
+    assert search.ledger.spent() == 0
+
+
+@pytest.mark.parametrize("method", ["centred", "selection"])
+def test_a_candidate_that_fails_is_told_and_not_chosen(fast_path, method):
+    search = search_in(fast_path, estimator=Fails(limit=1.0), method=method, n_trials=16)
+    with pytest.warns(FitFailedWarning, match="C is too large"):
+        search.fit(*PUBLIC, **VAL)
+    assert search.best_params_["C"] <= 1.0
+
+
+def test_noise_that_leaves_little_to_learn_is_announced(fast_path):
+    with pytest.warns(UserWarning, match="will learn little"):
+        search_in(fast_path, mu=0.01, param_distributions=SPACE).fit(*PUBLIC, **VAL)
+
+
+def test_kinds_of_models_are_searched_with_their_own_parameters(fast_path):
+    """A step of a pipeline, with conditions: scikit-learn's list of spaces."""
+    spaces = [
+        {"model": [LogisticRegression()], "model__C": loguniform(1e-3, 1e3)},
+        {"model": [SVC()], "model__C": loguniform(0.1, 10), "model__kernel": ["rbf", "linear"]},
+    ]
+    pipeline = Pipeline([("scaler", StandardScaler()), ("model", LogisticRegression())])
+    search = search_in(fast_path, estimator=pipeline, param_distributions=spaces, loss="zero_one", clip=(0, 1))
+    best = search.set_params(n_trials=16).fit(*PUBLIC, **VAL).best_params_
+    assert set(best) in ({"model", "model__C"}, {"model", "model__C", "model__kernel"})
+    assert (search.predict(PRIVATE[0]) == PRIVATE[1]).mean() > 0.6

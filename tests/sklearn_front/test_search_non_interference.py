@@ -1,0 +1,204 @@
+"""With canned answers, nothing that a search shows depends on the private rows: attributes, pickles, repr, logs.
+
+Neighbours differ in one person: another one, NaN, infinity, text among numbers, a city that training never saw,
+an unknown label.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pandas as pd
+import pytest
+from audit_tools import dump
+from every_logger import every_logger, without_clocks
+from scipy.sparse import csr_array
+from scipy.stats import loguniform
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import dptune
+from dptune.privacy.private import reveal
+from dptune_sklearn import PrivateSearch
+from dptune_sklearn.fitting import Models
+from sklearn_tools import PUBLIC, ledger_in, rows, search_in
+
+N, WHO, SECRET = 30, 7, 1234.56789
+
+
+def frame(X: np.ndarray) -> pd.DataFrame:
+    found = pd.DataFrame(X, columns=["a", "b", "c"])
+    found["city"] = np.where(X[:, 0] > 0, "Bern", "Basel")
+    return found
+
+
+CONTAINERS: dict[str, Any] = {
+    "array": lambda X: X,
+    "float32": lambda X: X.astype(np.float32),
+    "list": lambda X: X.tolist(),
+    "objects": lambda X: X.astype(object),
+    "sparse": csr_array,
+    "frame": frame,
+}
+ODD = {"other": -3.0, "nan": np.nan, "inf": np.inf, "text": f"n/a {SECRET}", "none": None, "secret": SECRET}
+
+
+def neighbour(container: str, kind: str) -> tuple[Any, Any]:
+    """The private rows with one person replaced."""
+    X, y = rows(N, seed=5)
+    y = y.astype(object) if kind == "label" else y
+    if kind == "label":
+        y[WHO] = f"unknown {SECRET}"
+    elif kind == "missing label":
+        y = y.astype(float)
+        y[WHO] = np.nan
+    if kind not in ODD:
+        return CONTAINERS[container](X), y
+    if isinstance(ODD[kind], float):
+        X[WHO, 1] = ODD[kind]
+        return CONTAINERS[container](X), y
+    given = CONTAINERS[container](X)
+    if container == "frame":
+        given = given.astype({"b": object})
+        given.loc[WHO, "b"], given.loc[WHO, "city"] = ODD[kind], f"Chur {SECRET}"
+    elif container == "array":
+        given = given.astype(str)  # what NumPy makes of one text
+        given[WHO, 1] = str(ODD[kind])
+    else:
+        given[WHO][1] = ODD[kind]
+    return given, y
+
+
+def search_of(container: str, method: str, folder: Path) -> Any:
+    model = LogisticRegression()
+    if container == "frame":
+        columns = make_column_transformer(
+            (OneHotEncoder(handle_unknown="error"), ["city"]), (SimpleImputer(), ["a", "b", "c"])
+        )
+        model = make_pipeline(columns, model)
+    name = "logisticregression__C" if container == "frame" else "C"
+    settings = {"estimator": model, "param_distributions": {name: loguniform(1e-2, 1e2)}, "ledger": ledger_in(folder)}
+    asked = optuna.samplers.RandomSampler(seed=1) if method == "tpe" else method
+    return search_in(folder, **settings, method=asked, n_trials=8)
+
+
+def transcript(folder: Path, container: str, method: str, kind: str) -> list[str]:
+    """All that a search leaves behind."""
+    folder.mkdir()
+    X, y = PUBLIC
+    X_val, y_val = neighbour(container, kind)
+    with every_logger() as lines, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        search = search_of(container, method, folder)
+        search.fit(CONTAINERS[container](X), y, X_val=X_val, y_val=y_val)
+    shown = {name: value for name, value in vars(search).items() if name.endswith("_")}
+    told = [repr(search), repr(shown), search.best_params_.summary(), str(search.statement(delta=1e-3))]
+    told += [repr(sorted(vars(search))), *map(str, warned)]
+    pickled = pickle.dumps(search)
+    everything = [*lines, *told, *map(repr, dump(search.ledger)), pickled.decode("latin-1")]
+    assert len(lines) > 50
+    files = b"".join(path.read_bytes() for path in folder.iterdir())
+    for text in ("\n".join(everything).encode(), files, pickled):
+        assert str(SECRET).encode() not in text
+        assert np.float64(SECRET).tobytes() not in text
+    return without_clocks(everything, folder)
+
+
+@pytest.fixture
+def canned(monkeypatch) -> None:
+    """Every answer is a constant: what is left of the data's influence is a leak."""
+
+    def draw(self, charge, query, mechanism, scale):
+        return np.full(query.dimension, 0.25) if mechanism.adds_to else np.ones(1)
+
+    monkeypatch.setattr(dptune.LossPrivatizer, "_draw", draw)
+
+
+def assert_nothing_interferes(folder: Path, container: str, method: str, kind: str) -> None:
+    mine, theirs = (transcript(folder / where, container, method, k) for where, k in (("a", "same"), ("b", kind)))
+    assert [pair for pair in itertools.zip_longest(mine, theirs) if pair[0] != pair[1]] == []
+
+
+CASES = [
+    *(("array", method, kind) for method in ("centred", "selection") for kind in (*ODD, "label", "missing label")),
+    *(("array", method, kind) for method in ("dp-gibo", "tpe") for kind in ("other", "nan", "label")),
+    *((container, "centred", kind) for container in ("list", "objects", "frame") for kind in ODD),
+    *((container, "selection", kind) for container in ("float32", "sparse") for kind in ("other", "nan", "inf")),
+]
+
+
+@pytest.mark.parametrize(("container", "method", "kind"), CASES)
+def test_neighbours_leave_the_same_search(fast_path, canned, container, method, kind):
+    assert_nothing_interferes(fast_path, container, method, kind)
+
+
+def leak_attribute(monkeypatch) -> None:
+    fitted = PrivateSearch.fit
+
+    def fit(self, X, y=None, **options):
+        fitted(self, X, y, **options)
+        self.best_score_ = self.decision_function(options["X_val"]).sum()
+        return self
+
+    monkeypatch.setattr(PrivateSearch, "fit", fit)
+
+
+def leak_private_rows(monkeypatch) -> None:
+    halves = PrivateSearch._halves
+
+    def kept(self, *given):
+        training, self._private = halves(self, *given)
+        return training, self._private
+
+    monkeypatch.setattr(PrivateSearch, "_halves", kept)
+
+
+def leak_name(monkeypatch) -> None:
+    leak_private_rows(monkeypatch)
+    monkeypatch.setattr(PrivateSearch, "_public", lambda self: vars(self).pop("_private").rows.X)
+
+
+def leak_log(monkeypatch) -> None:
+    losses = Models.losses
+
+    def logged(self, model):
+        found = losses(self, model)
+        logging.getLogger("dptune.search").debug("%.17g", reveal(found).sum())
+        return found
+
+    monkeypatch.setattr(Models, "losses", logged)
+
+
+@pytest.mark.parametrize("leak", [leak_attribute, leak_private_rows, leak_name, leak_log])
+@pytest.mark.parametrize("method", ["centred", "selection"])
+def test_the_audit_fails_on_a_planted_leak(fast_path, canned, monkeypatch, leak, method):
+    leak(monkeypatch)
+    with pytest.raises(AssertionError):
+        assert_nothing_interferes(fast_path, "array", method, "other")
+
+
+def test_no_loss_is_in_the_ledger_or_the_pickle_of_a_real_search(fast_path, monkeypatch):
+    seen, losses = [], Models.losses
+
+    def kept(self, model):
+        seen.append(losses(self, model))
+        return seen[-1]
+
+    monkeypatch.setattr(Models, "losses", kept)
+    search = search_of("array", "centred", fast_path)
+    search.fit(*PUBLIC, X_val=rows(N, seed=5)[0], y_val=rows(N, seed=5)[1])
+    written = b"".join([*(path.read_bytes() for path in fast_path.iterdir()), pickle.dumps(search)])
+    assert len(seen) == 10
+    for loss in itertools.chain.from_iterable((*reveal(each), reveal(each).mean()) for each in seen):
+        assert np.float64(loss).tobytes() not in written
+        assert repr(float(loss)).encode() not in written

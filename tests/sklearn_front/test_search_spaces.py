@@ -1,0 +1,101 @@
+"""Lists, distributions and grids mean what they mean in scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import beta, expon, loguniform, norm, poisson, randint, uniform
+from sklearn.model_selection import ParameterGrid
+
+import dptune
+from dptune_sklearn.spaces import UserSpace, candidates
+
+DISTRIBUTIONS = {
+    "uniform": uniform(2, 3),
+    "loguniform": loguniform(1e-3, 1e2),
+    "shifted": loguniform(1e-3, 1e2, loc=5),
+    "randint": randint(3, 9),
+    "normal": norm(1, 2),
+    "beta": beta(2, 5),
+    "expon": expon(scale=3),
+    "poisson": poisson(4),
+    "numbers": [10, 0.1, 1],
+    "whole": np.array([5, 3, 4]),
+    "constant": ["one"],
+    "text": ["rbf", "linear", None],
+    "objects": [(8,), np.arange(3), len],
+}
+
+
+def test_every_point_of_the_cube_is_a_value_of_the_users_and_back():
+    where = UserSpace(DISTRIBUTIONS)
+    for u in np.random.default_rng(0).random((200, where.space.d)):
+        point = where.space.decode(u)
+        user = where.user(point)
+        assert any(user["objects"] is each for each in DISTRIBUTIONS["objects"])
+        for name, value in ((name, user[name]) for name in set(user) - {"objects"}):
+            given = DISTRIBUTIONS[name]
+            if hasattr(given, "support"):
+                low, high = given.support()
+                assert low <= value <= high, name
+                assert isinstance(value, int | float)
+            else:
+                assert value in given
+        assert isinstance(user["randint"], int)
+        back = where.ours({**user, "objects": len})
+        assert back is not None
+        for name in set(point) - {"poisson", "objects"}:  # whose values are fewer than their quantiles
+            assert back[name] == (point[name] if name == "text" else pytest.approx(point[name])), name
+
+
+def test_the_ends_of_a_space_are_the_users():
+    where = UserSpace(DISTRIBUTIONS)
+    low, high = (where.user(where.space.decode(np.full(where.space.d, u))) for u in (0.0, 1.0))
+    assert (low["uniform"], high["uniform"]) == (2, 5)
+    assert (low["randint"], high["randint"]) == (3, 8)
+    assert (low["numbers"], high["numbers"]) == (0.1, 10)
+    assert low["loguniform"], high["loguniform"] == pytest.approx((1e-3, 1e2))
+    assert norm(1, 2).cdf(low["normal"]) == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize(
+    "usual", [{}, {**dict.fromkeys(DISTRIBUTIONS, "scale")}, {**dict.fromkeys(DISTRIBUTIONS, 1e9)}]
+)
+def test_parameters_outside_the_space_are_no_point_of_it(usual):
+    assert UserSpace(DISTRIBUTIONS).ours(usual) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"C": 3}, "must be a list of values or a frozen"),
+        ({"C": "abc"}, "must be a list"),
+        ({"C": []}, "must be a list"),
+        ({"C": [1.0]}, "nothing to search"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_with_a_remedy(given, message):
+    with pytest.raises(dptune.InputError, match=message):
+        UserSpace(given)
+
+
+def test_a_grid_is_tried_whole_and_a_sample_is_drawn_without_repetition():
+    grid = {"C": [1, 2, 3], "kernel": ["rbf", "linear"]}
+    assert candidates(grid, None, 0) == list(ParameterGrid(grid))
+    assert len(candidates(grid, 100, 0)) == 6
+    some = candidates(grid, 4, 0)
+    assert len({tuple(each.items()) for each in some}) == 4
+    assert len(candidates([grid, {"C": [9], "kernel": ["poly"]}], None, 0)) == 7
+    assert len(candidates({"C": uniform(0, 1)}, None, 0)) == 100
+    assert candidates({"C": uniform(0, 1)}, 5, 1) == candidates({"C": uniform(0, 1)}, 5, 1)
+
+
+def test_of_several_spaces_a_point_lies_in_one():
+    where = UserSpace([{"kernel": ["linear"], "C": uniform(0, 1)}, {"kernel": ["rbf"], "C": [1, 2], "gamma": [3, 4]}])
+    points = [where.user(where.space.decode(u)) for u in np.random.default_rng(0).random((50, where.space.d))]
+    linear, rbf = ([point for point in points if point["kernel"] == kernel] for kernel in ("linear", "rbf"))
+    assert len(linear) + len(rbf) == 50
+    assert all(set(point) == {"kernel", "C"} and 0 <= point["C"] <= 1 for point in linear)
+    assert all(set(point) == {"kernel", "C", "gamma"} and point["C"] in (1, 2) for point in rbf)
+    assert linear
+    assert rbf
