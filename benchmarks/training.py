@@ -1,6 +1,6 @@
 """What many private trainings cost: the tables of docs/training.md. No data, no randomness.
 
-    python -m benchmarks.training table
+python -m benchmarks.training table
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
-from dptune.training.profiles import Adaptive, epsilon_of
+from dptune.training.profiles import epsilon_of
 
 DELTA = 1e-5
 BASE_MU = 0.25
@@ -50,7 +50,9 @@ def runs_of_a_gaussian() -> None:
 
 def epsilon_of_trainings(z: float = 2.0) -> None:
     print(f"\nEpsilon at delta = {DELTA:g} of T trainings: noise {z:g}, sampling rate {SAMPLE_RATE}, {STEPS} steps\n")
-    header("T", "composition: all shown", "best of geometric", "best of Poisson", "public tuning, one training", "cheapest")
+    header(
+        "T", "composition: all shown", "best of geometric", "best of Poisson", "public tuning, one training", "cheapest"
+    )
     one = TrainingPlan(z, SAMPLE_RATE, STEPS)
     for T in (2, 5, 10, 30, 100):
         parts = {
@@ -63,7 +65,9 @@ def epsilon_of_trainings(z: float = 2.0) -> None:
 
 
 def noise_of_trainings() -> None:
-    print(f"\nNoise multiplier of each of T trainings (sampling rate {SAMPLE_RATE}, {STEPS} steps), delta = {DELTA:g}\n")
+    print(
+        f"\nNoise multiplier of each of T trainings (sampling rate {SAMPLE_RATE}, {STEPS} steps), delta = {DELTA:g}\n"
+    )
     header("epsilon", "T", "composition", "geometric", "Poisson", "public tuning")
     for epsilon in (1.0, 3.0, 8.0):
         for T in (3, 10, 30, 100):
