@@ -32,11 +32,13 @@ class JointStatement(Printable):
         parts: the ledgers' own statements, at one delta.
         disjoint: whether nobody is in two of them, as whoever asks for the statement says.
         delta: at which epsilon is given.
+        late: names of the parts that were planned after another of them had been charged.
     """
 
     parts: tuple[LedgerStatement, ...]
     disjoint: bool
     delta: float
+    late: tuple[str, ...] = ()
 
     @property
     def private(self) -> bool:
@@ -79,7 +81,9 @@ class JointStatement(Printable):
     def warnings(self) -> tuple[str, ...]:
         """Those of the parts, and where n of a part is not known."""
         unknown = [f"n of {part.dataset!r} is not stated yet." for part in self.parts if part.n is None]
-        return (*(f"{part.dataset}: {warning}" for part in self.parts for warning in part.warnings), *unknown)
+        late = [f"the ledger of {name!r} was made after another was charged: {_LATE}" for name in self.late]
+        own = [f"{part.dataset}: {warning}" for part in self.parts for warning in part.warnings]
+        return (*own, *unknown, *late)
 
     def to_dict(self) -> dict[str, object]:
         """Return the statement as plain JSON data (an infinite epsilon is the string "infinity")."""
@@ -113,6 +117,7 @@ class JointStatement(Printable):
         return "Joint privacy statement"
 
 
+_LATE = "epsilon does not hold if its budget or plan was chosen by looking at the other's results."
 _DOMINATED = "the adaptive releases are dominated by one Gaussian of their budget, fixed in advance like the plans"
 
 
@@ -137,9 +142,11 @@ def join(
     if len(ledgers) < 2 or len({ledger._identity for ledger in ledgers}) < len(ledgers):
         raise InputError("give at least two ledgers, each of them once (a copy of a ledger is the same ledger).")
     parts = tuple(ledger.statement(delta=probability("delta", delta)) for ledger in ledgers)
-    if not disjoint:
-        _refuse_incomparable(parts)
-    return JointStatement(parts, disjoint, delta)
+    if disjoint:
+        return JointStatement(parts, disjoint, delta)
+    _refuse_incomparable(parts)
+    late = [one.dataset for one in ledgers if any(one.planned_after(other) for other in ledgers if other is not one)]
+    return JointStatement(parts, disjoint, delta, tuple(late))
 
 
 def _refuse_incomparable(parts: Sequence[LedgerStatement]) -> None:

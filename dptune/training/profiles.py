@@ -20,6 +20,16 @@ PLD = "privacy loss distributions (dp-accounting, add-or-remove relation, pessim
 RDP = "Renyi differential privacy (dp-accounting; repeat and select: Papernot & Steinke, theorems 2 and 6)"
 
 
+_ORDERS = [
+    *(1.5 + k / 10 for k in range(95)),
+    *range(11, 64),
+    128,
+    256,
+    512,
+    1024,
+]  # below, its series may not converge
+
+
 class Part(Protocol):
     """Something that a population pays."""
 
@@ -65,7 +75,7 @@ def _renyi() -> Any:
     dp_accounting()
     from dp_accounting.rdp import RdpAccountant
 
-    return RdpAccountant()
+    return RdpAccountant(_ORDERS)
 
 
 def noise_multipliers(

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from dptune import Budget, BudgetMismatch, InputError, LedgerError, PlanComplete, PlanLedger, PrivacyLedger
 from dptune import SubsampledGaussianPlan as Rounds
+from dptune.accounting import durable
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.accounting.ledger import REPLACE_ONE
 from dptune.cli import app
@@ -129,6 +130,16 @@ def test_what_cannot_be_added_is_refused(train: TrainingLedger, val: PrivacyLedg
     for ledgers in ([train], [train, TrainingLedger(fast_path / "train.db")]):
         with pytest.raises(InputError, match="each of them once"):
             join(ledgers, disjoint=True, delta=DELTA)
+
+
+def test_a_ledger_that_was_planned_after_another_was_charged_is_warned_of(
+    train: TrainingLedger, val: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable, "_now", lambda: "2000-01-01T00:00:00+00:00")
+    assert join([train, val], delta=DELTA).warnings == ()
+    train.begin(secure=True)
+    assert "'validation data' was made after another was charged" in join([train, val], delta=DELTA).warnings[0]
+    assert join([train, val], disjoint=True, delta=DELTA).warnings == ()
 
 
 def test_seeded_noise_in_one_part_voids_all(train: TrainingLedger, val: PrivacyLedger) -> None:
