@@ -54,8 +54,8 @@ class GroupedRegression:
     Args:
         d: number of coordinates.
         memory: values kept, newest first, in whole groups.
-        iterations: of the optimiser in each fit that moves theta, which starts where the last one ended. Once the memory
-            is full, every third fit moves theta: a few new values among many change it little, and cost as much.
+        iterations: of the optimiser in each fit that moves theta, which starts where the last one ended. Once the
+            memory is full, every third fit does: a few new values among many change theta little, and cost as much.
     """
 
     def __init__(self, d: int, *, memory: int = 250, iterations: int = 15) -> None:
