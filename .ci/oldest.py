@@ -6,17 +6,7 @@ import tomllib
 from pathlib import Path
 
 project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
-extras = project["optional-dependencies"]
-users = (
-    *project["dependencies"],
-    *(
-        one
-        for extra, them in extras.items()
-        if extra not in ("all", "dev")
-        for one in them
-        if not one.startswith("dptune[")
-    ),
-)
-for requirement in users:
-    name, bound = re.fullmatch(r"([\w-]+)(?:\[.*\])?>=([\w.]+)", requirement).groups()
-    sys.stdout.write(f"{name}=={bound}\n")
+extras = {name: needed for name, needed in project["optional-dependencies"].items() if name != "dev"}
+for requirement in (*project["dependencies"], *(one for needed in extras.values() for one in needed)):
+    if found := re.fullmatch(r"([\w-]+)(?:\[.*\])?>=([\w.]+)", requirement):  # not "dptune[sklearn]"
+        sys.stdout.write("{}=={}\n".format(*found.groups()))

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import house_audits as audits
 import numpy as np
 import pandas as pd
 import pytest
+from every_logger import every_logger, without_clocks
 from ray.tune.search import Searcher
 
 from dptune import LossPrivatizer, Rows
@@ -96,7 +96,7 @@ def logged(folder: Path, front: str, half: dict[str, Any]) -> list[str]:
     folder.mkdir()
     options = dict(half)
     function = options.pop("function")
-    with audits.every_logger() as lines:
+    with every_logger() as lines:
         search = FRONTS[front](open_privatizer(folder, n=ROWS, insecure_seed=5))
         trainable = search.trainable(function, **options)
         assert search.set_search_properties("loss", "min", SPACE)
@@ -108,7 +108,7 @@ def logged(folder: Path, front: str, half: dict[str, Any]) -> list[str]:
             one.config, one._trial_info = config, SimpleNamespace(trial_id=trial)
             result = one.step()
             search.on_trial_complete(trial, result={**result, "training_iteration": 1})
-    return audits.without_clocks(lines, folder)
+    return without_clocks(lines, folder)
 
 
 def audit(folder: Path, patch: pytest.MonkeyPatch, front: str, halves: Iterator[dict[str, Any]], actors: Any) -> int:

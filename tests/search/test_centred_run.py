@@ -20,7 +20,7 @@ def test_a_run_makes_two_releases_a_generation(ledger: PrivacyLedger) -> None:
     values = [trial(run, str(i)) for i in range(TRIALS)]
     assert keys(ledger) == EVERY
     assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
-    assert values[: POPULATION - 1] == [0.4] * (POPULATION - 1)  # nothing was released yet
+    assert values[: POPULATION - 1] == [math.inf] * (POPULATION - 1)  # nothing was released yet
     assert run.privatizer.points() == ()
 
 
