@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo test check audit bench-gibo bench-private bench-selection bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-ray bench-sklearn clean
+.PHONY: demo test test-oldest check audit bench-gibo bench-private bench-selection bench-spaces bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -25,8 +25,23 @@ demo: $(VENV)/.installed-demo  ## tune a support vector machine on a private val
 	$(BIN)/dptune plot out/demo/ledger.db out/demo.png
 
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
-	$(BIN)/python -m pytest -m "not slow and not ray" -n 2
-	$(BIN)/python -m pytest -m "ray and not slow"  # one Ray cluster at a time
+	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup  # one of three has the Ray cluster, and mostly waits
+
+# What uses each dependency: command line and figures, noise, ledgers, accounting, models, Optuna, algorithms, Ray.
+SMOKE := tests/test_cli.py tests/privacy/test_noise.py tests/accounting/test_postgresql.py \
+	tests/accounting/test_plan_ledger.py tests/losses/test_estimator.py tests/optuna_front/test_pages.py \
+	tests/gp/test_posterior.py tests/gp/test_design.py tests/bandits/test_parts.py tests/federated/test_agent.py \
+	tests/ray_front/test_centred_search.py tests/ray_front/test_cluster.py::test_a_run_from_end_to_end
+
+$(VENV)-oldest/.installed: pyproject.toml .ci/oldest.py
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(PYTHON) .ci/oldest.py > $(VENV)-oldest/constraints.txt
+	$(VENV)-oldest/bin/python -m pip install --quiet --constraint $(VENV)-oldest/constraints.txt --editable ".[all]" \
+		pytest hypothesis mpmath
+	touch $@
+
+test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the oldest versions that pyproject.toml allows
+	$(VENV)-oldest/bin/python -m pytest -W default -m "not slow" $(SMOKE)
 
 audit: $(VENV)/.installed  ## the slow audits: long noise, whole runs, random kills; prints what they prove
 	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rP
@@ -47,6 +62,9 @@ bench-private: $(VENV)/.installed  ## all tuners at equal privacy, docs/private.
 
 bench-selection: $(VENV)/.installed  ## private selection, docs/selection.md (half an hour; needs ../shared/data or DPTUNE_DATA)
 	$(BIN)/python -m benchmarks.selection
+
+bench-spaces: $(VENV)/.installed  ## any search space, docs/spaces.md (hours; goes on where it was stopped)
+	$(BIN)/python -m benchmarks.spaces
 
 bench-defaults: $(VENV)/.installed  ## the search behind dptune/algorithms/gibo_plan.py
 	$(BIN)/python -m benchmarks.defaults
@@ -89,4 +107,4 @@ bench-sklearn: $(VENV)/.installed  ## PrivateSearch beside scikit-learn's search
 	$(BIN)/python -m benchmarks.sklearn_search
 
 clean:
-	rm -rf $(VENV) out dist build
+	rm -rf $(VENV) $(VENV)-oldest out dist build

@@ -6,7 +6,7 @@ begins with the default configuration. Values have noise R sqrt(T) / (n mu), as 
 without a final estimate; the centred search spends nothing on a final estimate either.
 
 **A simulation**: the algorithm is the package's, the noise is seeded and the ledger in memory (`benchmarks.curator`).
-Results are kept in `<out>/results/spaces.jsonl`, a line for each task, n and seed, so a run that was stopped goes on.
+Results are kept in `<out>/results/spaces.jsonl`, a line for each task, n, trials and seed: what was stopped goes on.
 `--show` prints the tables of docs/spaces.md from what is kept.
 """
 
@@ -126,10 +126,11 @@ PRIVATE, PUBLIC = ("centred", "TPE", "random", "selection"), ("TPE", "random")
 
 @dataclass(frozen=True)
 class Cell:
-    """One task, number of people and seed; its result maps "method trials mu" to a test loss."""
+    """One task, number of people, of trials, and seed; its result maps "method mu" to a test loss."""
 
     task: str
     n: int
+    trials: int
     seed: int
 
 
@@ -137,28 +138,27 @@ def measure(cell: Cell) -> dict[str, float]:
     """The test losses of all methods, and of the default."""
     task = space_task(cell.task, cell.n, cell.seed)
     found = {"default": task.test_loss(task.default)}
-    for trials in TRIALS:
-        for name in PUBLIC:
-            found[f"{name} {trials} none"] = task.test_loss(METHODS[name](task, None, trials, cell.seed))
-        for mu in BUDGETS:
-            for name in PRIVATE:
-                found[f"{name} {trials} {mu:g}"] = task.test_loss(METHODS[name](task, mu, trials, cell.seed))
+    for name in PUBLIC:
+        found[f"{name} none"] = task.test_loss(METHODS[name](task, None, cell.trials, cell.seed))
+    for mu in BUDGETS:
+        for name in PRIVATE:
+            found[f"{name} {mu:g}"] = task.test_loss(METHODS[name](task, mu, cell.trials, cell.seed))
     return found
 
 
 SHOWN = ("centred", "TPE", "random", "selection", "TPE none", "random none")
 
 
-def _losses(results: Sequence[dict[str, Any]], name: str, trials: int, mu: float) -> np.ndarray:
-    key = "default" if name == "default" else f"{name.split()[0]} {trials} {'none' if 'none' in name else f'{mu:g}'}"
+def _losses(results: Sequence[dict[str, Any]], name: str, mu: float) -> np.ndarray:
+    key = name if name == "default" or "none" in name else f"{name} {mu:g}"
     return np.array([result["test_loss"][key] for result in results])
 
 
 def table(results: list[dict[str, Any]]) -> str:
     """Mean test loss ± standard error over seeds, and by how many standard errors ours is above the default."""
     rows = []
-    for task, n, trials, mu, of in _cells(results):
-        losses = {name: _losses(of, name, trials, mu) for name in (*SHOWN, "default")}
+    for (task, n, trials), mu, of in _cells(results):
+        losses = {name: _losses(of, name, mu) for name in (*SHOWN, "default")}
         worse = losses["centred"] - losses["default"]
         error = worse.std(ddof=1) / math.sqrt(len(worse)) if len(worse) > 1 else math.nan
         shown = [mean_and_error(values) for values in losses.values()]
@@ -167,10 +167,10 @@ def table(results: list[dict[str, Any]]) -> str:
     return markdown([*heads, "default", "centred above the default, in standard errors"], rows)
 
 
-def _cells(results: list[dict[str, Any]]) -> list[tuple[str, int, int, float, list[dict[str, Any]]]]:
-    pairs = sorted({(result["task"], result["n"]) for result in results})
-    of = {pair: [r for r in results if (r["task"], r["n"]) == pair] for pair in pairs}
-    return [(*pair, trials, mu, of[pair]) for pair in pairs for trials in TRIALS for mu in BUDGETS]
+def _cells(results: list[dict[str, Any]]) -> list[tuple[tuple[str, int, int], float, list[dict[str, Any]]]]:
+    kinds = sorted({(result["task"], result["n"], result["trials"]) for result in results})
+    of = {kind: [r for r in results if (r["task"], r["n"], r["trials"]) == kind] for kind in kinds}
+    return [(kind, mu, of[kind]) for kind in kinds for mu in BUDGETS]
 
 
 def ratios(results: list[dict[str, Any]]) -> str:
@@ -178,10 +178,8 @@ def ratios(results: list[dict[str, Any]]) -> str:
     rows = []
     for name in (*SHOWN[1:], "default"):
         by_seed: dict[int, list[float]] = {}
-        for _, _, trials, mu, of in _cells(results):
-            for result, ours, theirs in zip(
-                of, _losses(of, "centred", trials, mu), _losses(of, name, trials, mu), strict=True
-            ):
+        for _, mu, of in _cells(results):
+            for result, ours, theirs in zip(of, _losses(of, "centred", mu), _losses(of, name, mu), strict=True):
                 by_seed.setdefault(result["seed"], []).append(math.log(ours / theirs))
         seeds = np.array([np.mean(logs) for logs in by_seed.values()])
         error = seeds.std(ddof=1) / math.sqrt(len(seeds)) if len(seeds) > 1 else math.nan
@@ -194,15 +192,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--tasks", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--people", nargs="+", type=int, default=list(PEOPLE))
+    parser.add_argument("--trials", nargs="+", type=int, default=list(TRIALS))
     parser.add_argument("--show", action="store_true", help="run nothing")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
     path = asked.out / "results" / "spaces.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    known = {(result["task"], result["n"], result["seed"]) for result in results}
-    cells = [Cell(t, n, seed) for seed in range(asked.seeds) for n in asked.people for t in asked.tasks]
-    for cell in tqdm([c for c in cells if (c.task, c.n, c.seed) not in known and not asked.show]):
+    known = [{name: value for name, value in result.items() if name != "test_loss"} for result in results]
+    seeds, tasks = range(asked.seeds), asked.tasks
+    cells = [Cell(t, n, trials, seed) for trials in asked.trials for seed in seeds for n in asked.people for t in tasks]
+    for cell in tqdm([cell for cell in cells if asdict(cell) not in known and not asked.show]):
         results.append({**asdict(cell), "test_loss": measure(cell)})
         with path.open("a") as file:
             file.write(json.dumps(results[-1]) + "\n")

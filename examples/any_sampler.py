@@ -16,7 +16,7 @@ X, y = load_diabetes(return_X_y=True)
 X_train, X_val, y_train, y_val = train_test_split(X, y / 100, train_size=142, random_state=0)
 
 budget = dptune.Budget.approximate_dp(epsilon=4.0, delta=1e-5)
-ledger = dptune.PrivacyLedger(folder / "ledger.db", budget, dataset="diabetes", unit="one patient")
+ledger = dptune.PrivacyLedger(folder / "diabetes.db", budget, dataset="diabetes", unit="one patient")
 privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 2.0))
 
 

@@ -16,7 +16,7 @@ X, y = load_breast_cancer(return_X_y=True)  # 569 patients: 169 to train on, 400
 X_train, X_val, y_train, y_val = train_test_split(X, y, train_size=169, stratify=y, random_state=0)
 scaler = StandardScaler().fit(X_train)
 
-ledger = dptune.PrivacyLedger(f"{folder}/ledger.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
+ledger = dptune.PrivacyLedger(f"{folder}/gibo.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
 privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 3.0))
 ranges = {"C": (1e-3, 1e3), "gamma": (1e-5, 1e1), "weight": (0.1, 10.0)}
 space = {name: optuna.distributions.FloatDistribution(*pair, log=True) for name, pair in ranges.items()}
@@ -30,7 +30,7 @@ def svm(trial):
 
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-storage = f"sqlite:///{folder}/study.db"
+storage = f"sqlite:///{folder}/gibo_study.db"
 study = optuna.create_study(storage=storage, study_name="svm", sampler=sampler, load_if_exists=True)
 study.optimize(svm, n_trials=sampler.n_trials)
 best = sampler.recommend(study)

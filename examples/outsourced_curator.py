@@ -14,7 +14,7 @@ soil = np.column_stack([rng.uniform(4, 8, 3000), rng.uniform(0, 6, 3000)])  # pr
 yields = 9 - 0.9 * (soil[:, 0] - 6.5) ** 2 - 0.25 * (soil[:, 1] - 4) ** 2  # tonnes a hectare, printed in a yearbook
 
 ledger = dptune.PrivacyLedger(
-    folder / "ledger.db",
+    folder / "outsourced.db",
     dptune.Budget.approximate_dp(epsilon=3.0, delta=1e-5),
     dataset="soil of fields",
     unit="one field",

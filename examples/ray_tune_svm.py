@@ -19,7 +19,7 @@ def patients():  # 569 patients: 169 to train on, 400 private ones to validate o
 
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=1.0), dataset="tumours", unit="one patient")
+ledger = dptune.PrivacyLedger(folder / "ray_svm.db", dptune.Budget.gdp(mu=1.0), dataset="tumours", unit="one patient")
 privatizer = dptune.LossPrivatizer(ledger, n=400, clip=(0.0, 3.0))
 space = {"C": tune.loguniform(1e-3, 1e3), "gamma": tune.loguniform(1e-5, 1e1)}
 search = CentredCMASearch(space, privatizer, name="svm", n_trials=36)

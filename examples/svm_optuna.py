@@ -30,7 +30,7 @@ def svm(trial):
     return make_pipeline(StandardScaler(), SVC(C=C, gamma=gamma, class_weight={0: weight})).fit(X_train, y_train)
 
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)
+optuna.logging.get_logger("optuna.study").setLevel("WARNING")  # no line for each trial: the progress bar instead
 where = {"storage": f"sqlite:///{folder}/study.db", "study_name": "svm", "load_if_exists": True}
 study = optuna.create_study(sampler=sampler, **where)
 study.optimize(svm, n_trials=sampler.n_trials, show_progress_bar=True)

@@ -323,7 +323,7 @@ print(repr(released.scalar))
 def run_crash_script(folder: Path, where: str, patch: str = "") -> subprocess.CompletedProcess[str]:
     """Make one release in another process, which kills itself ``where``."""
     command = [sys.executable, "-c", CRASH_SCRIPT.replace("#PATCH", patch), str(folder), where]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
 
 
 def audit_crash(folder: Path, where: str, patch: str = "") -> None:

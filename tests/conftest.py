@@ -22,6 +22,13 @@ settings.load_profile("noisy machine")
 SHARED_MEMORY = Path("/dev/shm")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one worker have all tests of Ray: they share a cluster, and wait more than they compute."""
+    for item in items:
+        if item.get_closest_marker("ray"):
+            item.add_marker(pytest.mark.xdist_group("ray"))
+
+
 @pytest.fixture(autouse=True)
 def optuna_verbosity() -> None:
     """Undo what examples and benchmarks, run in this process, set for Optuna's loggers."""
@@ -66,7 +73,7 @@ def postgresql() -> Iterator[Callable[[], str]]:
         pytest.skip("no PostgreSQL server in /usr/lib/postgresql")
     binaries, root = found[-1].parent, os.geteuid() == 0
     folder = Path(tempfile.mkdtemp(prefix="dptune-pg-", dir="/tmp"))  # short: the socket's path is limited
-    data, options = folder / "data", {"cwd": folder, "check": True, "capture_output": True, "timeout": 120}
+    data, options = folder / "data", {"cwd": folder, "check": True, "capture_output": True, "timeout": 900}
     if root:  # the server refuses to run as root
         shutil.chown(folder, "postgres")
         options["user"] = "postgres"

@@ -62,13 +62,18 @@ def send(to: FTSServer, t: int, messages: Array, absent: int | None = None) -> N
 
 
 def noiseless(
-    folder: Path, name: str, rounds: list[Array], mask: npt.ArrayLike, absent: Sequence[int | None] = ()
+    folder: Path,
+    name: str,
+    rounds: list[Array],
+    mask: npt.ArrayLike,
+    absent: Sequence[int | None] = (),
+    settings: FTSSettings = SETTINGS,
 ) -> tuple[list[Array], list[float]]:
     """The statistics (P M,) of the rounds and the sigmas their noise would have had, for messages (N, M) a round.
 
     In round t agent ``absent[t]`` sends nothing.
     """
-    one = server(folder, name)
+    one = server(folder, name, settings)
     noise = one._noise = NoNoise()
     one._samples = Chosen(mask)
     statistics, sigmas = [], []
@@ -80,12 +85,12 @@ def noiseless(
     return statistics, sigmas
 
 
-def audit_sensitivity(folder: Path) -> None:
+def audit_sensitivity(folder: Path, settings: FTSSettings = SETTINGS) -> None:
     """Zeroing out any agent, huge, parallel or opposite, in the worst sample, moves a round by at most sigma / z.
 
     An agent that sends nothing, or nothing any more, is an agent that sends 0.
     """
-    N, M, z = SETTINGS.agents, SETTINGS.M, PLAN.z
+    N, M, z = settings.agents, settings.M, PLAN.z
     rng, numbers, closest = np.random.default_rng(0), itertools.count(), 0.0
     directions = rng.standard_normal((N, M))
     for scale, n, everybody in itertools.product((1e-3, 1.0, 1e160), (0, 1, N - 1), (True, False)):
@@ -95,12 +100,13 @@ def audit_sensitivity(folder: Path) -> None:
         zeroed[n] = 0.0
         mask = np.ones(N) if everybody else np.arange(N) == n
         number = next(numbers)
-        a, sigmas = noiseless(folder, f"{number}a", [messages] * PLAN.steps, mask)
-        b, others = noiseless(folder, f"{number}b", [zeroed] * PLAN.steps, mask)
+        a, sigmas = noiseless(folder, f"{number}a", [messages] * PLAN.steps, mask, settings=settings)
+        b, others = noiseless(folder, f"{number}b", [zeroed] * PLAN.steps, mask, settings=settings)
         assert sigmas == others, "the noise scale depends on the messages"
         for silent_from in (0, 1):
             absent = [n if t >= silent_from else None for t in range(PLAN.steps)]
-            c, sigmas_c = noiseless(folder, f"{number}c{silent_from}", [messages] * PLAN.steps, mask, absent)
+            named, rounds = f"{number}c{silent_from}", [messages] * PLAN.steps
+            c, sigmas_c = noiseless(folder, named, rounds, mask, absent, settings)
             assert sigmas_c == sigmas, "the noise scale depends on who sends"
             expected = a[:silent_from] + b[silent_from:]
             assert np.array_equal(c, expected), f"silence from round {silent_from} on is not a message of 0"
@@ -132,6 +138,9 @@ def audit_empty_sample(folder: Path) -> None:
         assert kstest(z, norm.cdf).pvalue > MISTAKE, "not a normal law"
         for a, b in ((Z[1:], Z[:-1]), (Z[:, :100], Z[:, 100:])):  # rounds, and regions, are independent
             assert abs((a * b).sum()) / a.size**0.5 < norm.isf(MISTAKE), "noise is used twice"
+        for lag in range(1, Z.shape[1] // 2):  # and so are all coordinates of a round
+            together = (Z * np.roll(Z, lag, axis=1)).sum() / Z.size**0.5
+            assert abs(together) < norm.isf(MISTAKE / Z.shape[1]), f"coordinates {lag} apart share noise"
 
 
 def audit_sample(folder: Path) -> None:
@@ -312,7 +321,7 @@ for t in range(4):
 def run_crash_script(folder: Path, where: str, at: int, patch: str = "") -> subprocess.CompletedProcess[str]:
     """Run four rounds in another process, which kills itself ``where`` in round ``at``."""
     command = [sys.executable, "-c", CRASH_SCRIPT.replace("#PATCH", patch), str(folder), where, str(at)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
 
 
 def audit_crash(folder: Path, where: str, at: int = 2, patch: str = "") -> None:

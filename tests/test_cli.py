@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import dptune
+from dptune.accounting.plan_ledger import open_ledger
 from dptune.cli import app, main
 from dptune.figures import save_figure
 from dptune.local import InsecureRandomizer
@@ -162,6 +164,14 @@ def test_an_error_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.argv", ["dptune", "show", str(tmp_path / "none.db")])
     with pytest.raises(SystemExit, match="there is no ledger"):
         main()
+
+
+def test_a_file_that_exists_and_is_no_ledger_is_not_called_missing(tmp_path):
+    with sqlite3.connect(tmp_path / "study.db") as connection:
+        connection.execute("CREATE TABLE trials (number INTEGER)")
+    connection.close()
+    with pytest.raises(dptune.LedgerError, match="what lies there holds none"):
+        open_ledger(tmp_path / "study.db")
 
 
 def test_a_figure_of_an_unknown_study_is_refused(path, tmp_path):

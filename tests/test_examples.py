@@ -33,7 +33,7 @@ def test_an_example_runs_and_prints_its_statement(example, tmp_path):
             pytest.importorskip(library)
     command = [sys.executable, str(example), str(tmp_path)]
     run = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        command, capture_output=True, text=True, timeout=900, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     assert run.returncode == 0, run.stderr
     assert "epsilon" in run.stdout
@@ -43,7 +43,7 @@ def test_an_example_runs_and_prints_its_statement(example, tmp_path):
 def test_the_federated_example_runs_without_the_landmine_data(tmp_path):
     command = [sys.executable, str(ROOT / "examples/federated_landmine.py"), str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "DPTUNE_DATA": str(tmp_path)}
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
     assert run.returncode == 0, run.stderr
     assert "3 of 3 releases" in run.stdout
     assert "at delta = 0.001" in run.stdout
@@ -53,16 +53,6 @@ def test_the_federated_example_runs_without_the_landmine_data(tmp_path):
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_short(example):
     assert len(example.read_text().splitlines()) <= (60 if example == OWN else 40)
-
-
-@pytest.mark.ray
-def test_an_algorithm_of_ones_own_runs_in_ray_too(tmp_path):
-    """Nothing but one class and its plan is its own; without the last word it runs in Optuna, as above."""
-    command = [sys.executable, str(OWN), str(tmp_path), "ray"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HOME": str(tmp_path)}  # Tune's results lie at home
-    run = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
-    assert run.returncode == 0, run.stderr
-    assert "(48); Gaussian mechanism on the mean clipped linear statistic of the losses (8)" in run.stdout
 
 
 def test_no_phone_of_the_example_replies_past_its_cap(tmp_path, monkeypatch, capsys):

@@ -98,8 +98,8 @@ class DurableLedger:
 
     def _open(self) -> sa.RowMapping:
         if not self._exists():
-            name = self._name
-            raise LedgerError(f"there is no ledger at {name}: check the path, or give budget= or plan= to create one.")
+            found = "check the path" if self._database.missing else "what lies there holds none; check the path"
+            raise LedgerError(f"there is no ledger at {self._name}: {found}, or give budget= or plan= to create one.")
         with self._database.transaction(write=False) as connection:
             row = connection.execute(sa.select(schema.ledger)).mappings().one()
             if row["version"] not in (schema.VERSION, schema.READ_ONLY):

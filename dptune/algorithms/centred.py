@@ -201,6 +201,7 @@ class Centred(Rounds):
     """
 
     unit = "generation"
+    shows = "mean {loss} above the centre's, upper estimate"
 
     def __init__(self, settings: CentredCMASettings) -> None:
         super().__init__(settings)
@@ -298,15 +299,14 @@ class Centred(Rounds):
         default = self.settings.default
         self.keep(best | {name for name in asked if default is not None and np.allclose(self._points[name], default)})
 
-    def value(self, x: Vector) -> float:
+    def value(self, x: Vector) -> float | None:
         """Return how much worse than the centre of the space x (d,) may be: a careful estimate for displays.
 
-        The posterior mean of f(x) - f(centre) plus its standard deviation; before the first release the first C.
+        The posterior mean of f(x) - f(centre) plus its standard deviation; None before the first release.
         An optimistic estimate would make an early guess the best trial for ever.
         """
-        if not self.generations:
-            return float(self.settings.radius)
-        return sum(self.surrogate.difference(x, self.centre))
+        known = self.difference(x, self.centre)
+        return None if known is None else sum(known)
 
     def difference(self, x: Vector, y: Vector) -> tuple[float, float] | None:
         """Return the posterior mean of f(x) - f(y) and its standard deviation; None before the first release."""

@@ -139,6 +139,7 @@ class SearchAlgorithm(Protocol):
     """
 
     unit: ClassVar[str]  # what one round is called: "step", "generation"
+    shows: ClassVar[str]  # what value() is, with the place of the loss's name: "mean {loss} above the centre's"
 
     @property
     def t(self) -> int:

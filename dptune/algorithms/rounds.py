@@ -73,6 +73,7 @@ class Rounds:
     """
 
     unit: ClassVar[str] = "round"
+    shows: ClassVar[str] = "mean {loss}, withheld"
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings

@@ -1,7 +1,7 @@
 """LDP-ATA-GP-UCB: Nystroem features, and a truncation that adapts to each coordinate in every round.
 
-Zhou, Tan (2020), LDP-ATA-GP-UCB; without CTL the ATA-GP-UCB of Chowdhury, Gopalan (2019). Notation of ``ldp_bandit``,
-``nystroem`` and::
+Zhou, Tan (2020), LDP-ATA-GP-UCB; without CTL the ATA-GP-UCB of Chowdhury, Gopalan (2019). Notation of
+:mod:`~dptune.bandits.bandit`, :mod:`~dptune.gp.nystroem` and::
 
     U (m, M)   V^(-1/2) Phi~^T; its columns are equal for equal points
     b_t        sqrt(v / ln(4 m T/delta))

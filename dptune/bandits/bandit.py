@@ -1,4 +1,4 @@
-"""The common part of the three LDP-GP-UCB algorithms: a finite candidate set, ask and tell.
+"""What the three LDP-GP-UCB algorithms share: finitely many candidates, ask and tell.
 
 Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), Algorithms 1-3. Notation::
 
@@ -7,8 +7,8 @@ Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), Algori
     beta_t     width of the confidence bound                 lambda  regulariser
     mu~, s~    posterior mean and deviation at the candidates, (M,)
 
-The curator sees privatised replies only, so everything here may be printed, stored and replayed. It maximises; to
-minimise, tell the negated replies. The state is a function of the candidates and of the (point, reply) pairs in the
+The curator sees privatised replies only, so everything here may be printed, stored and replayed. It maximises: to
+minimise, negate the replies. The state is a function of the candidates and of the (point, reply) pairs in the
 order in which they were told, so storage is enough to rebuild it.
 """
 
@@ -49,19 +49,19 @@ class LDPSettings:
         replies: what is known about the replies.
         kernel: prior covariance of f; data-independent, or fitted on replies only.
         horizon: T, number of replies planned; more are allowed.
-        lam: lambda, the regulariser of the posterior; default :func:`matched_regulariser` (of MoMA, a k-th of it: an
-            epoch is k replies). The papers' is 1.
+        lam: lambda, the regulariser of the posterior; default :func:`matched_regulariser`, for MoMA divided by k
+            because an epoch has k replies. The papers use 1.
         delta: the regret bound fails with at most this probability.
         exploration: multiplies the theorem's beta_t; 1 is the theorem's constant, None the algorithm's default,
             found by ``benchmarks/bench_ldp.py multiplier``.
-        q, accuracy: a played point enters the Nystroem dictionary with probability min(q s~^2, 1) per play; the
-            theorems' q for an accuracy of the approximation in (0, 1) is :func:`theorem_q`. ATA and MoMA only.
-        redraw: the dictionary is drawn afresh when the variances s~^2/lambda of the points played since the last
-            draw add up to more than this (Calandriello et al. 2020: variances stay right within 1 + redraw); 0 draws
-            it in every round, as printed.
-        plays: k, replies per epoch of MoMA; the theorem's is :func:`theorem_plays`.
+        q, accuracy: a played point enters the Nystroem dictionary with probability min(q s~^2, 1) per play. The
+            theorems compute q from the accuracy of the approximation, in (0, 1): :func:`theorem_q`. ATA and MoMA only.
+        redraw: the dictionary is drawn again when the variances s~^2/lambda of the points played since the last
+            draw add up to more than this. Variances then stay right within a factor of 1 + redraw (Calandriello et
+            al. 2020). With 0 it is drawn in every round, as printed in the paper.
+        plays: k, replies per epoch of MoMA; the theorem uses :func:`theorem_plays`.
         gain: t -> gamma_t for TGP's beta, e.g. ``dptune.gp.information.rbf_gain(d)``; default the gain of the points
-            played, from the posterior.
+            that were played, computed from the posterior.
         seed: of the dictionaries, public.
 
     Raises:
@@ -103,10 +103,10 @@ class LDPSettings:
 
 
 def matched_regulariser(replies: Replies, prior_variance: float) -> float:
-    """Return lambda = 4 v k(x, x) / B^2: noise over prior variance, if B is two prior deviations of f.
+    """Return lambda = 4 v k(x, x) / B^2: the noise's variance over the prior's, if B is two prior deviations of f.
 
-    The theorems hold for every lambda > 0. With lambda = 1 a posterior believes each reply as if it had no noise to
-    speak of, and the noise of CTL is large: v >= 8 (B + R)^2 / epsilon^2.
+    The theorems hold for every lambda > 0. With lambda = 1 a posterior trusts each reply as if it had hardly any noise,
+    although the noise of CTL is large: v >= 8 (B + R)^2 / epsilon^2.
     """
     return 4 * replies.second_moment * prior_variance / replies.B**2
 
@@ -122,14 +122,14 @@ def theorem_plays(horizon: int, delta: float) -> int:
 
 
 class LocalBandit(ABC):
-    """ask for a point, tell a privatised reply; the cost of a round does not depend on t.
+    """Asks for a point, is told a privatised reply; the cost of a round does not depend on t.
 
     Args:
         points: candidates X (M, d).
         settings: public.
 
     Raises:
-        InputError: the candidates have the wrong shape or are not finite, or there is none.
+        InputError: the candidates have the wrong shape, are not finite, or are missing.
     """
 
     EXPLORATION: ClassVar[float]
@@ -155,9 +155,9 @@ class LocalBandit(ABC):
         """Return the candidate with the largest upper confidence bound, the first of equals.
 
         Args:
-            pending: rows that users are trying at the moment, one per user. They count in the deviation as if played
-                and not in the mean (Desautels, Krause, Burdick 2014, GP-BUCB), so that users asked at the same
-                time do not all try the same candidate.
+            pending: rows that users are trying at the moment, one per user. They reduce the deviation as if they had
+                been played, and leave the mean as it is (Desautels, Krause, Burdick 2014, GP-BUCB). So users who are
+                asked at the same time do not all try the same candidate.
         """
         return self._largest_bound(self._plays(pending))
 
@@ -176,11 +176,11 @@ class LocalBandit(ABC):
         Args:
             point: row of the candidate, whether it was asked for or not.
             reply: what the randomiser returned.
-            number: the reply's number 1, 2, ... where it is not the order of telling (a trial's number, so that
-                another order of telling cuts the same replies).
+            number: the reply's number 1, 2, ...; default the order of telling. Give a trial's number, so that
+                replies told in another order are cut at the same thresholds.
 
         Raises:
-            InputError: there is no such candidate, or the reply is not a finite number.
+            InputError: the candidate does not exist, or the reply is not a finite number.
         """
         point = self._row(point)
         if not (isinstance(reply, Real) and -LARGEST_REPLY < reply < LARGEST_REPLY):

@@ -1,9 +1,9 @@
-"""Candidates as parameters of a search space: what a curator asks users to try, and where a reply counts.
+"""Candidates as parameters of a search space: what a curator asks users to try, and for which candidate a reply counts.
 
-A reply counts for the candidate it was asked at. A reply at other parameters (a user's own choice, a point enqueued
-by hand, a candidate that storage has rounded) counts for the candidate that is most correlated with it under the
-kernel, if that correlation is at least ``NEAR``; else, and if a parameter is missing or out of its range, it is
-ignored.
+A reply counts for the candidate that the user was asked to try. A reply at other parameters (a user's own choice, a
+point enqueued by hand, a candidate that storage has rounded) counts for the candidate whose value is most correlated
+with it under the kernel, provided that the correlation is at least ``NEAR``. Other replies are ignored, and so are
+replies with a parameter that is missing or out of range.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Refinement:
 
     Attributes:
         after: number of replies after which they are added.
-        radius: half-width of their box, the side of the cube being 1.
+        radius: half-width of their box, where the cube has side 1.
         count: number of points, before rounding makes some of them equal.
 
     Raises:
@@ -50,11 +50,11 @@ class Refinement:
         object.__setattr__(self, "count", at_least("count", self.count, 1))
         object.__setattr__(self, "radius", positive("radius", self.radius))
         if self.radius > 1:
-            raise InputError(f"radius must lie in (0, 1], the side of the cube being 1; got {self.radius!r}.")
+            raise InputError(f"radius must lie in (0, 1], where the cube has side 1; got {self.radius!r}.")
 
 
 def key_of(space: Space, parameters: Mapping[str, Value]) -> Key | None:
-    """Return the values in the order of the space, or None if one is missing, no number, or out of its range."""
+    """Return the values in the order of the space, or None if one is missing, not a number, or out of range."""
     numbers = {name: value for name, value in parameters.items() if isinstance(value, Real)}
     return tuple(numbers[name] for name in space) if space.contains(numbers) else None
 

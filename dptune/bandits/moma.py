@@ -1,15 +1,16 @@
-"""LDP-MoMA-GP-UCB: k replies per point, k estimates, and the one closest to the others.
+"""LDP-MoMA-GP-UCB: k replies at each point give k estimates; the one closest to the others counts.
 
 Zhou, Tan (2020), LDP-MoMA-GP-UCB, corrected (theory.md, section 5); without CTL their MoMA-GP-UCB. The median of means
-in function space is the one of Shao et al. (2018). Notation of ``ldp_bandit``, ``nystroem`` and::
+in function space is that of Shao et al. (2018). Notation of :mod:`~dptune.bandits.bandit`,
+:mod:`~dptune.gp.nystroem` and::
 
     n        epochs so far: one point, k replies; N counts epochs here
     S (M, k) sums of the replies at each candidate, the l-th reply of an epoch in column l
     theta~_l V^-1 Phi~^T S_l,  l = 1..k
     k*       the l that minimises the median over s != l of |theta~_l - theta~_s|_V;  mu~ = Phi~ theta~_k*
 
-The first k replies at a candidate make an epoch, whatever else was told in between, so lost and late replies only make
-the next epoch begin later.
+The first k replies at a candidate make an epoch, whatever else was told in between. So lost and late replies only delay
+the next epoch.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from dptune.bandits.bandit import IntArray, LocalBandit
 from dptune.gp.arrays import FloatArray
 from dptune.gp.nystroem import NystroemVariance, cholesky_root
 
-TIE = 1 + 1e-9  # on one point equal medians are common; rounding must not choose between them
+TIE = 1 + 1e-9  # estimates at one point often have equal medians; rounding must not choose between them
 
 
 class LDPMoMA(LocalBandit):
-    """Algorithm LDP-MoMA-GP-UCB; an epoch costs O(r^2 M + r k^2), a round within it nothing."""
+    """Algorithm LDP-MoMA-GP-UCB; an epoch costs O(r^2 M + r k^2), the rounds within it cost nothing."""
 
     EXPLORATION = 0.015  # benchmarks/bench_ldp.py multiplier: docs/results/ldp_multiplier.json
 
@@ -48,10 +49,10 @@ class LDPMoMA(LocalBandit):
         self._forget()
 
     def ask(self, pending: Iterable[int] = ()) -> int:
-        """Return the point of the epoch: k times the candidate with the largest upper confidence bound.
+        """Return the point of the epoch, k times: the candidate with the largest upper confidence bound.
 
-        ``pending`` is as for the other algorithms; where the replies to come would complete the epoch, they count as
-        one and the next one begins.
+        ``pending`` is as for the other algorithms. If the pending replies would complete the epoch, it counts as
+        played and the point of the next epoch is returned.
         """
         if self._point is None:
             self._point = self._largest_bound(self._plays(()))

@@ -1,4 +1,4 @@
-"""What a curator may assume about the replies it gets: their moments, and where TGP cuts them.
+"""What a curator may assume about replies: their moments, and the thresholds at which TGP cuts them.
 
 Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020); non-private heavy tails: Chowdhury,
 Gopalan, *Bayesian Optimization under Heavy-tailed Payoffs* (2019), both with finite variance (alpha = 1). Notation::
@@ -94,11 +94,11 @@ def middle_of(settings: Mapping[str, Any]) -> float | None:
 
 
 def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
-    """Refuse Laplace replies that are not those of a randomiser: users would pay for answers that are misread.
+    """Refuse settings for other replies than the randomiser makes: users would pay for replies that are misread.
 
     Args:
         replies: of the algorithm's settings.
-        stated: public settings of the randomiser; what it does not state is not compared.
+        stated: public settings of the randomiser; only the settings that it states are compared.
 
     Raises:
         InputError: epsilon, or B + R and half of the interval, differ.
@@ -146,7 +146,7 @@ def refuse_winning_failure(stated: Mapping[str, Any], *, maximize: bool) -> None
         maximize: whether large replies are good.
 
     Raises:
-        InputError: it is; names the worst value, which should stand in.
+        InputError: the stand-in is the best value; names the worst one, which should stand in.
     """
     best, worst = ("high", "low") if maximize else ("low", "high")
     invalid = stated.get("invalid")
@@ -164,7 +164,7 @@ def _same(a: float, b: float) -> bool:
 
 @dataclass(frozen=True)
 class HeavyTailedReplies:
-    """Replies with a finite second moment and nothing else; CTL off, NOT PRIVATE.
+    """Replies of which only a finite second moment is known; without CTL, NOT PRIVATE.
 
     Attributes:
         v: bound of E[reply^2], not of the variance.

@@ -1,11 +1,11 @@
-"""The three LDP algorithms as a run: numbered replies in, parameters out, without any framework.
+"""A run of one of the three LDP algorithms: numbered replies in, parameters out, without any framework.
 
 Front ends translate; this file decides. The state is a function of the replies in the order of their numbers (a
-trial's number), in whatever order they come in, so storage is enough: a restart replays it, a second process reads
-what others were told, and a lost reply is a number that never comes. Only privatised replies ever arrive here.
+trial's number), whatever the order in which they arrive. So storage is enough: a restart replays it, a second process
+reads what others were told, and the number of a lost reply is left out. Only privatised replies arrive here.
 
-A reply that is late goes back to the last checkpoint before its number. The ages of the checkpoints grow
-geometrically: there are O(log t) of them, and a reply that is late by a numbers costs O(a) rounds.
+When a reply comes late, the run goes back to the last checkpoint before its number and replays from there. The ages of
+checkpoints grow geometrically: there are O(log t) of them, and a reply that comes ``a`` numbers late costs O(a) rounds.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class LDPRun:
         settings: of the algorithm; the kernel is on the unit cube.
         maximize: whether large replies are good.
         candidates: parameters users may be asked to try, rounded to whole numbers and steps; default a design.
-        count: number of points of that design, before rounding makes some of them equal.
+        count: number of points of that design, before rounding makes some points equal.
         refinements: when to add candidates around the best one.
-        centre: middle of the randomiser's interval; it is taken off the replies.
+        centre: middle of the randomiser's interval; it is subtracted from the replies.
 
     Raises:
         InputError: a setting is out of range, or a candidate outside the space.
@@ -59,7 +59,7 @@ class LDPRun:
     ) -> None:
         middle, count = real(centre), at_least("count", count, 1)
         if middle is None:
-            raise InputError(f"centre must be a number, finite; got {centre!r}.")
+            raise InputError(f"centre must be a finite number; got {centre!r}.")
         space.refuse_choices(type(self).__name__)
         self.space, self._sign, self._centre = space, 1.0 if maximize else -1.0, middle
         keys = design(space, count, seed=settings.seed) if candidates is None else _keys(space, candidates)
@@ -67,13 +67,13 @@ class LDPRun:
         self._checkpoints: list[tuple[int, Curator]] = [(0, self._curator.copy())]
         self._told: list[tuple[int, Key, float]] = []  # numbers increase
         self._folded = 0  # replies the curator has been told
-        self._unsure = False  # whether an exception, Ctrl-C above all, may have stopped a change of the two
+        self._unsure = False  # an exception (most often Ctrl-C) may have interrupted an update of these two
         self._lock = ForkSafeLock()
 
     def tell(self, number: int, parameters: Mapping[str, Value], reply: float) -> bool:
         """Take the privatised reply with this number, unless it is known; tell whether it was taken.
 
-        What is no finite number below 1e100, or at parameters outside the space, is ignored.
+        Replies that are not finite, exceed 1e100 in magnitude, or lie outside the space are ignored.
 
         Args:
             number: >= 0, unique in the run.

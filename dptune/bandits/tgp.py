@@ -1,6 +1,7 @@
 """LDP-TGP-UCB: cut each reply once, then an exact Gaussian process.
 
-Zhou, Tan (2020), LDP-TGP-UCB; without CTL the TGP-UCB of Chowdhury, Gopalan (2019). Notation of ``ldp_bandit`` and::
+Zhou, Tan (2020), LDP-TGP-UCB; without CTL the TGP-UCB of Chowdhury, Gopalan (2019). Notation of
+:mod:`~dptune.bandits.bandit` and::
 
     y^_t     reply_t 1{|reply_t| <= b_t}
     n        largest number of a reply so far; t if none was lost, else n > t
@@ -9,8 +10,8 @@ Zhou, Tan (2020), LDP-TGP-UCB; without CTL the TGP-UCB of Chowdhury, Gopalan (20
     gamma    information gain of the points played, log det(I + K_t/lambda) / 2
 
 One reply at j with c = C[:, j] is a rank-one update: mu += c (y^ - mu_j)/(lambda + c_j), C -= c c^T/(lambda + c_j),
-gamma += log(1 + c_j/lambda)/2. C is computed afresh from N and S now and then, so rounding does not build up; when
-depends on the replies alone, so that a replay ends with the same bits.
+gamma += log(1 + c_j/lambda)/2. C is computed afresh from N and S now and then, so that rounding does not build
+up. The replies alone decide when, so that a replay ends with the same bits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ATA's truncated sums over equal points, without going through the replies.
+"""ATA's truncated sums, computed per candidate instead of per reply.
 
 ATA needs, for each row u_i of U = V^(-1/2) Phi~^T and a threshold b,
 
@@ -6,8 +6,8 @@ ATA needs, for each row u_i of U = V^(-1/2) Phi~^T and a threshold b,
 
 where P_j(c) is the sum of the replies at candidate j with |y| <= c: replies sorted by |y| with prefix sums. Since
 V >= N_j phi~_j phi~_j^T + lambda I, |U_ij| <= 1/sqrt(N_j): **a reply with |y| <= b sqrt(N_j) is never cut**, now or
-later. Such replies are kept as one sum (with a factor of 2 to spare for a threshold that decreases with the dictionary
-and the horizon); only the others are kept sorted. By Chebyshev there are at most 4 mean(y^2) / b^2 of them per
+later. Such replies are kept as one sum (with a factor of 2 to spare, because the threshold falls as the dictionary and
+the horizon grow); only the others are kept sorted. By Chebyshev there are at most 4 mean(y^2) / b^2 of them per
 candidate, about 4 ln(4 M T/delta), whatever t: cost and memory do not grow.
 """
 

@@ -1,10 +1,10 @@
-"""An agent of DP-FTS-DE: its own Gaussian process, its messages, its choices. It sees its own data and broadcasts.
+"""An agent of DP-FTS-DE: its own Gaussian process, messages and choices, from its own data and the broadcasts.
 
 Source: Dai, Low, Jaillet (NeurIPS 2021), Algorithm 2, whose lines are named below; settings and notation in
 :mod:`dptune.federated.settings`. An agent maximises its values y.
 
-An agent's data may be private towards others; the agent itself and whoever sees its queries are trusted with them.
-What leaves it is :meth:`FTSAgent.message` alone, and only a trusted server may read that.
+An agent's data is private towards the other agents. The agent itself, and everyone who sees where it evaluates, is
+trusted with it. Only :meth:`FTSAgent.message` leaves an agent, and only a trusted server may read messages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INITIAL, _MESSAGE, _CHOICE, _OWN = range(4)  # streams of an agent's random num
 
 
 def _apart(points: FloatArray, distance: float) -> list[int]:
-    """The first points (m, d) that are that far from all chosen before: climbers on hills of their own."""
+    """Rows of points (m, d) that are ``distance`` from all rows chosen before, so that each climbs another hill."""
     chosen, free = [0], np.ones(len(points), dtype=bool)
     while len(chosen) < _CLIMBERS:
         free &= np.abs(points - points[chosen[-1]]).max(axis=1) >= distance
@@ -47,12 +47,12 @@ class Domain(Protocol):
 
     @property
     def points(self) -> FloatArray:
-        """Points from which the largest value is looked for, (m, d)."""
+        """Points from which the search for the largest value starts, (m, d)."""
         ...
 
     @property
     def discrete(self) -> bool:
-        """Whether ``points`` are all there are."""
+        """Whether nothing but ``points`` can be evaluated."""
         ...
 
     def snap(self, x: FloatArray) -> FloatArray:
@@ -87,7 +87,7 @@ class Points:
 
 
 class FTSModel:
-    """What all agents share and may share in memory: features, candidates and their regions. Public.
+    """What all agents have in common, and may share in memory: features, candidates and their regions. Public.
 
     Args:
         settings: agreed on by all.
@@ -115,7 +115,7 @@ class FTSAgent:
         seed: of this agent's own choices; default drawn by the operating system.
 
     Raises:
-        InputError: there is no such agent.
+        InputError: the agent's number is out of range.
     """
 
     def __init__(self, model: FTSModel, agent: int, *, seed: int | None = None) -> None:
@@ -157,7 +157,7 @@ class FTSAgent:
 
     @property
     def y(self) -> FloatArray:
-        """The observed values (m,), less their mean and over their standard deviation."""
+        """The observed values (m,), standardised: mean 0, standard deviation 1."""
         values = np.array(self._y)
         if len(values) == 0:
             return values
@@ -187,7 +187,7 @@ class FTSAgent:
 
         Args:
             t: round, from 0.
-            broadcast: the noisy sums of round t, (P, M); None if there is none, then the agent follows itself.
+            broadcast: the noisy sums of round t, (P, M). Without a broadcast (None) the agent follows its own sample.
         """
         follow = self._rng(_CHOICE, t).random() < self.settings.joint_chance(t)
         return self.joint_point(broadcast, t) if follow and broadcast is not None else self.own_point(t)
@@ -210,7 +210,7 @@ class FTSAgent:
         return self._best(values, features, omega[None], float(own.lengthscale.min()))
 
     def hyperparameters(self) -> Hyperparameters:
-        """The agent's own, fitted to its own observations only, after every ``refit`` of them."""
+        """Return the agent's hyperparameters, fitted to its own observations only, anew after every ``refit``."""
         due = len(self) >= _FITTED and (self._fitted == 0 or len(self) - self._fitted >= self.settings.refit)
         if due:
             self._own, self._fitted = fit(self.X, self.y, self._own), len(self)
@@ -219,7 +219,7 @@ class FTSAgent:
     # ---- the largest value -------------------------------------------------------------------------
 
     def _best(self, values: npt.NDArray[Any], features: FourierFeatures, omega: FloatArray, scale: float) -> FloatArray:
-        """The best point not yet observed: candidates, and on the cube the best of them climbed further."""
+        """The best point not yet observed: of the candidates and, on the cube, of climbs from the best candidates."""
         points = self.model.domain.points
         order = np.argsort(-values)
         if self.model.domain.discrete:
@@ -235,7 +235,7 @@ class FTSAgent:
         return self._not_yet(np.concatenate([X[np.argsort(-climbed)], points[order]]))
 
     def _not_yet(self, points: FloatArray) -> FloatArray:
-        """The first of the points (m, d) that was not observed, as it is evaluated; the very first if all were."""
+        """The first of the points (m, d) that was not observed yet, as it is evaluated; if all were, the first."""
         X, snap = self.X, self.model.domain.snap
         for x in map(snap, points):
             if not len(X) or np.abs(X - x).max(axis=1).min() > _SAME:

@@ -1,7 +1,7 @@
 """What the server computes from the messages: clip each, weigh, sum over the sample. Pure functions of arrays.
 
-Dai, Low, Jaillet (NeurIPS 2021), Algorithm 1, lines 4-7 without the noise. A sum over an empty sample is 0; nothing
-is ever divided by the number of sampled agents or of messages.
+Dai, Low, Jaillet (NeurIPS 2021), Algorithm 1, lines 4-7 without the noise. A sum over an empty sample is 0. Sums
+are never divided by the number of sampled agents or of messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def clipped(messages: Matrix, clip: float) -> Matrix:
-    """Scale every row of (N, M) finite messages back to norm <= clip; a shorter one is left as it is.
+    """Scale every row of (N, M) finite messages back to norm <= clip; shorter rows stay as they are.
 
     Dividing by the largest entry first keeps the squares of huge and tiny entries from overflowing or vanishing.
     """

@@ -14,11 +14,11 @@ from dptune.space import Float, Int, Space
 
 Vector = npt.NDArray[np.float64]
 
-_MOST_CELLS = 4096  # a space of so few combinations is searched point by point
+_MOST_CELLS = 4096  # a space with at most this many combinations is searched point by point
 
 
 class RoundedCube(Cube):
-    """The cube of a space whose parameters, some or all, are rounded."""
+    """The cube of a space in which at least one parameter is rounded."""
 
     def __init__(self, settings: FTSSettings, space: Space) -> None:
         super().__init__(settings)

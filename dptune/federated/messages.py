@@ -31,11 +31,11 @@ class Message:
     weights: npt.ArrayLike
 
     def __repr__(self) -> str:
-        """Numbers of agents and rounds only: somebody may have swapped the arguments."""
+        """Show agent and round only if they are plausible numbers: the caller may have swapped the arguments."""
         return f"Message(agent={_shown(self.agent)}, round={_shown(self.round)})"
 
     def to_json(self) -> str:
-        """Return the message as JSON text, for a transport; whoever carries it can read it."""
+        """Return the message as JSON text, for a transport; it is not encrypted, so the carrier can read it."""
         weights = np.asarray(self.weights, dtype=np.float64).tolist()
         return json.dumps({"agent": int(self.agent), "round": int(self.round), "weights": weights}, allow_nan=False)
 
@@ -54,12 +54,12 @@ class Message:
 
 
 def checked_message(message: object, *, agents: int, M: int) -> tuple[int, int, Vector]:
-    """Return agent, round and a copy of the weights (M,) of a message that makes sense by itself.
+    """Return agent, round and a copy of the weights (M,) of a message that is valid by itself.
 
-    Each attribute is read once. A refusal never repeats what was sent: somebody may have swapped the arguments.
+    Each attribute is read once. A refusal never repeats what was sent: the caller may have swapped the arguments.
 
     Raises:
-        MessageRefused: not a message, no such agent, or not M finite numbers.
+        MessageRefused: it is not a message, its agent or round is out of range, or it does not hold M finite numbers.
     """
     if not isinstance(message, Message):
         raise MessageRefused("the server takes a Message(agent, round, weights).")

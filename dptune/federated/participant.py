@@ -1,4 +1,4 @@
-"""An agent at its transport: sends after every evaluation, receives before every choice, rounds in step."""
+"""An agent and its transport: sends after every evaluation, receives before every choice, in step with the rounds."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Vector = npt.NDArray[np.float64]
 class Participant:
     """Drives one :class:`FTSAgent` through the rounds.
 
-    The first ``initial`` points are the agent's own, in its region; then each point uses one round. When the plan is
-    complete the agent goes on by itself. In one thread, let every agent ``tell`` before any of them asks again: all
-    messages are sent by then, and nobody waits.
+    The agent chooses its first ``initial`` points itself, in its region; then each point uses one round. When the plan
+    is complete, the agent goes on by itself. If several agents share a thread, let every agent ``tell`` before any of
+    them asks again: then all messages are sent, and no agent waits for another.
 
-    An agent whose sharing is lost is told so, and nobody else: by ``notice``, in words about rounds, never about data.
-    It is told of its own missed rounds only; who else was missing is for the server alone.
+    ``notice`` tells an agent, and only that agent, which rounds were released without its message. Its sentences are
+    about rounds, never about data; only the server knows which other agents were missing.
 
     Args:
         agent: whose data and choices these are.
         transport: the way to the server.
-        notice: is called with a sentence when the plan is complete before this agent has sent anything, and when a
-            round was released without a message from here; for the agent's own log. Default: nothing.
+        notice: called with a sentence, for the agent's own log, when the plan is complete before this agent has sent
+            anything, and when a round was released without its message. Default: does nothing.
 
     Raises:
-        InputError: no transport, or the server has other settings; its sums would mean nothing to this agent.
+        InputError: ``transport`` is not one, or the server has other settings: its sums would mean nothing here.
     """
 
     def __init__(self, agent: FTSAgent, transport: Transport, notice: Callable[[str], object] | None = None) -> None:
@@ -86,7 +86,7 @@ class Participant:
             self.send()
 
     def send(self) -> None:
-        """Send the message of the open round, unless it was sent; every agent must send in every round."""
+        """Send the message of the open round, unless it was sent before; every agent must send in every round."""
         while self._sent is None:
             t = self.transport.open_round()
             self._missed_until(t)
@@ -94,7 +94,7 @@ class Participant:
                 return
             try:
                 self.transport.submit(Message(self.agent.agent, t, self.agent.message(t)))
-            except RoundClosed:  # it was drawn just now; when it is released, the next one
+            except RoundClosed:  # its noise was drawn just now: wait for the release, then send in the next round
                 self.transport.fetch(t)
                 continue
             except PlanComplete:
@@ -106,7 +106,7 @@ class Participant:
     # ---- sharing that is lost ------------------------------------------------------------------------
 
     def _missed_until(self, t: int) -> None:
-        """Say which rounds before ``t`` have gone without a message from here, since the last one."""
+        """Name the rounds before ``t`` that were released without a message from here since the last message."""
         if self._due is None and t >= self.transport.rounds():
             self._alone()
         elif self._due is not None and t > self._due:

@@ -2,9 +2,9 @@
 
 Source: Dai, Low, Jaillet (NeurIPS 2021), Algorithm 1, with the corrections of docs/federated.md.
 
-**Promise.** All broadcasts of a plan (q, z, T) together are (epsilon, delta)-DP by PLD under *zeroing out one agent*
-(all its messages become 0), with N, the regions, their weights, q and the plan public, for a server that is trusted,
-keeps the samples secret, and gets a message of every agent in every round or counts it as 0.
+**Promise.** All broadcasts of a plan (q, z, T) together are (epsilon, delta)-DP under *zeroing out one agent* (all its
+messages become 0), accounted by PLD. N, the regions, their weights, q and the plan are public. The server is trusted:
+it keeps the samples secret, and counts an agent that sends nothing in a round as 0.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from dptune.privacy.sampling import SampleSource, SecretSample, SeededSample
 
 Matrix = npt.NDArray[np.float64]
 
-_LARGEST_SIGMA = 1e100  # far from overflow, whatever is added up
+_LARGEST_SIGMA = 1e100  # sums of noise of this size are far from overflow
 _MOST_AGENTS = 50_000  # rounding of the sums stays below noise.SLACK: N^2 2^-53 < 1e-6
 
 
 class FTSServer:
     """Collects the messages of the open round, and releases one noisy joint vector a round.
 
-    A server made again from its ledger goes on where the last one was: released rounds are read from the ledger,
-    messages of the open round must be sent again. Two servers on one ledger publish the same broadcasts.
+    A new server on the same ledger goes on where the last one stopped: it reads released rounds from the ledger, and
+    agents send their messages of the open round again. Two servers on one ledger publish the same broadcasts.
 
     Args:
         ledger: the plan, and the record of every broadcast.
@@ -48,7 +48,7 @@ class FTSServer:
 
     Raises:
         BudgetMismatch: the ledger protects another number of agents, or was used with other settings.
-        InputError: the ledger holds no plan or one whose noise cannot be drawn, or there are too many agents.
+        InputError: the ledger is not a plan's, the plan's noise cannot be drawn, or there are too many agents.
     """
 
     def __init__(self, ledger: PlanLedger, settings: FTSSettings, *, insecure_seed: int | None = None) -> None:
@@ -70,7 +70,7 @@ class FTSServer:
         self._lock = ForkSafeLock()
         self._broadcasts = self._recorded()  # round -> (P, M)
         self._messages: dict[int, Matrix] = {}  # agent -> omega of the open round
-        self._unrecorded: dict[int, Matrix] = {}  # round -> a draw that could not be recorded; nobody has seen it
+        self._unrecorded: dict[int, Matrix] = {}  # round -> a draw that could not be recorded and was shown to nobody
 
     def _recorded(self) -> dict[int, Matrix]:
         values = [charge.value for charge in self.ledger.charges()]  # in order of the rounds
@@ -91,7 +91,7 @@ class FTSServer:
 
     @property
     def sent(self) -> frozenset[int]:
-        """The agents whose message of the open round is here."""
+        """The agents whose messages of the open round have arrived."""
         with self._lock:
             return frozenset(self._messages)
 
@@ -99,9 +99,10 @@ class FTSServer:
         """Take a message of the open round; a refused one changes nothing.
 
         Raises:
-            MessageRefused: no such agent, a round to come, another length, not finite, or a second message.
-            RoundClosed: the round was released or drawn without it; it counted as 0.
-            PlanComplete: there are no more rounds.
+            MessageRefused: its agent is out of range, its round is still to come, its weights have another length or
+                are not finite, or it is a second message.
+            RoundClosed: the round was released or drawn without this message, which counted as 0.
+            PlanComplete: all rounds are released.
         """
         try:
             self._take(message)
@@ -139,13 +140,13 @@ class FTSServer:
             return self._broadcasts.get(_round(t))
 
     def release(self, t: int) -> Matrix:
-        """Release round ``t``, whoever has sent; a released round is returned as it is.
+        """Release round ``t`` with the messages that have arrived; a released round is returned as it is.
 
-        Charge, then read, then draw, then record. A missing message is 0; an empty sample gets its noise.
+        Charge, then read, then draw, then record. A missing message counts as 0; an empty sample is released as noise.
 
         Raises:
-            PlanComplete: the plan has no such round; nothing was read.
-            InputError: no whole number, or rounds before it are not released.
+            PlanComplete: ``t`` is beyond the plan; nothing was read.
+            InputError: ``t`` is not a whole number from 0, or an earlier round is not released yet.
         """
         t = _round(t)
         with self._lock:
@@ -164,7 +165,7 @@ class FTSServer:
         self._messages = {}
 
     def event(self, t: int) -> SubsampledGaussianRelease:
-        """What round ``t`` releases, and its noise: public."""
+        """Return what round ``t`` releases and how much noise it gets; public."""
         q, z, s = self.plan.q, self.plan.z, self.settings
         sensitivity, dimension = s.sensitivity(t, q), s.P * s.M
         sigma = noise_scale(sensitivity=sensitivity, mu=1 / z, dimension=dimension)  # z sensitivity, and rounding
@@ -173,7 +174,7 @@ class FTSServer:
         return SubsampledGaussianRelease(q, z, sensitivity, sigma, dimension, "weighted sums of clipped messages")
 
     def _draw_and_record(self, t: int, charge: Charge, event: SubsampledGaussianRelease) -> Charge:
-        """Draw once per charge: a draw that could not be recorded is kept for the retry, and shown to nobody."""
+        """Draw once per charge; a draw that cannot be recorded is kept for the retry and not shown."""
         try:
             return self._record_draw(t, charge, event)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames

@@ -1,4 +1,4 @@
-"""What server and agents of DP-FTS-DE agree on before the first round; all of it public and fixed.
+"""What server and agents of DP-FTS-DE agree on before the first round; all of this is public and fixed.
 
 Source: Dai, Low, Jaillet, *Differentially Private Federated Bayesian Optimization with Distributed Exploration*
 (NeurIPS 2021), Algorithms 1 and 2. Notation::
@@ -42,14 +42,14 @@ _REAL = {  # name -> range
 
 @dataclass(frozen=True)
 class FTSSettings:
-    """Settings of DP-FTS-DE; the defaults are those that carry information at few agents, not the paper's.
+    """Settings of DP-FTS-DE; the defaults suit few agents, for which the paper's settings drown in noise.
 
-    Its variants are settings of the same code::
+    Variants of the algorithm are settings of the same code::
 
         FTS, DP-FTS          regions=()                (one region: the cube)
         FTS-DE, DP-FTS-DE    regions=(2, 2), ...       (halves of each coordinate, ...)
         plain TS             joint=0                   (the broadcast is never used)
-        without DP           messages summed without clipping and noise: `benchmarks`, not for private data
+        without DP           messages summed without clipping and noise: in ``benchmarks``, not for private data
 
     Attributes:
         agents: N, public.
@@ -57,18 +57,18 @@ class FTSSettings:
         M: number of shared features, even.
         lengthscale: of the shared features, in units of the cube's side; public, the same for all.
         noise: lambda of the messages' posterior, in units of the standardised values' variance.
-        regions: into how many intervals each coordinate is cut, (d,); () for one region.
+        regions: number of intervals into which each coordinate is cut, (d,); () for one region.
         S: clipping bound, 1e-6 to 1e6; a message of norm above S / sqrt(P) is scaled back to it.
         a, hold, decay: weights of the regions, see above.
-        joint, joint_power: in round t = 1, 2, ... (the first is 1) an agent follows the broadcast with probability
+        joint, joint_power: in round t, counted from 1, an agent follows the broadcast with probability
             1 - p_t = joint / t^joint_power.
-        spread: of the messages around their posterior mean, in standard deviations: 1 is the paper's Thompson sample;
-            0 sends the mean, which is shorter and so drowns less in the noise (docs/federated.md).
+        spread: of the messages around their posterior mean, in standard deviations: 1 is the paper's Thompson sample,
+            whose norm is nearly all its own randomness; 0 sends the mean (docs/federated.md).
         beta: the same for the agent's own samples.
         own_features: features of the agent's own samples, even.
         initial: observations an agent makes in its own region before it sends its first message.
-        refit: an agent fits its own hyperparameters after every so many observations.
-        candidates: number of points from which the largest value of a sample is climbed to.
+        refit: number of observations after which an agent fits its own hyperparameters again.
+        candidates: number of points from which the search for a sample's largest value starts.
         seed: of the shared features and candidates.
 
     Raises:
@@ -161,7 +161,7 @@ class FTSSettings:
         return self.S / math.sqrt(self.P)
 
     def sensitivity(self, t: int, q: float) -> float:
-        """The most that zeroing out one sampled agent moves all regions' sums together, in L2 norm.
+        """Return how far zeroing out one sampled agent moves the sums of all regions together at most, in L2 norm.
 
         Agent n adds the P M-vector (phi_n^(1) w, ..., phi_n^(P) w) / q with |w| <= S / sqrt(P), of norm
         |phi_n| |w| / q; so Delta_t = max_n |phi_n(t)|_2 S / (sqrt(P) q). The paper uses phi_max S / q >= Delta_t.

@@ -1,7 +1,7 @@
-"""How messages reach the server and broadcasts the agents: a small protocol, and the one within a process.
+"""How messages reach the server, and broadcasts the agents: a small protocol, and a transport within one process.
 
-Another transport (an actor, HTTP, files) implements :class:`Transport` and leaves the server as it is. It must keep
-two promises: every agent sends in every round whoever is sampled, and nobody but the server reads a message.
+Another transport (an actor, HTTP, files) implements :class:`Transport` and uses the same server. It must keep two
+promises: every agent sends in every round, whether or not it is sampled, and only the server reads messages.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class Transport(Protocol):
 class InProcess:
     """Server and agents in one process, in one thread or many.
 
-    A round is released when all agents have sent, or ``timeout`` seconds after its first message: a late or dead agent
-    counts as 0 and holds nobody up longer than that. That a time-out happened can be seen from outside.
+    A round is released when all agents have sent, or ``timeout`` seconds after its first message. An agent that is late
+    or dead counts as 0 and delays the others no longer than that. An observer can see that a time-out happened.
 
     Args:
         server: the trusted server.
-        timeout: seconds to wait for late agents, counted from the round's first message. Longer than the slowest
-            agent's evaluation: whoever comes later has counted as 0.
+        timeout: seconds to wait for late agents, from the round's first message. It should exceed the slowest
+            agent's evaluation, because an agent that sends later has counted as 0.
 
     Raises:
-        InputError: no server, or timeout is not a positive number that a clock can wait for.
+        InputError: ``server`` is not an FTSServer, or ``timeout`` is not a positive number that a clock can wait for.
     """
 
     def __init__(self, server: FTSServer, *, timeout: float) -> None:
@@ -96,8 +96,8 @@ class InProcess:
         """Wait for the broadcast (P, M) of round ``t``, and release it when it is due.
 
         Raises:
-            PlanComplete: the plan has no such round.
-            InputError: a round before ``t`` is not released.
+            PlanComplete: ``t`` is beyond the plan.
+            InputError: a round before ``t`` is not released yet.
         """
         with self._changed:
             while (released := self.poll(t)) is None:
@@ -105,11 +105,11 @@ class InProcess:
         return released
 
     def poll(self, t: int) -> Matrix | None:
-        """Return the broadcast (P, M) of round ``t``, releasing it if it is due, or None; waits for nobody.
+        """Return the broadcast (P, M) of round ``t``, releasing it if it is due, or None; does not wait.
 
         Raises:
-            PlanComplete: the plan has no such round.
-            InputError: a round before ``t`` is not released.
+            PlanComplete: ``t`` is beyond the plan.
+            InputError: a round before ``t`` is not released yet.
         """
         with self._changed:
             released = self.server.broadcast(t)
@@ -119,7 +119,7 @@ class InProcess:
             return released
 
     def _left(self, t: int) -> float:
-        """Seconds until round ``t`` is released whoever has sent; 0 when all have."""
+        """Seconds until round ``t`` is released without the missing messages; 0 when all agents have sent."""
         now = self.server.open_round
         if t != now or t >= self.rounds() or len(self.server.sent) == self.server.settings.agents:
             return 0.0

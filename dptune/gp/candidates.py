@@ -25,7 +25,7 @@ def sobol_candidates(d: int, count: int, *, seed: int = 0) -> FloatArray:
 
 
 def local_candidates(centre: ArrayLike, radius: float, count: int, *, seed: int = 0) -> FloatArray:
-    """Return ``count`` points of a Sobol design in the box of half-width ``radius`` around a point, cut to the cube.
+    """Return ``count`` points of a Sobol design in the box of half-width ``radius`` around a point, inside the cube.
 
     Raises:
         InputError: the centre is not a finite point, or the radius is not in (0, 1].

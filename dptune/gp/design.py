@@ -1,6 +1,6 @@
-"""Where to evaluate next, so that the gradient at theta becomes known. Free of privacy cost.
+"""Where to evaluate next to learn the gradient at theta. Costs no privacy: a design depends on points only.
 
-A design needs points only. Two ways to choose it:
+There are two ways to choose one:
 
 - `simplex_design`: in closed form. b points resolve the b - 1 least known directions by a regular simplex;
   from b = d + 2 on, directions are measured one by one by a pair of opposite points, until b = 2d is
@@ -78,8 +78,8 @@ def simplex_design(
 ) -> Design:
     """b points around theta in closed form.
 
-    For 2 <= b <= 2d and no history this is a least-trace design; further points repeat it. One point alone
-    (b = 1) tells a slope only together with points held near theta.
+    For 2 <= b <= 2d and without history this design has the least trace; further points repeat it. A single point
+    (b = 1) tells a slope only together with points that the posterior holds near theta.
 
     Args:
         theta: where the gradient is wanted, in the unit cube, (d,).
@@ -88,7 +88,7 @@ def simplex_design(
         b: number of points, at least 1.
         rng: the algorithm's own randomness: turns the simplex.
         covariance: posterior covariance of the gradient at theta, (d, d). Directions are then taken by
-            decreasing variance; without it they are random and count alike in units of length-scale.
+            decreasing variance; without it they are random, and of equal weight in units of length-scale.
 
     Raises:
         InputError: theta outside the unit cube, or a setting out of range.
@@ -151,9 +151,9 @@ def optimised_design(
 
 
 def fit_into_cube(theta: FloatArray, offsets: FloatArray) -> Design:
-    """The points theta + offsets (b, d), with theta moved inwards as little as makes them fit.
+    """The points theta + offsets (b, d), with theta moved inwards no further than needed to fit.
 
-    Where the offsets span more than the cube along a coordinate they shrink along it.
+    Along a coordinate in which the offsets are wider than the cube, they shrink.
     """
     low, high = np.minimum(offsets.min(axis=0), 0.0), np.maximum(offsets.max(axis=0), 0.0)  # (d,)
     shrink = 1 / np.maximum(high - low, 1.0)

@@ -37,7 +37,7 @@ class GrowingCholesky:
         return np.tril(self._rows[: self._m, : self._m])
 
     def append(self, cross: FloatArray, block: FloatArray, *, noise_variance: float) -> float:
-        """Add b rows and return the jitter their block needed. On an error nothing has changed.
+        """Add b rows and return the jitter that their block needed. If this fails, nothing has changed.
 
         Args:
             cross: covariances of old and new points, (m, b).
@@ -92,10 +92,10 @@ def schur_factor(block: FloatArray, V: FloatArray, *, noise_variance: float) -> 
 def stable_cholesky(S: FloatArray, *, scale: float, noise_variance: float) -> tuple[FloatArray, float]:
     """The lower factor of S + jitter I, (b, b), and the least jitter of the ladder that is safe.
 
-    The ladder starts at what is missing for noise + jitter to reach 1e-12 of `scale`, the mean variance of
-    the points (mostly 0), and goes on with 1e-12, 1e-11, ... 1e-6 of it. Jitter is exactly a larger noise
-    variance on these points. The start is needed at any factor: with less noise, pivots that are rounding
-    errors pass as small pivots, and weights of many small blocks come out wrong by half.
+    Jitter acts exactly like a larger noise variance on these points. The ladder's first step, mostly 0, raises
+    noise + jitter to 1e-12 of `scale`, the mean variance of the points; the next steps are 1e-12, 1e-11, ... 1e-6
+    of `scale`. The first step is always taken: with less noise, rounding errors would pass as small pivots, and
+    the weights of many small blocks would come out wrong by half.
 
     A factor is safe if every squared pivot is at least half of the noise it contains: in exact arithmetic
     a Schur complement of K + noise I is at least noise I.

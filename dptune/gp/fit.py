@@ -1,12 +1,12 @@
 """Length-scales and noise of a squared-exponential kernel, fitted to one's own observations.
 
 The maximum a posteriori of theta = (log l_1, ..., log l_d, log v, log s2), for y ~ N(0, v K_l + s2 I) and standardised
-y, by L-BFGS on the exact gradient. The log-normal priors keep few observations from giving absurd scales::
+y, by L-BFGS on the exact gradient. Log-normal priors keep scales sensible when observations are few::
 
     l_i: median 0.3 of the cube's side    v: median 1    s2: median 0.01      (standard deviations in _PRIOR_SD)
 
-Source: Rasmussen & Williams, *Gaussian Processes for Machine Learning*, equations 5.8 and 5.9. Only for data that the
-caller may look at: an agent's own.
+Source: Rasmussen & Williams, *Gaussian Processes for Machine Learning*, equations 5.8 and 5.9. Use it only on
+data that the caller may look at, such as an agent's own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ITERATIONS = 20
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """Of a squared-exponential kernel on the unit cube, for standardised values.
+    """Hyperparameters of a squared-exponential kernel on the unit cube, for standardised values.
 
     Attributes:
         lengthscale: (d,), in units of the cube's side.
@@ -50,7 +50,7 @@ class Hyperparameters:
 
 
 def fit(X: FloatArray, y: FloatArray, start: Hyperparameters) -> Hyperparameters:
-    """Return the fitted hyperparameters of observations X (m, d), y (m,), beginning at ``start``."""
+    """Return the fitted hyperparameters of observations X (m, d), y (m,); the search begins at ``start``."""
     d = X.shape[1]
     squares = (X.T[:, :, None] - X.T[:, None, :]) ** 2  # (d, m, m)
     expand = [0] * d + [1, 2]

@@ -1,4 +1,4 @@
-"""Gaussian process regression on groups of values, each group known up to a constant only.
+"""Gaussian process regression on groups of values; each group has an unknown constant added to it.
 
 Notation::
 
@@ -28,6 +28,7 @@ OFFSET = 100.0  # variance of a group's unknown constant, in units of the values
 LENGTHSCALE = 0.3  # prior median of l_j / sqrt(d): the cube's diagonal grows like sqrt(d)
 EXTRA = 0.05  # prior median of e
 LENGTHSCALES, SCALES, EXTRAS = (0.03, 30.0), (0.02, 50.0), (0.005, 3.0)  # where theta is sought
+MOVES_EVERY = 3  # fits, once the memory is full
 DESCENT = 30  # iterations of the search for a minimiser
 JITTER = 1e-6  # of s^2, on the covariance of a sample
 
@@ -53,13 +54,15 @@ class GroupedRegression:
     Args:
         d: number of coordinates.
         memory: values kept, newest first, in whole groups.
-        iterations: of the optimiser, at each fit; it starts where the last fit ended.
+        iterations: of the optimiser in each fit that moves theta, which starts where the last one ended. Once the memory
+            is full, every third fit moves theta: a few new values among many change it little, and cost as much.
     """
 
     def __init__(self, d: int, *, memory: int = 250, iterations: int = 15) -> None:
         self.d, self.memory, self.iterations = d, memory, iterations
         self._prior = np.array([math.log(LENGTHSCALE * math.sqrt(d))] * d + [0.0, math.log(EXTRA)])
         self._theta = self._prior
+        self._fits = 0
         self.groups: list[Group] = []  # those kept, oldest first
         self._factor: FloatArray = np.zeros((0, 0))
         self._weights: FloatArray = np.zeros(0)
@@ -71,8 +74,17 @@ class GroupedRegression:
         return np.asarray(np.exp(self._theta[: self.d]))
 
     def fit(self, groups: Sequence[Group]) -> None:
-        """Take the newest of the groups, and move theta towards the mode of its posterior."""
+        """Take the newest of the groups, and move theta towards the mode of its posterior if it is time to."""
         self._take(groups)
+        if len(self.groups) == len(groups) or self._fits % MOVES_EVERY == 0:
+            self._move()
+        self._fits += 1
+        signal = self._kernel(self._theta)(self._X, self._X)
+        self._factor = np.asarray(np.linalg.cholesky(self._covariance(signal, self._theta)), dtype=np.float64)
+        self._weights = cho_solve((self._factor, True), self._y)
+
+    def _move(self) -> None:
+        """Move theta towards the mode of its posterior."""
         bounds = np.log([*[LENGTHSCALES] * self.d, SCALES, EXTRAS])  # (d + 2, 2)
         found = minimize(
             self._objective,
@@ -83,9 +95,6 @@ class GroupedRegression:
             options={"maxiter": self.iterations},
         )
         self._theta = np.asarray(found.x, dtype=np.float64)
-        signal = self._kernel(self._theta)(self._X, self._X)
-        self._factor = np.asarray(np.linalg.cholesky(self._covariance(signal, self._theta)), dtype=np.float64)
-        self._weights = cho_solve((self._factor, True), self._y)
 
     def mean(self, points: FloatArray) -> FloatArray:
         """The posterior mean of f, (k,), in units of the values; only differences mean something."""

@@ -1,8 +1,8 @@
-"""Closed-form orders of the maximal information gain gamma_t, in nats, up to a constant that is taken as 1.
+"""Closed-form orders of the maximal information gain gamma_t, in nats; the unknown constant is taken as 1.
 
 Srinivas, Krause, Kakade, Seeger, *Information-theoretic regret bounds for Gaussian process optimization in the bandit
-setting* (2012), Theorem 5. The gain of the points actually played, log det(I + K_t/lambda)/2, needs no constant and
-is what :class:`dptune.bandits.tgp.LDPTGP` uses unless told otherwise.
+setting* (2012), Theorem 5. The gain of the points actually played, log det(I + K_t/lambda)/2, needs no constant:
+:class:`dptune.bandits.tgp.LDPTGP` uses it by default.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Notation::
     c (d,)  coefficient of the unknown constant mean; 0 for the zero prior mean
 
 The trace after is tr C_0 - |P - a c^T|^2 - |Z - z c^T|^2. With an unknown constant mean c is its
-least-squares minimiser; being a minimiser, it may be held fixed when differentiating.
+least-squares minimiser; since it is a minimiser, it may be held fixed when differentiating.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Lookahead:
 
     Args:
         kernel, noise_variance: the prior.
-        factor: L of the points held. It must not grow while this object is in use.
+        factor: L of the points held; it must not grow while this object is in use.
         D: points held, (m, d).
         theta: where the gradient is wanted, (d,).
         constant_mean: whether the mean is an unknown constant instead of 0.

@@ -20,9 +20,9 @@ def ascend(
     first_step: float,
     iterations: int = 12,
 ) -> tuple[FloatArray, FloatArray]:
-    """Climb from every start (k, d) inside its own box; no value ever falls.
+    """Climb from every start (k, d) inside its own box; values never fall.
 
-    Each row keeps a step length of its own: doubled after a success, quartered after a failure.
+    Each row has its own step length, doubled after a success and quartered after a failure.
 
     Args:
         f: X (k, d) -> values (k,), gradients (k, d).

@@ -9,11 +9,11 @@ Notation (Calandriello et al. 2019, 2020; Zhou, Tan 2020)::
 
 K_DD is singular to rounding for smooth kernels (100 points in [0, 1] under RBF(0.2) have rank 15), so its root is
 taken on the eigenvectors E (m, r) with eigenvalues w above RCOND of the largest: phi~ = E F(x), F = w^(-1/2) E^T k_D
-of r coordinates. Every eigenvalue has the rounding of the largest one, so few digits of a small one are right. Those
-are found again in the space that their eigenvectors span, in extended precision where the platform has it
-(Rayleigh-Ritz): |phi~|^2 is then right to 1e-9 k(x, x). V acts on span(E) as F^T diag(N) F + lambda I, so all
-factorisations are r x r. The residual k(x, x) - |phi~|^2 is cut at 0, where it is nothing but rounding, and the rest
-of s~^2 is a sum of squares.
+of r coordinates. All eigenvalues have the rounding error of the largest one, so few digits of a small one are right.
+Small ones are computed again in the space that their eigenvectors span, in extended precision where the platform has
+it (Rayleigh-Ritz): |phi~|^2 is then right to 1e-9 k(x, x). V acts on span(E) as F^T diag(N) F + lambda I, so all
+factorisations are r x r. The residual k(x, x) - |phi~|^2 is negative only by rounding, and then
+set to 0; the rest of s~^2 is a sum of squares.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def cholesky_root(V: FloatArray, F: FloatArray) -> FloatArray:
 
 
 class NystroemVariance:
-    """N, the dictionary, V and s~ under plays that come one by one; redraws the dictionary when it must.
+    """N, the dictionary, V and s~ under plays that come one by one; redraws the dictionary when it is due.
 
     Args:
         K: kernel matrix of the candidates (M, M).
@@ -136,7 +136,7 @@ class NystroemVariance:
     def variance_after(self, plays: IntArray) -> FloatArray:
         """Return s~^2, (M,), as it would be after so many more plays (M,) on the same dictionary.
 
-        Before the first play there is none: the candidates to be played are it.
+        Before the first play the dictionary is empty; then the candidates to be played take its place.
         """
         at = np.flatnonzero(plays)
         features = self.features if self.m else Features.on(self._K, at)

@@ -1,4 +1,4 @@
-"""The Gaussian process posterior of a gradient, as weights on losses that nobody here has seen.
+"""The Gaussian process posterior of a gradient, as weights on losses that this code never sees.
 
 Source: Sopa et al., *Scalable Differentially Private Bayesian Optimization*, Algorithm 1, line 6.
 
@@ -29,7 +29,7 @@ from dptune.gp.lookahead import Lookahead
 class Jitter:
     """Noise variance added beyond the one asked for, block by block in the order of `append`.
 
-    Where it is not 0, the posterior is exactly the one of a larger noise variance on that block's points.
+    A block with jitter has exactly the posterior of a larger noise variance on its points.
     """
 
     blocks: tuple[float, ...] = ()
@@ -45,7 +45,7 @@ class GradientPosterior:
 
     Args:
         kernel: the prior covariance of f, with hyperparameters that do not depend on private data.
-        noise_variance: variance of the noise of one loss, in squared units of the loss; above 0. Without it
+        noise_variance: variance of the noise of one loss, in squared units of the loss; above 0. Without noise
             close points make K singular.
         d: number of coordinates.
 

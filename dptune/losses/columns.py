@@ -28,7 +28,10 @@ class Column:
                 f"column {name!r} of like= holds neither numbers, text nor categories; turn it into one of them, "
                 "as a date into days, in like= and in X."
             )
-        self._example = self.read(public[:1])[0]
+        read = self.read(public)[0]
+        self._example = read[:1].copy()
+        known = {cell for cell in read if cell is not None} if read.dtype.kind == "O" else set()
+        self._known = known if 2 * len(known) <= len(cells) else set()  # free text repeats little
 
     def read(self, cells: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Mask, Mask]:
         """Return values, where a cell does not fit, and where one is missing, (n,) each."""
@@ -47,6 +50,10 @@ class Column:
         """The category that an entry is, or spells; None if it is none."""
         spelled = (attempt(self._labels.get, s, failed=None) for s in spellings(entry))  # type: ignore[union-attr]
         return next((category for category in spelled if category is not None), None)
+
+    def strangers(self, values: npt.NDArray[Any]) -> list[Any]:
+        """Return the texts and categories among values (n,) that no public row holds, where public rows share a few."""
+        return list(dict.fromkeys(v for v in values if v is not None and v not in self._known)) if self._known else []
 
     def example(self, odd: float | None) -> npt.NDArray[Any]:
         """Return the first public cell (1,), or a missing or infinite one."""

@@ -25,13 +25,15 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
 
     1. Rows and answers are read into a representation that the model, the loss and ``like`` call for
        (:class:`dptune.Rows`). A row with a cell that does not fit is NaN.
-    2. A row with a missing or infinite cell is NaN if the model fails on a made-up public row with such a cell.
+    2. A row with a missing or infinite cell is NaN if the model fails on a made-up public row with such a cell; so is
+       one with a category or text that no public row holds, in a column whose public rows share a few.
     3. The model is asked for all n rows in one call, in which another row takes the place of each row found so far:
        shape and positions never change, so neither does the rounding of anybody's answer.
     4. If that fails, or answers with another length, shape or kind, the rows on which the model fails *alone* are
-       found by halving, become NaN, and step 3 is done again.
+       found, by halving or, if they are many, one by one, become NaN, and step 3 is done again.
 
-    Rows of steps 1 and 2 cost nothing. A failure of step 4 costs a few calls for each failing row. The model may change
+    Rows of steps 1 and 2 cost one public row for each kind of cell. Step 4 asks for every row at most twice more where
+    failing rows are many, a few calls for each where they are few. The model may change
     the rows it is given, as `StandardScaler(copy=False)` does: every call gets a copy. Warnings are silenced, since one
     row may cause them. If all rows fail, or the others do together, all are NaN. A label unseen by the model is NaN.
 
@@ -116,6 +118,9 @@ def _refused_rows(loss: NamedLoss, method: Callable[[Any], Any], table: Table, l
         refused |= (table.gaps & ~next(allowed, ~everywhere)).any(axis=1)
     if table.infinite.any() and fails(np.inf, everywhere):
         refused |= table.infinite
+    for rows, row in table.strangers():
+        if _answers(loss, method, row, 1, labels) is None:
+            refused |= rows
     return refused
 
 
@@ -205,6 +210,7 @@ def _is_unfitted(result: Any) -> bool:
     return any(c.__name__ == "NotFittedError" for c in type(result).__mro__)
 
 
+FEW = 16  # rows: if one of them fails, so many do that halving would ask for most rows many times
 _SILENCE = ForkSafeLock()  # the filters of warnings belong to the process: two threads would restore each other's
 
 
@@ -237,11 +243,13 @@ def _without_bad_rows(
     output = ask_all()
     if output is not None or failing.all():
         return output, failing
-    parts = [np.flatnonzero(~failing)]
+    rows = np.flatnonzero(~failing)
+    many = ask(rows[:FEW]) is None
+    parts = np.array_split(rows, len(rows) if many else 2)
     while parts:
         part = parts.pop()
         if len(part) == 1:
             failing[part] = ask(part) is None
-        elif len(part) == len(failing) or ask(part) is None:
+        elif ask(part) is None:
             parts += np.array_split(part, 2)
     return ask_all(), failing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,6 +43,10 @@ class Table:
     def made_up(self, odd: float | None = None, columns: Mask | slice = slice(None)) -> Any:
         """Return one public row: the first of ``like``, or zeros; with ``odd`` (NaN, inf) in these columns."""
         raise NotImplementedError
+
+    def strangers(self) -> Iterator[tuple[Mask, Any]]:
+        """Yield, for each text that no public row holds, the rows (n,) with it, and the first public row with it."""
+        return iter(())
 
 
 class _Numbers(Table):
@@ -130,6 +134,13 @@ class _Columns(Table):
         chosen = np.zeros(len(self._like), dtype=bool)
         chosen[columns] = odd is not None
         return self._rebuilt([column.example(odd if c else None) for column, c in zip(self._like, chosen, strict=True)])
+
+    def strangers(self) -> Iterator[tuple[Mask, Any]]:
+        for j, values in enumerate(self._columns):
+            for cell in self._like[j].strangers(values):
+                row = [column.example(None) for column in self._like]
+                row[j][0] = cell
+                yield values == cell, self._rebuilt(row)
 
 
 class _Foreign(Table):

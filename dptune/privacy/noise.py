@@ -19,7 +19,11 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-import opendp.prelude as dp
+from opendp.domains import atom_domain, vector_domain  # opendp.prelude would import scikit-learn, which takes seconds
+from opendp.measurements import make_gaussian, make_noisy_max
+from opendp.measures import zero_concentrated_divergence
+from opendp.metrics import l2_distance, linf_distance
+from opendp.mod import enable_features
 
 from dptune.errors import InputError
 from dptune.privacy.query import GRID_EXPONENT, smallest_price
@@ -27,7 +31,7 @@ from dptune.privacy.query import GRID_EXPONENT, smallest_price
 Vector = npt.NDArray[np.float64]
 
 SLACK = 1e-6
-dp.enable_features("contrib")
+enable_features("contrib")
 
 
 class NoiseSource(Protocol):
@@ -68,17 +72,17 @@ class OpenDPNoise:
         """Return ``statistic`` (p,) plus N(0, sigma^2 I); it must be finite."""
         if not np.isfinite(statistic).all():  # OpenDP would map NaN to 0 silently
             raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
-        domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=len(statistic))
-        mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=1.0, k=GRID_EXPONENT)
+        domain = vector_domain(atom_domain(T=float, nan=False), size=len(statistic))
+        mechanism = make_gaussian(domain, l2_distance(T=float), scale=1.0, k=GRID_EXPONENT)
         return np.asarray(mechanism((statistic / sigma).tolist()), dtype=np.float64) * sigma
 
     def noisy_argmin(self, statistic: Vector, scale: float) -> int:
         """Return j with probability proportional to exp(-statistic_j / scale), compared exactly."""
         if not np.isfinite(statistic).all():
             raise InputError("a statistic must be finite before noise is added; this is a bug in dptune.")
-        domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
-        measure = dp.zero_concentrated_divergence()  # OpenDP's name for Gumbel noise, i.e. the exponential mechanism
-        mechanism = dp.m.make_noisy_max(domain, dp.linf_distance(T=float), measure, scale=1.0, negate=True)
+        domain = vector_domain(atom_domain(T=float, nan=False))
+        measure = zero_concentrated_divergence()  # OpenDP's name for Gumbel noise, i.e. the exponential mechanism
+        mechanism = make_noisy_max(domain, linf_distance(T=float), measure, scale=1.0, negate=True)
         return int(mechanism((statistic / scale).tolist()))
 
 

@@ -96,6 +96,11 @@ class History:
         charge = self._releases.get(VALUE + trial)
         return None if charge is None else charge.note["parameters"]
 
+    def sigma(self, trial: str) -> float | None:
+        """Return the standard deviation of the noise in the trial's own value, or None if it has none yet."""
+        charge = self._releases.get(VALUE + trial)
+        return None if charge is None else float(charge.description["sigma"])
+
     def released_values(self) -> list[tuple[Mapping[str, Any], float, float]]:
         """Return parameters, released value and standard deviation of its noise of every trial that has a value."""
         values = (c for key, c in self._releases.items() if key.startswith(VALUE) and c.value is not None)

@@ -55,8 +55,14 @@ class Outlook:
     noises: tuple[Noise, ...]
 
     @classmethod
-    def of(cls, plan: Plan, people: People) -> Outlook:
-        """Return what to expect of a plan for so many people with this clip."""
+    def of(cls, plan: Plan, people: People, *, levels: int = 1) -> Outlook:
+        """Return what to expect of a plan for so many people with this clip.
+
+        Args:
+            plan: of the run.
+            people: their number and clip.
+            levels: of loss that the final estimate releases: 2 where the user's defaults are compared with.
+        """
         width = people.loss_range
         found = []
         if plan.monitor_mu > 0:
@@ -71,7 +77,7 @@ class Outlook:
             hides = f"the noise of {asked.name} is {ratio:.2g} of the largest signal that the clip lets through"
             found.append(Noise(asked.name, sigma, sigma / width, hides if ratio > LOUD else ""))
         if plan.final_mu > 0:
-            sigma = width / (people.n * plan.final_mu)
+            sigma = math.sqrt(levels) * width / (people.n * plan.final_mu)
             found.append(Noise("the final estimate", sigma, sigma / width))
         return cls(tuple(found))
 

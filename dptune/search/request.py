@@ -50,6 +50,8 @@ class SearchRequest:
     def __post_init__(self) -> None:
         if not isinstance(self.privatizer, LossPrivatizer):
             raise InputError(f"{self.front_end} needs a LossPrivatizer; got {type(self.privatizer).__name__}.")
+        if self.default is not None and not isinstance(self.default, Mapping):
+            raise InputError(f"default must be a dict, of names and values; got {type(self.default).__name__}.")
         options = [name for name in self.settings if name != "trials"]
         self.method.refuse_unknown(dict.fromkeys(options), front_end=self.front_end)
         object.__setattr__(self, "mu", None if self.mu is None else positive("mu", self.mu))
@@ -125,7 +127,8 @@ class SearchRequest:
         plan, budget = run.plan, self.ledger.budget.mu
         spends = f"The run {run.scope!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials"
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
-        return f"{spends}{seeded}. {Outlook.of(plan, self.privatizer)}"
+        levels = 1 if self.default is None else 2
+        return f"{spends}{seeded}. {Outlook.of(plan, self.privatizer, levels=levels)}"
 
     def warning(self, run: SearchRun) -> str:
         """Return why the run will learn little, from public numbers, and what to change; "" if it need not."""

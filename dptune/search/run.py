@@ -28,6 +28,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dptune._locks import ForkSafeLock
 from dptune.accounting.ledger import Charge, Limit
@@ -51,6 +52,7 @@ from dptune.search.names import VALUE, as_stored, point_name, refuse_name
 from dptune.search.recommendation import Recommendation, among_values, of_algorithm
 from dptune.space import Space, Value
 
+Vector = npt.NDArray[np.float64]
 FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
 
 
@@ -218,7 +220,7 @@ class SearchRun:
 
         Returns:
             The trial's own released value, a noisy clipped mean loss, if the plan has one for it. Else what the
-            algorithm makes of the answers so far, a function of released values; 0.0 if values are withheld.
+            algorithm makes of the answers so far, a function of released values; inf as long as that is nothing.
 
         Raises:
             InputError: the losses have the wrong shape or dtype, or the trial has the name of the final estimate.
@@ -234,7 +236,7 @@ class SearchRun:
         with self._lock:
             self._held[point] = None
             self._sync()
-            known = 0.0 if self.space is None else self._take_part(self.space, point, parameters)
+            known = math.inf if self.space is None else self._take_part(self.space, point, parameters)
             self._forget()
             self._told[trial] = known if value is None else value
             return self._told[trial]
@@ -278,15 +280,15 @@ class SearchRun:
 
     def _take_part(self, space: Space, point: str, parameters: Mapping[str, Value]) -> float:
         """Tell the algorithm of a point and ask what can be asked; return what is known about the point then."""
-        u = space.encode(space.completed(parameters))
-        inside = space.contains(parameters)
+        u, inside = space.encode(space.completed(parameters)), space.contains(parameters)
         self._outside += not inside
         if inside:
             if point not in self._failed:
                 self._choice.take(point, parameters)
             self.algorithm.observe(point, u)
             self._ask_questions()
-        return self.algorithm.value(u) or 0.0
+        value = self.algorithm.value(u)
+        return math.inf if value is None else value
 
     def _forget(self) -> None:
         in_use = self._choice.points.union(self.algorithm.points_in_use())
@@ -300,6 +302,22 @@ class SearchRun:
             return self._told.get(trial) == value
         charge = self.ledger.find(self.scope, VALUE + trial)
         return charge is not None and charge.value == (value,)
+
+    def value_is(self, loss: str) -> str:
+        """Return what a trial's value is, as on the axis of a plot, where the loss has this name."""
+        return f"mean {loss}, noisy" if self.plan.monitor_mu > 0 else self.algorithm.shows.format(loss=loss)
+
+    def sigma(self, trial: str, parameters: Mapping[str, Value]) -> float | None:
+        """Return the standard deviation in the trial's value: of its noise, or of the model that it comes from.
+
+        None as long as nothing is released about it.
+        """
+        with self._lock:
+            if self.plan.monitor_mu > 0 or self.space is None:
+                return self._history.sigma(trial)
+            u = self.space.encode(self.space.completed(parameters))
+            known = self.algorithm.difference(u, self.space.encode(self.space.centre()))
+            return None if known is None or self.algorithm.value(u) is None else known[1]
 
     # ---- questions and answers ----------------------------------------------------------------------
 
@@ -400,10 +418,10 @@ class SearchRun:
 
     def _found(self) -> dict[str, Value]:
         """The point that was chosen at the end, or what the algorithm makes of the answers so far."""
-        chosen = self._choice.found()
-        if chosen is None and self.space is not None:
-            return self.space.decode(self.algorithm.recommend())
-        return chosen or {}
+        if self.space is None:
+            return {}
+        chosen = self._choice.found() or self.space.decode(self.algorithm.recommend())
+        return {name: chosen[name] for name in self.space if self.space.active(name, chosen)}
 
     def check_estimate(self, parameters: Mapping[str, Value]) -> None:
         """Refuse, before a model is trained, a final estimate that could not be paid or was made elsewhere.
@@ -432,7 +450,10 @@ class SearchRun:
             InputError: the plan has no final estimate, or the losses have the wrong shape.
             KeyConflict: the run's final estimate was made at other parameters.
         """
-        return self._final.release(parameters, losses, default)
+        estimate = self._final.release(parameters, losses, default)
+        with self._lock:
+            self._sync()
+        return estimate
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, as plain JSON data, for a dashboard."""

@@ -4,7 +4,7 @@ Example::
 
     ledger = dptune.PrivacyLedger("ledger.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
     privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 3.0))
-    sampler = CentredCMASampler({"C": FloatDistribution(1e-3, 1e3, log=True)}, privatizer, n_trials=100)
+    sampler = CentredSampler({"C": FloatDistribution(1e-3, 1e3, log=True)}, privatizer, n_trials=100)
 
     @sampler.objective(loss="log_loss", data=(X_val, y_val))  # private; X_train, y_train are public
     def model(trial):
@@ -23,11 +23,18 @@ from dptune_optuna.federated import DPFTSSampler
 from dptune_optuna.local import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
 from dptune_optuna.objective import PrivateObjective
 from dptune_optuna.outsourced import POGPUCBSampler
-from dptune_optuna.sampler import CentredCMASampler, DPGIBOSampler, PrivateSampler, UnprotectedValueWarning
+from dptune_optuna.sampler import (
+    CentredCMASampler,
+    CentredSampler,
+    DPGIBOSampler,
+    PrivateSampler,
+    UnprotectedValueWarning,
+)
 from dptune_optuna.selection import SelectionObjective
 
 __all__ = [
     "CentredCMASampler",
+    "CentredSampler",
     "DPFTSSampler",
     "DPGIBOSampler",
     "LDPATASampler",

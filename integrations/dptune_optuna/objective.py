@@ -23,7 +23,7 @@ from optuna.trial import FixedTrial, Trial, TrialState
 
 import dptune
 from dptune._locks import ForkSafeLock
-from dptune.losses.named import NamedLoss
+from dptune.losses.named import NamedLoss, per_example_loss
 from dptune.losses.user_function import Data, Function, Training, losses_function
 from dptune.search.names import as_stored
 from dptune.search.recommendation import Recommendation
@@ -31,11 +31,10 @@ from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.search.values import VALUES
 from dptune_optuna.distributions import refuse_other_space
+from dptune_optuna.pages import MARK, show, show_sigma
 from dptune_optuna.shield import Check, samplers_of, shielded
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
-ATTRIBUTE = "dptune:"  # begins the name of every study user attribute that is written here: released facts only
-MARK = ATTRIBUTE + "ledger"  # which ledger paid for the study, and up to which charge
 _KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
 
 
@@ -132,6 +131,7 @@ class PrivateFunction:
         training: Training = "public",
     ) -> None:
         self._runs = runs
+        self._loss = "loss" if loss is None else per_example_loss(loss).name if isinstance(loss, str) else loss.name
         self._function = losses_function(function, loss, data, rows=runs.request.privatizer.rows, training=training)
         functools.update_wrapper(self, function, updated=())
 
@@ -190,7 +190,8 @@ class PrivateFunction:
             raise  # ends study.optimize
         except dptune.TrialFailed as error:
             raise optuna.TrialPruned(str(error)) from None
-        _show(study, run)
+        show_sigma(trial, run)
+        show(study, run, self._loss)
         if run.complete:
             with suppress(RuntimeError):  # outside study.optimize there is nothing to stop
                 study.stop()
@@ -220,7 +221,7 @@ class PrivateFunction:
         losses = self._losses_at(parameters)
         default = None if run.default is None else self._losses_at({**parameters, **run.default})
         estimate = run.estimate(parameters, losses, default=default)
-        _show(study, run)
+        show(study, run, self._loss)
         return estimate
 
     def _losses_at(self, parameters: Mapping[str, Any]) -> dptune.PerExampleLosses | None:
@@ -342,15 +343,6 @@ def _as_recorded(run: SearchRun, name: str) -> Check | None:
             raise run.other_parameters(name)
 
     return check
-
-
-def _show(study: optuna.Study, run: SearchRun) -> None:
-    """Write what has changed to the study, one short attribute for each fact: dashboards cut long ones off."""
-    stored = study.user_attrs
-    facts = {ATTRIBUTE + fact: value for fact, value in run.progress().items()}
-    for name, value in {**facts, MARK: run.ledger.mark()}.items():
-        if name not in stored or stored[name] != value:
-            study.set_user_attr(name, value)
 
 
 def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:

@@ -350,14 +350,17 @@ class PrivateSampler(NumericalSampler):
         return {**self.__dict__, "_suggested": {}, "_discovered": {}, "_shielded": set()}
 
 
-class CentredCMASampler(PrivateSampler):
-    """CMA-ES on centred joint releases. Trials are proposed in generations; each generation is two releases.
+class CentredSampler(PrivateSampler):
+    """Centred joint releases in any search space. Trials are proposed in generations; each is two releases.
+
+    Float and int parameters are searched by CMA-ES; with categories or conditions by mutations of the best
+    configurations, and one last release chooses among all trials of the process (``choice_share`` of mu^2).
 
     **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released.
     So it is a careful estimate, from everything released by then, of how much worse the mean loss at the trial's
-    point is than at the centre of the search space: the surrogate's mean plus its standard deviation, and the first
-    clipping radius as long as nothing is released. It is post-processing, and says nothing about the trial's own
-    losses until their generation is out. So ``best_trial`` and plots show what the run believed and when; the
+    point is than at the centre of the search space: the surrogate's mean plus its standard deviation, and ``inf``,
+    which plots leave out, as long as nothing is released. It is post-processing, and says nothing about the trial's
+    own losses until their generation is out. So ``best_trial`` and plots show what the run believed and when; the
     answer is :meth:`recommend`, and ``objective.estimate`` releases its level of loss. The released centred values
     stand in the ledger, with their points.
 
@@ -366,6 +369,9 @@ class CentredCMASampler(PrivateSampler):
     """
 
     method = dptune.CENTRED_CMA
+
+
+CentredCMASampler = CentredSampler  # its name while it searched numbers only
 
 
 class DPGIBOSampler(PrivateSampler):

@@ -4,7 +4,7 @@ Example::
 
     objective = SelectionObjective(model, privatizer, mu=0.5, loss="log_loss", data=(X_val, y_val))
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler())
-    study.optimize(objective, n_trials=400)     # every trial's value is 0: nothing is released
+    study.optimize(objective, n_trials=400)     # every trial's value is inf: nothing is released
     parameters = objective.select(study)
 
 Guarantee: a study stores and logs a constant until :meth:`SelectionObjective.select`, which is :func:`dptune.select`.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,7 @@ from dptune.selection.select import observe, select_points
 from dptune_optuna.shield import shielded
 
 SELECTED = "dptune:selected"  # study user attribute: the choice, a released fact
-WITHHELD = 0.0  # every trial's value
+WITHHELD = math.inf  # every trial's value: nothing is known, and no trial looks good
 _LEARN = (TPESampler, CmaEsSampler, GPSampler, NSGAIISampler, NSGAIIISampler)
 
 

@@ -2,7 +2,7 @@
 
 Example::
 
-    search = CentredCMASearch(space, privatizer, name="svm", n_trials=100)
+    search = CentredSearch(space, privatizer, name="svm", n_trials=100)
     trainable = search.trainable(losses)  # config -> one loss per example
     tuning = tune.TuneConfig(search_alg=search, num_samples=search.n_trials, metric="loss", mode="min")
     tune.Tuner(trainable, param_space=space, tune_config=tuning).fit()
@@ -13,12 +13,13 @@ Guarantee: what Tune sees, stores and shows is released: paid in the ledger befo
 from dptune_ray.federated import DPFTSSearch
 from dptune_ray.hosts import Federation
 from dptune_ray.local import LDPATASearch, LDPMoMASearch, LDPTGPSearch
-from dptune_ray.search import CentredCMASearch, DPGIBOSearch, SpaceSearch
+from dptune_ray.search import CentredCMASearch, CentredSearch, DPGIBOSearch, SpaceSearch
 from dptune_ray.transport import RayTransport
 from dptune_ray.wrapper import PrivateSearch
 
 __all__ = [
     "CentredCMASearch",
+    "CentredSearch",
     "DPFTSSearch",
     "DPGIBOSearch",
     "Federation",

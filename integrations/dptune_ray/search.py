@@ -2,7 +2,7 @@
 
 Example::
 
-    search = CentredCMASearch(space, privatizer, name="svm", n_trials=100)
+    search = CentredSearch(space, privatizer, name="svm", n_trials=100)
     trainable = search.trainable(losses)  # config -> per-example losses (rows,)
     tuning = tune.TuneConfig(search_alg=search, num_samples=search.n_trials, metric="loss", mode="min")
     tune.Tuner(trainable, param_space=space, tune_config=tuning).fit()
@@ -15,6 +15,7 @@ Tune, its files and its dashboards see released values, public parameters, and t
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
@@ -26,8 +27,9 @@ from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function, Training, losses_function
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
+from dptune.space import Conditions
 from dptune_ray.base import RunSearch
-from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space
+from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
 from dptune_ray.vault import Vault, VaultClient, VaultRun, mode_of
 from dptune_ray.worker import PrivateTrainable, final_estimate, made_trainable
 
@@ -38,8 +40,8 @@ _logger = logging.getLogger(__name__)
 class SpaceSearch(RunSearch):
     """A Tune searcher with a vault; a subclass names the method: ``method = METHOD``.
 
-    Uniform and log-uniform floats and integers, quantised or not, are searched; ``choice`` and ``sample_from`` are
-    drawn.
+    Uniform and log-uniform floats and integers, quantised or not, are searched; by a method for any space ``choice``
+    among plain values, too. ``sample_from`` and choices of objects are drawn.
 
     Args:
         param_space: Tune search space; default that of the Tuner. :attr:`n_trials` needs it.
@@ -47,8 +49,11 @@ class SpaceSearch(RunSearch):
         name: the run's name in the ledger. The same name continues the run.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
-        default: your default configuration, with every searched parameter: the recommendation is compared with it,
-            and :meth:`estimate` releases both losses. Default: the centre of the search space is compared with.
+        default: your default configuration, with every searched parameter that is active in it: it is tried first, the
+            recommendation is compared with it, and :meth:`estimate` releases both losses. Default: the centre of the
+            search space is compared with.
+        when: conditions by path, ``{"svc/C": {"model": ["svc"]}}``: where one does not hold the parameter has no say,
+            and its value in the configuration is drawn; for methods for any space.
         seed: of the searcher's own randomness (not of the noise, which has none).
         metric: the name under which trials report.
         mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
@@ -70,6 +75,7 @@ class SpaceSearch(RunSearch):
         mu: float | None = None,
         n_trials: int | None = None,
         default: Mapping[str, Any] | None = None,
+        when: Conditions | None = None,
         seed: int | None = None,
         metric: str = METRIC,
         mode: str | None = None,
@@ -86,12 +92,12 @@ class SpaceSearch(RunSearch):
             mu=mu,
             seed=seed,
             settings={"trials": n_trials, **settings},
-            default=None if default is None else flat(default),
+            default=flat(default) if isinstance(default, Mapping) else default,
             front_end=type(self).__name__,
         )
-        if to_space(self._domains) is not None:
-            self._request.plan(to_space(self._domains))  # refuse early what does not fit the space
-        self._default = default
+        self._when, self._default = when, default
+        if (known := self._known_space()) is not None:
+            self._request.plan(known)  # refuse early what does not fit the space
         self._allows = unprotected == "allow"
         self._named_loss = False
         self._client = VaultClient.of(self._request.ledger, name)
@@ -99,15 +105,19 @@ class SpaceSearch(RunSearch):
 
     # ---- the run -----------------------------------------------------------------------------------
 
+    def _known_space(self) -> dptune.Space | None:
+        return to_space(self._domains, choices=self.method.any_space, when=self._when)
+
     def _space(self) -> dptune.Space | None:
         """The search space; None where another searcher proposes.
 
         Raises:
             InputError: there is nothing to search.
         """
-        space = to_space(self._domains) or self._request.stored_space(self._name)
+        space = self._known_space() or self._request.stored_space(self._name)
         if space is None:
-            raise dptune.InputError("the search space has no numerical parameter with more than one value to search.")
+            what = "parameter" if self.method.any_space else "numerical parameter"
+            raise dptune.InputError(f"the search space has no {what} with more than one value to search.")
         return space
 
     def vault_run(self) -> VaultRun:
@@ -154,6 +164,11 @@ class SpaceSearch(RunSearch):
         """Likewise; nothing is learned from Tune. May come twice, or never."""
         if result and not self._allows:
             self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
+        if result and math.isnan(result.get(self.metric, 0.0)):
+            _logger.warning(
+                f"The trial {trial_id!r} reports NaN and cost nothing: the run {self._name!r} had nothing left for it, "
+                "or its function failed and no trial has succeeded yet. trainable.try_out(config) shows what it raised."
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_handle": None}
@@ -206,12 +221,13 @@ class SpaceSearch(RunSearch):
     def recommend(self) -> Recommendation:
         """Return what the run ends with, and how much better than the default it is; never the best noisy value.
 
-        The constants of the search space are in it, so that it rebuilds the model. What is drawn instead of searched
-        (``choice``, ``sample_from``) is in it as ``default`` has it, or not at all. Works without a cluster.
+        The constants of the search space are in it, so that it rebuilds the model, and active parameters only. What is
+        drawn instead of searched is in it as ``default`` has it, or not at all. Works without a cluster.
         """
         found = self._read().recommend()
+        others = without(self._default or {}, self._space() or ())
         return Recommendation(
-            merge_dicts(merge_dicts(constants(self._param_space), self._default or {}), self._nested(found)),
+            merge_dicts(merge_dicts(constants(self._param_space), others), self._nested(found)),
             defaults=self._default or self._nested(found.defaults),
             improvement=found.improvement,
             at_edge=found.at_edge,
@@ -236,7 +252,9 @@ class SpaceSearch(RunSearch):
             BudgetExhausted: it does not fit.
             KeyConflict: it was made at other parameters.
         """
-        missing = lacking(config, self._param_space, self._domains)
+        space, known = self._space(), flat(config)
+        idle = [path for path in space or () if space and not space.active(path, known)]
+        missing = [path for path in lacking(config, self._param_space, self._domains) if path not in idle]
         if missing:
             raise dptune.InputError(
                 f"the configuration has no value for {', '.join(map(repr, missing))} of the search space; nothing was "
@@ -257,17 +275,19 @@ class SpaceSearch(RunSearch):
         return self.vault_run().begin()
 
 
-class CentredCMASearch(SpaceSearch):
-    """Differentially private CMA-ES on centred joint releases. Needs ``dptune[ray,cmaes]``; arguments: SpaceSearch.
+class CentredSearch(SpaceSearch):
+    """Differentially private search in any space by centred joint releases; arguments: SpaceSearch.
+
+    Numbers are searched by CMA-ES (needs ``dptune[ray,cmaes]``), spaces with ``choice`` or ``when`` by mutations.
 
     Trials are proposed in generations, and a generation is two releases, so no trial has a release of its own.
 
     **What a trial reports.** Tune wants a value when the trial ends, mostly before its generation is released. So it is
     a careful estimate, from everything released by then, of the mean loss at the trial's point *less that at the centre
     of the search space* (:meth:`dptune.CentredCMA.value`): a function of released values, which says nothing about
-    the trial's own losses until their generation is out. With ``mode="max"`` it is that of the mean score, so larger is
-    better then. It is kept in the ledger, and a trial that runs again reports it again. The answer is
-    :meth:`recommend`; :meth:`estimate` releases its level of loss.
+    the trial's own losses until their generation is out. As long as nothing is released it is infinite, the worst. With
+    ``mode="max"`` it is that of the mean score, so larger is better then. It is kept in the ledger, and a trial that
+    runs again reports it again. The answer is :meth:`recommend`; :meth:`estimate` releases its level of loss.
 
     Settings are those of :func:`dptune.algorithms.centred_plan.plan_centred_cma`.
 
@@ -276,6 +296,9 @@ class CentredCMASearch(SpaceSearch):
     """
 
     method = dptune.CENTRED_CMA
+
+
+CentredCMASearch = CentredSearch  # its name while it searched numbers only
 
 
 class DPGIBOSearch(SpaceSearch):

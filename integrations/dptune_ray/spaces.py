@@ -1,20 +1,22 @@
 """Ray Tune's search spaces as parameters of a dptune space, and points of it as Tune configurations.
 
 A parameter in a nested dict is named by its path, "model/depth". Uniform and log-uniform floats and integers, quantised
-or not, are searched. ``choice`` and ``sample_from`` are drawn independently. Everything else is refused by name.
+or not, are searched; by a method for any space ``choice`` among plain values, too. ``sample_from`` and choices of
+objects are drawn independently. Everything else is refused by name.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from ray.tune.search import sample
 
 import dptune
-from dptune.space import Value
+from dptune.parameters import key_of
+from dptune.space import Conditions, Value
 
 Domains = dict[str, Any]  # path -> ray.tune Domain
 SEPARATOR = "/"
@@ -50,6 +52,13 @@ def constants(param_space: Mapping[str, Any]) -> dict[str, Any]:
     return {key: constants(value) if isinstance(value, Mapping) else value for key, value in fixed.items()}
 
 
+def without(config: Mapping[str, Any], left_out: Collection[str], prefix: str = "") -> dict[str, Any]:
+    """Return a configuration without the values at some paths."""
+    kept = {key: value for key, value in config.items() if f"{prefix}{key}" not in left_out}
+    inner = {key: f"{prefix}{key}{SEPARATOR}" for key, value in kept.items() if isinstance(value, Mapping)}
+    return {**kept, **{key: without(kept[key], left_out, path) for key, path in inner.items()}}
+
+
 def paths(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield the path of everything in a configuration, of dicts too."""
     for key, value in config.items():
@@ -58,11 +67,18 @@ def paths(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from paths(value, f"{prefix}{key}{SEPARATOR}")
 
 
-def to_space(domains: Domains) -> dptune.Space | None:
-    """Return the numerical parameters that can vary, or None if there are none."""
-    parameters = {path: _parameter(domain) for path, domain in domains.items()}
-    searched = {path: p for path, p in parameters.items() if p is not None and p.low < p.high}
-    return dptune.Space(searched) if searched else None
+def to_space(domains: Domains, *, choices: bool = False, when: Conditions | None = None) -> dptune.Space | None:
+    """Return the numerical parameters that can vary, with ``choices`` categories too, or None if there are none.
+
+    Args:
+        domains: by path.
+        choices: whether ``tune.choice`` among plain values is searched.
+        when: conditions, as in :class:`dptune.Space`, by path.
+    """
+    parameters = {path: _choice(domain) if choices else None for path, domain in domains.items()}
+    found = {path: p or _number(domains[path]) for path, p in parameters.items()}
+    searched = {path: p for path, p in found.items() if p is not None}
+    return dptune.Space(searched, when=when) if searched else None
 
 
 def resolve(
@@ -86,7 +102,10 @@ def resolve(
 
 
 def rounded(domain: Any, value: Value) -> Value:
-    """Return the nearest multiple of q of a quantised log scale inside the domain; other values are exact already."""
+    """Return a proposed value as Tune would draw it: a category as it is, a multiple of q on a quantised log scale."""
+    if isinstance(domain, sample.Categorical):
+        chosen: Value = next(category for category in domain.categories if key_of(category) == key_of(value))
+        return chosen
     sampler = domain.get_sampler()
     log = isinstance(sampler, sample.Quantized) and isinstance(sampler.sampler, sample.LogUniform)
     if not log or not isinstance(value, float | int):
@@ -218,17 +237,29 @@ def _domain(
     return domain if q is None else domain.quantized(q)
 
 
-def _parameter(domain: Any) -> dptune.Float | dptune.Int | None:
-    """Return the parameter that is searched; a quantised log scale is searched as if it were not quantised."""
+def _choice(domain: Any) -> dptune.Categorical | None:
+    """Return the category that is searched; None for a constant and for choices that are objects."""
+    if not isinstance(domain, sample.Categorical) or len(domain.categories) < 2:
+        return None
+    try:
+        return dptune.Categorical(domain.categories)
+    except dptune.InputError:
+        return None
+
+
+def _number(domain: Any) -> dptune.Float | dptune.Int | None:
+    """Return the number that is searched; a quantised log scale is searched as if it were not quantised."""
     sampler = domain.get_sampler()
     quantised = isinstance(sampler, sample.Quantized)
     log = isinstance(sampler.sampler if quantised else sampler, sample.LogUniform)
     step = sampler.q if quantised and not log else None
     if isinstance(domain, sample.Float):
-        return dptune.Float(*_ends(domain), log=log, step=step)
-    if isinstance(domain, sample.Integer):
-        return dptune.Int(*_ends(domain), log=log, step=step or 1)
-    return None
+        number: dptune.Float | dptune.Int = dptune.Float(*_ends(domain), log=log, step=step)
+    elif isinstance(domain, sample.Integer):
+        number = dptune.Int(*_ends(domain), log=log, step=step or 1)
+    else:
+        return None
+    return number if number.low < number.high else None
 
 
 def _ends(domain: Any) -> tuple[Any, Any]:

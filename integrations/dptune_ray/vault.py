@@ -11,9 +11,10 @@ are asked for once more.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -229,7 +230,7 @@ class Vault:
             found: Any = self._released(trial) if self._own else self._ledger.fact(self._about.scope, REPORTED + trial)
             if found is None:
                 return None
-            self._told[trial] = Told(**found)
+            self._told[trial] = Told(found["parameters"], float(found["value"]))
         return self._told[trial]
 
     def _released(self, trial: str) -> dict[str, Any] | None:
@@ -287,9 +288,10 @@ class Vault:
         """A trial's own release is a level of loss; otherwise its value is a difference of losses, fixed when told."""
         if self._own:
             return Told(as_stored(parameters), self._about.level(value))
-        difference = Told(as_stored(parameters), value if self._about.mode == "min" else 0.0 - value)
-        fixed: Any = self._ledger.fix(self._about.scope, REPORTED + trial, asdict(difference))
-        return Told(**fixed)
+        told = value if self._about.mode == "min" else 0.0 - value
+        fact = {"parameters": as_stored(parameters), "value": told if math.isfinite(told) else str(told)}
+        fixed: Any = self._ledger.fix(self._about.scope, REPORTED + trial, fact)
+        return Told(fixed["parameters"], float(fixed["value"]))
 
     @answered
     def check_estimate(self, parameters: Mapping[str, Any]) -> None:

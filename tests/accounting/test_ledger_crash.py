@@ -69,7 +69,7 @@ print(json.dumps({"theta": session.algorithm.theta.tolist(), "steps": session.pr
 
 def run(folder: Path, kill_at: int) -> tuple[int, list[dict[str, Any]]]:
     command = [sys.executable, "-c", RUN, str(folder), str(kill_at)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode in (0, -9), done.stderr
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 

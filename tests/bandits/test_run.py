@@ -58,13 +58,13 @@ def test_a_restart_is_in_the_same_state_to_the_last_bit(algorithm: type[LocalBan
 
 @ALL
 def test_the_order_in_which_replies_come_does_not_matter(algorithm: type[LocalBandit]) -> None:
-    told = run(make(algorithm), 300)
+    told = run(make(algorithm), 120)
     expected = make(algorithm)
     for reply in told:
         expected.tell(*reply)
     rng = np.random.default_rng(0)
-    late = np.arange(300) + rng.exponential(20, 300) * (rng.random(300) < 0.3)
-    for order in (np.argsort(late), np.arange(300)[::-1], rng.permutation(300)):
+    late = np.arange(120) + rng.exponential(20, 120) * (rng.random(120) < 0.3)
+    for order in (np.argsort(late), np.arange(120)[::-1], rng.permutation(120)):
         session = make(algorithm)
         for i in order:
             session.tell(*told[i])
@@ -188,9 +188,9 @@ def test_replies_are_taken_from_the_middle_of_their_interval() -> None:
 
 @ALL
 def test_refinements_are_replayed(algorithm: type[LocalBandit]) -> None:
-    options = {"refinements": [Refinement(60, 0.2, 8), Refinement(150, 0.1, 8)]}
+    options = {"refinements": [Refinement(20, 0.2, 8), Refinement(50, 0.1, 8)]}
     session, again = make(algorithm, **options), make(algorithm, **options)
-    told = run(session, 250)
+    told = run(session, 80)
     assert 24 < len(session.candidates) <= 40
     for reply in reversed(told):
         again.tell(*reply)

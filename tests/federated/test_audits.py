@@ -23,6 +23,19 @@ from dptune.federated.settings import FTSSettings
 AUDITS = [audits.audit_sensitivity, audits.audit_empty_sample, audits.audit_sample, audits.audit_transcript]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "other",
+    [
+        FTSSettings(agents=3, d=1, M=4, regions=(), S=1.0, hold=2, decay=2, candidates=16),
+        FTSSettings(agents=12, d=3, M=6, regions=(2, 2, 1), S=0.5, hold=2, decay=2, candidates=16),
+    ],
+    ids=["one region", "four regions"],
+)
+def test_the_sensitivity_is_right_at_other_sizes(other: FTSSettings, fast_path: Path) -> None:
+    audits.audit_sensitivity(fast_path, other)
+
+
 @pytest.mark.parametrize("audit", AUDITS)
 def test_the_server_keeps_its_promise(audit: Callable[[Path], None], fast_path: Path) -> None:
     audit(fast_path)
@@ -157,6 +170,17 @@ def empty_sample_without_noise(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FTSServer, "_record_draw", record)
 
 
+def the_same_noise_twice_within_a_region(patch: pytest.MonkeyPatch) -> None:
+    true = server.OpenDPNoise.add_gaussian
+
+    def shared(self, statistic, sigma):
+        noise = true(self, np.zeros(len(statistic)), sigma)
+        noise[7:20] = noise[27:40]
+        return statistic + noise
+
+    patch.setattr(server.OpenDPNoise, "add_gaussian", shared)
+
+
 def fixed_size_sample(patch: pytest.MonkeyPatch) -> None:
     def first(self, n, q):
         return np.arange(n) < int(n * q)
@@ -250,6 +274,7 @@ BUGS = [
     (everybody_is_sampled, audits.audit_sample),
     (one_sample_for_all_rounds, audits.audit_sample),
     (the_same_noise_in_every_region, audits.audit_empty_sample),
+    (the_same_noise_twice_within_a_region, audits.audit_empty_sample),
     (the_messages_show_in_the_repr, audits.audit_transcript),
     (the_sample_is_logged, audits.audit_transcript),
     (the_norms_are_printed, audits.audit_transcript),

@@ -55,7 +55,7 @@ def test_many_agents_teach_a_newcomer_through_the_noise(fast_path: Path) -> None
     plan = SubsampledGaussianPlan(q=1.0, z=4.0, steps=1)
     one = FTSServer(PlanLedger(fast_path / "many.db", plan, n=300), settings)
     assert one.ledger.statement(delta=1e-4).epsilon < 1.0
-    transport, model = InProcess(one, timeout=5.0), FTSModel(settings)
+    transport, model = InProcess(one, timeout=600.0), FTSModel(settings)
     for n in range(300):
         participant = Participant(FTSAgent(model, n, seed=1), transport)
         for _ in range(8):
@@ -78,7 +78,7 @@ GOLDEN = [
 def test_golden_trajectory(fast_path: Path) -> None:
     """Seeded, so NOT PRIVATE: the points of six agents in four rounds, as first computed."""
     ledger = PlanLedger(fast_path / "golden.db", SubsampledGaussianPlan(q=0.5, z=1.0, steps=4), n=6)
-    transport, model = InProcess(FTSServer(ledger, SETTINGS, insecure_seed=5), timeout=5.0), FTSModel(SETTINGS)
+    transport, model = InProcess(FTSServer(ledger, SETTINGS, insecure_seed=5), timeout=600.0), FTSModel(SETTINGS)
     agents = [Participant(FTSAgent(model, n, seed=4), transport) for n in range(6)]
     for _ in range(SETTINGS.initial + 4):
         for n, one in enumerate(agents):

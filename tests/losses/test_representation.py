@@ -150,6 +150,66 @@ def test_a_tenth_of_bad_rows_costs_three_calls_at_most(bad: Any) -> None:
     assert len(asked) <= 4
 
 
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_a_tenth_of_rows_that_only_the_model_can_refuse_costs_three_calls_at_most(share: float) -> None:
+    n, asked = 2000, []
+
+    class Counting:
+        n_features_in_ = 2
+
+        def predict(self, rows: np.ndarray) -> np.ndarray:
+            asked.append(len(rows))
+            if (rows[:, 0] > 5).any():
+                raise ValueError
+            return rows[:, 0]
+
+    rng = np.random.default_rng(0)
+    rows = rng.random((n, 2))
+    bad = rng.random(n) < share
+    rows[bad, 0] = 7.0
+    losses = estimator_losses("mse", Counting(), rows, np.zeros(n))
+    assert np.isnan(losses).tolist() == bad.tolist()
+    assert sum(asked) <= (3 * n + 16 if share else n) + 1  # the made-up public row
+
+
+def test_one_row_that_only_the_model_can_refuse_costs_few_calls() -> None:
+    n, asked = 2000, []
+
+    class Counting:
+        n_features_in_ = 2
+
+        def predict(self, rows: np.ndarray) -> np.ndarray:
+            asked.append(len(rows))
+            if (rows[:, 0] > 5).any():
+                raise ValueError
+            return rows[:, 0]
+
+    rows = np.zeros((n, 2))
+    rows[1234, 0] = 7.0
+    assert np.flatnonzero(np.isnan(estimator_losses("mse", Counting(), rows, np.zeros(n)))).tolist() == [1234]
+    assert len(asked) < 30
+
+
+@pytest.mark.parametrize("kind", ["text", "category", "array"])
+def test_unknown_categories_cost_one_public_row_each(kind: str) -> None:
+    """One row in ten holds a site that the model refuses: found on public rows, before anybody is asked."""
+    like, rows = mixed(TRAIN)[["age", "site"]], mixed(X)[["age", "site"]]
+    model = make_pipeline(
+        make_column_transformer((StandardScaler(), [0]), (OneHotEncoder(), [1])), LogisticRegression()
+    )
+    rows.loc[::10, "site"] = np.resize(["west", "east"], len(rows.iloc[::10]))
+    if kind == "category":
+        sites = pd.CategoricalDtype(["north", "south", "west", "east"])
+        like, rows = like.astype({"site": sites}), rows.astype({"site": sites})
+    held = [each.to_numpy() if kind == "array" else each for each in (like, rows)]
+    model.fit(held[0], LABELS)
+    asked, predict = [], model.predict_proba
+    model.predict_proba = lambda rows: (asked.append(len(rows)), predict(rows))[1]
+    losses = estimator_losses("log_loss", model, held[1], Y, like=held[0])
+    assert np.flatnonzero(np.isnan(losses)).tolist() == list(range(0, N, 10))
+    assert sorted(asked) == [1, 1, 1, N]
+
+
 # --- answers -------------------------------------------------------------------------------------------------------
 
 

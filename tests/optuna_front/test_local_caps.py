@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 import dptune
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune_optuna import LocalObjective
-from harness import create
+from harness import create, stored
 from local_harness import at_x, open_sampler, users_function
 
 
@@ -48,7 +48,7 @@ def test_other_users_are_asked_when_one_has_reached_the_cap(tmp_path):
 
 def test_a_retried_trial_gets_the_recorded_reply_and_pays_nothing(tmp_path):
     ledger = UserLedger(tmp_path / "u.db", cap=10.0)
-    study = create(f"sqlite:///{tmp_path}/s.db", open_sampler())
+    study = create(stored(tmp_path), open_sampler())
     objective = LocalObjective(
         users_function("plain"), LocalRandomizer(1.0, 1.0, invalid=1.0), ledger=ledger, user="me"
     )
@@ -113,7 +113,7 @@ def test_two_processes_never_pass_a_users_cap(tmp_path):
     code = textwrap.dedent(WORKER).format(here=str(Path(__file__).parent), folder=str(tmp_path))
     workers = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(2)]
     for worker in workers:
-        _, errors = worker.communicate(timeout=120)
+        _, errors = worker.communicate(timeout=900)
         assert worker.returncode == 0, errors.decode()
     study = create(f"sqlite:///{tmp_path}/s.db", open_sampler())
     states = [t.state for t in study.trials]

@@ -26,10 +26,10 @@ KINDS = ["raise", "prune", "exit", "input error", "none", "text", "nan", "inf", 
 
 
 def study_of(front: str, folder: Path, kind: str, randomizer: Any) -> Any:
-    def run(storage: str) -> None:
+    def run(storage: Any) -> None:
         ledger = UserLedger(folder / "ledger.db", cap=100.0)
         objective = LocalObjective(users_function(kind), randomizer(), ledger=ledger, user="somebody")
-        create(storage, open_sampler(front)).optimize(objective, n_trials=12)
+        create(storage, open_sampler(front)).optimize(objective, n_trials=6)
 
     return run
 
@@ -50,7 +50,7 @@ def test_transcripts_of_neighbouring_values_are_byte_identical(tmp_path, front, 
     theirs = transcript(tmp_path / "b", study_of(front, tmp_path / "b", kind, canned))
     assert HASH.sub("", mine) == HASH.sub("", theirs)
     assert str(SECRET) not in theirs
-    assert mine.count("finished with value") == 12
+    assert mine.count("finished with value") == 6
 
 
 def test_the_audit_fails_on_a_planted_leak(tmp_path, monkeypatch):
@@ -65,7 +65,7 @@ def test_the_audit_fails_on_a_planted_leak(tmp_path, monkeypatch):
     assert mine != theirs
 
 
-@pytest.mark.parametrize("kind", ["plain", *KINDS])
+@pytest.mark.parametrize("kind", ["plain", "raise", "nan", "array"])
 def test_the_value_is_in_no_file_and_no_line_of_a_real_run(tmp_path, kind):
     values: list[float] = []
     function = users_function(kind)
@@ -74,14 +74,14 @@ def test_the_value_is_in_no_file_and_no_line_of_a_real_run(tmp_path, kind):
         values.append(SECRET * trial.suggest_float("x", 0, 1))
         return function(trial)
 
-    def run(storage: str) -> None:
+    def run(storage: Any) -> None:
         ledger = UserLedger(tmp_path / "a" / "ledger.db", cap=100.0)
         objective = LocalObjective(measure, LocalRandomizer(1.0, 1.0, invalid=1.0), ledger=ledger, user="somebody")
         create(storage, open_sampler()).optimize(objective, n_trials=8)
 
     console = io.StringIO()
     with contextlib.redirect_stderr(console), contextlib.redirect_stdout(console):
-        text = transcript(tmp_path / "a", run) + console.getvalue()
+        text = transcript(tmp_path / "a", run, sqlite=True) + console.getvalue()
     written = b"".join(path.read_bytes() for path in (tmp_path / "a").iterdir())
     for value in [SECRET, *values]:
         if value:

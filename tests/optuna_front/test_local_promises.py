@@ -13,7 +13,7 @@ import dptune
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune_optuna import LDPTGPSampler, LocalObjective
 from dptune_optuna.local import randomizers_of
-from harness import create
+from harness import create, storage_of, stored
 from local_harness import SAMPLERS, SPACE, counted, open_sampler, users_function
 
 
@@ -45,8 +45,8 @@ OTHERS = [
 def test_another_randomiser_is_refused_before_anything_is_measured(tmp_path, other, insecure_first):
     makers = [lambda: LocalRandomizer(1.0, 1.0, invalid=1.0), other]
     first, second = (make() for make in (makers[::-1] if insecure_first else makers))
-    create(f"sqlite:///{tmp_path}/s.db", open_sampler("tpe")).optimize(counted(first)[0], n_trials=2)
-    study = create(f"sqlite:///{tmp_path}/s.db", open_sampler("tpe"))
+    create(stored(tmp_path), open_sampler("tpe")).optimize(counted(first)[0], n_trials=2)
+    study = create(stored(tmp_path), open_sampler("tpe"))
     objective, calls = counted(second)
     with pytest.raises(dptune.InputError, match="another randomiser"):
         study.optimize(objective, n_trials=1)
@@ -112,12 +112,11 @@ def test_failing_settings_lose(direction, invalid):
 # ---- the sampler ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("storage", ["memory", "sqlite"])
+@pytest.mark.parametrize("storage", ["memory", "journal"])
 @pytest.mark.parametrize("space", [SPACE, None])
 def test_the_sampler_takes_the_centre_from_the_study(tmp_path, storage, space):
-    url = None if storage == "memory" else f"sqlite:///{tmp_path}/s.db"
     settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=4.0, R=1.0))
-    study = create(url, LDPTGPSampler(space, settings, count=16))
+    study = create(storage_of(storage, tmp_path), LDPTGPSampler(space, settings, count=16))
     randomizer = LocalRandomizer(1.0, (95.0, 105.0), invalid=105.0)
     study.optimize(LocalObjective(lambda trial: 100.0 + trial.suggest_float("x", 0, 1), randomizer), n_trials=12)
     told = LDPTGPSampler(space, settings, count=16, centre=100.0)

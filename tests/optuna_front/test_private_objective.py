@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 import dptune
 from dptune.accounting import entries
 from dptune_optuna import PrivateObjective
-from harness import N, create, losses_at, open_ledger, open_privatizer, people
+from harness import N, create, losses_at, open_ledger, open_privatizer, people, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
@@ -40,7 +40,7 @@ def test_every_sampler_gets_released_values_only(tmp_path, sampler):
 
 def test_the_study_ends_with_the_plan_and_in_the_remaining_budget(tmp_path):
     objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=5, mu=0.5)
-    study = create(f"sqlite:///{tmp_path}/s.db", RandomSampler(seed=0))
+    study = create(stored(tmp_path), RandomSampler(seed=0))
     study.optimize(objective, n_trials=9)
     assert len(study.trials) == 5
     second = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=5)
@@ -50,7 +50,7 @@ def test_the_study_ends_with_the_plan_and_in_the_remaining_budget(tmp_path):
 
 def test_threads_pay_once_each(tmp_path):
     objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=16)
-    study = create(f"sqlite:///{tmp_path}/s.db", RandomSampler())
+    study = create(stored(tmp_path), RandomSampler())
     study.optimize(objective, n_trials=16, n_jobs=4)
     done = [t for t in study.trials if t.value is not None]
     assert {t.value for t in done} == {c.value[0] for c in open_ledger(tmp_path).charges()}

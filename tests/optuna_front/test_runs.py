@@ -26,6 +26,7 @@ from harness import (
     open_privatizer,
     open_sampler,
     people,
+    stored,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -140,7 +141,7 @@ def test_a_study_keeps_its_privatizer(tmp_path, kind):
         else:
             sampler = OPEN[kind](with_clip(tmp_path, high))
             objective = objective_of(sampler)
-        create(f"sqlite:///{tmp_path}/s.db", sampler).optimize(objective, n_trials=2)
+        create(stored(tmp_path), sampler).optimize(objective, n_trials=2)
 
     run(4.0)
     spent = open_ledger(tmp_path).spent()
@@ -249,7 +250,7 @@ def test_data_of_another_length_is_an_input_error_by_name(tmp_path):
 @BOTH
 def test_a_study_that_is_run_again_under_another_name_takes_nothing_from_the_first(tmp_path, kind):
     sampler = OPEN[kind](open_privatizer(tmp_path))
-    study = create(f"sqlite:///{tmp_path}/s.db", sampler)
+    study = create(stored(tmp_path), sampler)
     objective = objective_of(sampler)
     study.optimize(objective, n_trials=sampler.n_trials)
     again = OPEN[kind](open_privatizer(tmp_path))
@@ -294,7 +295,7 @@ def ways(kind):
 @pytest.mark.parametrize("kind", ["values", "space", "no space"])
 @pytest.mark.parametrize("other", ["another", "older"])
 def test_a_study_refuses_a_ledger_that_did_not_pay_for_it_before_training(fast_path, kind, other):
-    run, storage = ways(kind), f"sqlite:///{fast_path}/s.db"
+    run, storage = ways(kind), stored(fast_path)
     study = run(storage, open_ledger(fast_path))
     mark = study.user_attrs["dptune:ledger"]
     assert mark["seq"] >= 3
@@ -316,7 +317,7 @@ def test_a_study_refuses_a_ledger_that_did_not_pay_for_it_before_training(fast_p
 
 @pytest.mark.parametrize("kind", ["values", "space", "no space"])
 def test_a_study_whose_completed_trials_nobody_paid_for_is_refused_before_training(fast_path, kind):
-    storage, calls = f"sqlite:///{fast_path}/s.db", []
+    storage, calls = stored(fast_path), []
     create(storage, RandomSampler(seed=0)).optimize(lambda trial: anywhere(trial), n_trials=1)
     with pytest.raises(dptune.LedgerError, match=r"has no run of that name.*new name.*unprotected"):
         ways(kind)(storage, open_ledger(fast_path), calls)

@@ -12,7 +12,17 @@ from optuna.trial import TrialState
 
 import dptune
 from dptune_optuna import LocalObjective, PrivateObjective, UnprotectedValueWarning
-from harness import N, create, objective_of, open_centred, open_ledger, open_privatizer, open_sampler, transcript
+from harness import (
+    N,
+    create,
+    objective_of,
+    open_centred,
+    open_ledger,
+    open_privatizer,
+    open_sampler,
+    stored,
+    transcript,
+)
 
 SECRET = 4711.25
 MARK = str(SECRET)
@@ -321,7 +331,7 @@ def test_a_value_that_no_release_paid_for_ends_the_study_and_optuna_gets_inf(tmp
 
 def test_a_study_goes_on_when_its_objective_is_decorated_after_all(tmp_path):
     sampler = open_sampler(open_privatizer(tmp_path))
-    study = create(f"sqlite:///{tmp_path}/s.db", sampler)
+    study = create(stored(tmp_path), sampler)
     with pytest.raises(dptune.PrivacyError):
         study.optimize(lambda trial: SECRET, n_trials=1)
     study.optimize(objective_of(sampler), n_trials=sampler.n_trials + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from optuna.samplers import GridSampler, PartialFixedSampler, QMCSampler, Random
 
 import dptune
 from dptune_optuna import SelectionObjective
+from harness import stored
 
 N = 30
 Make = Callable[..., dptune.LossPrivatizer]
@@ -39,7 +41,7 @@ def mine(privatizer: Make) -> dptune.LossPrivatizer:
 def test_values_are_withheld_and_one_trial_is_chosen_once(mine: dptune.LossPrivatizer) -> None:
     objective, study = SelectionObjective(function, mine, mu=9.0, estimate_share=0.1), study_of(RandomSampler(seed=1))
     study.optimize(objective, n_trials=20)
-    assert {trial.value for trial in study.trials} == {0.0}
+    assert {trial.value for trial in study.trials} == {math.inf}
     assert mine.ledger.spent() == 0
     assert objective.select(study) == {"kind": "good"}
     assert mine.ledger.spent() == pytest.approx(9.0)
@@ -53,7 +55,7 @@ def test_values_are_withheld_and_one_trial_is_chosen_once(mine: dptune.LossPriva
 def test_after_a_restart_the_trials_are_trained_again_and_the_choice_is_kept(
     mine: dptune.LossPrivatizer, tmp_path: Path
 ) -> None:
-    where = {"storage": f"sqlite:///{tmp_path}/study.db", "study_name": "s", "load_if_exists": True}
+    where = {"storage": stored(tmp_path), "study_name": "s", "load_if_exists": True}
     study_of(**where).optimize(SelectionObjective(function, mine, mu=9.0), n_trials=3)
     trained: list[int] = []
 
@@ -105,7 +107,7 @@ def test_a_function_that_fails_is_a_candidate_that_loses_and_nothing_of_it_is_sh
     optuna.logging.enable_propagation()
     study.optimize(SelectionObjective(failing, mine, mu=9.0), n_trials=3)
     optuna.logging.disable_propagation()
-    assert [trial.value for trial in study.trials] == [0.0] * 3
+    assert [trial.value for trial in study.trials] == [math.inf] * 3
     assert "0.123456" not in caplog.text + repr([trial.user_attrs for trial in study.trials])
     assert SelectionObjective(failing, mine, mu=9.0).select(study) == {"kind": "good"}
 

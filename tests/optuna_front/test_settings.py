@@ -17,7 +17,7 @@ from dptune_optuna import (
     LDPTGPSampler,
     PrivateObjective,
 )
-from harness import SPACE, create, losses_at, open_ledger, open_privatizer, people
+from harness import SPACE, create, losses_at, open_ledger, open_privatizer, people, stored
 
 PRIVATE = pytest.mark.parametrize("sampler", [DPGIBOSampler, CentredCMASampler])
 PLAIN = {"mu": 0.5, "n_trials": 40, "seed": 3, "final_share": 0.25}
@@ -33,9 +33,7 @@ def losses(trial):
 def test_numpys_numbers_begin_the_same_run(tmp_path, sampler):
     for settings in (NUMPY, PLAIN, NUMPY):  # a run that continues is one that was planned alike
         made = sampler(SPACE, open_privatizer(tmp_path), **settings)
-        study = optuna.create_study(
-            storage=f"sqlite:///{tmp_path}/s.db", study_name="s", sampler=made, load_if_exists=True
-        )
+        study = optuna.create_study(storage=stored(tmp_path), study_name="s", sampler=made, load_if_exists=True)
         study.optimize(made.objective(losses), n_trials=2)
         assert type(made.n_trials) is int
     assert {t.state.name for t in study.trials} == {"COMPLETE"}
@@ -67,6 +65,7 @@ def test_numpys_numbers_begin_the_same_values(tmp_path):
         ({"foo": 1}, "has no option 'foo'; it has n_trials, mu, seed, "),
         ({"trials": 20}, "has no option 'trials'"),
         ({"cells": [0.5]}, "has no option 'cells'"),
+        ({"default": [0.5]}, "default must be a dict"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(tmp_path, sampler, wrong, says):

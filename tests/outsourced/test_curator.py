@@ -300,7 +300,7 @@ def in_background(made: OutsourcedCurator, exchange: Exchange, rounds: int) -> t
 def test_public_outputs_are_served_and_a_curator_that_starts_again_goes_on(
     ledger: PrivacyLedger, tmp_path: Path
 ) -> None:
-    exchange = Exchange(tmp_path / "shared", timeout=10)
+    exchange = Exchange(tmp_path / "shared", timeout=600)
     made = curator(ledger, TABLE, tmp_path)
     made.export(exchange, mu=0.5)
     thread = in_background(made, exchange, 2)

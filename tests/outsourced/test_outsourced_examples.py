@@ -24,9 +24,9 @@ def start(name: str, folder: Path) -> subprocess.Popen[str]:
 
 def test_curator_and_modeler_meet_in_a_folder(tmp_path: Path) -> None:
     curator, modeler = (start(f"outsourced_{half}.py", tmp_path) for half in ("curator", "modeler"))
-    told, errors = modeler.communicate(timeout=300)
+    told, errors = modeler.communicate(timeout=900)
     assert modeler.returncode == 0, errors
-    statement, errors = curator.communicate(timeout=300)
+    statement, errors = curator.communicate(timeout=900)
     assert curator.returncode == 0, errors
     assert "NOT covered: a larger change" in told
     assert "epsilon = 3 at delta = 1e-05" in statement
@@ -38,7 +38,7 @@ def test_curator_and_modeler_meet_in_a_folder(tmp_path: Path) -> None:
 
 
 def test_the_demonstration_of_the_attack(tmp_path: Path) -> None:
-    told, errors = start("outsourced_attack.py", tmp_path).communicate(timeout=300)
+    told, errors = start("outsourced_attack.py", tmp_path).communicate(timeout=900)
     assert not errors
     assert told.count("advantage 1.00 in 50 pairs") == 2
     ours = re.search(r"dptune: advantage (-?[\d.]+) .* to (\S+)", told)

@@ -7,13 +7,14 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
 from ray import tune
+from ray.tune.search import ConcurrencyLimiter
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
@@ -84,12 +85,14 @@ def random_search(seed: int = 0) -> OptunaSearch:
 
 
 def tuner(trainable: Any, search: Any, folder: Path, **settings: Any) -> tune.Tuner:
+    """Return a Tuner; one process at a time runs its trials, since starting one takes longer than the trials."""
     config = {
         "search_alg": search,
         "metric": "loss",
         "mode": "min",
         "num_samples": -1,
         "reuse_actors": True,
+        "max_concurrent_trials": None if isinstance(search, ConcurrencyLimiter) else 1,
         **settings,
     }
     space = config.pop("param_space", SPACE)
@@ -97,6 +100,14 @@ def tuner(trainable: Any, search: Any, folder: Path, **settings: Any) -> tune.Tu
     return tune.Tuner(
         trainable, param_space=space, tune_config=tune.TuneConfig(**config), run_config=tune.RunConfig(**run)
     )
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 300.0) -> None:
+    """Wait for what another process does some time; a slow machine takes longer, and does not fail."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it has not come"
+        time.sleep(0.05)
 
 
 class KillingPrivatizer(dptune.LossPrivatizer):

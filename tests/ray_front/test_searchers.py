@@ -192,6 +192,11 @@ def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tm
 
 
 @on_both
+def test_a_default_that_is_no_dict_is_refused_by_name(tmp_path, opened):
+    with pytest.raises(dptune.InputError, match="default must be a dict, of names and values; got list"):
+        opened(open_privatizer(tmp_path), default=[0.5])
+
+
 def test_a_default_that_lacks_a_parameter_or_leaves_its_range_is_refused_before_a_trial(tmp_path, opened):
     for name, default in {"lacks": {"x": 0.0}, "leaves": {"x": 0.0, "y": 99.0}}.items():
         with pytest.raises(dptune.InputError, match="every searched parameter"):

@@ -149,7 +149,7 @@ def fails_once(monkeypatch: pytest.MonkeyPatch, run: Any, method: str, key: str)
 def test_a_run_makes_what_it_planned_and_then_no_more(ledger: PrivacyLedger, kind: Kind) -> None:
     run = kind.start(ledger)
     values = trials(run, kind.trials)
-    assert np.isfinite(values).all()
+    assert not np.isnan(values).any()  # inf: nothing is known of the first round yet
     assert run.complete
     assert keys(ledger, kind.last_question) == kind.questions
     assert ledger.spent() <= run.plan.mu * math.sqrt(1 - run.plan.final_share) * (1 + 1e-12)
@@ -388,14 +388,14 @@ def test_failed_trials_and_losses_that_are_not_finite_count(ledger: PrivacyLedge
     run = kind.start(ledger)
     for i in range(kind.trials):
         mine = None if i % 4 == 3 else np.full(kind.n, [np.nan, np.inf, -np.inf][i % 3])
-        assert math.isfinite(run.finish(str(i), run.ask(), mine))
+        assert not math.isnan(run.finish(str(i), run.ask(), mine))
     assert run.complete
 
 
 def test_a_trial_out_of_range_has_no_say(ledger: PrivacyLedger, kind: Kind) -> None:
     run = kind.start(ledger)
     for i, x in enumerate(({"a": 7.0, "b": 1.0}, {"a": 0.5}, {"a": math.nan, "b": 1.0}, {"a": 0.5, "b": -1.0})):
-        assert math.isfinite(run.finish(f"odd {i}", x, np.full(kind.n, 0.5)))
+        assert not math.isnan(run.finish(f"odd {i}", x, np.full(kind.n, 0.5)))
         assert run.algorithm.missing() == kind.first
     assert run.privatizer.points() == ()
 

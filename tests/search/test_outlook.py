@@ -15,20 +15,22 @@ from dptune.search.values import VALUES
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 
 
+@pytest.mark.parametrize("levels", [1, 2])
 @pytest.mark.parametrize("method", [CENTRED_CMA, GIBO, VALUES], ids=lambda method: method.name)
-def test_the_announced_noise_is_that_of_the_charges(fast_path: Path, method: Method) -> None:
+def test_the_announced_noise_is_that_of_the_charges(fast_path: Path, method: Method, levels: int) -> None:
     ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(4.0))
     privatizer = LossPrivatizer(ledger, n=50, clip=(0.0, 2.0))
     space = None if method is VALUES else SPACE
-    run = SearchRun(method, privatizer, scope="run", space=space, trials=40)
+    default = None if levels == 1 else {"a": 0.25, "b": 0.25}
+    run = SearchRun(method, privatizer, scope="run", space=space, trials=40, default=default)
     for i in range(run.plan.trials):
         x = {"a": 0.5, "b": i / 100} if space is None else run.ask()
         run.finish(str(i), x, np.full(50, x["a"]))
-    run.estimate({"a": 0.5, "b": 0.5}, np.zeros(50))
+    run.estimate({"a": 0.5, "b": 0.5}, np.zeros(50), default=np.zeros(50))
     drawn = {c.key.split("/")[0]: c.description["sigma"] for c in ledger.charges("run")}
     if method is CENTRED_CMA:  # C moves: the announcement is for the first
         drawn["generation"] *= run.plan.settings.radius / ledger.charges("run", prefix="generation/")[-1].note["radius"]
-    announced = [noise.sigma for noise in Outlook.of(run.plan, privatizer).noises]
+    announced = [noise.sigma for noise in Outlook.of(run.plan, privatizer, levels=levels).noises]
     kinds = {CENTRED_CMA: ("generation", "final"), GIBO: ("value", "step", "final"), VALUES: ("value", "final")}[method]
     assert announced == pytest.approx([drawn[kind] for kind in kinds], rel=1e-5)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 from audit_tools import NoNoise
+from opendp.measurements import make_gaussian
 
 from dptune import CENTRED_CMA, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy.noise import OpenDPNoise
@@ -142,11 +142,10 @@ def audit_grid(folder: Path) -> int:
 def audit_source(folder: Path) -> None:
     """Every draw is one that OpenDP made, of standard deviation 1 on the grid 2^-40."""
     drawn: list[list[float]] = []
-    true = dp.m.make_gaussian
 
     def watched(domain: Any, distance: Any, *, scale: float, k: int) -> Any:
         assert (scale, k) == (1.0, -40), f"OpenDP was asked for scale {scale} on the grid 2^{k}"
-        mechanism = true(domain, distance, scale=scale, k=k)
+        mechanism = make_gaussian(domain, distance, scale=scale, k=k)
 
         def draw(statistic: Any) -> Any:
             drawn.append(mechanism(statistic))
@@ -155,7 +154,7 @@ def audit_source(folder: Path) -> None:
         return draw
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dp.m, "make_gaussian", watched)
+        patch.setattr("dptune.privacy.noise.make_gaussian", watched)
         run = make_run(folder, "gibo", "n", clip=(-1.0, 1.0))
         play(run)
     charges = run.ledger.charges("run")

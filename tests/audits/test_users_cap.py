@@ -1,0 +1,96 @@
+"""A user's cap holds for arbitrary prices, in exact arithmetic, and when two writers meet at the worst moment."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import threading
+from contextlib import AbstractContextManager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dptune.errors import CapReached, LedgerError
+from dptune.local import LocalRandomizer, UserLedger, rows
+
+FORGIVEN = Fraction(1, 10**12)  # rounding of k replies of cap / k
+
+
+def audit_cap(folder: Path, cap: float, prices: list[float]) -> None:
+    """A reply is paid if and only if it fits, whatever the prices and their order."""
+    ledger, paid = UserLedger(folder / "replies.db", cap), Fraction(0)
+    for k, price in enumerate(prices):
+        fits = paid + Fraction(price) <= Fraction(cap) * (1 + FORGIVEN)
+        try:
+            ledger.reply(LocalRandomizer(price, 1.0), 0.5, user="ann", key=str(k))
+        except CapReached:
+            assert not fits, f"{price} was refused after {float(paid)} of {cap}"
+        else:
+            assert fits, f"{price} was paid after {float(paid)} of {cap}"
+            paid += Fraction(price)
+    assert ledger.spent("ann") == pytest.approx(float(paid))
+
+
+@given(st.floats(0.1, 4.0), st.lists(st.floats(1e-6, 2.0), max_size=8))
+@example(1.0, [0.7, 0.7, 0.3, 0.3])
+@example(0.3, [0.1] * 4)
+@example(1.0, [0.1] * 11)
+@settings(max_examples=25)
+def test_the_cap_holds_in_exact_arithmetic(cap: float, prices: list[float]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        audit_cap(Path(folder), cap, prices)
+
+
+@pytest.mark.parametrize("factor", [1.5, 0.5])
+def test_a_cap_that_is_another_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    true = rows.pay
+    monkeypatch.setattr(rows, "pay", lambda connection, row, cap: true(connection, row, factor * cap))
+    with pytest.raises(AssertionError, match=r"was (paid|refused) after"):
+        audit_cap(fast_path, 1.0, [0.7, 0.7])
+
+
+def audit_meeting(path: Path, patch: pytest.MonkeyPatch) -> None:
+    """A second writer comes between the first one's look at the sum and its charge, every time: it must wait."""
+    first, second = UserLedger(path, 1.0), UserLedger(path)
+    true, calls, refused = rows.pay, itertools.count(), []
+
+    def reply(ledger: UserLedger, key: str) -> None:
+        try:
+            ledger.reply(LocalRandomizer(0.7, 1.0), 0.5, user="ann", key=key)
+        except CapReached:
+            refused.append(key)
+
+    other = threading.Thread(target=reply, args=(second, "second"))
+
+    def pay(connection: Any, row: rows.Charge, cap: float) -> Any:
+        if next(calls) == 0:
+            other.start()
+            other.join(timeout=0.3)
+            assert other.is_alive(), "the second writer did not wait for the first"
+        return true(connection, row, cap)
+
+    patch.setattr(rows, "pay", pay)
+    reply(first, "first")
+    other.join()
+    assert refused == ["second"], f"refused: {refused}"
+    assert first.spent("ann") == 0.7
+
+
+def test_a_second_writer_waits_until_the_first_has_paid(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit_meeting(fast_path / "replies.db", monkeypatch)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_charge_that_takes_no_lock_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    true = UserLedger._connected
+
+    def unlocked(self: UserLedger, begin: str, mode: str) -> AbstractContextManager[Any]:
+        return true(self, "BEGIN", mode)
+
+    monkeypatch.setattr(UserLedger, "_connected", unlocked)
+    with pytest.raises((AssertionError, LedgerError)):
+        audit_meeting(fast_path / "replies.db", monkeypatch)

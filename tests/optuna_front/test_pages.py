@@ -1,0 +1,101 @@
+"""What Optuna's own pages show: the name of the values, the noise beside each, and the note."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from dptune_optuna import PrivateObjective
+from dptune_optuna.pages import SIGMA
+from harness import create, losses_at, objective_of, open_centred, open_ledger, open_privatizer, open_sampler, people
+
+
+def run_study(folder: Path, front: str, *, storage: str | None = None, mine: str = "") -> tuple[optuna.Study, Any]:
+    """Run a whole study, with warnings as errors; ``mine`` is a metric name that the user has set."""
+    privatizer = open_privatizer(folder)
+    if front == "values":
+        sampler, n = optuna.samplers.RandomSampler(seed=0), 6
+        objective: Any = PrivateObjective(
+            lambda t: losses_at(people(), t.suggest_float("x", -1, 1), t.suggest_float("y", 1e-3, 1e1)),
+            privatizer,
+            n_trials=n,
+        )
+    else:
+        sampler = {"gibo": open_sampler, "centred": open_centred}[front](privatizer, n_trials=12)
+        objective, n = objective_of(sampler), sampler.n_trials
+    study = create(storage, sampler)
+    if mine:
+        study.set_metric_names([mine])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        study.optimize(objective, n_trials=n)
+    return study, objective
+
+
+def note_of(study: optuna.Study) -> str:
+    """As optuna-dashboard reads it."""
+    stored = study._storage.get_study_system_attrs(study._study_id)
+    parts = [key for key in stored if key.startswith("dashboard:note_str:")]
+    return "".join(stored[f"dashboard:note_str:{i}"] for i in range(len(parts)))
+
+
+@pytest.mark.parametrize(
+    ("front", "name"),
+    [
+        ("values", "mean loss, noisy"),
+        ("gibo", "mean loss, noisy"),
+        ("centred", "mean loss above the centre's, upper estimate"),
+    ],
+)
+def test_values_have_a_name_and_their_noise_beside_them(tmp_path: Path, front: str, name: str) -> None:
+    study, _ = run_study(tmp_path, front)
+    assert study.metric_names == [name]
+    known = [t for t in study.trials if math.isfinite(t.value)]
+    assert known == [t for t in study.trials if SIGMA in t.user_attrs]
+    assert len(known) > len(study.trials) / 2
+    if front != "centred":
+        charges = {c.key: c for c in open_ledger(tmp_path).charges("study", prefix="value/")}
+        for trial in known:
+            assert trial.user_attrs[SIGMA] == charges[f"value/{trial.number}"].description["sigma"]
+
+
+def test_the_first_generation_shows_no_constant_that_looks_like_a_result(tmp_path: Path) -> None:
+    study, _ = run_study(tmp_path, "centred", storage=f"sqlite:///{tmp_path}/s.db")
+    values = [t.value for t in study.trials]
+    first = next(i for i, value in enumerate(values) if math.isfinite(value))
+    assert values[:first] == [math.inf] * first
+    assert len(set(values[first:])) == len(values) - first
+    assert math.isfinite(study.best_value)
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_a_name_and_a_note_of_the_users_stay(tmp_path: Path) -> None:
+    study, objective = run_study(tmp_path, "values", mine="score")
+    assert study.metric_names == ["score"]
+    assert note_of(study).startswith("## Private search: values")
+    study._storage.set_study_system_attr(study._study_id, "dashboard:note_str:0", "my own words")
+    objective.estimate(study, objective.recommend(study))
+    assert note_of(study) == "my own words"
+
+
+@pytest.mark.parametrize("front", ["values", "centred"])
+def test_the_note_has_the_budget_and_in_the_end_the_recommendation(tmp_path: Path, front: str) -> None:
+    study, objective = run_study(tmp_path, front)
+    recommended = objective.recommend(study) if front == "values" else study.sampler.recommend(study)
+    text = note_of(study)
+    assert "95%: mu = 0.975 of 1 is spent" in text
+    assert f"x = `{recommended['x']:.4g}`" in text
+    assert recommended.summary() in text
+    objective.estimate(study, recommended)
+    assert f"`{'█' * 30}` 100%: mu = 1 of 1 is spent" in note_of(study)
+
+
+def test_the_dashboard_reads_the_note(tmp_path: Path) -> None:
+    dashboard = pytest.importorskip("optuna_dashboard")
+    study, _ = run_study(tmp_path, "values")
+    assert dashboard.get_note(study) == note_of(study)

@@ -1,0 +1,90 @@
+"""The choice among all trials at the end of a run: paid once, by whoever ends it; without it the algorithm answers."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import centred_runs
+import mixed_runs
+import numpy as np
+import pytest
+from run_harness import keys, losses_of
+
+from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
+
+N = centred_runs.N
+
+
+def trials(run, count, name=""):
+    return [run_one(run, f"{name}{i}") for i in range(count)]
+
+
+def run_one(run, name):
+    run.check(name)
+    x = run.ask()
+    run.finish(name, x, losses_of(x, N))
+    return x
+
+
+def test_a_run_in_a_mixed_space_ends_with_one_paid_choice_of_an_evaluated_point(ledger: PrivacyLedger) -> None:
+    run = mixed_runs.start(ledger, mu=3.0)
+    points = trials(run, run.plan.trials)
+    assert run.complete
+    assert keys(ledger, "choice") == ["choice"]
+    charge = ledger.find("run", "choice")
+    assert charge is not None
+    assert charge.mu == pytest.approx(run.plan.choice_mu)
+    assert run.plan.choice_mu**2 + run.plan.settings.mu**2 + run.plan.final_mu**2 == pytest.approx(9.0)
+    assert dict(run.recommend()) in points
+    assert ledger.spent() ** 2 == pytest.approx(9.0 - run.plan.final_mu**2)
+    assert run.privatizer.points() == ()  # nothing is held any more
+    means = [losses_of(x, N).mean() for x in points]
+    assert losses_of(run.recommend(), N).mean() < np.median(means)
+
+
+def test_restarts_and_copies_know_the_choice(ledger: PrivacyLedger) -> None:
+    run = mixed_runs.start(ledger)
+    trials(run, run.plan.trials)
+    assert mixed_runs.start(ledger).recommend() == run.recommend()
+    assert pickle.loads(pickle.dumps(run)).recommend() == run.recommend()
+
+
+def test_of_two_processes_one_chooses_among_its_own(ledger: PrivacyLedger) -> None:
+    one, other = mixed_runs.start(ledger), mixed_runs.start(ledger)
+    theirs = trials(other, 4, "other ")  # one short of a generation
+    mine = trials(one, one.plan.trials)
+    assert len(keys(ledger, "choice")) == 1
+    theirs.append(other.space.centre())
+    other.finish("other 4", theirs[-1], losses_of(theirs[-1], N))
+    assert len(keys(ledger, "choice")) == 1
+    assert dict(other.recommend()) == dict(one.recommend()) in mine
+
+
+def test_where_the_budget_was_spent_by_others_the_algorithm_answers(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, true = mixed_runs.start(ledger, mu=3.0), LossPrivatizer.release
+
+    def release(self: LossPrivatizer, query: Any, *, key: str, **options: Any) -> Any:
+        if key == "choice":
+            raise BudgetExhausted(query.mu, 0.0, 4.0)
+        return true(self, query, key=key, **options)
+
+    monkeypatch.setattr(LossPrivatizer, "release", release)
+    trials(run, run.plan.trials)
+    assert run.complete
+    assert keys(ledger, "choice") == []
+    assert dict(run.recommend()) == run.space.decode(run.algorithm.recommend())
+
+
+def test_a_failed_trial_is_not_chosen_and_numbers_have_no_choice_unless_asked(ledger: PrivacyLedger) -> None:
+    run = centred_runs.start(ledger, choice_share=0.5, mu=2.0)
+    points = trials(run, 4)
+    failed = run.ask()
+    run.finish("failed", failed, None)
+    points += trials(run, run.plan.trials - 5, "more ")
+    assert dict(run.recommend()) in points
+    assert centred_runs.start(ledger, scope="plain", mu=1.0).plan.choice_mu == 0
+    with pytest.raises(InputError, match=r"final_share \+ choice_share"):
+        centred_runs.start(ledger, scope="bad", mu=1.0, final_share=0.5, choice_share=0.6)
