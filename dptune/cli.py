@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,12 +20,17 @@ except ImportError:
 
 import dptune
 from dptune._numbers import rounded_down, rounded_up
+from dptune._statement import Printable
 from dptune.accounting.gdp import Budget, Spent
 from dptune.accounting.ledger import PrivacyLedger
-from dptune.accounting.plan_ledger import PlanLedger, open_ledger
+from dptune.accounting.plan_ledger import PlanLedger
 from dptune.errors import DptuneError
 from dptune.local import UserLedger
 from dptune.search.outlook import Crowd, forecast
+from dptune.training import TrainingLedger, TrainingPlan, join
+from dptune.training.ledger import open_ledger
+from dptune.training.plans import to_json
+from dptune.training.profiles import epsilon_of
 
 app = typer.Typer(
     help="Differentially private hyperparameter tuning: ledgers and budgets.",
@@ -69,15 +74,35 @@ def options(
 
 
 @app.command()
-def statement(ledger: Ledger, delta: Delta = None, format: Format = Format.text) -> None:
-    """Print the privacy statement of a ledger."""
-    opened = _open(ledger)
-    if isinstance(opened, UserLedger):
-        found: Any = opened.statement()
-    else:
-        stated = opened.budget.stated_delta if isinstance(opened, PrivacyLedger) else None
-        found = opened.statement(delta=(stated or DELTA) if delta is None else delta)
+def statement(
+    ledgers: Annotated[list[str], typer.Argument(help="paths of SQLite ledgers, or postgresql:// URLs")],
+    delta: Delta = None,
+    format: Format = Format.text,
+    disjoint: Annotated[
+        bool, typer.Option("--disjoint", help="nobody is in two of the ledgers: the largest epsilon, not the sum")
+    ] = False,
+) -> None:
+    """Print the privacy statement of a ledger, or one statement for several: of training and validation people."""
+    opened = [_open(ledger) for ledger in ledgers]
+    found = _joint(opened, delta, disjoint) if len(opened) > 1 or disjoint else _statement(opened[0], delta)
     typer.echo({"text": found.to_text, "markdown": found.to_markdown, "json": found.to_json}[format.value]())
+
+
+def _statement(opened: _Any, delta: float | None) -> Printable:
+    return opened.statement() if isinstance(opened, UserLedger) else opened.statement(delta=_delta([opened], delta))
+
+
+def _joint(opened: Sequence[_Any], delta: float | None, disjoint: bool) -> Printable:
+    central = [ledger for ledger in opened if not isinstance(ledger, UserLedger)]
+    if len(central) < len(opened):
+        raise typer.BadParameter("a ledger of users' own devices has a statement of its own; leave it out.")
+    return join(central, disjoint=disjoint, delta=_delta(central, delta))
+
+
+def _delta(opened: Sequence[_Any], delta: float | None) -> float:
+    """Return the delta to print: the one given, or the smallest at which a budget was stated."""
+    stated = [each.budget.stated_delta for each in opened if isinstance(each, PrivacyLedger)]
+    return delta if delta is not None else min((each for each in stated if each is not None), default=DELTA)
 
 
 @app.command()
@@ -86,6 +111,8 @@ def show(ledger: Ledger, format: Listing = Listing.text) -> None:
     opened = _open(ledger)
     if isinstance(opened, PrivacyLedger):
         found = _studies(opened)
+    elif isinstance(opened, TrainingLedger):
+        found = _trainings(opened)
     else:
         found = _users(opened) if isinstance(opened, UserLedger) else _rounds(opened)
     if format is Listing.json:
@@ -105,15 +132,30 @@ def plot(ledger: Ledger, out: Path, study: str | None = None, delta: Delta = Non
 @app.command()
 def convert(
     mu: Annotated[float | None, typer.Option(help="GDP budget")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="epsilon at delta")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="epsilon at delta that a GDP budget is to promise")] = None,
     delta: Annotated[float, typer.Option(help="delta at which epsilon is given")] = DELTA,
+    dp_sgd: Annotated[
+        tuple[float, float, int] | None, typer.Option(help="noise multiplier, sampling rate, steps: its epsilon")
+    ] = None,
 ) -> None:
-    """Convert a budget between mu-GDP and (epsilon, delta)."""
-    if (mu is None) == (epsilon is None):
-        raise typer.BadParameter("give either --mu or --epsilon.")
+    """Convert a budget between mu-GDP and (epsilon, delta); or say what a DP-SGD training costs, which has no mu."""
+    if sum(given is not None for given in (mu, epsilon, dp_sgd)) != 1:
+        raise typer.BadParameter(f"give one of --mu, --epsilon and --dp-sgd. {_NO_BRIDGE}")
+    if dp_sgd is not None:
+        cost = rounded_up(epsilon_of([TrainingPlan(*dp_sgd)], delta), 6)
+        typer.echo(f"epsilon = {cost}  delta = {rounded_up(delta, 6)}\n{_NO_BRIDGE}")
+        return
     budget = Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta)
     given = rounded_down(budget.mu, 6) if mu is None else rounded_up(budget.mu, 6)
     typer.echo(f"mu = {given}  epsilon = {rounded_up(budget.epsilon(delta), 6)}  delta = {rounded_up(delta, 6)}")
+    if mu is None:
+        typer.echo(f"This mu is a budget for tuning, which promises that epsilon. {_NO_BRIDGE}")
+
+
+_NO_BRIDGE = (
+    "The (epsilon, delta) of a DP-SGD training is not a mu, as its epsilon at other deltas is larger than that of any "
+    "mu through one: plan it in a TrainingLedger, and join ledgers with `dptune statement train.db val.db`."
+)
 
 
 @app.command()
@@ -158,7 +200,10 @@ class _Found:
     table: str
 
 
-def _open(ledger: str) -> PrivacyLedger | PlanLedger | UserLedger:
+_Any = PrivacyLedger | PlanLedger | TrainingLedger | UserLedger
+
+
+def _open(ledger: str) -> _Any:
     path = ledger.removeprefix("sqlite:///")
     return UserLedger(path) if UserLedger.is_at(path) else open_ledger(ledger)
 
@@ -183,6 +228,13 @@ def _rounds(opened: PlanLedger) -> _Found:
     rows = [{"release": name, "made": count} for name, count in opened.statement(delta=DELTA).mechanisms]
     facts = {"dataset": opened.dataset, "private": opened.private, "plan": plan, "made": made, "releases": rows}
     return _Found(title, facts, "releases")
+
+
+def _trainings(opened: TrainingLedger) -> _Found:
+    made, plan = opened.count(), opened.plan
+    rows = [{"charge": charge.key, **charge.note} for charge in opened.charges()]
+    facts = {"dataset": opened.dataset, "private": opened.private, "plan": to_json(plan), "made": made, "charges": rows}
+    return _Found(f"{opened.dataset}: {made} of {plan.charges} made: {plan}", facts, "charges")
 
 
 def _users(opened: UserLedger) -> _Found:

@@ -54,6 +54,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "algorithms/": {"gp", "privacy.query", "space", "parameters"},
     "search/": {"algorithms", "gp", "privacy", "accounting", "space", "parameters"},
     "selection/": {"accounting", "privacy", "losses", "search"},
+    "training/": {"accounting", "privacy"},
     "outsourced/": {"accounting", "gp", "privacy", "search"},
     "bandits/": {"gp", "space", "parameters"},
     "federated/": {
@@ -184,7 +185,7 @@ def test_noise_is_drawn_from_opendp_in_one_file_of_the_central_model() -> None:
     users = {name for name, tree in EVERYTHING.items() if any(m.split(".")[0] == "opendp" for m in imports(tree))}
     assert {name for name in users if not name.startswith("local/")} == {"privacy/noise.py"}
     askers = {name for name, tree in FILES.items() if "add_gaussian" in names(tree)}
-    assert askers == {"privacy/mechanism.py", "federated/server.py", "outsourced/curator.py"}
+    assert askers == {"privacy/mechanism.py", "federated/server.py", "outsourced/curator.py", "training/select.py"}
 
 
 def test_the_federated_server_alone_reads_messages_and_samples() -> None:
@@ -225,7 +226,7 @@ def test_importing_all_public_names_imports_no_framework() -> None:
 
 
 def test_modules_of_the_core_import_no_framework_at_their_top() -> None:
-    optional = {"figures.py", "cli.py", "accounting/subsampled.py"}
+    optional = {"figures.py", "cli.py", "accounting/subsampled.py", "training/opacus.py"}
     for name, tree in FILES.items():
         top = {
             m.split(".")[0]

@@ -292,6 +292,12 @@ class DurableLedger:
         n = self._fact(_WHOLE, "n")
         return n if isinstance(n, int) else None
 
+    def planned_after(self, other: DurableLedger) -> bool:
+        """Tell whether this ledger was made after the other had been charged: its results may have planned it."""
+        with other._transaction(write=False) as (connection, _):
+            first = connection.execute(sa.select(sa.func.min(schema.charges.c.charged_at))).scalar()
+        return first is not None and str(self._row["created_at"]) > str(first)
+
     @property
     def private(self) -> bool:
         """False if any charge was made with seeded noise."""

@@ -104,8 +104,8 @@ class PrivacyLedger(DurableLedger):
         row = self._row
         if row["plan"] is not None:
             raise LedgerError(
-                f"the ledger {self._name} holds a fixed plan of subsampled releases, not a budget in GDP; open it "
-                "with PlanLedger (on the command line: dptune statement). One cannot be charged to the other."
+                f"the ledger {self._name} holds a fixed plan, not a budget in GDP; open it with PlanLedger or "
+                "TrainingLedger (on the command line: dptune statement). One cannot be charged to the other."
             )
         self.budget = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
         if budget is not None and not budget.same_promise(self.budget):

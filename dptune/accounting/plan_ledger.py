@@ -7,15 +7,16 @@ charged once, in order, before a message is read. A round past the plan, or with
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, ClassVar
 
 from dptune._numbers import whole
 from dptune.accounting.durable import DurableLedger
 from dptune.accounting.entries import Charge, described
 from dptune.accounting.events import SubsampledGaussianRelease
-from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_statement import PlanStatement
 from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.errors import InputError, LedgerError, PlanComplete
@@ -28,7 +29,54 @@ TRUSTED_SERVER = (
 _SCOPE = "rounds"
 
 
-class PlanLedger(DurableLedger):
+class FixedPlanLedger(DurableLedger):
+    """The part of a ledger of a fixed plan that does not depend on what is planned. Made by its subclasses only."""
+
+    plan: Any
+    holds: ClassVar[str]  # what is planned, in words
+    people: ClassVar[str]  # whom n counts
+    first_row: ClassVar[Mapping[str, str]]  # what is protected, unless the caller says so
+
+    def __init__(self, url: str | Path, plan: Any, n: int | None, dataset: str | None, unit: str | None) -> None:
+        people = whole(n)
+        if (people is None or people < 1) and not (plan is None and n is None):
+            raise InputError(f"n must be the number of {self.people}, a whole number >= 1; got {n!r}.")
+        said = {name: value for name, value in (("dataset", dataset), ("unit", unit)) if value}
+        first = None if plan is None else {**self.first_row, **said, "plan": self._stored(plan)}
+        super().__init__(url, first, "" if plan is None else repr(plan))
+        self.plan = self._planned(self._row["plan"] or {})
+        if self.plan is None:
+            raise LedgerError(f"the ledger {self._name} does not hold {self.holds}, but {_held(self._row['plan'])}.")
+        self._refuse_mismatch("plan", plan, self.plan)
+        self._refuse_mismatch("dataset", dataset, self.dataset)
+        self._refuse_mismatch("unit", unit, self.unit)
+        if people is not None:
+            self.bind_people(people)
+
+    @staticmethod
+    @abstractmethod
+    def _stored(plan: Any) -> dict[str, object]:
+        """Return the plan as JSON data."""
+
+    @staticmethod
+    @abstractmethod
+    def _planned(stored: Mapping[str, Any]) -> Any:
+        """Return the plan of JSON data, or None if it is something else's."""
+
+    def _facts(self, delta: float) -> dict[str, Any]:
+        """Return what every statement of a plan says."""
+        facts = {name: getattr(self, name) for name in ("dataset", "unit", "adjacency", "trust_model", "n", "plan")}
+        made = {"mechanisms": self._mechanisms(), "private": self.private, "versions": dict(self._row["versions"])}
+        return {**facts, **made, "delta": delta}
+
+
+def _held(plan: Mapping[str, Any] | None) -> str:
+    if plan is None:
+        return "a budget in GDP; open it with PrivacyLedger"
+    return "a plan of subsampled releases; open it with PlanLedger" if "q" in plan else "a plan of trainings"
+
+
+class PlanLedger(FixedPlanLedger):
     """A fixed plan of T subsampled releases that survives processes, copies and crashes.
 
     Args:
@@ -44,6 +92,15 @@ class PlanLedger(DurableLedger):
         InputError: the URL is not durable, or n is missing.
     """
 
+    holds, people = "a plan of subsampled releases", "agents"
+    first_row: ClassVar[Mapping[str, str]] = {
+        "dataset": "agents' observations",
+        "unit": "one agent",
+        "adjacency": ZERO_OUT,
+        "trust_model": TRUSTED_SERVER,
+    }
+    plan: SubsampledGaussianPlan
+
     def __init__(
         self,
         url: str | Path,
@@ -55,20 +112,15 @@ class PlanLedger(DurableLedger):
     ) -> None:
         if plan is not None and not isinstance(plan, SubsampledGaussianPlan):
             raise InputError("plan must be a SubsampledGaussianPlan(q, z, steps).")
-        agents = whole(n)
-        if (agents is None or agents < 1) and not (plan is None and n is None):
-            raise InputError(f"n must be the number of agents, a whole number >= 1; got {n!r}.")
-        first = None if plan is None else _first_row(plan, dataset or "agents' observations", unit or "one agent")
-        super().__init__(url, first, "" if plan is None else repr(plan))
-        stored = self._row["plan"]
-        if stored is None:
-            raise LedgerError(f"the ledger {self._name} holds a budget in GDP, not a plan; open it with PrivacyLedger.")
-        self.plan = SubsampledGaussianPlan(**stored)
-        self._refuse_mismatch("plan", plan, self.plan)
-        self._refuse_mismatch("dataset", dataset, self.dataset)
-        self._refuse_mismatch("unit", unit, self.unit)
-        if agents is not None:
-            self.bind_people(agents)
+        super().__init__(url, plan, n, dataset, unit)
+
+    @staticmethod
+    def _stored(plan: SubsampledGaussianPlan) -> dict[str, object]:
+        return asdict(plan)
+
+    @staticmethod
+    def _planned(stored: Mapping[str, Any]) -> SubsampledGaussianPlan | None:
+        return SubsampledGaussianPlan(**stored) if "q" in stored else None
 
     def charge(
         self,
@@ -130,31 +182,10 @@ class PlanLedger(DurableLedger):
 
     def statement(self, *, delta: float) -> PlanStatement:
         """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""
-        return PlanStatement(
-            dataset=self.dataset,
-            unit=self.unit,
-            adjacency=self.adjacency,
-            trust_model=self.trust_model,
-            n=self.n,
-            plan=self.plan,
-            delta=delta,
-            mechanisms=self._mechanisms(),
-            private=self.private,
-            versions=dict(self._row["versions"]),
-        )
+        return PlanStatement(**self._facts(delta))
 
     def __repr__(self) -> str:
         return f"PlanLedger({self._name!r}, {self.plan!r})"
-
-
-def open_ledger(url: str | Path) -> PrivacyLedger | PlanLedger:
-    """Open an existing ledger, whichever rule it holds.
-
-    Raises:
-        LedgerError: there is none, or the database cannot be used.
-    """
-    found = DurableLedger(url, None, "")
-    return PrivacyLedger(url) if found._row["plan"] is None else PlanLedger(url)
 
 
 def _key(t: int) -> str:
@@ -162,13 +193,3 @@ def _key(t: int) -> str:
     if number is None or number < 0:
         raise InputError("a round is a whole number from 0.")
     return f"round/{number}"
-
-
-def _first_row(plan: SubsampledGaussianPlan, dataset: str, unit: str) -> dict[str, object]:
-    return {
-        "plan": asdict(plan),
-        "dataset": dataset,
-        "unit": unit,
-        "adjacency": ZERO_OUT,
-        "trust_model": TRUSTED_SERVER,
-    }

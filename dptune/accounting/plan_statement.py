@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from dptune._numbers import rounded_up
-from dptune._statement import Printable
-from dptune.accounting.gdp import probability
+from dptune._numbers import finite, rounded_up
+from dptune.accounting.statement import LedgerStatement
 from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld
 
 NOT_COVERED = (
@@ -27,7 +26,7 @@ ACCOUNTANT = (
 
 
 @dataclass(frozen=True)
-class PlanStatement(Printable):
+class PlanStatement(LedgerStatement):
     """Everything a sceptical reader needs; print it, or use one of the three renderings.
 
     The guarantee is that of the whole plan, also for a run that stopped early.
@@ -50,18 +49,13 @@ class PlanStatement(Printable):
     private: bool
     versions: dict[str, str]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "delta", probability("delta", self.delta))
+    accountant = ACCOUNTANT
+    not_covered = NOT_COVERED
 
     @property
     def epsilon(self) -> float:
         """Epsilon of the whole plan at ``delta``; infinite if any noise was seeded."""
         return epsilon_pld(self.plan, self.delta) if self.private else float("inf")
-
-    @property
-    def releases(self) -> int:
-        """Number of rounds charged so far."""
-        return sum(count for _, count in self.mechanisms)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -77,40 +71,15 @@ class PlanStatement(Printable):
             )
         return tuple(found)
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the statement as plain JSON data (an infinite epsilon is the string "infinity")."""
-        return {
-            "private": self.private,
-            "warnings": list(self.warnings),
-            "dataset": self.dataset,
-            "unit": self.unit,
-            "n": self.n,
-            "adjacency": self.adjacency,
-            "trust_model": self.trust_model,
-            "accountant": ACCOUNTANT,
-            "plan": asdict(self.plan),
-            "mechanisms": [{"mechanism": name, "releases": count} for name, count in self.mechanisms],
-            "releases": self.releases,
-            "delta": self.delta,
-            "epsilon": self.epsilon if self.private else "infinity",
-            "not_covered": list(NOT_COVERED),
-            "versions": self.versions,
-        }
+    def _numbers(self) -> dict[str, object]:
+        return {"plan": asdict(self.plan), "epsilon": finite(self.epsilon)}
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _promises(self) -> list[tuple[str, str]]:
         plan = f"q = {self.plan.q:g}, z = {self.plan.z:g}, {self.plan.steps} releases, fixed in advance"
-        mechanisms = "; ".join(f"{name} ({count})" for name, count in self.mechanisms) or "none so far"
         return [
-            ("Protects", f"{self.unit} in {self.dataset!r}" + (f", n = {self.n}" if self.n else "")),
-            ("Adjacency", self.adjacency),
-            ("Trust model", self.trust_model),
             ("Guarantee", self._guarantee()),
             ("Plan", plan),
             ("Made so far", f"{self.releases} of {self.plan.steps} releases"),
-            ("Mechanisms", mechanisms),
-            ("Accountant", ACCOUNTANT),
-            ("Not covered", "; ".join(NOT_COVERED)),
-            ("Versions", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
         ]
 
     def _guarantee(self) -> str:

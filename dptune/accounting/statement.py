@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+from abc import abstractmethod
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import ClassVar
 
 from dptune._numbers import finite, rounded_up
 from dptune._statement import Printable
@@ -13,7 +15,7 @@ from dptune.accounting.gdp import Budget, epsilon_from_mu, probability
 NOT_COVERED = (
     "losses that do not depend on one person each: a function that lets one record decide whether it raises, how many "
     "losses it returns, or what another person's loss is",
-    "the training data (train privately, and add its mu: sqrt(mu_train^2 + mu_val^2))",
+    "the training data (train privately, and join both ledgers: dptune statement train.db val.db, docs/training.md)",
     "the choice of the search space, of the clipping bounds and of the settings, if made by looking at the data",
     "timing, memory use and other side channels",
     "other releases about the same people that this ledger did not see",
@@ -36,8 +38,85 @@ def library_versions() -> dict[str, str]:
     return found
 
 
+class LedgerStatement(Printable):
+    """The part of a ledger's statement that does not depend on its rule."""
+
+    dataset: str
+    unit: str
+    adjacency: str
+    trust_model: str
+    n: int | None
+    delta: float
+    mechanisms: tuple[tuple[str, int], ...]
+    private: bool
+    versions: dict[str, str]
+    accountant: ClassVar[str]
+    not_covered: ClassVar[tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", probability("delta", self.delta))
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> float:
+        """Epsilon at ``delta`` of everything that the ledger may spend; infinite if any noise was seeded."""
+
+    @abstractmethod
+    def _numbers(self) -> dict[str, object]:
+        """Return what the ledger's rule promises, as JSON data."""
+
+    @abstractmethod
+    def _promises(self) -> list[tuple[str, str]]:
+        """Return the rows that say the same to people."""
+
+    @property
+    def releases(self) -> int:
+        """Number of charges so far."""
+        return sum(count for _, count in self.mechanisms)
+
+    @property
+    def protects(self) -> str:
+        """Who is protected, in words."""
+        return f"{self.unit} in {self.dataset!r}" + (f", n = {self.n}" if self.n else "")
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the statement as plain JSON data (an infinite epsilon is the string "infinity")."""
+        return {
+            "private": self.private,
+            "warnings": list(self.warnings),
+            "dataset": self.dataset,
+            "unit": self.unit,
+            "n": self.n,
+            "adjacency": self.adjacency,
+            "trust_model": self.trust_model,
+            "accountant": self.accountant,
+            "mechanisms": [{"mechanism": name, "releases": count} for name, count in self.mechanisms],
+            "releases": self.releases,
+            "delta": self.delta,
+            **self._numbers(),
+            "not_covered": list(self.not_covered),
+            "versions": self.versions,
+        }
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [
+            ("Protects", self.protects),
+            ("Adjacency", self.adjacency),
+            ("Trust model", self.trust_model),
+            *self._promises(),
+            ("Mechanisms", "; ".join(f"{name} ({count})" for name, count in self.mechanisms) or "none so far"),
+            *self._remarks(),
+            ("Accountant", self.accountant),
+            ("Not covered", "; ".join(self.not_covered)),
+            ("Versions", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
+        ]
+
+    def _remarks(self) -> list[tuple[str, str]]:
+        return []
+
+
 @dataclass(frozen=True)
-class Statement(Printable):
+class Statement(LedgerStatement):
     """Everything a sceptical reader needs; print it, or use one of the three renderings.
 
     Attributes:
@@ -62,8 +141,8 @@ class Statement(Printable):
     versions: dict[str, str]
     failures: int = 0
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "delta", probability("delta", self.delta))
+    accountant = ACCOUNTANT
+    not_covered = NOT_COVERED
 
     @property
     def epsilon(self) -> float:
@@ -91,26 +170,12 @@ class Statement(Printable):
             found.append(f"delta = {delta:g} is not below 1/n = {1 / self.n:g}: choose a smaller delta.")
         return tuple(found)
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the statement as plain JSON data (an infinite epsilon is the string "infinity")."""
+    def _numbers(self) -> dict[str, object]:
         return {
-            "private": self.private,
-            "warnings": list(self.warnings),
-            "dataset": self.dataset,
-            "unit": self.unit,
-            "n": self.n,
-            "adjacency": self.adjacency,
-            "trust_model": self.trust_model,
-            "accountant": ACCOUNTANT,
-            "mechanisms": [{"mechanism": name, "releases": count} for name, count in self.mechanisms],
-            "releases": self.releases,
             "failed_evaluations": self.failures,
-            "delta": self.delta,
             "stated": self._stated(),
             "budget": {"mu": self.budget.mu if self.private else "infinity", "epsilon": finite(self.epsilon)},
             "spent": {"mu": self.spent_mu if self.private else "infinity", "epsilon": finite(self.spent_epsilon)},
-            "not_covered": list(NOT_COVERED),
-            "versions": self.versions,
         }
 
     def _stated(self) -> dict[str, object] | None:
@@ -121,26 +186,15 @@ class Statement(Printable):
         held = epsilon if self.private else float("inf")
         return {"epsilon": finite(held), "delta": delta, "spent_epsilon": finite(self._spent_epsilon(delta))}
 
-    @property
-    def releases(self) -> int:
-        """Number of charged releases."""
-        return sum(count for _, count in self.mechanisms)
-
-    def _rows(self) -> list[tuple[str, str]]:
-        mechanisms = "; ".join(f"{name} ({count})" for name, count in self.mechanisms) or "none so far"
+    def _promises(self) -> list[tuple[str, str]]:
         return [
-            ("Protects", f"{self.unit} in {self.dataset!r}" + (f", n = {self.n}" if self.n else "")),
-            ("Adjacency", self.adjacency),
-            ("Trust model", self.trust_model),
             *self._promise(),
             ("Guarantee", self._cost(self.budget.mu, self.epsilon)),
             ("Spent so far", f"{self._cost(self.spent_mu, self.spent_epsilon)} in {self.releases} releases"),
-            ("Mechanisms", mechanisms),
-            *([("Failures", f"{self.failures} evaluations failed, for everybody")] if self.failures else []),
-            ("Accountant", ACCOUNTANT),
-            ("Not covered", "; ".join(NOT_COVERED)),
-            ("Versions", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
         ]
+
+    def _remarks(self) -> list[tuple[str, str]]:
+        return [("Failures", f"{self.failures} evaluations failed, for everybody")] if self.failures else []
 
     def _promise(self) -> list[tuple[str, str]]:
         epsilon, delta = self.budget.stated_epsilon, self.budget.stated_delta

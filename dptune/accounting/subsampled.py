@@ -15,6 +15,7 @@ Sources: Koskela, Jaelkoe & Honkela (2020) and Doroshenko et al. (2022) for PLD;
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,16 @@ class SubsampledGaussianPlan:
         for name, value in (("q", q), ("z", z), ("steps", steps)):
             object.__setattr__(self, name, value)
 
+    def event(self) -> Any:
+        """Return the plan as dp-accounting names it.
+
+        Raises:
+            MissingExtra: dp-accounting is not installed.
+        """
+        dp = dp_accounting()
+        step = dp.PoissonSampledDpEvent(self.q, dp.GaussianDpEvent(self.z))
+        return dp.SelfComposedDpEvent(step, self.steps)
+
 
 def epsilon_pld(plan: SubsampledGaussianPlan, delta: float) -> float:
     """Least epsilon such that the plan is (epsilon, delta)-DP, rounded up; inf if delta is below about 1.5e-15.
@@ -89,17 +100,26 @@ def noise_multiplier(*, q: float, steps: int, epsilon: float, delta: float) -> f
         InputError: a setting is out of range, or z would be above 1e4.
         MissingExtra: dp-accounting is not installed.
     """
+    _check_delta(delta)
+    return least_noise(lambda z: epsilon_pld(SubsampledGaussianPlan(q, z, steps), delta), epsilon)
+
+
+def least_noise(price: Callable[[float], float], epsilon: float) -> float:
+    """Return the smallest noise multiplier, to 0.1% and rounded up, whose price is at most ``epsilon``.
+
+    Raises:
+        InputError: epsilon is not positive and finite, or it would be above 1e4.
+    """
     if not 0 < epsilon < math.inf:
         raise InputError(f"epsilon={epsilon} must be positive and finite")
     low, high = _SMALLEST_Z, 1.0
-    while epsilon_pld(SubsampledGaussianPlan(q, high, steps), delta) > epsilon:
+    while price(high) > epsilon:
         low, high = high, 2 * high
         if high > _LARGEST_Z:
-            raise InputError(f"epsilon={epsilon} at delta={delta} needs a noise multiplier above {_LARGEST_Z:g}")
+            raise InputError(f"epsilon={epsilon} needs a noise multiplier above {_LARGEST_Z:g}")
     while high / low > 1 + _PRECISION:
         middle = math.sqrt(low * high)
-        fits = epsilon_pld(SubsampledGaussianPlan(q, middle, steps), delta) <= epsilon
-        low, high = (low, middle) if fits else (middle, high)
+        low, high = (low, middle) if price(middle) <= epsilon else (middle, high)
     return high
 
 
@@ -131,16 +151,34 @@ def _log_moment(plan: SubsampledGaussianPlan, lam: int) -> float:
 
 
 def _accountant(plan: SubsampledGaussianPlan) -> Any:
-    """dp-accounting's PLD accountant, pessimistic by default, with the plan composed into it."""
+    """dp-accounting's PLD accountant, with the plan composed into it."""
+    return pld_accountant().compose(plan.event())
+
+
+def pld_accountant() -> Any:
+    """Return a new accountant of dp-accounting: privacy loss distributions, pessimistic, add-or-remove relation.
+
+    Raises:
+        MissingExtra: dp-accounting is not installed.
+    """
+    dp_accounting()
+    from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+    from dp_accounting.privacy_accountant import NeighboringRelation
+
+    return PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, VALUE_DISCRETIZATION_INTERVAL)
+
+
+def dp_accounting() -> Any:
+    """Return dp-accounting's module of events.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
     try:
         from dp_accounting import dp_event
-        from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
-        from dp_accounting.privacy_accountant import NeighboringRelation
     except ImportError as error:
         raise MissingExtra('PLD accounting needs dp-accounting: pip install "dptune[federated]"') from error
-    step = dp_event.PoissonSampledDpEvent(plan.q, dp_event.GaussianDpEvent(plan.z))
-    accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, VALUE_DISCRETIZATION_INTERVAL)
-    return accountant.compose(dp_event.SelfComposedDpEvent(step, plan.steps))
+    return dp_event
 
 
 def _check_delta(delta: float) -> None:

@@ -23,6 +23,7 @@ from dptune_optuna.federated import DPFTSSampler
 from dptune_optuna.local import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
 from dptune_optuna.objective import PrivateObjective
 from dptune_optuna.outsourced import POGPUCBSampler
+from dptune_optuna.repeats import repeat_and_select
 from dptune_optuna.sampler import (
     CentredCMASampler,
     CentredSampler,
@@ -46,4 +47,5 @@ __all__ = [
     "PrivateSampler",
     "SelectionObjective",
     "UnprotectedValueWarning",
+    "repeat_and_select",
 ]

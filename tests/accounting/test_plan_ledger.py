@@ -25,8 +25,9 @@ from dptune import (
     PrivacyLedger,
 )
 from dptune.accounting.events import GaussianRelease, SubsampledGaussianRelease
-from dptune.accounting.plan_ledger import PlanLedger, open_ledger
+from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld, noise_multiplier
+from dptune.training.ledger import open_ledger
 
 PLAN = SubsampledGaussianPlan(q=0.35, z=1.0, steps=3)
 EVENT = SubsampledGaussianRelease(0.35, 1.0, 2.0, 2.1, 4, "sums")

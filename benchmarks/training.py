@@ -1,0 +1,89 @@
+"""What many private trainings cost: the tables of docs/training.md. No data, no randomness.
+
+python -m benchmarks.training table
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from dptune.accounting.gdp import epsilon_from_mu
+from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
+from dptune.training.profiles import epsilon_of
+
+DELTA = 1e-5
+BASE_MU = 0.25
+LAWS = {
+    "logarithmic": Repeats.logarithmic,
+    "eta = 1/2": lambda mean: Repeats(mean, 0.5),
+    "geometric": Repeats.geometric,
+    "Poisson": Repeats.poisson,
+}
+SAMPLE_RATE, STEPS = 0.05, 400
+
+
+def renyi_epsilon(mu: float) -> float:
+    """Epsilon of a Gaussian by Renyi DP, as the papers compose."""
+    a = np.arange(1.1, 200, 0.1)
+    return float(np.min(a * mu**2 / 2 + np.log1p(-1 / a) - (np.log(DELTA) + np.log(a)) / (a - 1)))
+
+
+def row(*cells: object) -> None:
+    print("| " + " | ".join(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in cells) + " |")
+
+
+def header(*cells: str) -> None:
+    row(*cells)
+    print("|" + "---|" * len(cells))
+
+
+def runs_of_a_gaussian() -> None:
+    print(f"\nEpsilon at delta = {DELTA:g} of T runs of a Gaussian mechanism of mu = {BASE_MU}\n")
+    header("T", "all shown (exact)", "all shown (Renyi)", *(f"best of {law}, mean T" for law in LAWS))
+    for T in (2, 5, 10, 30, 100, 300, 1000):
+        mu = BASE_MU * T**0.5
+        best = [epsilon_of([SelectionPlan(law(T), score_mu=BASE_MU)], DELTA) for law in LAWS.values()]
+        row(T, epsilon_from_mu(mu, DELTA), renyi_epsilon(mu), *best)
+
+
+def epsilon_of_trainings(z: float = 2.0) -> None:
+    print(f"\nEpsilon at delta = {DELTA:g} of T trainings: noise {z:g}, sampling rate {SAMPLE_RATE}, {STEPS} steps\n")
+    header(
+        "T", "composition: all shown", "best of geometric", "best of Poisson", "public tuning, one training", "cheapest"
+    )
+    one = TrainingPlan(z, SAMPLE_RATE, STEPS)
+    for T in (2, 5, 10, 30, 100):
+        parts = {
+            "composition": TrainingPlan(z, SAMPLE_RATE, STEPS, T),
+            "geometric": SelectionPlan(Repeats.geometric(T), one),
+            "Poisson": SelectionPlan(Repeats.poisson(T), one),
+        }
+        cost = {name: epsilon_of([part], DELTA) for name, part in parts.items()}
+        row(T, *cost.values(), epsilon_of([one], DELTA), f"public, else {min(cost, key=lambda name: cost[name])}")
+
+
+def noise_of_trainings() -> None:
+    print(
+        f"\nNoise multiplier of each of T trainings (sampling rate {SAMPLE_RATE}, {STEPS} steps), delta = {DELTA:g}\n"
+    )
+    header("epsilon", "T", "composition", "geometric", "Poisson", "public tuning")
+    for epsilon in (1.0, 3.0, 8.0):
+        for T in (3, 10, 30, 100):
+            wanted = {"epsilon": epsilon, "delta": DELTA, "sample_rate": SAMPLE_RATE, "steps": STEPS}
+            found = noise_multipliers(**wanted, trainings=T)  # type: ignore[arg-type]
+            row(epsilon, T, *found.values(), *noise_multipliers(**wanted, trainings=1).values())  # type: ignore[arg-type]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["table"])
+    parser.parse_args()
+    runs_of_a_gaussian()
+    epsilon_of_trainings()
+    noise_of_trainings()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""People in the training set: private trainings, planned as a whole and counted beside private tuning.
+
+Unit: one person, whose records are removed (their gradients are 0), with n and the plan public. Trust model: a trusted
+curator trains; everybody else sees trained models. docs/training.md has the proofs.
+"""
+
+from dptune.training.joint import join
+from dptune.training.ledger import TrainingLedger
+from dptune.training.plans import Repeats, SelectionPlan, TrainingPlan
+from dptune.training.profiles import noise_multipliers
+
+__all__ = ["Repeats", "SelectionPlan", "TrainingLedger", "TrainingPlan", "join", "noise_multipliers"]

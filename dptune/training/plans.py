@@ -1,0 +1,206 @@
+"""What private trainings will cost the people they learn from: fixed before the first of them, and public.
+
+Notation: z noise multiplier (noise over clipping norm), q sampling rate, K the random number of repeats, Poisson or
+
+    P(K = k) proportional to (1 - gamma)^k Gamma(k + eta) / k!,  k >= 1      truncated negative binomial
+
+with eta = 1 geometric and eta = 0 logarithmic.
+Sources: Abadi et al. (2016) for DP-SGD; Papernot & Steinke, *Hyperparameter Tuning with Renyi Differential Privacy*
+(arXiv 2110.03620, theorems 2 and 6) for repeat and select.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from random import SystemRandom
+from typing import Any
+
+from scipy.optimize import brentq
+
+from dptune._checks import at_least, positive
+from dptune._numbers import real
+from dptune.accounting.subsampled import SubsampledGaussianPlan, dp_accounting
+from dptune.errors import InputError
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """Trainings of which every model may be shown: each is `steps` Poisson-subsampled Gaussian steps (DP-SGD).
+
+    Attributes:
+        noise_multiplier: standard deviation of the noise over the clipping norm of a person's gradient; at least 0.1.
+        sample_rate: with which a step draws each person, on its own and in secret; in (0, 1].
+        steps: of one training, at least 1.
+        trainings: how many, at least 1.
+
+    Raises:
+        InputError: a setting outside its range.
+    """
+
+    noise_multiplier: float
+    sample_rate: float
+    steps: int
+    trainings: int = 1
+
+    def __post_init__(self) -> None:
+        checked = {name: positive(name, getattr(self, name)) for name in ("noise_multiplier", "sample_rate")}
+        for name in ("steps", "trainings"):
+            checked[name] = at_least(name, getattr(self, name), 1)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        self.whole()
+
+    def whole(self) -> SubsampledGaussianPlan:
+        """Return all steps of all trainings as one plan: later ones may depend on earlier models."""
+        return SubsampledGaussianPlan(self.sample_rate, self.noise_multiplier, self.steps * self.trainings)
+
+    def event(self) -> Any:
+        """Return the plan as dp-accounting names it."""
+        return self.whole().event()
+
+    @property
+    def charges(self) -> int:
+        """How often a ledger is charged."""
+        return self.trainings
+
+    def __str__(self) -> str:
+        one = f"{self.steps} steps, noise multiplier {self.noise_multiplier:g}, sampling rate {self.sample_rate:g}"
+        return f"{self.trainings} trainings of {one} each" if self.trainings > 1 else f"one training of {one}"
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """The law of the number of repeats K. Make one with :meth:`geometric`, :meth:`poisson` or :meth:`logarithmic`.
+
+    Attributes:
+        mean: of K, at least 1.
+        shape: eta >= 0 of the truncated negative binomial; None for Poisson, which may be 0.
+    """
+
+    mean: float
+    shape: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", positive("mean", self.mean))
+        if not (self.mean > 1 or (self.mean == 1 and self.shape is None)):
+            raise InputError(f"the mean number of repeats must be above 1; got {self.mean!r}.")
+        shape = None if self.shape is None else real(self.shape)
+        if (shape is None) != (self.shape is None) or (shape is not None and shape < 0):
+            raise InputError(f"shape must be a number >= 0, or None for Poisson; got {self.shape!r}.")
+        object.__setattr__(self, "shape", shape)
+
+    @classmethod
+    def geometric(cls, mean: float) -> Repeats:
+        """Return eta = 1: cheap at every mean, and often a single repeat."""
+        return cls(mean, 1.0)
+
+    @classmethod
+    def logarithmic(cls, mean: float) -> Repeats:
+        """Return eta = 0: cheaper still, and a single repeat more often."""
+        return cls(mean, 0.0)
+
+    @classmethod
+    def poisson(cls, mean: float) -> Repeats:
+        """Return a Poisson law: close to its mean, dearer; K may be 0, and then nothing is selected."""
+        return cls(mean, None)
+
+    def draw(self) -> int:
+        """Draw K from the operating system's randomness: secret, and drawn anew in every call."""
+        k, p = (0, math.exp(-self.mean)) if self.shape is None else (1, self._first())
+        left = SystemRandom().random() - p
+        while left > 0 and p > 0:
+            p *= self._ratio(k)
+            k, left = k + 1, left - p
+        return k
+
+    def _ratio(self, k: int) -> float:
+        """P(K = k + 1) / P(K = k)."""
+        return self.mean / (k + 1) if self.shape is None else (1 - self.gamma()) * (k + self.shape) / (k + 1)
+
+    def _first(self) -> float:
+        """P(K = 1) of the truncated negative binomial."""
+        gamma, eta = self.gamma(), self.shape or 0.0
+        return (1 - gamma) * (gamma**eta * eta / -math.expm1(eta * math.log(gamma)) if eta else -1 / math.log(gamma))
+
+    def gamma(self) -> float:
+        """Return the parameter of the truncated negative binomial: its mean is eta (1/gamma - 1) / (1 - gamma^eta)."""
+        eta = self.shape or 0.0
+
+        def excess(log_gamma: float) -> float:
+            spread = -math.expm1(eta * log_gamma) / eta if eta else -log_gamma
+            return math.expm1(-log_gamma) / spread / self.mean - 1
+
+        return math.exp(brentq(excess, -50.0 - 2 * math.log(self.mean), -1e-12, xtol=1e-14))
+
+    def __str__(self) -> str:
+        named = {None: "Poisson", 0.0: "logarithmic", 1.0: "geometric"}
+        law = named.get(self.shape, f"truncated negative binomial (shape {self.shape})")
+        return f"a {law} number of repeats of mean {self.mean:g}"
+
+
+@dataclass(frozen=True)
+class SelectionPlan:
+    """Repeat and select: K independent trainings with a private score each, of which the best alone is ever shown.
+
+    One for each population: people who train have a ``training``, people who score a ``score_mu``, people who do both
+    have both. The guarantee holds if K and every other training stay secret for good, and the K repeats are
+    independent draws from one law (hyperparameters at random, or at random from a public list).
+
+    Attributes:
+        repeats: the law of K.
+        training: one training of these people; None if they train nothing.
+        score_mu: GDP price of one score that is computed on these people; None if they score nothing.
+    """
+
+    repeats: Repeats
+    training: TrainingPlan | None = None
+    score_mu: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.repeats, Repeats):
+            raise InputError("repeats must be the law of their number, e.g. Repeats.geometric(10).")
+        if self.training is None and self.score_mu is None:
+            raise InputError("give training=, if these people are trained on, score_mu=, if they score, or both.")
+        if self.training is not None and self.training.trainings != 1:
+            raise InputError("training must be the plan of one training: repeats says how many there are.")
+        if self.score_mu is not None:
+            object.__setattr__(self, "score_mu", positive("score_mu", self.score_mu))
+
+    def event(self) -> Any:
+        """Return the plan as dp-accounting names it."""
+        dp = dp_accounting()
+        training = [] if self.training is None else [self.training.event()]
+        score = [] if self.score_mu is None else [dp.GaussianDpEvent(1 / self.score_mu)]
+        shape = math.inf if self.repeats.shape is None else self.repeats.shape
+        return dp.RepeatAndSelectDpEvent(dp.ComposedDpEvent([*training, *score]), self.repeats.mean, shape)
+
+    @property
+    def charges(self) -> int:
+        """How often a ledger is charged: once for all repeats."""
+        return 1
+
+    def __str__(self) -> str:
+        training = "" if self.training is None else f"; {self.training}"
+        score = "" if self.score_mu is None else f"; a score of mu = {self.score_mu:g} each"
+        return f"the best of {self.repeats}{training}{score}"
+
+
+Plan = TrainingPlan | SelectionPlan
+
+
+def to_json(plan: Plan) -> dict[str, object]:
+    """Return a plan as a ledger stores it."""
+    return {"trainings" if isinstance(plan, TrainingPlan) else "selection": asdict(plan)}
+
+
+def from_json(stored: Mapping[str, Any]) -> Plan | None:
+    """Return the plan that a ledger stores, or None if it is something else's."""
+    if "trainings" in stored:
+        return TrainingPlan(**stored["trainings"])
+    if "selection" not in stored:
+        return None
+    plan = stored["selection"]
+    training = None if plan["training"] is None else TrainingPlan(**plan["training"])
+    return SelectionPlan(Repeats(**plan["repeats"]), training, plan["score_mu"])

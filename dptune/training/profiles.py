@@ -1,0 +1,110 @@
+"""Epsilon of what one population pays in all: plans fixed in advance, and budgets in GDP spent adaptively beside them.
+
+The plans' steps have fixed dominating pairs, the adaptive releases a filter on mu. Interleaved in any way they are
+dominated by the plans' pairs and one Gaussian of mu (docs/training.md has the proof), whose privacy loss distributions
+dp-accounting convolves. Repeat and select has no exact distribution; with it everything is composed in Renyi DP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dptune._checks import positive
+from dptune.accounting.gdp import epsilon_from_mu, probability
+from dptune.accounting.subsampled import dp_accounting, least_noise, pld_accountant
+from dptune.training.plans import Repeats, SelectionPlan, TrainingPlan
+
+PLD = "privacy loss distributions (dp-accounting, add-or-remove relation, pessimistic rounding)"
+RDP = "Renyi differential privacy (dp-accounting; repeat and select: Papernot & Steinke, theorems 2 and 6)"
+
+
+_ORDERS = [
+    *(1.5 + k / 10 for k in range(95)),
+    *range(11, 64),
+    128,
+    256,
+    512,
+    1024,
+]  # below, its series may not converge
+
+
+class Part(Protocol):
+    """Something that a population pays."""
+
+    def event(self) -> Any:
+        """Return it as dp-accounting names it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Releases chosen adaptively within a budget of mu-GDP: dominated by one Gaussian mechanism of mu."""
+
+    mu: float
+
+    def event(self) -> Any:
+        """Return the Gaussian as dp-accounting names it."""
+        return dp_accounting().GaussianDpEvent(1 / positive("mu", self.mu))
+
+
+def accountant_of(parts: Sequence[Part]) -> str:
+    """Return in words how :func:`epsilon_of` accounts for the parts."""
+    return RDP if any(isinstance(part, SelectionPlan) for part in parts) else PLD
+
+
+def epsilon_of(parts: Sequence[Part], delta: float) -> float:
+    """Return an epsilon such that all parts together, on the same people, are (epsilon, delta)-DP.
+
+    Raises:
+        InputError: delta is not strictly between 0 and 1.
+        MissingExtra: dp-accounting is not installed.
+    """
+    delta = probability("delta", delta)
+    match parts:
+        case [Adaptive(mu)]:  # exactly, without a grid
+            return epsilon_from_mu(mu, delta)
+    accountant = _renyi() if accountant_of(parts) == RDP else pld_accountant()
+    for part in parts:
+        accountant.compose(part.event())
+    return float(accountant.get_epsilon(delta))
+
+
+def _renyi() -> Any:
+    dp_accounting()
+    from dp_accounting.rdp import RdpAccountant
+
+    return RdpAccountant(_ORDERS)
+
+
+def noise_multipliers(
+    *, epsilon: float, delta: float, sample_rate: float, steps: int, trainings: int, score_mu: float = 0.0
+) -> dict[str, float]:
+    """Return the noise multiplier of each training that fits a budget, for three ways to make ``trainings`` of them.
+
+    Args:
+        epsilon, delta: the budget of the people who are trained on.
+        sample_rate, steps: of one training.
+        trainings: T; the mean of the random number where it is random.
+        score_mu: GDP price of one score, if the same people score, too.
+
+    Returns:
+        By name: "composition" (every model may be shown), and "geometric" and "poisson" (only the best ever is).
+
+    Raises:
+        InputError: a setting is out of range, or a noise multiplier would be above 1e4.
+    """
+
+    def least(parts: Callable[[float], list[Part]]) -> float:
+        return least_noise(lambda z: epsilon_of(parts(z), delta), epsilon)
+
+    def composed(z: float) -> list[Part]:
+        scores = [Adaptive(score_mu * trainings**0.5)] if score_mu else []
+        return [TrainingPlan(z, sample_rate, steps, trainings), *scores]
+
+    def selected(repeats: Repeats) -> Callable[[float], list[Part]]:
+        return lambda z: [SelectionPlan(repeats, TrainingPlan(z, sample_rate, steps), score_mu or None)]
+
+    laws = {"geometric": Repeats.geometric(trainings), "poisson": Repeats.poisson(trainings)} if trainings > 1 else {}
+    return {"composition": least(composed), **{name: least(selected(law)) for name, law in laws.items()}}

@@ -1,0 +1,166 @@
+"""Repeat and select: train a random number of times in private, and let out the best alone.
+
+Example::
+
+    def once():                                       # one repeat: draws its own hyperparameters
+        rate = 10 ** random.SystemRandom().uniform(-3, 0)
+        model = train_privately(rate)                 # as the plan of the training people's ledger says
+        return {"rate": rate}, model, losses_of(model)   # one loss for each scoring person
+
+    best = repeat_and_select(once, [train_ledger, val_ledger], clip=(0.0, 1.0))
+
+Guarantee: what the people of each ledger pay is its ``SelectionPlan`` (Papernot & Steinke, arXiv 2110.03620), under
+removing one person with n public, towards everybody who sees the returned :class:`Selected` and nothing else of the
+repeats: neither their number, nor their models, losses or failures. Trust model: a trusted curator. Noise of the scores
+from OpenDP. The bound needs repeats that are draws from one law: ``once`` remembers nothing and its hyperparameters are
+drawn from secret, unseeded randomness.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dptune._checks import json_data
+from dptune.accounting.entries import Charge
+from dptune.errors import InputError
+from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
+from dptune.privacy.private import loss_vector
+from dptune.privacy.query import Interval
+from dptune.training.ledger import TrainingLedger
+from dptune.training.plans import SelectionPlan
+
+Once = Callable[[], tuple[Mapping[str, Any], Any, Any]]
+_SCOPE, _SELECTED = "trainings", "selected"
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The best repeat, all that is ever shown.
+
+    Attributes:
+        parameters: its hyperparameters; None if there was no repeat (Poisson) or all failed.
+        score: the mean clipped loss that it was chosen by, with its noise; NaN if there is none.
+        model: its model; None if the selection was made before, as a ledger does not keep models.
+        private: False if the noise was seeded.
+    """
+
+    parameters: Mapping[str, Any] | None
+    score: float
+    model: Any
+    private: bool
+
+
+def repeat_and_select(
+    once: Once,
+    ledgers: Sequence[TrainingLedger],
+    *,
+    clip: tuple[float, float],
+    secure: bool = True,
+    insecure_seed: int | None = None,
+) -> Selected:
+    """Make a secret number of repeats and return the one with the lowest private score.
+
+    The ledgers are charged first, once. If the process dies, nothing was shown: the next call pays nothing and makes
+    all repeats anew, with another number. A repeat that raises, or whose losses are no vector of n, is never chosen;
+    nothing of it is told, because that would tell how many repeats there were. Try ``once`` on public rows first.
+
+    Args:
+        once: () -> (hyperparameters as JSON data, model, losses (n,) of the scoring people).
+        ledgers: one for each population; all with the same ``repeats``, exactly one with a ``score_mu``.
+        clip: public range of one loss.
+        secure: whether the trainings' noise is cryptographically secure; see ``TrainingLedger.begin``.
+        insecure_seed: NOT PRIVATE; reproducible noise of the scores.
+
+    Raises:
+        InputError: the ledgers do not fit together; nothing is charged.
+        KeyConflict: the selection was made with another clip.
+    """
+    plan, n = _scoring(ledgers)
+    interval, noise = Interval(*clip), OpenDPNoise() if insecure_seed is None else SeededNoise(insecure_seed)
+    digest = _digest(interval, ledgers)
+    charges = [each.begin_selection(digest, secure=secure, private=noise.private) for each in ledgers]
+    known = ledgers[0].fact(_SCOPE, _SELECTED)
+    if known is not None:
+        return _published(ledgers, charges, known, None)
+    best = _best(once, plan.repeats.draw(), _score(interval, n, plan.score_mu or 0.0, noise))
+    mine = {"id": secrets.token_hex(16), "parameters": best.parameters, "score": _number(best.score)}
+    stored = ledgers[0].fix(_SCOPE, _SELECTED, mine)  # of two processes the first one's best is the only one shown
+    return _published(ledgers, charges, stored, best.model if stored == mine else None)
+
+
+@dataclass(frozen=True)
+class _Repeat:
+    parameters: Mapping[str, Any] | None = None
+    model: Any = None
+    score: float = math.inf
+
+
+def _best(once: Once, repeats: int, score: Callable[[Any], float]) -> _Repeat:
+    best = _Repeat()
+    for _ in range(repeats):
+        done = _repeat(once, score)
+        best = done if done.score < best.score else best
+    return best
+
+
+def _repeat(once: Once, score: Callable[[Any], float]) -> _Repeat:
+    try:
+        parameters, model, losses = once()
+        return _Repeat(json_data("hyperparameters", dict(parameters)), model, score(losses))
+    except Exception:  # noqa: BLE001 - that a repeat failed would tell that it was made
+        return _Repeat()
+
+
+def _score(clip: Interval, n: int, mu: float, noise: NoiseSource) -> Callable[[Any], float]:
+    """Return the mechanism that scores one repeat: the mean clipped loss plus Gaussian noise, mu-GDP.
+
+    Removing a person is to count the upper clip instead of its loss: the mean moves by at most (high - low) / n.
+    """
+    sigma = noise_scale(sensitivity=clip.diameter / n, mu=mu, dimension=1)
+
+    def score(losses: Any) -> float:
+        values = loss_vector(losses)
+        if len(values) != n:
+            raise InputError(f"a repeat must return one loss for each of {n} people.")
+        kept = np.clip(np.nan_to_num(values, nan=clip.high, posinf=clip.high, neginf=clip.low), clip.low, clip.high)
+        return float(noise.add_gaussian(np.array([kept.mean()]), sigma)[0])
+
+    return score
+
+
+def _published(ledgers: Sequence[TrainingLedger], charges: Sequence[Charge], stored: Any, model: Any) -> Selected:
+    score = math.nan if stored["score"] is None else float(stored["score"])
+    for ledger, charge in zip(ledgers, charges, strict=True):
+        if charge.value is None:
+            ledger.record(charge, [] if math.isnan(score) else [score])
+    return Selected(stored["parameters"], score, model, all(charge.private for charge in charges))
+
+
+def _number(score: float) -> float | None:
+    return score if math.isfinite(score) else None
+
+
+def _scoring(ledgers: Sequence[TrainingLedger]) -> tuple[SelectionPlan, int]:
+    """Return the plan and n of the people who score."""
+    plans = [each.plan for each in ledgers if isinstance(each, TrainingLedger)]
+    selections = [plan for plan in plans if isinstance(plan, SelectionPlan)]
+    scoring = [i for i, plan in enumerate(selections) if plan.score_mu is not None]
+    if len(selections) < len(ledgers) or len(scoring) != 1 or len({plan.repeats for plan in selections}) != 1:
+        raise InputError(
+            "ledgers must be TrainingLedgers of one SelectionPlan for each population, all with the same repeats, and "
+            "exactly one of them with score_mu, the people whose losses choose."
+        )
+    return selections[scoring[0]], ledgers[scoring[0]].n or 0
+
+
+def _digest(clip: Interval, ledgers: Sequence[TrainingLedger]) -> str:
+    question = [clip.low, clip.high, [str(each.plan) for each in ledgers]]
+    return hashlib.sha256(json.dumps(question).encode()).hexdigest()

@@ -1,0 +1,75 @@
+"""Repeat and select on an Optuna search space: many private trainings in secret, one trial in the study.
+
+Example::
+
+    def objective(trial):                       # one repeat
+        model = train_privately(trial.suggest_float("rate", 1e-3, 1.0, log=True))
+        return model, losses_of(model)          # one loss for each scoring person
+
+    best = repeat_and_select(study, objective, [train_ledger, val_ledger], clip=(0.0, 1.0))
+
+Guarantee: the study gets one trial, of the best repeat and with its noisy score. The others are never stored, and their
+number is nowhere to be seen (:func:`dptune.training.select.repeat_and_select` says what that is worth).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import RandomSampler
+
+from dptune.training import TrainingLedger
+from dptune.training.select import Selected
+from dptune.training.select import repeat_and_select as _repeat_and_select
+from dptune_optuna.shield import ShieldedTrial
+
+Objective = Callable[[Any], tuple[Any, Any]]
+
+
+def repeat_and_select(
+    study: optuna.Study,
+    objective: Objective,
+    ledgers: Sequence[TrainingLedger],
+    *,
+    clip: tuple[float, float],
+    secure: bool = True,
+    insecure_seed: int | None = None,
+) -> Selected:
+    """Make a secret number of repeats and add the best to the study as its one new trial.
+
+    Hyperparameters are drawn independently and uniformly over what ``trial.suggest_...`` says, without a seed, whatever
+    the study's sampler is: the bound holds for nothing else (not for a quasi-random sequence or a grid in order).
+
+    Args:
+        study: a study that minimises; asked for nothing, and given the best trial.
+        objective: trial -> (model, losses (n,) of the scoring people); the trial suggests and takes nothing back.
+        ledgers: see :func:`dptune.training.select.repeat_and_select`; so for ``clip``, ``secure``, ``insecure_seed``.
+
+    Returns:
+        The best: its parameters, noisy score and model.
+    """
+    spaces: list[tuple[Mapping[str, Any], Mapping[str, BaseDistribution]]] = []
+
+    def once() -> tuple[Mapping[str, Any], Any, Any]:
+        trial = optuna.create_study(sampler=RandomSampler()).ask()  # a study of its own: no repeat knows of another
+        model, losses = objective(ShieldedTrial(trial))
+        spaces.append((trial.params, trial.distributions))
+        return trial.params, model, losses
+
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # a line for each study would count the repeats
+    try:
+        best = _repeat_and_select(once, ledgers, clip=clip, secure=secure, insecure_seed=insecure_seed)
+    finally:
+        optuna.logging.set_verbosity(level)
+    _add(study, best, dict(next((space for params, space in spaces if params == best.parameters), {})))
+    return best
+
+
+def _add(study: optuna.Study, best: Selected, distributions: dict[str, BaseDistribution]) -> None:
+    if best.model is not None and best.parameters is not None:
+        params = dict(best.parameters)
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=best.score))

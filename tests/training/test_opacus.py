@@ -1,0 +1,164 @@
+"""Trainings with Opacus are held to their plan; where PyTorch and Opacus are not installed, these tests are skipped."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dptune import InputError, PlanComplete, PrivacyError
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch = pytest.importorskip("torch")
+    opacus = pytest.importorskip("opacus")
+    from dptune.training import opacus as implementation
+    from dptune.training.opacus import training, watched
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+N, BATCHES = 60, 6
+PLAN = TrainingPlan(noise_multiplier=1.5, sample_rate=1 / BATCHES, steps=BATCHES, trainings=2)
+
+
+def private(n: int = N, batches: int = BATCHES, noise: float = 1.5, **settings: Any) -> tuple[Any, Any, Any]:
+    rows = torch.utils.data.TensorDataset(torch.randn(n, 3), torch.zeros(n, dtype=torch.long))
+    model = torch.nn.Linear(3, 2)
+    return opacus.PrivacyEngine().make_private(  # type: ignore[no-any-return]
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=torch.utils.data.DataLoader(rows, batch_size=n // batches),
+        noise_multiplier=noise,
+        **{"max_grad_norm": 1.0, **settings},
+    )
+
+
+def step(model: Any, optimizer: Any, loader: Any) -> None:
+    x, y = next(iter(loader))
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+
+
+@pytest.fixture
+def ledger(fast_path: Path) -> TrainingLedger:
+    return TrainingLedger(fast_path / "train.db", PLAN, n=N)
+
+
+def test_a_planned_training_runs_and_is_charged_first(ledger: TrainingLedger) -> None:
+    model, optimizer, loader = private()
+    with training(ledger, optimizer, loader, note={"rate": 0.1}):
+        assert ledger.count() == 1
+        for _ in range(BATCHES):
+            step(model, optimizer, loader)
+        weights = model._module.weight.detach().clone()
+        with pytest.raises(PlanComplete, match="6 steps"):
+            step(model, optimizer, loader)
+    with pytest.raises(PrivacyError, match="ended"):
+        step(model, optimizer, loader)
+    assert torch.equal(model._module.weight, weights), "a step that is refused moves nothing"
+    assert ledger.charges()[0].note["rate"] == 0.1
+    assert "PyTorch's own generator" in ledger.statement(delta=1e-5).warnings[0]
+
+
+def test_trainings_past_the_plan_are_refused(ledger: TrainingLedger) -> None:
+    for refused in (nullcontext(), nullcontext(), pytest.raises(PlanComplete)):
+        _, optimizer, loader = private()
+        with refused, training(ledger, optimizer, loader):
+            pass
+
+
+WRONG: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
+    "noise multiplier": lambda: private(noise=1.4),
+    "sampling rate": lambda: private(batches=5),
+    "n = 60": lambda: private(n=66),
+    "Poisson": lambda: private(poisson_sampling=False),
+    "flat clipping": lambda: private(clipping="per_layer", max_grad_norm=[1.0, 1.0]),
+    "generator": lambda: private(noise_generator=torch.Generator()),
+}
+
+
+@pytest.mark.parametrize("named", WRONG)
+def test_what_is_not_planned_is_not_charged(named: str, ledger: TrainingLedger) -> None:
+    _, optimizer, loader = WRONG[named]()
+    with pytest.raises(InputError, match=named), training(ledger, optimizer, loader):
+        pass
+    assert ledger.count() == 0
+
+
+def test_an_optimizer_without_privacy_is_refused(ledger: TrainingLedger) -> None:
+    model, _, loader = private()
+    with pytest.raises(InputError, match="DPOptimizer"), training(ledger, torch.optim.SGD(model.parameters()), loader):
+        pass
+
+
+def less_noise(optimizer: Any, _: Any) -> None:
+    optimizer.noise_multiplier = 0.5
+
+
+def a_seed(_: Any, __: Any) -> None:
+    torch.manual_seed(3)
+
+
+def a_higher_rate(_: Any, loader: Any) -> None:
+    loader.batch_sampler.sample_rate = 0.5
+
+
+@pytest.mark.parametrize("change", [less_noise, a_seed, a_higher_rate])
+def test_a_change_on_the_way_stops_the_training(change: Callable[[Any, Any], None], ledger: TrainingLedger) -> None:
+    model, optimizer, loader = private()
+    with training(ledger, optimizer, loader):
+        step(model, optimizer, loader)
+        weights = model._module.weight.detach().clone()
+        change(optimizer, loader)
+        with pytest.raises(PrivacyError):
+            step(model, optimizer, loader)
+        assert torch.equal(model._module.weight, weights)
+
+
+def test_a_seed_of_before_is_undone(ledger: TrainingLedger) -> None:
+    drawn = []
+    for _ in range(2):
+        torch.manual_seed(1)
+        _, optimizer, loader = private()
+        with training(ledger, optimizer, loader):
+            drawn.append(torch.randn(4).tolist())
+    assert drawn[0] != drawn[1]
+
+
+def test_a_repeat_of_a_selection_is_watched_and_not_charged(fast_path: Path) -> None:
+    one = TrainingPlan(1.5, 1 / BATCHES, 2)
+    ledger = TrainingLedger(fast_path / "s.db", SelectionPlan(Repeats.geometric(4), one), n=N)
+    model, optimizer, loader = private()
+    with pytest.raises(InputError, match="watched"), training(ledger, optimizer, loader):
+        pass
+    with watched(one, ledger.n, optimizer, loader):
+        step(model, optimizer, loader)
+        step(model, optimizer, loader)
+        with pytest.raises(PlanComplete):
+            step(model, optimizer, loader)
+    assert ledger.count() == 0
+
+
+def test_a_wrong_sampling_rate_that_is_not_compared_is_found(
+    ledger: TrainingLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted bug: with the comparison gone, the test above of "sampling rate" must fail."""
+    monkeypatch.setattr(implementation, "_at_most", lambda *_: None)
+    with pytest.raises(pytest.fail.Exception):
+        test_what_is_not_planned_is_not_charged("sampling rate", ledger)
+
+
+def test_the_example_prints_one_statement(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "opacus_mlp.py"
+    run = subprocess.run([sys.executable, str(example), str(tmp_path)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "Joint privacy statement" in run.stdout
+    assert "6 of 6 trainings" in run.stdout
+    assert "epsilon = 7.9" in run.stdout

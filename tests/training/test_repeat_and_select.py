@@ -1,0 +1,241 @@
+"""Repeat and select: what is shown, what never is, and audits that find planted bugs."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+
+from dptune import InputError, KeyConflict
+from dptune.privacy.noise import OpenDPNoise
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
+from dptune.training import select as implementation
+from dptune.training.select import Selected, repeat_and_select
+from dptune_optuna import repeat_and_select as in_optuna
+
+N, LAW, ONE = 40, Repeats.geometric(5), TrainingPlan(2.0, 0.1, 20)
+CLIP = (0.0, 1.0)
+
+
+def ledgers(folder: Path, law: Repeats = LAW) -> list[TrainingLedger]:
+    train = TrainingLedger(folder / "train.db", SelectionPlan(law, ONE), n=90)
+    return [train, TrainingLedger(folder / "val.db", SelectionPlan(law, score_mu=0.5), n=N, dataset="scorers")]
+
+
+def always(monkeypatch: pytest.MonkeyPatch, repeats: int) -> None:
+    monkeypatch.setattr(Repeats, "draw", lambda self: repeats)
+
+
+def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OpenDPNoise, "add_gaussian", lambda self, statistic, sigma: statistic)
+
+
+def countdown(start: int = 9) -> Callable[[], tuple[dict[str, Any], str, np.ndarray]]:
+    left = iter(range(start, 0, -1))
+
+    def once() -> tuple[dict[str, Any], str, np.ndarray]:
+        i = next(left)
+        return {"i": i}, f"model {i}", np.full(N, i / 10)
+
+    return once
+
+
+def test_the_best_repeat_is_returned_and_kept(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    always(monkeypatch, 4)
+    without_noise(monkeypatch)
+    best = repeat_and_select(countdown(), ledgers(fast_path), clip=CLIP)
+    assert best == Selected({"i": 6}, pytest.approx(0.6), "model 6", True)
+    again = repeat_and_select(countdown(3), ledgers(fast_path), clip=CLIP)
+    assert (again.parameters, again.score, again.model) == ({"i": 6}, best.score, None)
+    for ledger in ledgers(fast_path):
+        assert [charge.value for charge in ledger.charges()] == [(best.score,)]
+    with pytest.raises(KeyConflict):
+        repeat_and_select(countdown(), ledgers(fast_path), clip=(0.0, 2.0))
+
+
+def test_charges_come_before_anything_is_trained(fast_path: Path) -> None:
+    def once() -> Any:
+        assert [ledger.count() for ledger in ledgers(fast_path)] == [1, 1]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        repeat_and_select(once, ledgers(fast_path), clip=CLIP)
+    best = repeat_and_select(countdown(200), ledgers(fast_path), clip=CLIP)
+    assert best.parameters is not None, "a selection that showed nothing may be made anew, at no further cost"
+    assert [ledger.count() for ledger in ledgers(fast_path)] == [1, 1]
+
+
+def test_nothing_is_selected_of_nothing_and_failures_are_sealed(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> Any:
+        raise RuntimeError("row 7 has 'Smith'")
+
+    always(monkeypatch, 3)
+    best = repeat_and_select(fails, ledgers(fast_path), clip=CLIP)
+    assert (best.parameters, best.model) == (None, None)
+    assert math.isnan(best.score)
+    assert math.isnan(repeat_and_select(countdown(), ledgers(fast_path), clip=CLIP).score)
+
+
+def test_a_repeat_of_the_wrong_shape_is_never_chosen(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    always(monkeypatch, 1)
+    best = repeat_and_select(lambda: ({"i": 1}, "model", np.zeros(N - 1)), ledgers(fast_path), clip=CLIP)
+    assert best.parameters is None
+
+
+def test_ledgers_that_do_not_fit_together_are_refused(fast_path: Path) -> None:
+    train, val = ledgers(fast_path)
+    other = TrainingLedger(fast_path / "o.db", SelectionPlan(Repeats.poisson(5), score_mu=0.5), n=N)
+    composed = TrainingLedger(fast_path / "c.db", ONE, n=N)
+    for wrong in ([train], [val, other], [train, other], [train, val, composed], []):
+        with pytest.raises(InputError, match="same repeats"):
+            repeat_and_select(countdown(), wrong, clip=CLIP)
+    assert (train.count(), val.count()) == (0, 0)
+
+
+def test_the_first_of_two_processes_decides(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    always(monkeypatch, 1)
+    inner: list[Selected] = []
+
+    def once() -> tuple[dict[str, Any], str, np.ndarray]:
+        inner.append(repeat_and_select(countdown(3), ledgers(fast_path), clip=CLIP))
+        return {"i": 0}, "mine", np.zeros(N)
+
+    late = repeat_and_select(once, ledgers(fast_path), clip=CLIP)
+    assert (late.parameters, late.score, late.model) == (inner[0].parameters, inner[0].score, None)
+
+
+# ---- audits, and bugs that they must find -----------------------------------------------------------------
+
+
+def transcript(folder: Path, repeats: int, monkeypatch: pytest.MonkeyPatch, caplog: Any, capsys: Any) -> list[object]:
+    """Everything that may be seen of a selection whose repeats are all alike, but for times and random names."""
+    folder.mkdir()
+    always(monkeypatch, repeats)
+    optuna.logging.enable_propagation()
+    study = optuna.create_study(study_name="s")
+    caplog.clear()
+    capsys.readouterr()
+    both = ledgers(folder)
+
+    def objective(trial: Any) -> tuple[str, np.ndarray]:
+        trial.suggest_categorical("kind", ["a"])
+        return "model", np.full(N, 0.5)
+
+    with caplog.at_level(logging.DEBUG):
+        in_optuna(study, objective, both, clip=CLIP)
+    seen = [record.getMessage().replace(str(folder), "") for record in caplog.records]
+    charges = [(charge.key, len(charge.value or ()), charge.description) for each in both for charge in each.charges()]
+    facts = [sorted(each.fact("trainings", "selected") or ()) for each in both]  # type: ignore[call-overload]
+    trials = [(trial.number, trial.params, trial.user_attrs) for trial in study.trials]
+    output = capsys.readouterr()
+    optuna.logging.disable_propagation()
+    return [seen, charges, facts, trials, output.out, output.err.replace(str(folder), "")]
+
+
+def audit_the_number_of_repeats_is_secret(tmp: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, capsys: Any) -> None:
+    few, many = (transcript(tmp / str(k), k, monkeypatch, caplog, capsys) for k in (2, 7))
+    assert few == many
+    assert len(few[3]) == 1  # type: ignore[arg-type]
+
+
+def audit_the_score_is_noisy(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """600 selections of one repeat: their scores have the noise of mu = .5 at n = 40, sigma = .05."""
+    always(monkeypatch, 1)
+    monkeypatch.setattr(implementation, "_scoring", lambda _: (SelectionPlan(LAW, score_mu=0.5), N))
+    monkeypatch.setattr(implementation, "_digest", lambda *_: "")
+    scores = [
+        repeat_and_select(lambda: ({}, "", np.full(N, 0.5)), [Unwritten()], clip=CLIP).score  # type: ignore[list-item]
+        for _ in range(600)
+    ]
+    assert abs(np.std(scores) / 0.05 - 1) < 0.15
+    assert abs(np.mean(scores) - 0.5) < 0.01
+
+
+class Unwritten:
+    """A ledger that keeps nothing, for audits of many selections."""
+
+    def begin_selection(self, *_: object, **__: object) -> Any:
+        return type("Charge", (), {"value": (), "private": True})()
+
+    def fact(self, *_: object) -> None:
+        return None
+
+    def fix(self, scope: str, name: str, value: object) -> object:
+        return value
+
+
+def test_the_number_of_repeats_is_secret(tmp_path: Path, monkeypatch: Any, caplog: Any, capsys: Any) -> None:
+    audit_the_number_of_repeats_is_secret(tmp_path, monkeypatch, caplog, capsys)
+
+
+def test_the_score_is_noisy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit_the_score_is_noisy(tmp_path, monkeypatch)
+
+
+def shows_the_number_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = implementation._best
+
+    def loud(once: Any, repeats: int, score: Any) -> Any:
+        logging.getLogger("dptune").debug("making %d repeats", repeats)
+        return real(once, repeats, score)
+
+    monkeypatch.setattr(implementation, "_best", loud)
+
+
+def stores_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, fix = implementation._best, TrainingLedger.fix
+
+    def storing(once: Any, repeats: int, score: Any) -> Any:
+        monkeypatch.setattr(TrainingLedger, "fix", lambda self, s, n, v: fix(self, s, n, {**v, f"of {repeats}": 0}))
+        return real(once, repeats, score)
+
+    monkeypatch.setattr(implementation, "_best", storing)
+
+
+def shows_every_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = optuna.create_study(study_name="s")
+    monkeypatch.setattr(optuna, "create_study", lambda **_: study)
+
+
+@pytest.mark.parametrize("bug", [shows_the_number_early, stores_the_number, shows_every_trial])
+def test_a_number_of_repeats_that_shows_is_found(
+    bug: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: Any, caplog: Any, capsys: Any
+) -> None:
+    bug(monkeypatch)
+    with pytest.raises(AssertionError):
+        audit_the_number_of_repeats_is_secret(tmp_path, monkeypatch, caplog, capsys)
+
+
+def test_a_best_that_is_shown_with_its_own_score_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_noise(monkeypatch)
+    with pytest.raises(AssertionError):
+        audit_the_score_is_noisy(tmp_path, monkeypatch)
+
+
+def audit_no_training_past_the_plan(folder: Path) -> None:
+    ledger = TrainingLedger(folder / "plan.db", TrainingPlan(2.0, 0.1, 20, trainings=2), n=90)
+    for _ in range(4):
+        try:
+            ledger.begin(secure=True)
+        except Exception:  # noqa: BLE001 - refused in whatever way
+            break
+    assert ledger.count() == 2
+
+
+def test_no_training_past_the_plan(fast_path: Path) -> None:
+    audit_no_training_past_the_plan(fast_path)
+
+
+def test_a_plan_that_is_overrun_by_one_training_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = TrainingLedger._admit
+    monkeypatch.setattr(TrainingLedger, "_admit", lambda self, begun: real(self, begun - 1))
+    with pytest.raises(AssertionError):
+        audit_no_training_past_the_plan(fast_path)

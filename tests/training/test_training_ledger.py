@@ -1,0 +1,179 @@
+"""The ledger of planned trainings, and one statement for several ledgers."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dptune import Budget, BudgetMismatch, InputError, LedgerError, PlanComplete, PlanLedger, PrivacyLedger
+from dptune import SubsampledGaussianPlan as Rounds
+from dptune.accounting import durable
+from dptune.accounting.gdp import epsilon_from_mu
+from dptune.accounting.ledger import REPLACE_ONE
+from dptune.cli import app
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
+from dptune.training.ledger import REMOVE_ONE, open_ledger
+from dptune.training.profiles import Adaptive, epsilon_of
+
+PLAN = TrainingPlan(noise_multiplier=2.0, sample_rate=0.1, steps=20, trainings=3)
+DELTA = 1e-5
+
+
+@pytest.fixture
+def train(fast_path: Path) -> TrainingLedger:
+    return TrainingLedger(fast_path / "train.db", PLAN, n=900)
+
+
+@pytest.fixture
+def val(fast_path: Path) -> PrivacyLedger:
+    ledger = PrivacyLedger(fast_path / "val.db", Budget.gdp(0.5))
+    ledger.bind_people(300)
+    return ledger
+
+
+def test_trainings_are_counted_and_none_past_the_plan(train: TrainingLedger, fast_path: Path) -> None:
+    for rate in (0.1, 0.2, 0.3):
+        charge = TrainingLedger(fast_path / "train.db").begin(secure=True, note={"lr": rate})
+        assert (charge.note["lr"], charge.value) == (rate, None)
+        assert charge.mu != charge.mu, "a training has no price in GDP"
+    with pytest.raises(PlanComplete, match="3 trainings of 20 steps"):
+        train.begin(secure=True)
+    assert pickle.loads(pickle.dumps(train)).count() == train.statement(delta=DELTA).releases == 3
+
+
+def test_the_statement_is_of_the_whole_plan_from_the_start(train: TrainingLedger) -> None:
+    before = train.statement(delta=DELTA)
+    assert before.epsilon == epsilon_of([PLAN], DELTA)
+    assert (before.adjacency, before.n, before.warnings) == (REMOVE_ONE, 900, ())
+    train.begin(secure=False)
+    after = train.statement(delta=DELTA)
+    assert after.epsilon == before.epsilon
+    assert "PyTorch's own generator" in after.warnings[0]
+    assert json.loads(after.to_json())["plan"]["trainings"]["steps"] == 20
+    assert "1 of 3 trainings" in str(after)
+    train.begin(secure=True, private=False)
+    assert train.statement(delta=DELTA).to_dict()["epsilon"] == "infinity"
+    assert "NOT PRIVATE" in train.statement(delta=0.01).to_markdown()
+    assert "not below 1/n" in train.statement(delta=0.01).warnings[-1]
+
+
+def test_a_plan_is_fixed_for_good_and_opened_as_what_it_is(train: TrainingLedger, fast_path: Path) -> None:
+    path = fast_path / "train.db"
+    with pytest.raises(BudgetMismatch):
+        TrainingLedger(path, TrainingPlan(2.0, 0.1, 20, 4), n=900)
+    with pytest.raises(BudgetMismatch):
+        TrainingLedger(path, PLAN, n=901)
+    with pytest.raises(LedgerError, match="plan of trainings"):
+        PlanLedger(path)
+    with pytest.raises(LedgerError, match="TrainingLedger"):
+        PrivacyLedger(path)
+    PlanLedger(fast_path / "fts.db", Rounds(0.3, 1.0, 4), n=9)
+    with pytest.raises(LedgerError, match="PlanLedger"):
+        TrainingLedger(fast_path / "fts.db")
+    assert isinstance(open_ledger(path), TrainingLedger)
+    for plan, n in ((PLAN, None), (Budget.gdp(1.0), 3)):
+        with pytest.raises(InputError):
+            TrainingLedger(fast_path / "new.db", plan, n=n)  # type: ignore[arg-type]
+
+
+def test_a_selection_is_charged_once_and_trainings_by_it_never(fast_path: Path) -> None:
+    plan = SelectionPlan(Repeats.geometric(5), TrainingPlan(2.0, 0.1, 20), 0.1)
+    ledger = TrainingLedger(fast_path / "select.db", plan, n=900)
+    first = ledger.begin_selection("settings", secure=True)
+    ledger.record(first, [0.4])
+    assert ledger.begin_selection("settings", secure=True).value == (0.4,)
+    assert ledger.count() == 1
+    with pytest.raises(InputError, match="repeat_and_select"):
+        ledger.begin(secure=True)
+    with pytest.raises(InputError, match=r"begin\(\)"):
+        TrainingLedger(fast_path / "train.db", PLAN, n=900).begin_selection("settings", secure=True)
+
+
+def test_disjoint_people_pay_the_larger_epsilon(train: TrainingLedger, val: PrivacyLedger) -> None:
+    joint = join([train, val], disjoint=True, delta=DELTA)
+    assert joint.epsilon == max(epsilon_of([PLAN], DELTA), epsilon_from_mu(0.5, DELTA))
+    text = joint.to_text()
+    assert REMOVE_ONE in text
+    assert REPLACE_ONE in text
+    assert "n = 900" in text
+    assert "n = 300" in text
+    assert "no person is in two parts" in text
+
+
+def test_the_same_people_pay_the_composition(train: TrainingLedger, val: PrivacyLedger, fast_path: Path) -> None:
+    joint = join([train, val], delta=DELTA)
+    assert joint.epsilon == epsilon_of([PLAN, Adaptive(0.5)], DELTA)
+    assert joint.epsilon > join([train, val], disjoint=True, delta=DELTA).epsilon
+    assert joint.adjacency.startswith(REMOVE_ONE)
+    assert "replacing a unit's records, which costs two removals" in joint.adjacency
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(1.2))
+    tuned_twice = join([val, other], delta=DELTA)
+    assert tuned_twice.epsilon == pytest.approx(epsilon_from_mu(1.3, DELTA))
+    assert tuned_twice.adjacency == REPLACE_ONE
+    assert "n of 'validation data' is not stated" in tuned_twice.warnings[0]
+    selection = TrainingLedger(fast_path / "s.db", SelectionPlan(Repeats.geometric(5), TrainingPlan(2.0, 0.1, 20)), n=9)
+    assert "Renyi" in join([selection, val], delta=DELTA).accountant
+
+
+def test_what_cannot_be_added_is_refused(train: TrainingLedger, val: PrivacyLedger, fast_path: Path) -> None:
+    agents = PlanLedger(fast_path / "fts.db", Rounds(0.3, 1.0, 4), n=9, unit="one person")
+    rows = PrivacyLedger(fast_path / "rows.db", Budget.gdp(1.0), max_change=0.5)
+    clinics = PrivacyLedger(fast_path / "clinics.db", Budget.gdp(1.0), unit="one clinic")
+    for other, named in ((agents, "zero out one agent"), (rows, "row of features"), (clinics, "different units")):
+        with pytest.raises(InputError, match=named):
+            join([train, other], delta=DELTA)
+        assert join([train, other], disjoint=True, delta=DELTA).epsilon > 0
+    for ledgers in ([train], [train, TrainingLedger(fast_path / "train.db")]):
+        with pytest.raises(InputError, match="each of them once"):
+            join(ledgers, disjoint=True, delta=DELTA)
+
+
+def test_a_ledger_that_was_planned_after_another_was_charged_is_warned_of(
+    train: TrainingLedger, val: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable, "_now", lambda: "2000-01-01T00:00:00+00:00")
+    assert join([train, val], delta=DELTA).warnings == ()
+    train.begin(secure=True)
+    assert "'validation data' was made after another was charged" in join([train, val], delta=DELTA).warnings[0]
+    assert join([train, val], disjoint=True, delta=DELTA).warnings == ()
+
+
+def test_seeded_noise_in_one_part_voids_all(train: TrainingLedger, val: PrivacyLedger) -> None:
+    train.begin(secure=True, private=False)
+    for disjoint in (True, False):
+        joint = join([train, val], disjoint=disjoint, delta=DELTA)
+        assert (joint.private, joint.to_dict()["epsilon"]) == (False, "infinity")
+        assert "NOT PRIVATE" in joint.warnings[0]
+        assert "NONE" in str(joint)
+
+
+def invoke(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_on_the_command_line(train: TrainingLedger, val: PrivacyLedger, fast_path: Path) -> None:
+    paths = [str(fast_path / "train.db"), str(fast_path / "val.db")]
+    apart = json.loads(invoke("statement", *paths, "--disjoint", "--format", "json"))
+    together = json.loads(invoke("statement", *paths, "--format", "json"))
+    assert (apart["disjoint"], together["disjoint"], apart["delta"]) == (True, False, 1e-5)
+    assert apart["epsilon"] < together["epsilon"]
+    train.begin(secure=True, note={"lr": 0.5})
+    assert "1 of 3 made" in invoke("show", paths[0])
+    assert json.loads(invoke("show", paths[0], "--format", "json"))["charges"][0]["lr"] == 0.5
+    assert "for the whole plan" in invoke("statement", paths[0])
+
+
+def test_convert_does_not_bridge_dp_sgd_and_gdp() -> None:
+    said = invoke("convert", "--dp-sgd", "0.6", "0.001", "5000", "--delta", "1e-7")
+    assert said.startswith("epsilon = 3.4")
+    assert "mu =" not in said
+    for arguments in (["--epsilon", "2"], ["--dp-sgd", "0.6", "0.001", "5000"]):
+        assert "not a mu" in invoke("convert", *arguments).replace("\n", " ")
+    for arguments in ([], ["--mu", "1", "--epsilon", "2"], ["--epsilon", "2", "--dp-sgd", "0.6", "0.001", "50"]):
+        assert CliRunner().invoke(app, ["convert", *arguments]).exit_code != 0
