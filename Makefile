@@ -31,7 +31,7 @@ test: $(VENV)/.installed  ## the whole test suite, without the slow audits
 SMOKE := tests/test_cli.py tests/privacy/test_noise.py tests/accounting/test_postgresql.py \
 	tests/accounting/test_plan_ledger.py tests/losses/test_estimator.py tests/optuna_front/test_pages.py \
 	tests/gp/test_posterior.py tests/gp/test_design.py tests/bandits/test_parts.py tests/federated/test_agent.py \
-	tests/ray_front/test_centred_search.py tests/ray_front/test_cluster.py::test_a_run_from_end_to_end
+	tests/sklearn_front/test_private_search.py tests/ray_front/test_centred_search.py tests/ray_front/test_cluster.py::test_a_run_from_end_to_end
 
 $(VENV)-oldest/.installed: pyproject.toml .ci/oldest.py
 	$(PYTHON) -m venv $(VENV)-oldest

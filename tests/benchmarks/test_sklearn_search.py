@@ -1,0 +1,45 @@
+"""The benchmark of searches in scikit-learn: its data, its lines and its table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import sklearn_search
+from benchmarks.data import available
+
+TABLES = {"SVR, parkinsons"}
+
+
+@pytest.mark.parametrize("task", sorted(set(sklearn_search.TASKS) - TABLES))
+def test_an_untuned_estimator_is_better_than_the_clip_and_splits_are_disjoint(task):
+    made = sklearn_search.TASKS[task](0)
+    rows = np.concatenate(made.X)
+    assert len(np.unique(rows, axis=0)) == len(rows)
+    assert made.split().get_n_splits() == 1
+    found = sklearn_search.measure(task, "untuned", 0)
+    assert 0 < found["test_loss"] < made.clip[1]
+
+
+@pytest.mark.skipif(not available("parkinsons"), reason="needs the shared data")
+def test_the_table_of_parkinsons_is_a_task():
+    assert len(sklearn_search.TASKS["SVR, parkinsons"](0).y[1]) == 300
+
+
+def test_the_table_has_a_row_for_each_search():
+    results = [
+        {"task": task, "search": search, "seed": seed, "test_loss": 0.1 * seed, "seconds": 2.0}
+        for task in sklearn_search.TASKS
+        for search in sklearn_search.SEARCHES
+        for seed in (1, 2)
+    ]
+    lines = sklearn_search.table(results).splitlines()
+    assert len(lines) == 2 + len(sklearn_search.SEARCHES)
+    assert lines[2].split(" | ")[2:] == ["0.150 ± 0.050"] * 4 + ["8.0", "1 |"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_private_search_of_the_benchmark_runs(monkeypatch):
+    monkeypatch.setattr(sklearn_search, "TRIALS", 8)
+    found = sklearn_search.measure("kernel ridge, diabetes", 'PrivateSearch, "selection"', 0)
+    assert 0 < found["test_loss"] < 4
