@@ -164,15 +164,7 @@ def table(results: list[dict[str, Any]]) -> str:
         shown = [mean_and_error(values) for values in losses.values()]
         apart = f"{worse.mean() / error:+.1f}" if error > 0 else "-"
         rows.append([task, str(n), str(trials), f"{mu:g}", str(len(of)), *shown, apart])
-    heads = [
-        "task",
-        "n",
-        "trials",
-        "mu",
-        "seeds",
-        *SHOWN[:4],
-        *(f"{name.split()[0]}, no privacy" for name in SHOWN[4:]),
-    ]
+    heads = ["task", "n", "trials", "mu", "seeds", *(name.replace(" none", ", no privacy") for name in SHOWN)]
     return markdown([*heads, "default", "centred above the default, in standard errors"], rows)
 
 

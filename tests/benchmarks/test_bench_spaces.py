@@ -68,5 +68,5 @@ def test_it_goes_on_where_it_was_stopped_and_prints_tables(
     assert found["default"] == 1.0
     assert found["TPE none"] == found["random none"] == 0.5
     shown = capsys.readouterr().out
-    assert shown.count("| mlp-digits |") == 3 * 2  # three runs, two budgets
+    assert shown.count("| mlp-digits |") == 3 * 3  # three runs; two budgets, and the ratios
     assert shown.count("| all | ") == 3
