@@ -16,7 +16,7 @@ from scipy.stats import chi2, norm
 from dptune import LossPrivatizer
 from dptune.privacy.mechanism import Mechanism
 from dptune.privacy.noise import NoiseSource
-from dptune.selection.noisy_min import noisy_min
+from dptune.privacy.noisy_min import noisy_min
 
 Array = npt.NDArray[np.float64]
 Making = Callable[[NoiseSource], Mechanism]

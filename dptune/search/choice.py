@@ -13,9 +13,9 @@ from typing import Any
 from dptune.algorithms.method import Plan
 from dptune.errors import BudgetExhausted, KeyConflict
 from dptune.parameters import as_choice
+from dptune.privacy.noisy_min import noisy_min
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.names import CHOICE, as_stored
-from dptune.selection.noisy_min import noisy_min
 from dptune.space import Value
 
 
@@ -25,7 +25,7 @@ class Choice:
     Several processes: the one whose question ends the run chooses among its own. A run that ends without a choice,
     because its losses were lost or its budget was spent by others, keeps its algorithm's answer.
 
-    Guarantee: ``plan.choice_mu``-GDP under replacing one person (:func:`dptune.selection.noisy_min.noisy_min`), one
+    Guarantee: ``plan.choice_mu``-GDP under replacing one person (:func:`dptune.privacy.noisy_min.noisy_min`), one
     more release of the run.
     """
 

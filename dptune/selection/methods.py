@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dptune.privacy.noisy_min import noisy_min
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.selection.noisy_min import noisy_min
 from dptune.selection.race import Race
 
 Method = Callable[[Sequence[str], LossPrivatizer, float, str], int]  # points, privatizer, mu, scope -> index
@@ -14,7 +14,7 @@ FEW = 100  # n mu, up to which the race does better; found by ``python -m benchm
 
 
 def exponential(points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: str) -> int:
-    """Choose by one release: the index of a small mean (:func:`dptune.selection.noisy_min.noisy_min`)."""
+    """Choose by one release: the index of a small mean (:func:`dptune.privacy.noisy_min.noisy_min`)."""
     query = privatizer.means_query(points, mu)
     return int(privatizer.release(query, scope=scope, key="index", mechanism=noisy_min).scalar)
 

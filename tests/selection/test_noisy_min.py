@@ -20,7 +20,7 @@ from dptune import Budget, BudgetExhausted, LossPrivatizer, PrivacyLedger
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.privacy.mechanism import Mechanism
 from dptune.privacy.noise import NoiseSource
-from dptune.selection.noisy_min import noisy_min
+from dptune.privacy.noisy_min import noisy_min
 
 Making = Callable[[NoiseSource], Mechanism]
 
