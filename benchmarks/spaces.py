@@ -162,8 +162,9 @@ def table(results: list[dict[str, Any]]) -> str:
         worse = losses["centred"] - losses["default"]
         error = worse.std(ddof=1) / math.sqrt(len(worse)) if len(worse) > 1 else math.nan
         shown = [mean_and_error(values) for values in losses.values()]
-        rows.append([task, str(n), str(trials), f"{mu:g}", *shown, f"{worse.mean() / error:+.1f}"])
-    heads = ["task", "n", "trials", "mu", *SHOWN[:4], *(f"{name.split()[0]}, no privacy" for name in SHOWN[4:])]
+        apart = f"{worse.mean() / error:+.1f}" if error > 0 else "-"
+        rows.append([task, str(n), str(trials), f"{mu:g}", str(len(of)), *shown, apart])
+    heads = ["task", "n", "trials", "mu", "seeds", *(name.replace(" none", ", no privacy") for name in SHOWN)]
     return markdown([*heads, "default", "centred above the default, in standard errors"], rows)
 
 
@@ -174,17 +175,26 @@ def _cells(results: list[dict[str, Any]]) -> list[tuple[tuple[str, int, int], fl
 
 
 def ratios(results: list[dict[str, Any]]) -> str:
-    """Geometric mean over tasks, people, trials, budgets of ours over another's mean loss, with a seed's error."""
+    """Geometric mean over people, trials, budgets and seeds of ours over another's loss ± that of its logarithm."""
+    others = (*SHOWN[1:], "default")
+    tasks = sorted({result["task"] for result in results})
     rows = []
-    for name in (*SHOWN[1:], "default"):
-        by_seed: dict[int, list[float]] = {}
-        for _, mu, of in _cells(results):
-            for result, ours, theirs in zip(of, _losses(of, "centred", mu), _losses(of, name, mu), strict=True):
-                by_seed.setdefault(result["seed"], []).append(math.log(ours / theirs))
-        seeds = np.array([np.mean(logs) for logs in by_seed.values()])
-        error = seeds.std(ddof=1) / math.sqrt(len(seeds)) if len(seeds) > 1 else math.nan
-        rows.append([name.replace(" none", ", no privacy"), f"{math.exp(seeds.mean()):.3f}", f"{error:.3f}"])
-    return markdown(["centred / ", "geometric mean", "± (of its logarithm, over seeds)"], rows)
+    for kind in (*tasks, "all"):
+        of = [result for result in results if kind in (result["task"], "all")]
+        rows.append([kind, *(_ratio(of, name) for name in others)])
+    return markdown(["centred / ", *(name.replace(" none", ", no privacy") for name in others)], rows)
+
+
+def _ratio(results: list[dict[str, Any]], name: str) -> str:
+    """The error is over splits, one for each task and seed: n, trials and budgets of a split are not independent."""
+    of_split: dict[tuple[str, int], list[float]] = {}
+    for result in results:
+        for mu in BUDGETS:
+            (ours,), (theirs,) = _losses([result], "centred", mu), _losses([result], name, mu)
+            of_split.setdefault((result["task"], result["seed"]), []).append(math.log(ours / theirs))
+    logs = np.array([np.mean(found) for found in of_split.values()])
+    error = logs.std(ddof=1) / math.sqrt(len(logs)) if len(logs) > 1 else math.nan
+    return f"{math.exp(logs.mean()):.3f} ± {error:.3f}"
 
 
 def main() -> None:

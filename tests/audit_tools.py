@@ -71,6 +71,9 @@ class CannedNoise:
     def add_gaussian(self, statistic: Array, sigma: float) -> Array:
         return self._generator.normal(size=len(statistic))
 
+    def noisy_argmin(self, statistic: Array, scale: float) -> int:
+        return int(self._generator.integers(len(statistic)))
+
 
 # ---- noise-off sensitivity ---------------------------------------------------------------------------
 
