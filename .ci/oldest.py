@@ -9,7 +9,13 @@ project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
 extras = project["optional-dependencies"]
 users = (
     *project["dependencies"],
-    *(one for extra, them in extras.items() if extra not in ("all", "dev") for one in them if not one.startswith("dptune[")),
+    *(
+        one
+        for extra, them in extras.items()
+        if extra not in ("all", "dev")
+        for one in them
+        if not one.startswith("dptune[")
+    ),
 )
 for requirement in users:
     name, bound = re.fullmatch(r"([\w-]+)(?:\[.*\])?>=([\w.]+)", requirement).groups()
