@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo test test-oldest check audit bench-gibo bench-private bench-selection bench-spaces bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-ray bench-sklearn clean
+.PHONY: demo test test-oldest check audit bench-gibo bench-private bench-selection bench-spaces bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -94,6 +94,10 @@ bench-ldp: $(VENV)/.installed  ## local privacy: tables of docs/ldp.md; the firs
 	$(BIN)/python -m benchmarks.bench_ldp multiplier --paper --seeds 24 --algorithms MoMA --grid 0.008 0.015
 	$(BIN)/python -m benchmarks.bench_ldp plays --seeds 24
 	$(BIN)/python -m benchmarks.bench_ldp tables  # what docs/ldp.md shows of the stored runs
+
+bench-training: $(VENV)/.installed  ## private training and tuning: tables of docs/training.md (minutes)
+	$(BIN)/python -m benchmarks.training table
+	$(BIN)/python -m benchmarks.training_accuracy --seeds 10
 
 bench-outsourced: $(VENV)/.installed  ## outsourced tuning: figures and tables of docs/outsourced.md (ten minutes)
 	$(BIN)/python -m benchmarks.outsourced regret

@@ -21,7 +21,7 @@ RDP = "Renyi differential privacy (dp-accounting; repeat and select: Papernot & 
 
 
 _ORDERS = [
-    *(1.5 + k / 10 for k in range(95)),
+    *(1.8 + k / 10 for k in range(92)),
     *range(11, 64),
     128,
     256,
