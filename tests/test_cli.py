@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 import dptune
-from dptune.accounting.plan_ledger import open_ledger
 from dptune.cli import app, main
 from dptune.figures import save_figure
 from dptune.local import InsecureRandomizer
 from dptune.search.values import VALUES
+from dptune.training.ledger import open_ledger
 
 
 def values(privatizer, scope, trials):
