@@ -103,7 +103,7 @@ def test_epsilon_from_mu(mu: float, delta: float) -> None:
     assert close(epsilon_from_mu(mu, delta), exact_epsilon(mu, delta))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(SOME_MU, SOME_DELTA)
 def test_mu_from_epsilon(mu: float, delta: float) -> None:
     epsilon = float(exact_epsilon(mu, delta))

@@ -36,7 +36,7 @@ def racer(name: str, barrier: Any, tasks: Any, results: Any) -> None:
             results.put((name, repr(error)))
 
 
-def test_two_processes_race_for_the_last_of_a_budget_100_rounds(new_url: Urls) -> None:
+def test_two_processes_race_for_the_last_of_a_budget_30_rounds(new_url: Urls) -> None:
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(2), context.Queue()
     queues = [context.Queue(), context.Queue()]
@@ -48,7 +48,7 @@ def test_two_processes_race_for_the_last_of_a_budget_100_rounds(new_url: Urls) -
         worker.start()
     wins = {"a": 0, "b": 0}
     try:
-        for number in range(100):
+        for number in range(30):
             url = new_url()
             if number % 2:  # every other ledger is created in the race as well
                 PrivacyLedger(url, Budget.gdp(1.0))

@@ -12,7 +12,8 @@ import pytest
 from ledger_tools import pay
 
 from dptune import LedgerError, LocalRandomizer, LossPrivatizer, PrivacyLedger, UserLedger
-from dptune.accounting.plan_ledger import PlanLedger, open_ledger
+from dptune.accounting.plan_ledger import PlanLedger
+from dptune.training.ledger import open_ledger
 
 TESTS = Path(__file__).parents[1]
 GDP, PLAN, USERS = (

@@ -181,6 +181,7 @@ def test_importing_the_module_does_not_import_the_extra() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow  # the figures are compared above; the command computes much more
 def test_the_command_prints_all_ten_figures() -> None:
     out = subprocess.run(
         [sys.executable, "-m", "benchmarks.fts_accounting"], check=True, capture_output=True, text=True

@@ -20,11 +20,11 @@ OWN = ROOT / "examples" / "own_algorithm.py"
 EXAMPLES = sorted((ROOT / "examples").glob("ray*.py"))
 
 
-def run_on_the_cluster(example: Path, *arguments: str, **environment: str) -> str:
+def printed_by(example: Path, *arguments: str, **environment: str) -> str:
     """Run it in a process of its own; return what it printed."""
+    command = [sys.executable, str(example), *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    environment["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
-    run = subprocess.run([sys.executable, example, *arguments], capture_output=True, text=True, env=environment)
+    run = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
     return run.stdout
 
@@ -33,16 +33,16 @@ def run_on_the_cluster(example: Path, *arguments: str, **environment: str) -> st
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_and_prints_its_statement(example: Path, fast_path: Path) -> None:
-    printed = run_on_the_cluster(example, str(fast_path))
+    printed = printed_by(example, str(fast_path), RAY_ADDRESS=ray.get_runtime_context().gcs_address)
     assert "epsilon" in printed
     assert "NOT PRIVATE" not in printed
 
 
 @pytest.mark.ray
-@pytest.mark.usefixtures("cluster")
 def test_an_algorithm_of_ones_own_runs_in_ray_too(fast_path: Path) -> None:
     """Nothing but one class and its plan is its own; without "ray" it runs in Optuna, see tests/test_examples.py."""
-    printed = run_on_the_cluster(OWN, str(fast_path), "ray", HOME=str(fast_path))  # Tune's results lie at home
+    home = {"HOME": str(fast_path), "RAY_ADDRESS": "local"}  # where Tune's results lie, and the key of a cluster
+    printed = printed_by(OWN, str(fast_path), "ray", **home)
     assert "(48); Gaussian mechanism on the mean clipped linear statistic of the losses (8)" in printed
 
 
