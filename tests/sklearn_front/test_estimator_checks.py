@@ -25,6 +25,9 @@ EXCLUDED = {
 class ManyDataSets(PrivateSearch):
     """The checks fit one object to dozens of data sets: each is other people, with a ledger of its own."""
 
+    def __repr__(self, N_CHAR_MAX=700):  # in names of tests, which must be the same in each process: no addresses
+        return f"{type(self).__name__}({self.estimator!r})"
+
     def fit(self, X, y=None, **options):
         self._people = name_of(self, X, np.ravel(y) if hasattr(y, "shape") else y)
         return super().fit(X, y, **options)
