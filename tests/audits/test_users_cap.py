@@ -74,8 +74,10 @@ def audit_meeting(path: Path, patch: pytest.MonkeyPatch) -> None:
         return true(connection, row, cap)
 
     patch.setattr(rows, "pay", pay)
-    reply(first, "first")
-    other.join()
+    try:
+        reply(first, "first")
+    finally:
+        other.join()  # also if the first has failed: the ledger's folder is about to go
     assert refused == ["second"], f"refused: {refused}"
     assert first.spent("ann") == 0.7
 

@@ -175,7 +175,7 @@ def the_same_noise_twice_within_a_region(patch: pytest.MonkeyPatch) -> None:
 
     def shared(self, statistic, sigma):
         noise = true(self, np.zeros(len(statistic)), sigma)
-        noise[7:20] = noise[27:40]
+        noise[7:47] = noise[47:87]
         return statistic + noise
 
     patch.setattr(server.OpenDPNoise, "add_gaussian", shared)

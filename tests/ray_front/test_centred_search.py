@@ -168,7 +168,7 @@ def test_withheld_values_of_dp_gibo_are_the_worst_in_both_modes(tmp_path):
 
 
 def test_whole_numbers_and_steps_are_searched_by_cells(tmp_path):
-    space = {"k": tune.randint(1, 5), "q": tune.quniform(0.0, 1.0, 0.25), "c": tune.choice(["a", "b"])}
+    space = {"k": tune.randint(1, 5), "q": tune.quniform(0.0, 1.0, 0.25)}
     search = CentredCMASearch(space, open_privatizer(tmp_path), n_trials=12, seed=1)
     configs, _ = run(search, function=lambda c: losses({"x": c["k"] / 4, "y": 10 ** c["q"]}), space=space)
     assert {c["k"] for c in configs} <= {1, 2, 3, 4}

@@ -200,7 +200,7 @@ def test_a_default_that_is_no_dict_is_refused_by_name(tmp_path, opened):
 @on_both
 def test_a_default_that_lacks_a_parameter_or_leaves_its_range_is_refused_before_a_trial(tmp_path, opened):
     for name, default in {"lacks": {"x": 0.0}, "leaves": {"x": 0.0, "y": 99.0}}.items():
-        with pytest.raises(dptune.InputError, match="every searched parameter"):
+        with pytest.raises(dptune.InputError, match="searched parameter, within its range"):
             begin(opened(open_privatizer(tmp_path), default=default, name=name))
     assert open_ledger(tmp_path).spent() == 0.0
 
