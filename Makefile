@@ -37,11 +37,11 @@ $(VENV)-oldest/.installed: pyproject.toml .ci/oldest.py
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(PYTHON) .ci/oldest.py > $(VENV)-oldest/constraints.txt
 	$(VENV)-oldest/bin/python -m pip install --quiet --constraint $(VENV)-oldest/constraints.txt --editable ".[all]" \
-		pytest hypothesis mpmath
+		pytest pytest-xdist hypothesis mpmath
 	touch $@
 
 test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the oldest versions that pyproject.toml allows
-	$(VENV)-oldest/bin/python -m pytest -W default -m "not slow" $(SMOKE)
+	$(VENV)-oldest/bin/python -m pytest -W default -m "not slow" -n 2 --dist loadgroup $(SMOKE)
 
 audit: $(VENV)/.installed  ## the slow audits: long noise, whole runs, random kills; prints what they prove
 	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rP
