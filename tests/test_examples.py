@@ -29,7 +29,7 @@ HERE = [path for path in EXAMPLES if not path.stem.startswith(ELSEWHERE)]
 
 @pytest.mark.parametrize("example", HERE, ids=lambda path: path.stem)
 def test_an_example_runs_and_prints_its_statement(example, tmp_path):
-    for library in ("torch", "xgboost"):
+    for library in ("torch", "xgboost", "lightgbm", "skorch"):
         if example.stem.startswith(library):
             pytest.importorskip(library)
     command = [sys.executable, str(example), str(tmp_path)]
