@@ -4,8 +4,7 @@
 
 A simulation: DP-SGD of a linear softmax model with NumPy's noise, NOT PRIVATE; the accounting is dptune's. Data ship
 with scikit-learn: digits (1797 rows, 10 classes) and breast-cancer (569 rows, 2 classes), halved into training
-people and
-validation people, a quarter of the rows held out for the test. delta = 1e-5.
+people and validation people, a quarter of the rows held out for the test. delta = 1e-5.
 """
 
 from __future__ import annotations
