@@ -57,7 +57,7 @@ def test_choices_and_conditions_are_searched(tmp_path, when):
     assert found["constant"] == 3
     assert losses(found).mean() < 0.45
     if when:
-        assert ("k" in found.get("a", {})) == (found["model"] == "a") != ("b" in found)
+        assert ("k" in found["a"]) == (found["model"] == "a") != ("y" in found["b"])
     assert json.loads(json.dumps(flat(found))) == flat(found)
 
 
