@@ -1,0 +1,114 @@
+"""What a run shows: its recommendation, what is known about a trial, its progress. Released values only."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+from dptune._locks import ForkSafeLock
+from dptune.algorithms.method import Plan, SearchAlgorithm
+from dptune.privacy.privatizer import LossPrivatizer
+from dptune.search.choice import Choice
+from dptune.search.failures import Failures
+from dptune.search.learned import Learned
+from dptune.search.recommendation import Recommendation, among_values, of_algorithm
+from dptune.space import Space, Value
+
+
+class Shown:
+    """The part of a :class:`dptune.SearchRun` that only looks: nothing here reads a loss or spends."""
+
+    privatizer: LossPrivatizer
+    plan: Plan
+    default: Mapping[str, Value] | None
+    _learned: Learned
+    _choice: Choice
+    _failures: Failures
+    _lock: ForkSafeLock
+    _outside: int
+    _spent_by_others: bool
+
+    @property
+    def algorithm(self) -> SearchAlgorithm:
+        """The method's algorithm, in the state that the ledger's answers lead to."""
+        return self._learned.algorithm
+
+    @property
+    def space(self) -> Space | None:
+        """The search space, with the parameters that have joined it; None where another searcher proposes."""
+        return self._learned.space
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has nothing left to release for trials."""
+        return self.algorithm.finished or (self.space is None and self._learned.history.values >= self.plan.trials)
+
+    def value_is(self, loss: str) -> str:
+        """Return what a trial's value is, as on the axis of a plot, where the loss has this name."""
+        return f"mean {loss}, noisy" if self.plan.monitor_mu > 0 else self.algorithm.shows.format(loss=loss)
+
+    def sigma(self, trial: str, parameters: Mapping[str, Value]) -> float | None:
+        """Return the standard deviation in the trial's value: of its noise, or of the model that it comes from.
+
+        None as long as nothing is released about it.
+        """
+        with self._lock:
+            if self.plan.monitor_mu > 0 or self.space is None:
+                return self._learned.history.sigma(trial)
+            u = self.space.encode(self.space.completed(parameters))
+            known = self.algorithm.difference(u, self.space.encode(self.space.centre()))
+            return None if known is None or self.algorithm.value(u) is None else known[1]
+
+    def recommend(self) -> Recommendation:
+        """Return the parameters to use: what the algorithm ends with, never the argmin of noisy values.
+
+        Beside them: how much better they are than the defaults, from everything released, and what to look at twice.
+
+        Raises:
+            InputError: the method proposes nothing, and no value was released yet.
+        """
+        with self._lock:
+            self._learned.sync()
+            values, private = self._learned.history.released_values(), self._private
+            if self.space is None:
+                return among_values(values, self.default, private=private)
+            if self.algorithm.t == 0 and self.plan.monitor_mu == 0:
+                centre = "no answer is released yet, so this recommendation is the centre of the search space."
+                warnings.warn(f"{centre} {self._rounds_missing()}", stacklevel=2)
+            return of_algorithm(self.algorithm, self.space, self._found(), self.default, values, private=private)
+
+    @property
+    def _private(self) -> bool:
+        return self._learned.history.private and self.privatizer.private
+
+    def _found(self) -> dict[str, Value]:
+        """The point that was chosen at the end, or what the algorithm makes of the answers so far."""
+        if self.space is None:
+            return {}
+        chosen = self._choice.found() or self.space.decode(self.algorithm.recommend())
+        return {name: chosen[name] for name in self.space if self.space.active(name, chosen)}
+
+    def progress(self) -> dict[str, object]:
+        """Return released facts only, as plain JSON data, for a dashboard."""
+        with self._lock:  # another thread may be learning from a release
+            recommended = {} if self.space is None else {"recommended": self._found()}
+            return {
+                "private": self._private,
+                **self.algorithm.progress(),
+                **recommended,
+                "mu_budget": self.privatizer.ledger.budget.mu,
+                "mu_spent": self._learned.history.spent.mu,
+                "trials_planned": self.plan.trials,
+                "trials_failed": self._failures.number,
+            }
+
+    def _rounds_missing(self) -> str:
+        unit = self.algorithm.unit
+        made = f"Only {self.algorithm.t} of {self.algorithm.rounds} {unit}s were made."
+        if self._spent_by_others:
+            return f"{made} Other runs have spent the budget for the next."
+        outside = f", and {self._outside} of this process's trials were not" if self._outside else ""
+        return (
+            f"{made} A process makes one from {self.algorithm.batch} trials of its own that are in the search "
+            f"space{outside}. Go on with more trials; with several processes use threads (n_jobs) or fewer of them."
+        )
