@@ -201,8 +201,9 @@ def test_nothing_is_pickled_and_no_assert_guards() -> None:
         assert not [node for node in ast.walk(tree) if isinstance(node, ast.Assert)], f"{name} has an assert"
 
 
+# The first silences warnings, the others say public facts.
 SPEAKING = {"losses/estimator.py": "warnings", "search/run.py": "warnings", "search/shown.py": "warnings",
-            "search/agreement.py": "warnings", "accounting/durable.py": "logging"}  # fmt: skip  # the first silences warnings, others say public facts
+            "search/agreement.py": "warnings", "accounting/durable.py": "logging"}  # fmt: skip
 
 
 def test_the_code_near_private_data_neither_logs_nor_prints() -> None:
