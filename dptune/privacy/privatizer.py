@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from dptune._checks import at_least
 from dptune._locks import ForkSafeLock
-from dptune._numbers import COUNTABLE, real, whole
 from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
 from dptune.errors import InputError
 from dptune.privacy.mechanism import Mechanism, gaussian
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise
+from dptune.privacy.people import count_of, float_type, interval_of, person_of_row, person_weights_of
 from dptune.privacy.private import PerExampleLosses, bare, reveal
 from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery, Query
 from dptune.privacy.rows import LossRows
@@ -82,14 +82,14 @@ class LossPrivatizer:
         if not isinstance(ledger, PrivacyLedger):
             raise InputError('the first argument must be a PrivacyLedger, e.g. PrivacyLedger("ledger.db", budget).')
         self.ledger = ledger
-        self.interval = _interval(clip)
-        self._person = _person_of_row(n, groups)  # (rows,) codes, or None: a person a row
-        self.rows = _count(n) if self._person is None else len(self._person)
+        self.interval = interval_of(clip)
+        self._person = person_of_row(n, groups)  # (rows,) codes, or None: a person a row
+        self.rows = count_of(n) if self._person is None else len(self._person)
         self.n = self.rows if self._person is None else int(self._person.max()) + 1
         if person_weights is not None and groups is not None:
             raise InputError("person_weights cannot go with groups: a weight would follow a person's place in a list.")
-        self._weights = _person_weights(person_weights, self.n)  # (n,), sums to 1
-        self.dtype = _float_type(dtype)
+        self._weights = person_weights_of(person_weights, self.n)  # (n,), sums to 1
+        self.dtype = float_type(dtype)
         self._insecure_seed = None if insecure_seed is None else at_least("insecure_seed", insecure_seed, 0)
         ledger.bind_people(self.n)
         self._start()
@@ -372,52 +372,3 @@ def _clip(g: Vector, clip: Interval | Ball) -> Vector:
     if finite.all():
         return np.asarray(g * factor)
     return np.asarray(np.where(finite, g, 0.0) * np.where(finite, factor, 0.0))
-
-
-def _interval(clip: object) -> Interval:
-    ends = [real(end) for end in clip] if isinstance(clip, Sequence) else []
-    numbers = [end for end in ends if end is not None]
-    if len(ends) != 2 or len(numbers) != 2:
-        raise InputError("clip must be a pair of numbers (low, high), the public range of one loss.")
-    return Interval(*numbers)
-
-
-def _count(n: object) -> int:
-    number = whole(n)
-    if number is None or not 1 <= number <= COUNTABLE:
-        raise InputError(f"n must be a whole number >= 1, the number of validation examples; got {n!r}.")
-    return number
-
-
-def _person_of_row(n: object, groups: npt.ArrayLike | None) -> npt.NDArray[np.intp] | None:
-    if (n is None) == (groups is None):
-        raise InputError("give either n= (a person an example) or groups= (one identifier per example).")
-    if groups is None:
-        return None
-    array = np.asarray(groups)
-    if array.ndim != 1 or array.size == 0:
-        raise InputError(f"groups must be a vector with one identifier per example; got shape {array.shape}.")
-    if array.dtype.kind not in "iuUSb":
-        raise InputError(f"groups must be whole numbers or text, without missing ones; got dtype {array.dtype}.")
-    return np.unique(array, return_inverse=True)[1]
-
-
-def _person_weights(weights: npt.ArrayLike | None, n: int) -> Vector:
-    if weights is None:
-        return np.full(n, 1.0 / n)
-    try:
-        array = np.array(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.empty(0)
-    if array.shape != (n,) or not (np.isfinite(array).all() and (array > 0).all()):
-        raise InputError(f"person_weights must be {n} positive finite numbers, one per person, and public.")
-    array = array / array.max()  # first, so that the sum is finite
-    return np.asarray(array / array.sum())
-
-
-def _float_type(dtype: object) -> type[np.float32] | type[np.float64]:
-    if dtype is np.float32:
-        return np.float32
-    if dtype is np.float64:
-        return np.float64
-    raise InputError("dtype must be numpy.float32 or numpy.float64.")

@@ -20,7 +20,8 @@ trusted curator (this process). ``LocalObjective`` and the LDP samplers need no 
 """
 
 from dptune_optuna.federated import DPFTSSampler
-from dptune_optuna.local import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
+from dptune_optuna.local import LDPATASampler, LDPMoMASampler, LDPTGPSampler
+from dptune_optuna.local_objective import LocalObjective
 from dptune_optuna.objective import PrivateObjective
 from dptune_optuna.outsourced import POGPUCBSampler
 from dptune_optuna.repeats import repeat_and_select

@@ -21,7 +21,7 @@ from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
 from dptune.space import Value
 from dptune_optuna.distributions import to_distributions, to_space
-from dptune_optuna.sampler import NumericalSampler
+from dptune_optuna.numerical import NumericalSampler
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 

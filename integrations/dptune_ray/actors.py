@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import ray
+from ray import cloudpickle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import dptune
 from dptune.privacy.private import bare
 
 RESTARTS = 5
+PART = 65536  # bytes of an argument
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,26 @@ def answered(method: Callable[..., Any]) -> Callable[..., Answer]:
     return call
 
 
+def in_parts(*args: Any, **kwargs: Any) -> list[bytes]:
+    """Return the arguments of a :func:`taking_parts` class.
+
+    Ray sends arguments below 100 KiB, and 10 MB of them, inside the call. Others lie in its object store, where an
+    actor that is started again may not find them.
+    """
+    pickled = cloudpickle.dumps((args, kwargs))
+    return [pickled[first : first + PART] for first in range(0, len(pickled), PART)]
+
+
+def taking_parts(kind: Any) -> Any:
+    """Return a class like ``kind`` whose constructor takes :func:`in_parts` of the arguments."""
+
+    def start(self: Any, *parts: bytes) -> None:
+        args, kwargs = cloudpickle.loads(b"".join(parts))
+        kind.__init__(self, *args, **kwargs)
+
+    return type(kind.__name__, (kind,), {"__init__": start})
+
+
 def answer_of(reference: Any) -> Any:
     """Wait for an answer and return its value."""
     answer: Answer = ray.get(reference)
@@ -88,13 +110,12 @@ class ActorClient:
 
         Args:
             kind: its class, whose methods return :class:`Answer`.
-            args: of the class; public, because a restart of the actor reads them again.
+            args: of the class, together less than 10 MB; public, because a restart of the actor reads them again.
         """
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         again = {"max_restarts": RESTARTS, "max_task_retries": RESTARTS, "scheduling_strategy": here}
-        kept = [ray.put(argument) for argument in args]
-        actor = ray.remote(kind).options(name=self.name, get_if_exists=True, num_cpus=0, **again)
-        return actor.remote(*kept), kept
+        actor = ray.remote(taking_parts(kind)).options(name=self.name, get_if_exists=True, num_cpus=0, **again)
+        return actor.remote(*in_parts(*args))
 
     def runs(self) -> bool:
         """Tell whether the actor is there, or is being started again."""

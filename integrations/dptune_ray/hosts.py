@@ -20,7 +20,7 @@ import dptune
 from dptune.federated import Participant, Transport
 from dptune.federated.agent import FTSAgent
 from dptune.federated.settings import FTSSettings
-from dptune_ray.actors import answer_of, answered
+from dptune_ray.actors import answer_of, answered, in_parts, taking_parts
 from dptune_ray.base import check_mode
 from dptune_ray.federated import AgentSpace, Vector, larger_is_better
 from dptune_ray.worker import Carried, called_in_worker, prepare_this_process
@@ -165,14 +165,14 @@ class Federation:
         check_mode(mode)
         space = AgentSpace.of(param_space, settings)
         usual = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": -1, **(options or {})}
-        start = ray.remote(HostProcess).options(**usual).remote
+        start = ray.remote(taking_parts(HostProcess)).options(**usual).remote
         seed = secrets.randbits(63) if seed is None else seed
         Participant(FTSAgent(space.model(settings), 0, seed=seed), transport)  # refuses a server with other settings
         self._transport, self._points = transport, 0  # a server lives as long as its first transport is held
-        self._kept = ray.put(Carried(objective))
+        carried = Carried(objective)
         groups = [tuple(range(first, settings.agents, hosts)) for first in range(hosts)]
         about: dict[str, Any] = {"seed": seed, "mode": mode, "silent": silent}
-        self._hosts = [start(self._kept, space, transport, settings, group, **about) for group in groups]
+        self._hosts = [start(*in_parts(carried, space, transport, settings, group, **about)) for group in groups]
 
     def advance(self, points: int) -> None:
         """Let every agent evaluate until it has ``points`` points: the initial ones, then one a round, then its own.

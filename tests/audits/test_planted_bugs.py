@@ -244,6 +244,7 @@ def test_every_audit_passes_on_the_package(audit: Callable[[Path], None], fast_p
     audit(fast_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bug", "audit"), FOUND, ids=_name)
 def test_the_audit_finds_the_planted_bug(
     bug: Bug, audit: Callable[[Path], None], fast_path: Path, monkeypatch: pytest.MonkeyPatch

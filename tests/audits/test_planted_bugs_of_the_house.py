@@ -221,6 +221,7 @@ def leak(patch: pytest.MonkeyPatch, difference: str, logger: logging.Logger, lev
         patch.setattr(shield, "call_guarded", log_error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dptune.losses", "optuna.trial", "made.just.now"])
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO], ids=logging.getLevelName)
 @pytest.mark.parametrize("difference", NEIGHBOURS)

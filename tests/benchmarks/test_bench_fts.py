@@ -53,6 +53,10 @@ def test_the_tables_name_every_method_once() -> None:
         assert len(names) == len(set(names))
         assert "TS" in names
     assert len(bench_fts.synthetic_methods()) == 6
+
+
+@pytest.mark.slow
+def test_the_price_beside_the_papers_is_printed() -> None:
     assert bench_fts._epsilons(bench_fts.plan(1.0))[:2] == ["10.38", "15.17"]
 
 

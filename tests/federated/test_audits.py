@@ -41,7 +41,14 @@ def test_the_server_keeps_its_promise(audit: Callable[[Path], None], fast_path: 
     audit(fast_path)
 
 
-@pytest.mark.parametrize("where", ["before draw", "before record", "before broadcast"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "before draw",
+        pytest.param("before record", marks=pytest.mark.slow),
+        pytest.param("before broadcast", marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_server_goes_on_from_its_ledger(where: str, fast_path: Path) -> None:
     audits.audit_crash(fast_path, where)
 

@@ -227,8 +227,9 @@ def test_copies_and_another_study_of_the_same_name_have_a_run_of_their_own():
     assert sampler.run_of(create(None, sampler)).bandit.t == 0
 
 
-@pytest.mark.parametrize("space", [SPACE, None])
-@pytest.mark.parametrize(("before", "after"), [(8, 3), (8, 0), (3, 8), (8, 8), (0, 4)])
+@pytest.mark.parametrize(
+    ("space", "before", "after"), [(SPACE, 8, 3), (None, 8, 0), (SPACE, 3, 8), (None, 8, 8), (None, 0, 4)]
+)
 def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_path, space, before, after):
     storage, sampler = optuna.storages.get_storage(f"sqlite:///{tmp_path}/s.db"), open_sampler(space=space)
     study = create(storage, sampler)

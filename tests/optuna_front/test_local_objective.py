@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 import dptune
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune_optuna import LDPTGPSampler, LocalObjective
-from dptune_optuna.local import randomizers_of
+from dptune_optuna.randomizers import randomizers_of
 from harness import create, transcript
 from local_harness import SAMPLERS, SECRET, at_x, open_sampler, users_function
 
@@ -54,7 +54,9 @@ def test_transcripts_of_neighbouring_values_are_byte_identical(tmp_path, front, 
 
 
 def test_the_audit_fails_on_a_planted_leak(tmp_path, monkeypatch):
-    monkeypatch.setattr("dptune_optuna.local.shielded", lambda function, trial, take: print_and_call(function, trial))
+    monkeypatch.setattr(
+        "dptune_optuna.local_objective.shielded", lambda function, trial, take: print_and_call(function, trial)
+    )
 
     def print_and_call(function: Any, trial: Any) -> Any:
         optuna.logging.get_logger("dptune_optuna").warning(f"measured {(value := function(trial))}")

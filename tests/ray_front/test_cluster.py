@@ -163,7 +163,7 @@ class RestartTheVault(Callback):
 
 
 def test_a_vault_that_dies_is_restarted_and_the_run_goes_on(fast_path):
-    n = 50_000  # the vault's own settings, weights of so many people, lie in the object store
+    n = 50_000  # the vault's own settings have weights of so many people: they reach it in parts
     search = open_search(open_privatizer(fast_path, n=n))
     callback = RestartTheVault(search._client.name)
     trainable = search.trainable(lambda config: np.resize(losses(config), n))
@@ -174,6 +174,7 @@ def test_a_vault_that_dies_is_restarted_and_the_run_goes_on(fast_path):
     assert ledger.spent() <= 1.0
 
 
+@pytest.mark.slow
 def test_a_vault_that_is_gone_for_good_is_started_again_by_its_searcher(fast_path):
     search = PrivateSearch(random_search(), open_privatizer(fast_path), n_trials=2, seed=1)
     trainable = search.trainable(losses)

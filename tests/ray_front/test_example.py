@@ -26,6 +26,7 @@ def printed_by(example: Path, *arguments: str, **environment: str) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
+    assert "constructor arguments" not in run.stderr  # Ray warns of actors that it could not start again
     return run.stdout
 
 

@@ -346,6 +346,7 @@ def test_a_host_that_always_dies_is_given_up(fast_path: Path, monkeypatch: Any) 
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_a_federation_whose_server_and_host_are_killed_in_mid_round_loses_no_round(
     cluster: Path, fast_path: Path
 ) -> None:

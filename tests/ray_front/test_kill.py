@@ -57,7 +57,7 @@ DRIVER = """
     ("opened", "where", "at", "limit"),
     [
         (open_search, "between charge and draw", 2, None),
-        (open_search, "on_trial_complete", 7, 2),
+        pytest.param(open_search, "on_trial_complete", 7, 2, marks=pytest.mark.slow),
         pytest.param(open_search, "suggest", 6, 2, marks=pytest.mark.slow),
         pytest.param(open_search, "between read and record", 6, 2, marks=pytest.mark.slow),
         pytest.param(open_search, "after record", 5, None, marks=pytest.mark.slow),

@@ -101,9 +101,9 @@ def markers(configs: list[dict[str, Any]], function: Any) -> list[float]:
     ("function", "opened", "samples"),
     [
         pytest.param(printing, open_search, 4, marks=pytest.mark.slow),
-        (printing, open_centred, 8),
+        pytest.param(printing, open_centred, 8, marks=pytest.mark.slow),
         (failing, open_search, 4),
-        (refused, open_search, 4),
+        pytest.param(refused, open_search, 4, marks=pytest.mark.slow),
     ],
 )
 def test_no_private_value_leaves_the_vault(

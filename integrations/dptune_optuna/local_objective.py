@@ -1,0 +1,134 @@
+"""An objective for a process that is a user's device, or that simulates many. See :mod:`dptune_optuna.local`."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, SupportsFloat
+
+import optuna
+from optuna.trial import FixedTrial, FrozenTrial, Trial
+
+import dptune
+from dptune.local.randomizer import Randomizer
+from dptune.losses.user_function import Function
+from dptune.privacy.private import bare
+from dptune_optuna.distributions import refuse_other_space
+from dptune_optuna.local import LDPSampler
+from dptune_optuna.randomizers import state_randomizer
+from dptune_optuna.shield import samplers_of, shielded
+
+_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+
+
+class LocalObjective:
+    """Measures one user's value and returns the reply; works with every sampler.
+
+    The function may suggest parameters and returns a number. Whatever it raises, and whatever is not a number, becomes
+    the randomiser's public ``invalid`` value before the noise: the trial completes, and nothing of it is logged. To
+    minimise, give the randomiser ``invalid=`` the upper end of its interval, or what fails would win.
+
+    Args:
+        function: trial -> the user's private value.
+        randomizer: of the reply.
+        ledger: charges the user before the function is called, and refuses past the user's cap. Without one nobody
+            counts: every trial must then be another user.
+        user: whose device this is, or a function of the trial that says whom it asks. Needed with a ledger.
+
+    Raises:
+        InputError: the function cannot be called, or only one of ledger and user is given.
+
+    Example::
+
+        objective = LocalObjective(satisfaction, LocalRandomizer(1.0, 1.0), ledger=UserLedger(path, cap=2.0), user="me")
+        study.optimize(objective, n_trials=2)
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        randomizer: Randomizer,
+        *,
+        ledger: dptune.UserLedger | None = None,
+        user: str | Callable[[Trial], str] | None = None,
+    ) -> None:
+        if not callable(function):
+            raise dptune.InputError(f"the objective must be a function of a trial; got {type(function).__name__}.")
+        if (ledger is None) != (user is None):
+            raise dptune.InputError("give ledger= and user= together: a ledger charges a user.")
+        self._function, self._randomizer, self._ledger, self._user = function, randomizer, ledger, user
+        self._warned: set[str] = set()
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, trial: Trial) -> float:
+        """Charge the user, measure, and return the reply. A retry of the same trial gets the same reply, unpaid.
+
+        Raises:
+            CapReached: before the function is called. ``study.optimize(..., catch=CapReached)`` goes on with others.
+            PrivacyError: the function used ``trial.report`` or the like.
+            InputError: the function did not suggest the parameters that its sampler searches. Without a ledger no reply
+                is made; with one its user has been charged before the function was called.
+            InputError: before the function is called: the study was begun with another randomiser, or its direction
+                makes the randomiser's ``invalid`` the best value.
+        """
+        self._begin(trial.study)
+        measure = functools.partial(self._measured, trial)
+        if self._ledger is None or self._user is None:
+            return self._randomizer.randomize(measure())
+        user = self._user if isinstance(self._user, str) else self._user(trial)
+        held: list[Exception] = []
+        reply = self._ledger.reply(self._randomizer, lambda: _held(measure, held), user=user, key=_key(trial))
+        if held:
+            raise bare(held[0])
+        return reply
+
+    def _measured(self, trial: Trial) -> Any:
+        """Return the user's value, None if the function raised; refuse a trial that no sampler could learn from."""
+        value = shielded(self._function, trial, _as_it_is)
+        spaces = [sampler._space for sampler in samplers_of(trial.study) if isinstance(sampler, LDPSampler)]
+        if value is not None and spaces and spaces[0] is not None:  # None: the first trial decides
+            refuse_other_space(spaces[0], trial.distributions, trial.params)
+        return value
+
+    def try_out(self, parameters: Mapping[str, Any]) -> None:
+        """Call the function once outside any study and let its exceptions through, to find bugs.
+
+        Use this on made-up data: inside a study exceptions are swallowed, because they could depend on private data.
+
+        Raises:
+            TypeError: the function did not return a number.
+        """
+        float(self._function(FixedTrial(dict(parameters))))
+
+    def _begin(self, study: optuna.Study) -> None:
+        """Write the public settings to the study, so that its reader knows what protects the users."""
+        samplers = [sampler for sampler in samplers_of(study) if isinstance(sampler, LDPSampler)]
+        state_randomizer(study, self._randomizer.describe(), [sampler.agree for sampler in samplers])
+        if not self._randomizer.private and study.study_name not in self._warned:
+            _logger.warning(f"The study {study.study_name!r} is NOT PRIVATE: {self._randomizer!r}.")
+            self._warned.add(study.study_name)
+
+
+def _held(measure: Callable[[], Any], held: list[Exception]) -> SupportsFloat | None:
+    """Return the value; keep a public error for later, as the user has paid by now."""
+    try:
+        value: SupportsFloat | None = measure()
+    except Exception as error:  # noqa: BLE001  raised again by the caller
+        held.append(error)
+        return None
+    return value
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _key(trial: Trial) -> str:
+    """Name the trial in its study, and in no other of the same name; a retried trial has its original's name."""
+    frozen: FrozenTrial = trial.study._storage.get_trial(trial._trial_id)
+    first = frozen.system_attrs.get("failed_trial")  # where Optuna's retry callbacks name the original
+    if first is not None:
+        frozen = trial.study.get_trials(deepcopy=False)[first]
+    began = frozen.datetime_start
+    return json.dumps([trial.study.study_name, frozen.number, None if began is None else began.isoformat()])
