@@ -43,8 +43,8 @@ def told_study(sampler: optuna.samplers.BaseSampler, t: int) -> optuna.Study:
     return study
 
 
-def settings() -> dptune.LDPSettings:
-    return dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=1.0, R=1.0), Matern52(0.2), horizon=100_000)
+def settings() -> dptune.bandits.LDPSettings:
+    return dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=1.0, R=1.0), Matern52(0.2), horizon=100_000)
 
 
 def open_sampler(name: str) -> LDPSampler:
@@ -113,7 +113,9 @@ def grouped(algorithm: str, kernel: str, epsilon: float, T: int, seed: int, grou
     """Cumulative regret over that of uniform play when ``group`` users are asked before any of them replies."""
     problem = rkhs(kernel, seed)
     replies = ldp_replies(problem, epsilon)
-    bandit = ALGORITHMS[algorithm](problem.points, dptune.LDPSettings(replies, problem.kernel, horizon=T, seed=seed))
+    bandit = ALGORITHMS[algorithm](
+        problem.points, dptune.bandits.LDPSettings(replies, problem.kernel, horizon=T, seed=seed)
+    )
     reply, total = told_values(problem, replies, T, seed), 0.0
     for start in range(0, T, group):
         asked: list[int] = []

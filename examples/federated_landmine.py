@@ -21,10 +21,12 @@ else:  # made-up fields: mines are where the first two features agree, shifted a
     draws = [(rng.normal(size=(300, 9)), rng.normal(0, 0.3)) for rng in map(np.random.default_rng, range(29))]
     fields = [(X, (X[:, 0] * X[:, 1] > 1 + shift).astype(int)) for X, shift in draws]
 space = {"C": FloatDistribution(1e-4, 10.0), "gamma": FloatDistribution(1e-2, 10.0)}
-settings = dptune.FTSSettings(agents=29, d=2, initial=5)  # the same for agents and server
-plan = dptune.SubsampledGaussianPlan(q=1.0, z=1.0, steps=3)  # before anything is seen: 3 noisy vectors, from everybody
-ledger = dptune.PlanLedger(f"{folder}/federated.db", plan, n=29, dataset="landmine fields", unit="one field")
-transport, studies = dptune.InProcess(dptune.FTSServer(ledger, settings), timeout=600.0), []
+settings = dptune.federated.FTSSettings(agents=29, d=2, initial=5)  # the same for agents and server
+plan = dptune.accounting.SubsampledGaussianPlan(
+    q=1.0, z=1.0, steps=3
+)  # before anything is seen: 3 noisy vectors, from everybody
+ledger = dptune.accounting.PlanLedger(f"{folder}/federated.db", plan, n=29, dataset="landmine fields", unit="one field")
+transport, studies = dptune.federated.InProcess(dptune.federated.FTSServer(ledger, settings), timeout=600.0), []
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 for agent, (X, y) in enumerate(fields):
     halves = train_test_split(X, y.ravel(), test_size=0.5, stratify=y.ravel(), random_state=0)

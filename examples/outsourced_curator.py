@@ -20,7 +20,7 @@ ledger = dptune.PrivacyLedger(
     unit="one field",
     max_change=1.0,  # protects a change of one field's soil by 1 after scaling: here 0.1 of pH, or 0.15% of humus
 )
-curator = dptune.OutsourcedCurator(
+curator = dptune.outsourced.OutsourcedCurator(
     ledger,
     soil,
     middle=[6.0, 3.0],  # public, from what the features mean; never fitted to the rows

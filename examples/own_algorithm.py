@@ -6,9 +6,11 @@ import numpy as np
 import optuna
 from ray.tune import TuneConfig, Tuner, uniform
 
-from dptune import Ball, Budget, LossPrivatizer, MeanQuery, Method, Plan, PrivacyLedger, Question
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.algorithms import Method, Plan
 from dptune.algorithms.rounds import Rounds, RoundSettings
 from dptune.gp.grouped import Group, GroupedRegression
+from dptune.privacy import Ball, MeanQuery, Question
 from dptune_optuna import PrivateSampler
 from dptune_ray import SpaceSearch
 

@@ -22,7 +22,8 @@ import numpy.typing as npt
 import sqlalchemy as sa
 from scipy.stats import beta, chi2, kstest, norm
 
-from dptune import Ball, Budget, LossPrivatizer, MeanQuery, PrivacyLedger
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.privacy import Ball, MeanQuery
 
 Array = npt.NDArray[np.float64]
 MISTAKE = 1e-7  # chance that one check fails although nothing is wrong

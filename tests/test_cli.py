@@ -46,7 +46,7 @@ def test_statement_in_three_formats(path):
 
 def test_the_statement_of_a_plan(tmp_path, monkeypatch):
     plan = str(tmp_path / "plan.db")
-    dptune.PlanLedger(plan, dptune.SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29)
+    dptune.accounting.PlanLedger(plan, dptune.accounting.SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29)
     assert "epsilon = 10.39 at delta = 0.0246" in invoke("statement", plan, "--delta", "0.0246242")
     assert "0 of 60 releases of the plan q=0.35, z=1 made" in invoke("show", plan)
     assert json.loads(invoke("show", plan, "--format", "json"))["plan"] == {"q": 0.35, "z": 1.0, "steps": 60}
@@ -74,10 +74,10 @@ def test_the_delta_is_the_stated_one_unless_given(tmp_path):
 
 @pytest.fixture
 def users(tmp_path):
-    ledger = dptune.UserLedger(tmp_path / "users.db", cap=2.0)
+    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=2.0)
     for key in ("1", "2"):
-        ledger.reply(dptune.LocalRandomizer(0.75, (-1.0, 3.0)), 0.3, user="ann", key=key)
-    ledger.reply(dptune.LocalRandomizer(0.5, 1.0), 0.3, user="bob [/x]", key="1")
+        ledger.reply(dptune.local.LocalRandomizer(0.75, (-1.0, 3.0)), 0.3, user="ann", key=key)
+    ledger.reply(dptune.local.LocalRandomizer(0.5, 1.0), 0.3, user="bob [/x]", key="1")
     return str(tmp_path / "users.db")
 
 
@@ -96,12 +96,12 @@ def test_a_ledger_of_users_has_a_local_statement(users, monkeypatch, tmp_path):
 
 def test_every_list_says_first_that_it_is_not_private(users):
     noisy = InsecureRandomizer(0.1, 1.0, insecure_seed=1)
-    dptune.UserLedger(users).reply(noisy, 0.3, user="carl", key="1")
+    dptune.local.UserLedger(users).reply(noisy, 0.3, user="carl", key="1")
     assert invoke("show", users).startswith("NOT PRIVATE (seeded noise): local privacy")
 
 
 def test_lists_round_what_may_be_spent_up(tmp_path):
-    dptune.UserLedger(tmp_path / "users.db", cap=1.0000012)
+    dptune.local.UserLedger(tmp_path / "users.db", cap=1.0000012)
     assert "a cap of epsilon = 1.00001 for" in invoke("show", str(tmp_path / "users.db"))
     dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=0.71723))
     assert "mu 0 of 0.7173 spent" in invoke("show", str(tmp_path / "l.db"))

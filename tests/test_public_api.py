@@ -10,29 +10,48 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import dptune
+from dptune._exports import listed
 
 ROOT = Path(__file__).parent.parent
-STUB = Path(dptune.__file__).with_suffix(".pyi")
-LISTED = {  # name -> module, as type checkers see it
-    alias.asname: statement.module
-    for statement in ast.parse(STUB.read_text()).body
-    if isinstance(statement, ast.ImportFrom)
-    for alias in statement.names
-}
+STUBS = {".".join(path.parent.relative_to(ROOT).parts): path for path in ROOT.glob("dptune/**/__init__.pyi")}
 PUBLIC = sorted(dptune.__all__)
+ROOMS = ("algorithms", "bandits", "errors", "federated", "gp", "local", "outsourced", "privacy", "search", "training")
+NAMES = [(dptune, name) for name in PUBLIC] + [
+    (room, name)
+    for room in map(importlib.import_module, [f"dptune.{room}" for room in ROOMS])
+    for name in getattr(room, "__all__", vars(room))
+    if name[0].isupper()
+]
 
 
-def test_the_one_list_of_names_is_the_stubs() -> None:
+def aliases(stub: Path) -> set[str | None]:
+    body = ast.parse(stub.read_text()).body
+    return {alias.asname for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
+
+
+def test_the_front_door_holds_what_the_first_day_needs_and_the_rooms_the_rest() -> None:
+    assert len(PUBLIC) <= 27
+    assert {"Budget", "PrivacyLedger", "LossPrivatizer", "InputError", "select"} <= {*PUBLIC}
+    rooms = {name for name, module in listed(STUBS["dptune"]).items() if module == "dptune"}
+    assert rooms.isdisjoint(PUBLIC)
+    folders = {path.parent.name for path in ROOT.glob("dptune/*/__init__.py")}
+    assert rooms == folders | {"errors", "space"}
+    assert all(getattr(dptune, room) is importlib.import_module(f"dptune.{room}") for room in rooms)
+
+
+@pytest.mark.parametrize("package", STUBS)
+def test_the_one_list_of_names_is_the_stub(package: str) -> None:
     """Of two places that said what is public, one would be wrong; a name is the same thing for type checkers."""
-    assert None not in LISTED, "a stub exports what it imports `as` the same name only"
-    assert dptune._MODULE_OF == LISTED
-    assert sorted(LISTED) == PUBLIC
-    for name, module in LISTED.items():
-        assert getattr(dptune, name) is getattr(importlib.import_module(module), name)
+    room, names = importlib.import_module(package), listed(STUBS[package])
+    assert None not in aliases(STUBS[package]), "a stub exports what it imports `as` the same name only"
+    assert sorted(name for name, module in names.items() if module != package) == room.__all__
+    for name in room.__all__:
+        assert getattr(room, name) is getattr(importlib.import_module(names[name]), name)
 
 
 def test_the_names_that_pages_and_examples_use_are_there() -> None:
@@ -41,6 +60,10 @@ def test_the_names_that_pages_and_examples_use_are_there() -> None:
     used = {name for text in code for name in re.findall(r"\bdptune\.([A-Z]\w+)", text)}
     assert {"LossPrivatizer", "PrivacyLedger", "Budget"} <= used
     assert used <= set(PUBLIC)
+    deeper = {found for text in code for found in re.findall(r"\b(dptune\.[a-z]\w+)\.([A-Z]\w+)", text)}
+    assert ("dptune.bandits", "LDPSettings") in deeper
+    for room, name in deeper:
+        assert hasattr(importlib.import_module(room), name), f"{room} has no {name}"
 
 
 def blocks(page: Path) -> list[str]:
@@ -52,14 +75,14 @@ def test_importing_the_package_imports_none_of_its_modules_and_unknown_names_are
         "import sys, dptune; print([m for m in sys.modules if 'dptune.' in m], {*dptune.__all__} <= {*dir(dptune)})"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[] True\n"
+    assert done.stdout == "['dptune._exports'] True\n"
     with pytest.raises(AttributeError, match="'Budgte'"):
         dptune.Budgte  # noqa: B018
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_a_public_name_exists_and_is_documented(name: str) -> None:
-    thing = getattr(dptune, name)
+@pytest.mark.parametrize(("room", "name"), NAMES, ids=lambda each: getattr(each, "__name__", each))
+def test_a_public_name_exists_and_is_documented(room: ModuleType, name: str) -> None:
+    thing = getattr(room, name)
     assert inspect.getdoc(thing), f"{name} has no docstring"
     for method, function in inspect.getmembers(thing, inspect.isfunction):
         if not method.startswith("_"):
@@ -73,11 +96,10 @@ def test_every_error_is_a_dptune_error_and_in_the_drawn_tree() -> None:
     for name, error in inspect.getmembers(errors, inspect.isclass):
         assert issubclass(error, dptune.DptuneError)
         assert name in drawn
-        assert name in PUBLIC
     assert issubclass(dptune.InputError, ValueError)
     assert issubclass(dptune.MissingExtra, ImportError)
     assert issubclass(dptune.PlanComplete, dptune.BudgetError)
-    assert issubclass(dptune.CapReached, dptune.BudgetError)
+    assert issubclass(dptune.errors.CapReached, dptune.BudgetError)
 
 
 def test_the_version_is_the_installed_one() -> None:

@@ -91,7 +91,7 @@ class DurableLedger:
         with self._database.transaction(write=False) as connection:
             tables = sa.inspect(connection)
             if tables.has_table("dptune_local"):
-                raise LedgerError(f"{self._name} is a ledger of users: open it with dptune.UserLedger(path).")
+                raise LedgerError(f"{self._name} is a ledger of users: open it with dptune.local.UserLedger(path).")
             if not tables.has_table(schema.ledger.name):
                 return False
             return connection.execute(sa.select(schema.ledger.c.id)).first() is not None

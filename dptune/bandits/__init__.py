@@ -13,3 +13,7 @@ Example::
 Guarantee: none of its own, and none is needed. The curator sees privatised replies only; what protects a user is
 :class:`dptune.local.LocalRandomizer` on the user's device: epsilon-LDP for each reply, without a trusted party.
 """
+
+from dptune._exports import exports
+
+__all__, __getattr__, __dir__ = exports(__name__, __file__)

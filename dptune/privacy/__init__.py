@@ -1,1 +1,5 @@
 """The trusted side: losses, noise, queries and the privatizer."""
+
+from dptune._exports import exports
+
+__all__, __getattr__, __dir__ = exports(__name__, __file__)

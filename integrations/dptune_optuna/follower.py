@@ -22,7 +22,7 @@ class Follower:
 
     def __init__(
         self,
-        begin: Callable[[dptune.Space], dptune.LDPRun],
+        begin: Callable[[dptune.Space], dptune.bandits.LDPRun],
         space: dptune.Space | None,
         public: tuple[bool, float],
     ) -> None:

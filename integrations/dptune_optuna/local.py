@@ -13,7 +13,7 @@ at each hospital on a shared study) or that simulates many. That process is trus
 sampler, the logs and every other process are not.
 
 Guarantee: each reply is epsilon-LDP for any two values of its user (clamped, then discrete Laplace noise); a user's
-replies add up, and a :class:`dptune.UserLedger` refuses those past the user's cap.
+replies add up, and a :class:`dptune.local.UserLedger` refuses those past the user's cap.
 
 The samplers see what the storage holds and nothing else: the number, the parameters and the value of every completed
 trial. They store nothing. A restart, a second process or a copy reads the same trials and is in the same state.
@@ -80,7 +80,7 @@ class LDPSampler(NumericalSampler):
     def __init__(
         self,
         space: Mapping[str, BaseDistribution] | None = None,
-        settings: dptune.LDPSettings | None = None,
+        settings: dptune.bandits.LDPSettings | None = None,
         *,
         candidates: Sequence[Mapping[str, Value]] | None = None,
         count: int = 128,
@@ -96,7 +96,7 @@ class LDPSampler(NumericalSampler):
             independent_sampler=independent_sampler,
             warn_independent_sampling=warn_independent_sampling,
         )
-        if not isinstance(settings, dptune.LDPSettings):
+        if not isinstance(settings, dptune.bandits.LDPSettings):
             name = type(self).__name__
             raise dptune.InputError(f"{name} needs settings: {name}(space, LDPSettings(LaplaceReplies(...))).")
         self._space = given_space(space)
@@ -109,13 +109,15 @@ class LDPSampler(NumericalSampler):
         self._lock = ForkSafeLock()
         self._followers: WeakKeyDictionary[BaseStorage, dict[int, Follower]] = WeakKeyDictionary()
 
-    def _begin(self, space: dptune.Space, maximize: bool, centre: float) -> dptune.LDPRun:
+    def _begin(self, space: dptune.Space, maximize: bool, centre: float) -> dptune.bandits.LDPRun:
         options: dict[str, Any] = self._options
-        return dptune.LDPRun(self._algorithm, space, self._settings, maximize=maximize, centre=centre, **options)
+        return dptune.bandits.LDPRun(
+            self._algorithm, space, self._settings, maximize=maximize, centre=centre, **options
+        )
 
     # ---- the run -------------------------------------------------------------------------------------
 
-    def run_of(self, study: optuna.Study) -> dptune.LDPRun | None:
+    def run_of(self, study: optuna.Study) -> dptune.bandits.LDPRun | None:
         """Return the study's run with all replies in storage, or None as long as its search space is not known."""
         with self._lock:
             return self._follow(study).run
@@ -191,16 +193,16 @@ class LDPSampler(NumericalSampler):
 class LDPTGPSampler(LDPSampler):
     """LDP-TGP-UCB: each reply cut once, exact Gaussian process. See :class:`LDPSampler`."""
 
-    _algorithm = dptune.LDPTGP
+    _algorithm = dptune.bandits.LDPTGP
 
 
 class LDPATASampler(LDPSampler):
     """LDP-ATA-GP-UCB: Nystroem features, truncation adapted in every round. See :class:`LDPSampler`."""
 
-    _algorithm = dptune.LDPATA
+    _algorithm = dptune.bandits.LDPATA
 
 
 class LDPMoMASampler(LDPSampler):
     """LDP-MoMA-GP-UCB: every point is proposed ``settings.plays`` times. See :class:`LDPSampler`."""
 
-    _algorithm = dptune.LDPMoMA
+    _algorithm = dptune.bandits.LDPMoMA

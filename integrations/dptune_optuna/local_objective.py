@@ -50,7 +50,7 @@ class LocalObjective:
         function: Function,
         randomizer: Randomizer,
         *,
-        ledger: dptune.UserLedger | None = None,
+        ledger: dptune.local.UserLedger | None = None,
         user: str | Callable[[Trial], str] | None = None,
     ) -> None:
         if not callable(function):

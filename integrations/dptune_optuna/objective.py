@@ -186,9 +186,9 @@ class PrivateFunction:
             value = run.finish(name, trial.params, losses)
         except dptune.PlanComplete as error:
             raise _end_of(study, error) from None
-        except dptune.AllTrialsFailed:
+        except dptune.errors.AllTrialsFailed:
             raise  # ends study.optimize
-        except dptune.TrialFailed as error:
+        except dptune.errors.TrialFailed as error:
             raise optuna.TrialPruned(str(error)) from None
         show_sigma(trial, run)
         show(study, run, self._loss)
@@ -197,7 +197,7 @@ class PrivateFunction:
                 study.stop()
         return value
 
-    def estimate(self, study: optuna.Study, parameters: Mapping[str, Any]) -> dptune.Estimate:
+    def estimate(self, study: optuna.Study, parameters: Mapping[str, Any]) -> dptune.search.Estimate:
         """Release, once per study, the mean clipped loss at ``parameters``, from the share kept for it.
 
         Args:
@@ -224,7 +224,7 @@ class PrivateFunction:
         show(study, run, self._loss)
         return estimate
 
-    def _losses_at(self, parameters: Mapping[str, Any]) -> dptune.PerExampleLosses | None:
+    def _losses_at(self, parameters: Mapping[str, Any]) -> dptune.privacy.PerExampleLosses | None:
         try:
             return shielded(self._function, FixedTrial(dict(parameters)), _wrapped)
         except ValueError as error:
@@ -239,7 +239,7 @@ class PrivateFunction:
         Inside a study exceptions are swallowed, because they could depend on private data. Use this on public or
         made-up data, or where you may see the private data; nothing is released, stored or spent.
         """
-        return repr(dptune.PerExampleLosses(self._function(FixedTrial(dict(parameters)))))
+        return repr(dptune.privacy.PerExampleLosses(self._function(FixedTrial(dict(parameters)))))
 
 
 class PrivateObjective(PrivateFunction):
@@ -327,8 +327,8 @@ def _mark_shielded(trial: Trial) -> None:
         shielded.add((trial.study.study_name, trial.number))
 
 
-def _wrapped(losses: Any) -> dptune.PerExampleLosses:
-    return losses if isinstance(losses, dptune.PerExampleLosses) else dptune.PerExampleLosses(losses)
+def _wrapped(losses: Any) -> dptune.privacy.PerExampleLosses:
+    return losses if isinstance(losses, dptune.privacy.PerExampleLosses) else dptune.privacy.PerExampleLosses(losses)
 
 
 def _as_recorded(run: SearchRun, name: str) -> Check | None:

@@ -26,7 +26,7 @@ _DEAD = 1000  # a trial this much older than the newest one is not waited for
 
 
 class POGPUCBSampler(BaseSampler):
-    """Proposes rows of a released table by GP-UCB on its noisy features; see :class:`dptune.OutsourcedModeler`.
+    """Proposes rows of a released table by GP-UCB on its noisy features; see :mod:`dptune.outsourced.modeler`.
 
     The table is released and the outputs are what the curator answers, so study, values and parameters may be shown to
     anybody who may see those. The sampler's state is a function of the study's finished trials: any process goes on.
@@ -35,21 +35,21 @@ class POGPUCBSampler(BaseSampler):
         table: from ``Exchange.table()``.
         kernel: prior covariance of the outputs on the rows before noise.
         name: of the parameter with the row's number, from 0.
-        settings: of :class:`dptune.OutsourcedModeler`: ``noise_variance``, and optionally ``mean``, ``delta``,
-            ``exploration``.
+        settings: of the :class:`~dptune.outsourced.OutsourcedModeler`: ``noise_variance``, and optionally ``mean``,
+            ``delta``, ``exploration``.
 
     Raises:
         InputError: a setting is out of range; later, a study whose direction is not the table's.
     """
 
-    def __init__(self, table: Table, kernel: dptune.RBF, *, name: str = "row", **settings: Any) -> None:
+    def __init__(self, table: Table, kernel: dptune.gp.RBF, *, name: str = "row", **settings: Any) -> None:
         self._table, self._kernel, self._name, self._settings = table, kernel, name, settings
         self._rows = IntDistribution(0, len(table.values) - 1)
         self._independent = RandomSampler()
         self._start()
 
     def _start(self) -> None:
-        self.modeler = dptune.OutsourcedModeler(self._table, self._kernel, **self._settings)
+        self.modeler = dptune.outsourced.OutsourcedModeler(self._table, self._kernel, **self._settings)
         self._told: set[int] = set()  # ids of the trials that the modeler has learned
 
     @property

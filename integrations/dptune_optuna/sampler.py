@@ -3,7 +3,7 @@
 Example: any method becomes a sampler in one line, and is used as in :mod:`dptune_optuna`::
 
     class MySampler(PrivateSampler):
-        method = MY_METHOD  # a dptune.Method
+        method = MY_METHOD  # a dptune.algorithms.Method
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PrivateSampler(NumericalSampler):
         InputError: a setting is out of range.
     """
 
-    method: ClassVar[dptune.Method]
+    method: ClassVar[dptune.algorithms.Method]
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class PrivateSampler(NumericalSampler):
                 raise dptune.InputError(f"the first trial had no {what} with more than one value to search.")
             try:
                 return self._runs.begin(study, space)
-            except dptune.BudgetMismatch:
+            except dptune.errors.BudgetMismatch:
                 stored = self._runs.request.stored_space(study.study_name)
                 if stored is None or self._space is not None or stored == space:
                     raise

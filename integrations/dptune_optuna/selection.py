@@ -129,11 +129,11 @@ class SelectionObjective:
 
     def try_out(self, parameters: dict[str, Any]) -> str:
         """Call the function once outside any study and let its exceptions through, to find bugs; nothing is spent."""
-        return repr(dptune.PerExampleLosses(self._function(FixedTrial(parameters))))
+        return repr(dptune.privacy.PerExampleLosses(self._function(FixedTrial(parameters))))
 
 
-def _wrapped(losses: Any) -> dptune.PerExampleLosses:
-    return losses if isinstance(losses, dptune.PerExampleLosses) else dptune.PerExampleLosses(losses)
+def _wrapped(losses: Any) -> dptune.privacy.PerExampleLosses:
+    return losses if isinstance(losses, dptune.privacy.PerExampleLosses) else dptune.privacy.PerExampleLosses(losses)
 
 
 def _point(study: optuna.Study, trial: Trial | FrozenTrial) -> str:

@@ -85,7 +85,7 @@ class Collector:
         ledger: of the users; None if nobody counts.
     """
 
-    def __init__(self, log: TrialLog, ledger: dptune.UserLedger | None) -> None:
+    def __init__(self, log: TrialLog, ledger: dptune.local.UserLedger | None) -> None:
         self._log, self._ledger = log, ledger
 
     @answered
@@ -96,7 +96,7 @@ class Collector:
             BudgetMismatch: it has.
         """
         if (log, ledger) != (self._log, repr(self._ledger)):
-            raise dptune.BudgetMismatch(
+            raise dptune.errors.BudgetMismatch(
                 f"a search named {log.run!r} with another ledger is running; give this one another name."
             )
 
@@ -161,7 +161,9 @@ class Collector:
         known = self._log.find(ask.trial)
         if known is not None:
             if dict(known.parameters) != dict(ask.parameters):
-                raise dptune.KeyConflict(f"the trial {ask.trial!r} has a reply at other parameters; use a new trial.")
+                raise dptune.errors.KeyConflict(
+                    f"the trial {ask.trial!r} has a reply at other parameters; use a new trial."
+                )
             return known.value
         paid = (self._paid(ask, number) for number in range(len(self._log.draws(ask.trial))))
         return next((reply for reply in paid if reply is not None), None)
@@ -190,7 +192,7 @@ class CollectorClient(ActorClient):
 
     _what: ClassVar[str] = "collector"
 
-    def start(self, log: TrialLog, ledger: dptune.UserLedger | None) -> Any:
+    def start(self, log: TrialLog, ledger: dptune.local.UserLedger | None) -> Any:
         """Start the collector on this node, unless it runs; return what keeps it alive as long as it is held.
 
         Raises:

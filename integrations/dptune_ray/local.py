@@ -7,8 +7,8 @@ Example::
     tuning = tune.TuneConfig(search_alg=search, metric="reply", mode="max", num_samples=2)
     tune.Tuner(trainable, tune_config=tuning, param_space=space).fit()
 
-The run is :class:`dptune.LDPRun`. The searcher reads the replies from their file and nothing else; what Tune tells it,
-twice, late or never, is not needed. A trial that failed is a reply that was lost.
+The run is :class:`dptune.bandits.LDPRun`. The searcher reads the replies from their file and nothing else; what Tune
+tells it, twice, late or never, is not needed. A trial that failed is a reply that was lost.
 
 Guarantee: epsilon-LDP of a reply, any two values of a user; the trial's process is the user's device.
 """
@@ -104,7 +104,7 @@ class LDPSearch(RunSearch):
     def __init__(
         self,
         param_space: Mapping[str, Any] | None = None,
-        settings: dptune.LDPSettings | None = None,
+        settings: dptune.bandits.LDPSettings | None = None,
         *,
         replies: str | Path,
         name: str = "tune",
@@ -118,7 +118,7 @@ class LDPSearch(RunSearch):
         mode: str | None = None,
     ) -> None:
         super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
-        if not isinstance(settings, dptune.LDPSettings):
+        if not isinstance(settings, dptune.bandits.LDPSettings):
             kind = type(self).__name__
             raise dptune.InputError(f"{kind} needs settings: {kind}(space, LDPSettings(LaplaceReplies(...)), ...).")
         if centre is not None and real(centre) is None:
@@ -128,7 +128,7 @@ class LDPSearch(RunSearch):
         self._settings, self._centre, self._patience = settings, centre, at_least("patience", patience, 0)
         self._options = {"candidates": candidates, "count": count, "refinements": refinements}
         self._log = TrialLog(str(Path(place("replies", replies)).resolve()), name)
-        self._ledger: dptune.UserLedger | None = None
+        self._ledger: dptune.local.UserLedger | None = None
         self._device: Mapping[str, Any] | None = None  # public settings of the randomiser
         self._client = CollectorClient.of(self._log)
         self._handle: Any = None  # the collector lives as long as this is held
@@ -137,20 +137,20 @@ class LDPSearch(RunSearch):
 
     # ---- the run -----------------------------------------------------------------------------------
 
-    def _new_run(self, space: dptune.Space) -> dptune.LDPRun:
+    def _new_run(self, space: dptune.Space) -> dptune.bandits.LDPRun:
         stated: Mapping[str, Any] = self._device or self._log.fact(DEVICE) or {}
         options: dict[str, Any] = {
             **self._options,
             "centre": agreed_centre(self._settings.replies, self._centre, stated),
         }
-        return dptune.LDPRun(self._algorithm, space, self._settings, maximize=self.mode == "max", **options)
+        return dptune.bandits.LDPRun(self._algorithm, space, self._settings, maximize=self.mode == "max", **options)
 
     def _forget(self) -> None:
-        self._current: dptune.LDPRun | None = None
+        self._current: dptune.bandits.LDPRun | None = None
         self._last = -1  # number of the newest reply the run knows
         self._trying: dict[str, Mapping[str, Value]] = {}  # trials without a reply, the youngest last
 
-    def run(self) -> dptune.LDPRun:
+    def run(self) -> dptune.bandits.LDPRun:
         """Return the run with all recorded replies.
 
         Raises:
@@ -205,7 +205,7 @@ class LDPSearch(RunSearch):
         function: Function,
         *,
         randomizer: Randomizer,
-        ledger: dptune.UserLedger | None = None,
+        ledger: dptune.local.UserLedger | None = None,
         user: User | None = None,
         silent: bool = True,
     ) -> type[LocalTrainable]:
@@ -257,16 +257,16 @@ class LDPSearch(RunSearch):
 class LDPTGPSearch(LDPSearch):
     """LDP-TGP-UCB: each reply cut once, exact Gaussian process. See :class:`LDPSearch`."""
 
-    _algorithm = dptune.LDPTGP
+    _algorithm = dptune.bandits.LDPTGP
 
 
 class LDPATASearch(LDPSearch):
     """LDP-ATA-GP-UCB: Nystroem features, truncation adapted in every round. See :class:`LDPSearch`."""
 
-    _algorithm = dptune.LDPATA
+    _algorithm = dptune.bandits.LDPATA
 
 
 class LDPMoMASearch(LDPSearch):
     """LDP-MoMA-GP-UCB: every point is proposed ``settings.plays`` times. See :class:`LDPSearch`."""
 
-    _algorithm = dptune.LDPMoMA
+    _algorithm = dptune.bandits.LDPMoMA

@@ -64,7 +64,7 @@ class SpaceSearch(RunSearch):
         InputError: a setting is out of range, or the space holds what is not supported.
     """
 
-    method: ClassVar[dptune.Method]
+    method: ClassVar[dptune.algorithms.Method]
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class SpaceSearch(RunSearch):
         known = {path: rounded(self._domains[path], point[path]) for path in point if path in self._domains}
         return nested({**point, **known})
 
-    def estimate(self, trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.Estimate:
+    def estimate(self, trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.search.Estimate:
         """Release, once per run, the mean clipped loss (or score) at ``config``, from the share kept for it.
 
         With ``default`` the function is trained there, too, and the estimate has the improvement over it.
@@ -284,10 +284,11 @@ class CentredSearch(SpaceSearch):
 
     **What a trial reports.** Tune wants a value when the trial ends, mostly before its generation is released. So it is
     a careful estimate, from everything released by then, of the mean loss at the trial's point *less that at the centre
-    of the search space* (:meth:`dptune.CentredCMA.value`): a function of released values, which says nothing about
-    the trial's own losses until their generation is out. As long as nothing is released it is infinite, the worst. With
-    ``mode="max"`` it is that of the mean score, so larger is better then. It is kept in the ledger, and a trial that
-    runs again reports it again. The answer is :meth:`recommend`; :meth:`estimate` releases its level of loss.
+    of the search space* (:meth:`dptune.algorithms.CentredCMA.value`): a function of released values, which says
+    nothing about the trial's own losses until their generation is out. As long as nothing is released it is infinite,
+    the worst. With ``mode="max"`` it is that of the mean score, so larger is better then. It is kept in the ledger,
+    and a trial that runs again reports it again. The answer is :meth:`recommend`; :meth:`estimate` releases its level
+    of loss.
 
     Settings are those of :func:`dptune.algorithms.centred_plan.plan_centred_cma`.
 

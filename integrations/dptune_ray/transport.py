@@ -36,7 +36,7 @@ class Server:
         timeout: seconds to wait for late agents, counted from the round's first message.
     """
 
-    def __init__(self, ledger: dptune.PlanLedger, settings: FTSSettings, timeout: float) -> None:
+    def __init__(self, ledger: dptune.accounting.PlanLedger, settings: FTSSettings, timeout: float) -> None:
         self._about = ledger, settings, timeout
         self._made: InProcess | None = None
         self._life = secrets.token_hex(8)  # another one after a restart
@@ -56,7 +56,7 @@ class Server:
             BudgetMismatch: it has another ledger, settings or time-out; or the ledger was used with other settings.
         """
         if (ledger, settings, timeout) != (repr(self._about[0]), *self._about[1:]):
-            raise dptune.BudgetMismatch(
+            raise dptune.errors.BudgetMismatch(
                 "a federation of this name with another ledger, settings or timeout is running; use another name."
             )
         _ = self._inner
@@ -109,7 +109,7 @@ class RayTransport:
 
     @classmethod
     def serve(
-        cls, ledger: dptune.PlanLedger, settings: FTSSettings, *, timeout: float, name: str = "federation"
+        cls, ledger: dptune.accounting.PlanLedger, settings: FTSSettings, *, timeout: float, name: str = "federation"
     ) -> RayTransport:
         """Start the server on this node, or continue it from its ledger.
 

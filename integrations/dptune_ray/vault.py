@@ -56,7 +56,7 @@ class VaultRun:
             BudgetExhausted: the ledger has not that much left for a new run.
         """
         if self.request.ledger.fix(self.scope, MODE, self.mode) != self.mode:
-            raise dptune.BudgetMismatch(
+            raise dptune.errors.BudgetMismatch(
                 f"the run {self.scope!r} was begun with the other mode; give a new search a new name."
             )
         return self.request.begin(self.scope, self.space)
@@ -95,7 +95,7 @@ class Told:
         """Return this, or refuse other parameters."""
         here, there = (json.dumps(as_stored(p), sort_keys=True) for p in (parameters, self.parameters))  # NaN is NaN
         if here != there:
-            raise dptune.KeyConflict(
+            raise dptune.errors.KeyConflict(
                 f"the trial {trial!r} has its value at other parameters; nothing was trained or spent. Give a new "
                 "trial a new name."
             )
@@ -146,7 +146,7 @@ class Vault:
         same["privatizer (clip, groups, weights, precision or seed)"] = fingerprint == self._privatizer.fingerprint()
         other = [name for name, agrees in same.items() if not agrees]
         if other:
-            raise dptune.BudgetMismatch(
+            raise dptune.errors.BudgetMismatch(
                 f"a search named {self._about.scope!r} with other {' and '.join(other)} is running; give this one "
                 "another name."
             )
@@ -216,7 +216,7 @@ class Vault:
 
     def _refuse_failing(self) -> None:
         if self._all_failed:
-            raise dptune.AllTrialsFailed(self._all_failed)
+            raise dptune.errors.AllTrialsFailed(self._all_failed)
 
     @answered
     def told(self, trial: str) -> float | None:
@@ -280,7 +280,7 @@ class Vault:
     def _finish(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None) -> float:
         try:
             return self._run.finish(trial, parameters, losses)
-        except dptune.AllTrialsFailed as error:
+        except dptune.errors.AllTrialsFailed as error:
             self._all_failed = str(error)
             raise
 
@@ -306,7 +306,7 @@ class Vault:
         upload: str,
         rows: int | None,
         default_rows: int | None = None,
-    ) -> dptune.Estimate | None:
+    ) -> dptune.search.Estimate | None:
         """Release the final estimate; arguments and None as for :meth:`finish`, and the losses at the default."""
         losses, default = self._losses(trial, upload, rows), self._losses(DEFAULT, upload, default_rows)
         if (losses is None and rows is not None) or (default is None and default_rows is not None):

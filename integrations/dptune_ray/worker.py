@@ -228,9 +228,9 @@ class PrivateTrainable(WorkerTrial):
                 return float(known)
             losses = losses_at(type(self).function, self.config)
             return float(self.vault.upload("finish", self.trial_id, parameters, losses))
-        except dptune.AllTrialsFailed:
+        except dptune.errors.AllTrialsFailed:
             raise
-        except (dptune.PlanComplete, dptune.TrialFailed):
+        except (dptune.PlanComplete, dptune.errors.TrialFailed):
             return math.nan
 
     @classmethod
@@ -240,23 +240,23 @@ class PrivateTrainable(WorkerTrial):
         In a trial exceptions are swallowed, because they could depend on private data. Use this on public or made-up
         data, or where you may see the private data; nothing is released, stored or spent.
         """
-        return repr(dptune.PerExampleLosses(cls.function(copy.deepcopy(dict(config)))))
+        return repr(dptune.privacy.PerExampleLosses(cls.function(copy.deepcopy(dict(config)))))
 
 
 class FinalTrial:
     """The evaluations behind the final estimate, in a process of its own."""
 
     @answered
-    def run(self, trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.Estimate:
+    def run(self, trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.search.Estimate:
         """Evaluate and hand over, like a trial."""
         prepare_this_process(silent=trainable.silent)
         trainable.function.load()
         losses = [losses_at(trainable.function, config) for config in configs]
-        estimate: dptune.Estimate = trainable.vault.upload("estimate", FINAL, flat(configs[0]), *losses)
+        estimate: dptune.search.Estimate = trainable.vault.upload("estimate", FINAL, flat(configs[0]), *losses)
         return estimate
 
 
-def final_estimate(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.Estimate:
+def final_estimate(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.search.Estimate:
     """Run :class:`FinalTrial` on the cluster, on what a trial gets.
 
     Args:
@@ -269,7 +269,7 @@ def final_estimate(trainable: type[PrivateTrainable], configs: Sequence[Mapping[
         answer: Answer = ray.get(actor.run.remote(trainable, configs))
     finally:
         ray.kill(actor)
-    estimate: dptune.Estimate = answer.get()
+    estimate: dptune.search.Estimate = answer.get()
     return estimate
 
 

@@ -40,8 +40,8 @@ class PrivateSearch(Around):
         budget: of the ledger, if it is given as a path and does not exist yet.
         n_trials: number of models to train; default the method's own, and of a grid all its points.
         method: "centred" (CMA-ES on centred releases; numbers), "dp-gibo" (one released gradient a batch; numbers),
-            "selection" (anything: all candidates in parallel, one price), a :class:`dptune.Method`, or an Optuna
-            sampler, which is told a noisy value of each trial.
+            "selection" (anything: all candidates in parallel, one price), a :class:`dptune.algorithms.Method`, or an
+            Optuna sampler, which is told a noisy value of each trial.
         mu: GDP budget of the search; default what is neither spent nor planned by other runs when it begins.
         validation: share of the people to hold out of ``X`` as private rows; the others train, and are **not**
             protected. None: ``fit`` is given ``X_val`` and ``y_val``.
@@ -54,8 +54,8 @@ class PrivateSearch(Around):
 
     Attributes:
         best_params_: a :class:`dptune.search.recommendation.Recommendation`, with what is known beside it.
-        best_loss_: released :class:`dptune.Estimate` of the mean clipped loss at the best parameters; None if its
-            share of the budget is 0.
+        best_loss_: released :class:`dptune.search.Estimate` of the mean clipped loss at the best parameters; None if
+            its share of the budget is 0.
         best_estimator_: fitted with them on the training rows.
         released_: all that was released, as columns: ``pandas.DataFrame(search.released_)``.
         name_: of the search in the ledger.

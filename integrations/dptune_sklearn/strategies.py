@@ -32,7 +32,7 @@ class Found:
 
     best: Recommendation
     model: Any
-    loss: dptune.Estimate | None
+    loss: dptune.search.Estimate | None
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def select(asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> F
 class Run:
     """A run of a method that proposes points, a round at a time; the models of a round are trained in parallel."""
 
-    def __init__(self, method: dptune.Method) -> None:
+    def __init__(self, method: dptune.algorithms.Method) -> None:
         self._method = method
 
     def __call__(self, asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
@@ -140,7 +140,9 @@ def _mu(asked: Asked, ledger: dptune.PrivacyLedger) -> float:
     return usual_share(ledger, asked.mu) if begun is None or asked.mu is not None else float(begun["mu"])
 
 
-def _begun(asked: Asked, method: dptune.Method, privatizer: dptune.LossPrivatizer, where: UserSpace) -> SearchRun:
+def _begun(
+    asked: Asked, method: dptune.algorithms.Method, privatizer: dptune.LossPrivatizer, where: UserSpace
+) -> SearchRun:
     """Begin the run, or continue it; say so where noise leaves it little to learn."""
     settings = {"trials": asked.n_trials or (USUAL_TRIALS if method is VALUES else None), **asked.settings}
     usual = where.ours(asked.usual)
@@ -174,12 +176,13 @@ def strategy(method: Any) -> Strategy:
     Raises:
         InputError: it is neither a name, nor a method, nor a sampler.
     """
-    if isinstance(method, dptune.Method):
+    if isinstance(method, dptune.algorithms.Method):
         return Run(method)
     if hasattr(method, "sample_relative"):
         return Sampler(method)
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(
-            f"method must be {', '.join(map(repr, METHODS))}, a dptune.Method or an Optuna sampler; got {method!r}."
+            f"method must be {', '.join(map(repr, METHODS))}, a dptune.algorithms.Method or an Optuna sampler; "
+            f"got {method!r}."
         )
     return METHODS[method]

@@ -14,8 +14,9 @@ import sqlalchemy as sa
 from ledger_tools import Urls, pay
 from sqlalchemy import event
 
-from dptune import Budget, LedgerError, PrivacyLedger, UserLedger
+from dptune import Budget, LedgerError, PrivacyLedger
 from dptune.accounting import schema
+from dptune.local import UserLedger
 
 
 @pytest.fixture

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_tools import pay
 
-from dptune import Budget, BudgetExhausted, InputError, KeyConflict, PlanComplete, PrivacyLedger
+from dptune import Budget, BudgetExhausted, InputError, PlanComplete, PrivacyLedger
 from dptune.accounting.entries import Charge, Limit
 from dptune.accounting.gdp import Spent
+from dptune.errors import KeyConflict
 
 
 def test_a_charge_without_a_price_equals_itself_read_again() -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from audit_tools import audit_crash
 
-from dptune import Charge, PrivacyLedger
+from dptune import PrivacyLedger
+from dptune.accounting import Charge
 
 
 @pytest.mark.parametrize("where", ["before draw", "before record", "after record"])
@@ -28,7 +29,6 @@ from dptune import *
 from dptune.algorithms.gibo import DPGIBO, GIBOSettings
 from dptune.algorithms.method import Method, Plan
 from dptune.algorithms.steps import AdaGradNorm
-from dptune.search.run import SearchRun
 from dptune.privacy.noise import OpenDPNoise
 
 folder, kill_at = sys.argv[1], int(sys.argv[2])  # number of the draw at which the process dies

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_tools import pay
 
-from dptune import Budget, BudgetMismatch, InputError, LossPrivatizer, PrivacyLedger
+from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
 from dptune.accounting.ledger import PLAN, Rest
+from dptune.errors import BudgetMismatch
 
 
 def test_the_first_recorded_value_is_everybodys(url: str) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from ledger_tools import Urls, pay
 
-from dptune import Budget, BudgetExhausted, BudgetMismatch, InputError, LedgerError, PrivacyLedger
+from dptune import Budget, BudgetExhausted, InputError, LedgerError, PrivacyLedger
+from dptune.errors import BudgetMismatch
 
 # ---- the promise ---------------------------------------------------------------------------------------
 

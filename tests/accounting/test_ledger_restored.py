@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from ledger_tools import pay
 
-from dptune import Budget, InputError, LedgerError, LocalRandomizer, PrivacyLedger, UserLedger
+from dptune import Budget, InputError, LedgerError, PrivacyLedger
 from dptune.errors import BudgetExhausted
+from dptune.local import LocalRandomizer, UserLedger
 
 
 def overwrite(old: Path, path: Path) -> None:

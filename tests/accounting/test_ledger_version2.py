@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from ledger_tools import pay
 
-from dptune import LedgerError, LocalRandomizer, LossPrivatizer, PrivacyLedger, UserLedger
+from dptune import LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger
+from dptune.local import LocalRandomizer, UserLedger
 from dptune.training.ledger import open_ledger
 
 TESTS = Path(__file__).parents[1]

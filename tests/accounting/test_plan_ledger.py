@@ -14,19 +14,11 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from dptune import (
-    Budget,
-    BudgetMismatch,
-    InputError,
-    KeyConflict,
-    LedgerError,
-    LossPrivatizer,
-    PlanComplete,
-    PrivacyLedger,
-)
+from dptune import Budget, InputError, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger
 from dptune.accounting.events import GaussianRelease, SubsampledGaussianRelease
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld, noise_multiplier
+from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.training.ledger import open_ledger
 
 PLAN = SubsampledGaussianPlan(q=0.35, z=1.0, steps=3)

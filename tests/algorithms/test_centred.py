@@ -13,9 +13,11 @@ from cmaes import CMA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptune import Ball, CentredCMA, CentredCMASettings, InputError, MeanQuery, NormQuery
+from dptune import InputError
+from dptune.algorithms import CentredCMA, CentredCMASettings
 from dptune.algorithms.centred import Generation
 from dptune.algorithms.centred_plan import cell_widths, default_population, plan_centred_cma
+from dptune.privacy import Ball, MeanQuery, NormQuery
 from dptune.space import Float, Int, Space
 
 N = 200

@@ -9,19 +9,11 @@ import numpy as np
 import pytest
 from audit_tools import FreeLedger, NoNoise
 
-from dptune import (
-    DPGIBO,
-    RBF,
-    AdaGrad,
-    Ball,
-    GIBOSettings,
-    GradientDescent,
-    InputError,
-    LossPrivatizer,
-    Polynomial2,
-    Question,
-)
+from dptune import InputError, LossPrivatizer
+from dptune.algorithms import DPGIBO, AdaGrad, GIBOSettings, GradientDescent
 from dptune.algorithms.gibo import training_mu
+from dptune.gp import RBF, Polynomial2
+from dptune.privacy import Ball, Question
 
 PEOPLE, D = 30, 3
 

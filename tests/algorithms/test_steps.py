@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dptune import AdaGrad, AdaGradNorm, GradientDescent, InputError
+from dptune import InputError
+from dptune.algorithms import AdaGrad, AdaGradNorm, GradientDescent
 
 gradients = st.tuples(st.integers(1, 6), st.integers(1, 4)).flatmap(
     lambda shape: arrays(np.float64, shape, elements=st.floats(-1e3, 1e3))

@@ -15,18 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import chi2, kstest, norm
 
-from dptune import (
-    CENTRED_CMA,
-    Ball,
-    Budget,
-    Float,
-    LossPrivatizer,
-    MeanQuery,
-    NormQuery,
-    PrivacyLedger,
-    SearchRun,
-    Space,
-)
+from dptune import CENTRED_CMA, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.privacy import Ball, MeanQuery, NormQuery
 from dptune.privacy import privatizer as implementation
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.rows import LossRows

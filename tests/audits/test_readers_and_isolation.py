@@ -17,23 +17,13 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 from typer.testing import CliRunner
 
-from dptune import (
-    Budget,
-    BudgetExhausted,
-    BudgetMismatch,
-    CapReached,
-    InputError,
-    KeyConflict,
-    LocalRandomizer,
-    LossPrivatizer,
-    PrivacyLedger,
-    SearchRun,
-    UserLedger,
-)
+from dptune import Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.accounting.durable import DurableLedger
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.cli import app
+from dptune.errors import BudgetMismatch, CapReached, KeyConflict
 from dptune.figures import _draw_budget, save_figure
+from dptune.local import LocalRandomizer, UserLedger
 from dptune.search.values import VALUES
 
 PEOPLE = np.linspace(0.1, 0.9, 10)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dptune import Ball, Interval, MeanQuery
+from dptune.privacy import Ball, Interval, MeanQuery
 
 ANY_LOSS = st.one_of(
     st.sampled_from([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300, 5e-324]),

@@ -9,20 +9,11 @@ import numpy as np
 import pytest
 from audit_tools import Array, FreeLedger, NoNoise, lower_bound
 
-from dptune import (
-    CENTRED_CMA,
-    GIBO,
-    Budget,
-    Float,
-    LossPrivatizer,
-    MeanQuery,
-    Method,
-    Released,
-    SearchRun,
-    Space,
-)
+from dptune import CENTRED_CMA, GIBO, Budget, Float, LossPrivatizer, Released, SearchRun, Space
 from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import News, Rest
+from dptune.algorithms import Method
+from dptune.privacy import MeanQuery
 
 CLIP, N, MU = (0.0, 1.0), 4, 2.0
 

@@ -17,14 +17,16 @@ from dptune.bandits.run import LDPRun
 from dptune.gp.kernels import RBF
 from dptune.local import InsecureRandomizer
 
-ALGORITHMS = [dptune.LDPTGP, dptune.LDPATA, dptune.LDPMoMA]
+ALGORITHMS = [dptune.bandits.LDPTGP, dptune.bandits.LDPATA, dptune.bandits.LDPMoMA]
 ALL = pytest.mark.parametrize("algorithm", ALGORITHMS)
 SPACE = dptune.Space({"x": dptune.Float(-1, 1), "n": dptune.Int(1, 100, log=True)})
 Told = list[tuple[int, dict[str, Any], float]]
 
 
-def make(algorithm: type[LocalBandit] = dptune.LDPTGP, space: dptune.Space = SPACE, **more: Any) -> LDPRun:
-    told = dptune.LDPSettings(dptune.LaplaceReplies(4.0, B=1.0, R=0.2), horizon=500, plays=3, exploration=0.2)
+def make(algorithm: type[LocalBandit] = dptune.bandits.LDPTGP, space: dptune.Space = SPACE, **more: Any) -> LDPRun:
+    told = dptune.bandits.LDPSettings(
+        dptune.bandits.LaplaceReplies(4.0, B=1.0, R=0.2), horizon=500, plays=3, exploration=0.2
+    )
     return LDPRun(algorithm, space, told, **{"maximize": True, "count": 24, **more})
 
 
@@ -111,7 +113,13 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, *, af
     monkeypatch.setattr(owner, method, call)
 
 
-PLACES = [(Curator, "tell"), (Curator, "ask"), (Curator, "copy"), (LDPRun, "_go_back"), (dptune.LDPTGP, "_update")]
+PLACES = [
+    (Curator, "tell"),
+    (Curator, "ask"),
+    (Curator, "copy"),
+    (LDPRun, "_go_back"),
+    (dptune.bandits.LDPTGP, "_update"),
+]
 
 
 @pytest.mark.parametrize("early", [False, True])
@@ -227,7 +235,9 @@ def test_a_bad_refinement_is_refused(bad: Any) -> None:
 
 
 def bandit_of(algorithm: type[LocalBandit], rounds: int) -> LocalBandit:
-    told = dptune.LDPSettings(dptune.LaplaceReplies(2.0, B=1.0, R=0.2), RBF(0.2), redraw=math.inf, plays=1, q=1e9)
+    told = dptune.bandits.LDPSettings(
+        dptune.bandits.LaplaceReplies(2.0, B=1.0, R=0.2), RBF(0.2), redraw=math.inf, plays=1, q=1e9
+    )
     bandit = algorithm(np.linspace(0, 1, 20)[:, None], told)
     for j in np.random.default_rng(0).permutation(rounds) % 20:
         bandit.tell(int(j), 0.1)
@@ -238,7 +248,7 @@ def bandit_of(algorithm: type[LocalBandit], rounds: int) -> LocalBandit:
 @given(pending=st.lists(st.integers(0, 19), min_size=1, max_size=60))
 @settings(max_examples=25, deadline=None)
 def test_pending_plays_shrink_the_deviation_as_plays_do(algorithm: type[LocalBandit], pending: list[int]) -> None:
-    bandit = bandit_of(algorithm, 1 if algorithm is not dptune.LDPTGP else 200)
+    bandit = bandit_of(algorithm, 1 if algorithm is not dptune.bandits.LDPTGP else 200)
     expected, mean = bandit.copy(), bandit.mean()
     variance = bandit._variance_after(np.bincount(pending, minlength=20))
     for j in pending:
@@ -261,7 +271,7 @@ def test_users_asked_at_once_try_different_candidates(algorithm: type[LocalBandi
 
 
 def test_moma_asks_k_users_at_a_point_even_at_once() -> None:
-    session = make(dptune.LDPMoMA)
+    session = make(dptune.bandits.LDPMoMA)
     pending: list[dict[str, Any]] = []
     for _ in range(12):
         pending.append(session.ask(pending))

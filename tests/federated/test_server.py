@@ -17,20 +17,10 @@ import pytest
 from audit_tools import NoNoise
 from federated_audits import PLAN, SETTINGS, Chosen, server
 
-from dptune import (
-    AlreadySent,
-    Budget,
-    BudgetMismatch,
-    InputError,
-    KeyConflict,
-    LedgerError,
-    MessageRefused,
-    PlanComplete,
-    PrivacyLedger,
-    RoundClosed,
-)
+from dptune import Budget, InputError, LedgerError, PlanComplete, PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import epsilon_pld
+from dptune.errors import AlreadySent, BudgetMismatch, KeyConflict, MessageRefused, RoundClosed
 from dptune.federated import FTSServer, Message
 
 GOOD = np.arange(10.0)

@@ -23,7 +23,7 @@ SAMPLERS = {
 
 
 def open_sampler(kind: str = "tgp") -> Any:
-    settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=0.8, R=0.2), plays=2)
+    settings = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=0.8, R=0.2), plays=2)
     return SAMPLERS[kind](SPACE, settings, count=16, seed=1)
 
 

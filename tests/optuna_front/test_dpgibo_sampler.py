@@ -181,7 +181,7 @@ def test_a_new_study_of_the_same_name_is_not_answered_with_old_values(tmp_path):
         if not keys(tmp_path):
             study.optimize(objective_of(sampler), n_trials=1)
         else:
-            with pytest.raises(dptune.KeyConflict, match="new name"):
+            with pytest.raises(dptune.errors.KeyConflict, match="new name"):
                 study.optimize(objective_of(sampler), n_trials=1)
 
 
@@ -195,7 +195,7 @@ def test_a_run_cannot_be_planned_twice(tmp_path, change, error):
         if not settings:
             sampler.run_of(study)
         else:
-            with pytest.raises(dptune.BudgetMismatch, match=error):
+            with pytest.raises(dptune.errors.BudgetMismatch, match=error):
                 sampler.run_of(study)
 
 
@@ -299,7 +299,7 @@ def test_the_estimate_is_released_once_and_covers_the_truth(tmp_path):
     assert objective.estimate(study, best) == estimate
     low, high = estimate.interval(1 - 1e-9)
     assert low < losses_at(data, **best).mean() < high
-    with pytest.raises(dptune.KeyConflict):
+    with pytest.raises(dptune.errors.KeyConflict):
         objective.estimate(study, {"x": 0.0, "y": 1.0})
 
 

@@ -26,7 +26,9 @@ from harness import create, storage_of, stored
 KINDS = [LDPTGPSampler, LDPATASampler, LDPMoMASampler]
 ALL = pytest.mark.parametrize("kind", KINDS)
 SPACE = {"x": FloatDistribution(-1.0, 1.0), "n": IntDistribution(1, 100, log=True)}
-SETTINGS = dptune.LDPSettings(dptune.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=400, plays=3, exploration=0.1)
+SETTINGS = dptune.bandits.LDPSettings(
+    dptune.bandits.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=400, plays=3, exploration=0.1
+)
 
 
 def open_sampler(kind: type[LDPSampler] = LDPTGPSampler, **more: Any) -> LDPSampler:
@@ -61,7 +63,7 @@ def points(study: optuna.Study) -> list[dict[str, Any]]:
 def test_a_run_with_real_noise(tmp_path, kind, storage, n_jobs):
     sampler = open_sampler(kind)
     study = optuna.create_study(storage=storage_of(storage, tmp_path), sampler=sampler, direction="maximize")
-    randomizer = dptune.LocalRandomizer(8.0, 1.2)
+    randomizer = dptune.local.LocalRandomizer(8.0, 1.2)
     study.optimize(LocalObjective(measured, randomizer), n_trials=40, n_jobs=n_jobs)
     assert sampler.run_of(study).bandit.t == 40
     assert all(params in sampler.run_of(study).candidates for params in points(study))
@@ -252,17 +254,17 @@ def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_p
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_interrupt_while_reading_loses_no_reply(monkeypatch, when):
-    study, follower, original = optuna.create_study(sampler=open_sampler()), open_sampler(), dptune.LDPRun.tell
+    study, follower, original = optuna.create_study(sampler=open_sampler()), open_sampler(), dptune.bandits.LDPRun.tell
     study.optimize(reply_of, n_trials=12)
 
     def press(self: Any, number: int, *reply: Any) -> bool:
         taken = original(self, number, *reply) if when == "after" or number != 7 else True
         if number == 7:
-            monkeypatch.setattr(dptune.LDPRun, "tell", original)
+            monkeypatch.setattr(dptune.bandits.LDPRun, "tell", original)
             raise KeyboardInterrupt
         return taken
 
-    monkeypatch.setattr(dptune.LDPRun, "tell", press)
+    monkeypatch.setattr(dptune.bandits.LDPRun, "tell", press)
     with pytest.raises(KeyboardInterrupt):
         follower.run_of(study)
     assert follower.run_of(study).bandit.t == 12

@@ -23,7 +23,7 @@ def test_a_cap_ends_the_users_trials_before_anything_is_measured(tmp_path):
     study = create(None, open_sampler())
     randomizer = LocalRandomizer(1.0, 1.0, invalid=1.0)
     objective = LocalObjective(lambda trial: calls.append(1) or at_x(trial, 0.5), randomizer, ledger=ledger, user="me")
-    with pytest.raises(dptune.CapReached):
+    with pytest.raises(dptune.errors.CapReached):
         study.optimize(objective, n_trials=5)
     assert [t.state for t in study.trials] == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.FAIL]
     assert len(calls) == 2
@@ -39,7 +39,7 @@ def test_other_users_are_asked_when_one_has_reached_the_cap(tmp_path):
         ledger=ledger,
         user=lambda trial: str(trial.number % 3),
     )
-    study.optimize(objective, n_trials=12, catch=dptune.CapReached)
+    study.optimize(objective, n_trials=12, catch=dptune.errors.CapReached)
     states = [t.state for t in study.trials]
     assert states == [TrialState.COMPLETE] * 6 + [TrialState.FAIL] * 6
     assert [ledger.spent(str(i)) for i in range(3)] == [2.0] * 3
@@ -103,7 +103,7 @@ WORKER = """
     study = create("sqlite:///" + {folder!r} + "/s.db", open_sampler())
     randomizer = LocalRandomizer(1.0, 1.0, invalid=1.0)
     objective = LocalObjective(users_function("plain"), randomizer, ledger=ledger, user="me")
-    study.optimize(objective, n_trials=6, catch=dptune.CapReached)
+    study.optimize(objective, n_trials=6, catch=dptune.errors.CapReached)
 """
 
 

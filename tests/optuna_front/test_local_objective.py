@@ -172,7 +172,7 @@ def test_a_function_that_does_not_suggest_what_is_searched_is_refused_and_sends_
 
 
 def test_without_a_space_a_parameter_that_comes_and_goes_is_no_mistake():
-    settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=0.8, R=0.2))
+    settings = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=0.8, R=0.2))
     study = create(None, LDPTGPSampler(settings=settings, count=16, warn_independent_sampling=False))
 
     def function(trial):

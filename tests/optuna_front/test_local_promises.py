@@ -115,7 +115,7 @@ def test_failing_settings_lose(direction, invalid):
 @pytest.mark.parametrize("storage", ["memory", "journal"])
 @pytest.mark.parametrize("space", [SPACE, None])
 def test_the_sampler_takes_the_centre_from_the_study(tmp_path, storage, space):
-    settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=4.0, R=1.0))
+    settings = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=4.0, R=1.0))
     study = create(storage_of(storage, tmp_path), LDPTGPSampler(space, settings, count=16))
     randomizer = LocalRandomizer(1.0, (95.0, 105.0), invalid=105.0)
     study.optimize(LocalObjective(lambda trial: 100.0 + trial.suggest_float("x", 0, 1), randomizer), n_trials=12)
@@ -128,7 +128,7 @@ def test_the_sampler_takes_the_centre_from_the_study(tmp_path, storage, space):
 
 
 def test_replies_from_elsewhere_are_read_again_when_the_study_states_its_interval():
-    settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=4.0, R=1.0))
+    settings = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=4.0, R=1.0))
     study = create(None, LDPTGPSampler(SPACE, settings, count=16))
     randomizer = LocalRandomizer(1.0, (0.0, 10.0), invalid=10.0)
     study.optimize(lambda trial: randomizer.randomize(trial.suggest_float("x", 0, 1)), n_trials=5)
@@ -138,7 +138,7 @@ def test_replies_from_elsewhere_are_read_again_when_the_study_states_its_interva
 
 
 def test_a_wrong_centre_is_refused_before_any_user_is_asked():
-    settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=4.0, R=1.0))
+    settings = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=4.0, R=1.0))
     study = optuna.create_study(sampler=LDPTGPSampler(SPACE, settings, centre=1.0))
     calls = []
     objective = LocalObjective(lambda trial: calls.append(1) or 0.0, LocalRandomizer(1.0, (0.0, 10.0), invalid=10.0))
@@ -150,8 +150,8 @@ def test_a_wrong_centre_is_refused_before_any_user_is_asked():
 MISREAD = pytest.mark.parametrize(
     ("replies", "says"),
     [
-        (dptune.LaplaceReplies(1.0, B=800.0, R=200.0), "epsilon=1.0 and B"),
-        (dptune.LaplaceReplies(2.0, B=0.8, R=0.2), "B . R = 1.0"),
+        (dptune.bandits.LaplaceReplies(1.0, B=800.0, R=200.0), "epsilon=1.0 and B"),
+        (dptune.bandits.LaplaceReplies(2.0, B=0.8, R=0.2), "B . R = 1.0"),
     ],
 )
 
@@ -161,7 +161,7 @@ MISREAD = pytest.mark.parametrize(
 def test_a_sampler_for_other_replies_is_refused_before_any_user_is_asked(tmp_path, kind, replies, says):
     ledger, calls = UserLedger(tmp_path / "users.db", cap=9.0), []
     randomizer = LocalRandomizer(2.0, 1000.0, invalid=1000.0)
-    sampler = SAMPLERS["tgp" if kind == "wrapped" else kind](SPACE, dptune.LDPSettings(replies), count=16)
+    sampler = SAMPLERS["tgp" if kind == "wrapped" else kind](SPACE, dptune.bandits.LDPSettings(replies), count=16)
     if kind == "wrapped":
         sampler = optuna.samplers.PartialFixedSampler({}, sampler)
     study = optuna.create_study(sampler=sampler)
@@ -175,10 +175,10 @@ def test_a_sampler_for_other_replies_is_refused_before_any_user_is_asked(tmp_pat
 @MISREAD
 def test_a_resumed_study_refuses_a_sampler_for_other_replies_before_it_asks(replies, says):
     randomizer = LocalRandomizer(2.0, 1000.0, invalid=1000.0)
-    settings = dptune.LDPSettings(dptune.LaplaceReplies(2.0, B=800.0, R=200.0))
+    settings = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(2.0, B=800.0, R=200.0))
     study = optuna.create_study(sampler=LDPTGPSampler(SPACE, settings, count=16))
     study.optimize(LocalObjective(users_function("plain"), randomizer), n_trials=2)
-    study.sampler = LDPTGPSampler(SPACE, dptune.LDPSettings(replies), count=16)
+    study.sampler = LDPTGPSampler(SPACE, dptune.bandits.LDPSettings(replies), count=16)
     with pytest.raises(dptune.InputError, match=says):
         study.ask(SPACE)
     with pytest.raises(dptune.InputError, match=says):

@@ -278,7 +278,7 @@ def test_wrapped_losses_are_taken_as_they_are(tmp_path):
     sampler = open_sampler(open_privatizer(tmp_path))
     study = create(None, sampler)
     study.optimize(
-        sampler.objective(lambda trial: anywhere(trial) and dptune.PerExampleLosses(np.zeros(N))), n_trials=1
+        sampler.objective(lambda trial: anywhere(trial) and dptune.privacy.PerExampleLosses(np.zeros(N))), n_trials=1
     )
     assert study.trials[0].state == optuna.trial.TrialState.COMPLETE
 

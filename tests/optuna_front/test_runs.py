@@ -112,7 +112,7 @@ def test_without_a_space_a_parameter_that_comes_and_goes_is_warned_of_once(tmp_p
 
 @pytest.mark.parametrize("kind", [DPGIBOSampler, CentredCMASampler, LDPTGPSampler])
 def test_what_is_no_distribution_is_refused_by_name(tmp_path, kind):
-    settings = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=0.8, R=0.2))
+    settings = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=0.8, R=0.2))
     second = settings if kind is LDPTGPSampler else open_privatizer(tmp_path)
     with pytest.raises(dptune.InputError, match=r"'b'.*Optuna distribution.*got \(0.0, 1.0\)"):
         kind({"a": FloatDistribution(0, 1), "b": (0.0, 1.0)}, second)
@@ -145,7 +145,7 @@ def test_a_study_keeps_its_privatizer(tmp_path, kind):
 
     run(4.0)
     spent = open_ledger(tmp_path).spent()
-    with pytest.raises(dptune.BudgetMismatch, match=r"another privatizer .other clip"):
+    with pytest.raises(dptune.errors.BudgetMismatch, match=r"another privatizer .other clip"):
         run(40.0)
     assert open_ledger(tmp_path).spent() == spent
     run(4.0)
@@ -166,7 +166,7 @@ def test_a_study_begun_again_without_its_storage_is_refused_before_a_model_is_tr
         objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=9)
         study = create(None, RandomSampler(seed=seed))
         if seed:
-            with pytest.raises(dptune.KeyConflict, match=r"storage=.*new name"):
+            with pytest.raises(dptune.errors.KeyConflict, match=r"storage=.*new name"):
                 study.optimize(objective, n_trials=2)
         else:  # the same points again are answered from the ledger
             study.optimize(objective, n_trials=2)
@@ -184,7 +184,7 @@ def test_a_function_cannot_swallow_that_its_trial_has_a_value_elsewhere(tmp_path
         objective = PrivateObjective(losses, open_privatizer(tmp_path), n_trials=9)
         study = create(None, RandomSampler(seed=seed))
         if seed:
-            with pytest.raises(dptune.KeyConflict):
+            with pytest.raises(dptune.errors.KeyConflict):
                 study.optimize(objective, n_trials=1)
         else:
             study.optimize(objective, n_trials=1)
@@ -201,7 +201,7 @@ def test_a_second_estimate_elsewhere_is_refused_before_a_model_is_trained(tmp_pa
     study.optimize(objective, n_trials=2)
     estimate = objective.estimate(study, {"x": 0.3})
     trained.clear()
-    with pytest.raises(dptune.KeyConflict, match=r"one final estimate, at \{'x': 0.3\}"):
+    with pytest.raises(dptune.errors.KeyConflict, match=r"one final estimate, at \{'x': 0.3\}"):
         objective.estimate(study, {"x": 0.31})
     assert trained == []
     assert objective.estimate(study, {"x": 0.3}) == estimate
@@ -256,10 +256,10 @@ def test_a_study_that_is_run_again_under_another_name_takes_nothing_from_the_fir
     again = OPEN[kind](open_privatizer(tmp_path))
     calls = []
     for other in (optuna.create_study(sampler=again), create(None, again, "copy")):
-        with pytest.raises(dptune.BudgetPlanned, match=r"'study'.*storage=.*mu=.*a new ledger .* adds to what"):
+        with pytest.raises(dptune.errors.BudgetPlanned, match=r"'study'.*storage=.*mu=.*a new ledger .* adds to what"):
             other.optimize(again.objective(calls.append), n_trials=again.n_trials)
     without = type(again)(None, open_privatizer(tmp_path), n_trials=24)
-    with pytest.raises(dptune.BudgetPlanned):
+    with pytest.raises(dptune.errors.BudgetPlanned):
         optuna.create_study(sampler=without).optimize(without.objective(calls.append), n_trials=3)
     assert calls == []
     objective.estimate(study, sampler.recommend(study))
@@ -358,7 +358,7 @@ def test_a_trial_makes_at_most_six_transactions_of_the_ledger_and_three_more_for
 
 
 class OwnSampler(PrivateSampler):
-    method = dptune.Method("my search", plan_centred_cma, dptune.CentredCMA, shared_slots=True)
+    method = dptune.algorithms.Method("my search", plan_centred_cma, dptune.algorithms.CentredCMA, shared_slots=True)
 
 
 def test_any_method_is_a_sampler_in_one_line(fast_path):

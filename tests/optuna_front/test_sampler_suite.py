@@ -32,7 +32,7 @@ class TestCentredCMASampler(BasicSamplerTestCase, RelativeSamplerTestCase, Singl
         return lambda: CentredCMASampler(privatizer=privatizer, seed=0, unprotected="allow")
 
 
-SETTINGS = dptune.LDPSettings(dptune.LaplaceReplies(1.0, B=1.0, R=0.5), plays=2)
+SETTINGS = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=1.0, R=0.5), plays=2)
 
 
 class _LDPSuite(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):

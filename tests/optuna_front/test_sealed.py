@@ -63,13 +63,16 @@ def failing_inside(mistake):
 FRONTS = {
     "PrivateObjective": lambda folder, f: (None, PrivateObjective(f, open_privatizer(folder), n_trials=2)),
     "sampler": lambda folder, f: ((s := open_centred(open_privatizer(folder))), s.objective(f)),
-    "LocalObjective": lambda folder, f: (None, LocalObjective(f, dptune.LocalRandomizer(1.0, (0.0, 1.0), invalid=1.0))),
+    "LocalObjective": lambda folder, f: (
+        None,
+        LocalObjective(f, dptune.local.LocalRandomizer(1.0, (0.0, 1.0), invalid=1.0)),
+    ),
     "ledger": lambda folder, f: (
         None,
         LocalObjective(
             f,
-            dptune.LocalRandomizer(1.0, (0.0, 1.0), invalid=1.0),
-            ledger=dptune.UserLedger(folder / "u.db", cap=5.0),
+            dptune.local.LocalRandomizer(1.0, (0.0, 1.0), invalid=1.0),
+            ledger=dptune.local.UserLedger(folder / "u.db", cap=5.0),
             user="me",
         ),
     ),

@@ -137,7 +137,7 @@ def test_more_trials_after_a_choice_need_another_name(mine: dptune.LossPrivatize
     study.optimize(objective, n_trials=3)
     objective.select(study)
     study.optimize(objective, n_trials=2)
-    with pytest.raises(dptune.BudgetMismatch, match="another name"):
+    with pytest.raises(dptune.errors.BudgetMismatch, match="another name"):
         objective.select(study)
     objective.select(study, name="with two more")
     assert mine.ledger.spent() == pytest.approx(2**0.5)

@@ -22,7 +22,7 @@ from harness import SPACE, create, losses_at, open_ledger, open_privatizer, peop
 PRIVATE = pytest.mark.parametrize("sampler", [DPGIBOSampler, CentredCMASampler])
 PLAIN = {"mu": 0.5, "n_trials": 40, "seed": 3, "final_share": 0.25}
 NUMPY = {"mu": np.float32(0.5), "n_trials": np.int64(40), "seed": np.int64(3), "final_share": np.float32(0.25)}
-REPLIES = dptune.LaplaceReplies(1.0, B=0.8, R=0.2)
+REPLIES = dptune.bandits.LaplaceReplies(1.0, B=0.8, R=0.2)
 
 
 def losses(trial):
@@ -97,10 +97,10 @@ def test_a_private_objective_needs_a_privatizer(nobody):
 )
 def test_wrong_settings_of_local_samplers_are_refused_by_name(sampler, wrong, says):
     numpys = {"patience": np.int64(3), "centre": np.float32(0.0), "count": np.int8(9), "seed": np.int64(1)}
-    study = create(None, sampler(SPACE, dptune.LDPSettings(REPLIES), **numpys))
+    study = create(None, sampler(SPACE, dptune.bandits.LDPSettings(REPLIES), **numpys))
     study.ask(SPACE)
     with pytest.raises(dptune.InputError, match=says):
-        sampler(SPACE, dptune.LDPSettings(REPLIES), **wrong)
+        sampler(SPACE, dptune.bandits.LDPSettings(REPLIES), **wrong)
 
 
 @pytest.mark.parametrize("sampler", [DPGIBOSampler, CentredCMASampler, LDPTGPSampler])
@@ -112,6 +112,6 @@ def test_wrong_settings_of_local_samplers_are_refused_by_name(sampler, wrong, sa
     ],
 )
 def test_a_space_that_is_none_is_refused(tmp_path, sampler, space, says):
-    told = dptune.LDPSettings(REPLIES) if sampler is LDPTGPSampler else open_privatizer(tmp_path)
+    told = dptune.bandits.LDPSettings(REPLIES) if sampler is LDPTGPSampler else open_privatizer(tmp_path)
     with pytest.raises(dptune.InputError, match=says):
         sampler(space, told)

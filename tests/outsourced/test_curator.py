@@ -19,15 +19,14 @@ from outsourced_tools import curator, measure, published
 from dptune import (
     Budget,
     BudgetExhausted,
-    BudgetMismatch,
     InputError,
-    KeyConflict,
     LedgerError,
     LossPrivatizer,
     PlanComplete,
     PrivacyError,
     PrivacyLedger,
 )
+from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.outsourced.curator import OutsourcedCurator, random_projection
 from dptune.outsourced.formats import Exchange
 from dptune.outsourced.outputs import PrivateOutputs, PublicOutputs

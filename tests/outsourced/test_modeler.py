@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptune import RBF, InputError
+from dptune import InputError
+from dptune.gp import RBF
 from dptune.outsourced.formats import About, Table
 from dptune.outsourced.modeler import OutsourcedModeler, noisy_kernel
 

@@ -9,7 +9,9 @@ from optuna.distributions import IntDistribution
 from optuna.testing.pytest_samplers import BasicSamplerTestCase
 from optuna.trial import create_trial
 
-from dptune import RBF, InputError, OutsourcedModeler
+from dptune import InputError
+from dptune.gp import RBF
+from dptune.outsourced import OutsourcedModeler
 from dptune.outsourced.formats import About, Table
 from dptune_optuna import POGPUCBSampler
 

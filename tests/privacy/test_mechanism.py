@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dptune import BudgetExhausted, LossPrivatizer, MeanQuery
+from dptune import BudgetExhausted, LossPrivatizer
 from dptune.accounting.events import GaussianRelease
+from dptune.privacy import MeanQuery
 from dptune.privacy.mechanism import Mechanism, gaussian
 from dptune.privacy.noise import NoiseSource, OpenDPNoise
 from dptune.privacy.query import Query

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from audit_tools import noiseless
 
-from dptune import Ball, InputError, Interval, KeyConflict, LossPrivatizer, MeanQuery, NormQuery
+from dptune import InputError, LossPrivatizer
+from dptune.errors import KeyConflict
+from dptune.privacy import Ball, Interval, MeanQuery, NormQuery
 
 
 def base(**change: Any) -> NormQuery:

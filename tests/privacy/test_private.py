@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptune import InputError, PerExampleLosses, PrivacyError
+from dptune import InputError, PrivacyError
+from dptune.privacy import PerExampleLosses
 from dptune.privacy.private import reveal
 
 SECRET = 0.123456789

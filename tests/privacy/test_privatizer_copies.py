@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dptune import KeyConflict, LossPrivatizer
+from dptune import LossPrivatizer
+from dptune.errors import KeyConflict
 
 Make = Callable[..., LossPrivatizer]
 

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 import pytest
 import sqlalchemy as sa
 
-from dptune import Budget, BudgetExhausted, InputError, KeyConflict, LedgerError, LossPrivatizer, PrivacyLedger
+from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
+from dptune.errors import KeyConflict
 from dptune.privacy import privatizer as module
 
 Make = Callable[..., LossPrivatizer]

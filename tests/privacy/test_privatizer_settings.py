@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from audit_tools import FreeLedger
 
-from dptune import Ball, BudgetMismatch, InputError, KeyConflict, LossPrivatizer, MeanQuery, PrivacyLedger
+from dptune import InputError, LossPrivatizer, PrivacyLedger
+from dptune.errors import BudgetMismatch, KeyConflict
+from dptune.privacy import Ball, MeanQuery
 from dptune.privacy import privatizer as module
 
 Make = Callable[..., LossPrivatizer]

@@ -10,7 +10,8 @@ from audit_tools import FreeLedger, NoNoise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptune import Ball, InputError, Interval, LossPrivatizer, MeanQuery, NormQuery, PerExampleLosses
+from dptune import InputError, LossPrivatizer
+from dptune.privacy import Ball, Interval, MeanQuery, NormQuery, PerExampleLosses
 
 
 def quiet(**chosen: Any) -> tuple[LossPrivatizer, NoNoise]:

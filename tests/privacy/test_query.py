@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from dptune import Ball, InputError, Interval, MeanQuery
+from dptune import InputError
+from dptune.privacy import Ball, Interval, MeanQuery
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 

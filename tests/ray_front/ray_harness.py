@@ -129,14 +129,14 @@ class KillingPrivatizer(dptune.LossPrivatizer):
             os.kill(self.pid, signal.SIGKILL)
             time.sleep(60)
 
-    def _clipped_mean(self, query: dptune.MeanQuery) -> np.ndarray:
+    def _clipped_mean(self, query: dptune.privacy.MeanQuery) -> np.ndarray:
         self._draws += 1
         self._strike("between charge and draw", self._draws)
         mean = super()._clipped_mean(query)
         self._strike("between read and record", self._draws)
         return mean
 
-    def release(self, query: dptune.MeanQuery, **where: Any) -> dptune.Released:
+    def release(self, query: dptune.privacy.MeanQuery, **where: Any) -> dptune.Released:
         released = super().release(query, **where)
         self._releases += 1
         self._strike("after record", self._releases)

@@ -125,7 +125,7 @@ def test_a_trial_that_runs_again_reports_the_same_and_counts_once(tmp_path):
     assert len(open_ledger(tmp_path).charges()) == 2
     run(search, trials=1, first=7)
     assert len(open_ledger(tmp_path).charges()) == 4
-    with pytest.raises(dptune.KeyConflict, match="other parameters"):
+    with pytest.raises(dptune.errors.KeyConflict, match="other parameters"):
         finish(search, "t1", configs[0])
 
 
@@ -187,7 +187,7 @@ def test_another_algorithm_does_not_continue_the_run(tmp_path, local_actors):
     run(open_centred(open_privatizer(tmp_path)), trials=1)
     local_actors.clear()
     other = DPGIBOSearch(SPACE, open_privatizer(tmp_path), name="run", n_trials=12, seed=1)
-    with pytest.raises(dptune.BudgetMismatch):
+    with pytest.raises(dptune.errors.BudgetMismatch):
         other.set_search_properties("loss", "min", SPACE)
 
 

@@ -112,7 +112,7 @@ def broken(config):
 
 def test_an_experiment_whose_first_trials_all_fail_ends_unpaid_and_names_the_remedy(fast_path):
     search = open_search(open_privatizer(fast_path), n_trials=40)
-    with pytest.raises((tune.TuneError, dptune.AllTrialsFailed)) as caught:
+    with pytest.raises((tune.TuneError, dptune.errors.AllTrialsFailed)) as caught:
         tuner(search.trainable(broken), search, fast_path, num_samples=40).fit()
     shown = "".join(traceback.format_exception(caught.value))
     assert "try_out" in shown

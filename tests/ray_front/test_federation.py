@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_refused_early(fast_path: Path) -> None:
         first.recommend()
     with pytest.raises(dptune.InputError, match="the other mode"):
         first.set_search_properties("value", "max", SPACE)
-    with pytest.raises(dptune.BudgetMismatch, match="of this name"):
+    with pytest.raises(dptune.errors.BudgetMismatch, match="of this name"):
         serve(fast_path, timeout=5.0)
     with pytest.raises(dptune.InputError, match="M must be at most"):
         RayTransport.serve(open_plan(fast_path), FTSSettings(agents=4, d=2, M=10_000), timeout=LONG)
@@ -240,17 +240,17 @@ def test_a_message_that_was_sent_twice_counts_once_and_refused_ones_are_not_kept
 ) -> None:
     transport = serve(fast_path)
     transport.submit(a_message(0))
-    with pytest.raises(dptune.AlreadySent):
+    with pytest.raises(dptune.errors.AlreadySent):
         transport.submit(a_message(0, size=2.0))
     (server,) = local_actors.values()
     assert np.array_equal(server._inner.server._messages[0], np.ones(SETTINGS.M))
-    with pytest.raises(dptune.MessageRefused):
+    with pytest.raises(dptune.errors.MessageRefused):
         transport.submit(Message(1, 0, np.full(SETTINGS.M, np.nan)))
     assert list(transport._waiting) == [0]
     for n in (1, 2, 3):
         transport.submit(a_message(n))
     transport.fetch(0)
-    with pytest.raises(dptune.RoundClosed):
+    with pytest.raises(dptune.errors.RoundClosed):
         transport.submit(a_message(0))
 
 

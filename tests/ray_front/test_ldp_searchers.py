@@ -30,13 +30,15 @@ KINDS = {
     LDPMoMASearch: LDPMoMASampler,
 }
 SPACE = {"x": tune.uniform(-1.0, 1.0), "n": tune.lograndint(1, 101)}
-SETTINGS = dptune.LDPSettings(dptune.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=400, plays=3, exploration=0.1)
+SETTINGS = dptune.bandits.LDPSettings(
+    dptune.bandits.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=400, plays=3, exploration=0.1
+)
 SECRET = 0.87654321987
 
 
-def told(epsilon: float, half: float) -> dptune.LDPSettings:
+def told(epsilon: float, half: float) -> dptune.bandits.LDPSettings:
     """Settings for the replies of a randomiser."""
-    return replace(SETTINGS, replies=dptune.LaplaceReplies(epsilon, B=0.8 * half, R=0.2 * half))
+    return replace(SETTINGS, replies=dptune.bandits.LaplaceReplies(epsilon, B=0.8 * half, R=0.2 * half))
 
 
 ONE = told(1.0, 1.0)
@@ -105,7 +107,7 @@ def test_optuna_and_ray_ask_for_the_same_points_with_the_noise_off(tmp_path: Pat
 
 @local
 def test_a_trial_that_runs_again_pays_once_and_has_one_reply(tmp_path: Path) -> None:
-    ledger, calls = dptune.UserLedger(tmp_path / "users.db", cap=2.0), []
+    ledger, calls = dptune.local.UserLedger(tmp_path / "users.db", cap=2.0), []
 
     def counted(config: dict[str, Any]) -> float:
         calls.append(config)
@@ -118,10 +120,10 @@ def test_a_trial_that_runs_again_pays_once_and_has_one_reply(tmp_path: Path) -> 
     first = reply_of(trainable, "a", config)
     assert reply_of(trainable, "a", config) == first
     assert (ledger.spent("me"), len(calls)) == (1.0, 1)
-    with pytest.raises(dptune.KeyConflict):
+    with pytest.raises(dptune.errors.KeyConflict):
         reply_of(trainable, "a", {**config, "x": 0.123})
     reply_of(trainable, "b", search.suggest("b"))
-    with pytest.raises(dptune.CapReached):
+    with pytest.raises(dptune.errors.CapReached):
         reply_of(trainable, "c", search.suggest("c"))
     assert (ledger.spent("me"), len(calls)) == (2.0, 2)
     assert len(search._log.since(-1)) == 2
@@ -215,7 +217,7 @@ def test_the_collector_is_sent_replies_only(tmp_path: Path, monkeypatch: pytest.
         return known[wrong]
 
     monkeypatch.setattr(ActorClient, "call", spied)
-    ledger = dptune.UserLedger(tmp_path / "users.db", cap=2.0)
+    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=2.0)
     search = open_search(tmp_path, settings=ONE)
     trainable = search.trainable(private, randomizer=LocalRandomizer(1.0, 1.0), ledger=ledger, user="me")
     begin(search)
@@ -249,7 +251,7 @@ def log(tmp_path: Path) -> TrialLog:
 def test_a_collector_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(
     tmp_path: Path, log: TrialLog
 ) -> None:
-    ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
+    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
     assert Collector(log, ledger).charge(ask()).get() is None
     assert Collector(log, ledger).charge(ask()).get() is None  # the device died, and begins again
     assert ledger.spent("me") == 1.0
@@ -268,30 +270,30 @@ def test_a_trial_that_draws_again_after_its_reply_may_have_been_seen_pays_again(
         seen.append(value)
         raise dptune.LedgerError("disk full")
 
-    ledger, seen = dptune.UserLedger(tmp_path / "users.db", cap=2.0), []
+    ledger, seen = dptune.local.UserLedger(tmp_path / "users.db", cap=2.0), []
     for attempt in range(2):
         assert Collector(log, ledger).charge(ask()).get() is None
         with monkeypatch.context() as patch:
-            patch.setattr(dptune.UserLedger, "_record", full)
+            patch.setattr(dptune.local.UserLedger, "_record", full)
             assert Collector(log, ledger).announce(ask(), f"d{attempt}").get() is None
             assert Collector(log, ledger).announce(ask(), f"d{attempt}").get() is None  # Ray may repeat a call
             assert isinstance(
                 Collector(log, ledger).record(ask(), f"d{attempt}", 0.5 + attempt).error, dptune.LedgerError
             )
         assert ledger.spent("me") == len(set(seen)) == attempt + 1.0
-    assert isinstance(Collector(log, ledger).charge(ask()).error, dptune.CapReached)  # a third draw does not fit
+    assert isinstance(Collector(log, ledger).charge(ask()).error, dptune.errors.CapReached)  # a third draw does not fit
     assert seen == [0.5, 1.5]
 
 
 def test_two_devices_of_one_trial_pay_for_two_draws(tmp_path: Path, log: TrialLog) -> None:
-    ledger = dptune.UserLedger(tmp_path / "users.db", cap=2.0)
+    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=2.0)
     collector = Collector(log, ledger)
     for _ in ("one", "that Tune thought lost"):
         assert collector.charge(ask()).get() is None
     assert ledger.spent("me") == 1.0
     assert [collector.announce(ask(), draw).get() for draw in ("d", "e")] == [None, None]
     assert ledger.spent("me") == 2.0
-    assert isinstance(collector.announce(ask(), "f").error, dptune.CapReached)
+    assert isinstance(collector.announce(ask(), "f").error, dptune.errors.CapReached)
     assert [collector.record(ask(), draw, reply).get() for draw, reply in (("e", 0.5), ("d", 0.25))] == [0.5, 0.5]
     assert collector.charge(ask()).get() == 0.5
 
@@ -299,7 +301,7 @@ def test_two_devices_of_one_trial_pay_for_two_draws(tmp_path: Path, log: TrialLo
 def test_a_collector_that_dies_between_ledger_and_log_finds_the_reply_again(
     tmp_path: Path, log: TrialLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
+    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
     collector = Collector(log, ledger)
     collector.announce(ask(), "d").get()
     with monkeypatch.context() as patch:
@@ -309,14 +311,14 @@ def test_a_collector_that_dies_between_ledger_and_log_finds_the_reply_again(
     assert Collector(log, ledger).charge(ask()).get() == 0.25
     assert [reply.value for reply in log.since(-1)] == [0.25]  # the searcher knows it, too
     assert ledger.spent("me") == 1.0
-    assert isinstance(collector.charge(ask("b")).error, dptune.CapReached)
-    assert isinstance(collector.announce(ask("b"), "x").error, dptune.CapReached)
+    assert isinstance(collector.charge(ask("b")).error, dptune.errors.CapReached)
+    assert isinstance(collector.announce(ask("b"), "x").error, dptune.errors.CapReached)
     assert isinstance(collector.record(ask("b"), "x", 0.5).error, dptune.InputError)  # not announced
     assert len(log.since(-1)) == 1
 
 
 def test_a_lost_file_of_replies_does_not_make_the_ledger_pay_for_what_it_has(tmp_path: Path, log: TrialLog) -> None:
-    ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
+    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
     hand_in(Collector(TrialLog(str(tmp_path / "lost.db"), "run"), ledger), 0.25)
     assert Collector(log, ledger).charge(ask()).get() == 0.25
     assert [reply.value for reply in log.since(-1)] == [0.25]
@@ -324,7 +326,10 @@ def test_a_lost_file_of_replies_does_not_make_the_ledger_pay_for_what_it_has(tmp
 
 
 def test_every_method_of_the_collector_refuses_another_randomiser(tmp_path: Path, log: TrialLog) -> None:
-    collector, other = Collector(log, dptune.UserLedger(tmp_path / "users.db", cap=9.0)), LocalRandomizer(0.5, 1.0)
+    collector, other = (
+        Collector(log, dptune.local.UserLedger(tmp_path / "users.db", cap=9.0)),
+        LocalRandomizer(0.5, 1.0),
+    )
     hand_in(collector, 0.25)
     cheap = ask("b", device=Device.of(other))
     for answer in (collector.charge(cheap), collector.announce(cheap, "x"), collector.record(cheap, "d", 0.5)):
@@ -335,13 +340,13 @@ def test_every_method_of_the_collector_refuses_another_randomiser(tmp_path: Path
 
 def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path: Path) -> None:
     logs = [TrialLog(str(tmp_path / "replies.db"), run) for run in ("one", "two")]
-    ledger = dptune.UserLedger(tmp_path / "users.db", cap=1.0)
+    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
     for log in logs:
         assert hand_in(Collector(log, None), 0.5, ask(user=None)) == 0.5
         assert hand_in(Collector(log, None), 0.75, ask(user=None), "e") == 0.5
     assert [len(log.since(-1)) for log in logs] == [1, 1]
     Collector(logs[0], ledger).begin(logs[0], repr(ledger)).get()
-    with pytest.raises(dptune.BudgetMismatch, match="another ledger"):
+    with pytest.raises(dptune.errors.BudgetMismatch, match="another ledger"):
         Collector(logs[0], ledger).begin(logs[0], repr(None)).get()
     with pytest.raises(dptune.InputError, match="does not exist"):
         TrialLog(str(tmp_path / "no" / "replies.db"), "run")
@@ -453,7 +458,7 @@ def test_on_a_cluster_users_are_capped_and_no_value_is_anywhere(cluster: Path, f
         print("value", SECRET, flush=True)
         return SECRET
 
-    ledger = dptune.UserLedger(fast_path / "users.db", cap=1.0)
+    ledger = dptune.local.UserLedger(fast_path / "users.db", cap=1.0)
     space = {**SPACE, "user": tune.choice(["ann", "bob"])}
     search = open_search(fast_path, LDPMoMASearch, param_space=space, settings=ONE)
     device = {"randomizer": LocalRandomizer(1.0, 1.0), "ledger": ledger, "user": lambda config: config["user"]}

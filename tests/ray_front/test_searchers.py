@@ -306,7 +306,7 @@ def test_choices_of_lists_are_in_the_ledger_and_told_apart(tmp_path):
     search = begin(private_search(tmp_path, Half()), space=space)
     config = search.suggest("a")
     search.vault.upload("finish", "a", flat({**config, "layers": [64, 64]}), losses(config))
-    with pytest.raises(dptune.KeyConflict):
+    with pytest.raises(dptune.errors.KeyConflict):
         search.vault.upload("finish", "a", flat({**config, "layers": (32,)}), losses(config))
     assert search.recommend()["layers"] == [64, 64]
 
@@ -358,7 +358,7 @@ def test_a_named_loss_is_minimised(tmp_path, opened):
 def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):
     run(begin(open_search(open_privatizer(tmp_path))), 40)
     new = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=5, name="new")
-    with pytest.raises(dptune.BudgetPlanned, match="'run'"):  # which has kept its final estimate's share
+    with pytest.raises(dptune.errors.BudgetPlanned, match="'run'"):  # which has kept its final estimate's share
         new.set_search_properties("loss", "min", SPACE)
     ledger = open_ledger(tmp_path)
     event = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 4.0))

@@ -279,10 +279,10 @@ def test_trials_that_fail_before_any_succeeded_report_nan_and_the_first_generati
     values = [value_of(trainable, trial) for trial in ("a", "b", "c")]
     assert np.isnan(values).all()
     for name in ("d", "e"):  # "e" is not trained
-        with pytest.raises(dptune.AllTrialsFailed, match="try_out") as caught:
+        with pytest.raises(dptune.errors.AllTrialsFailed, match="try_out") as caught:
             value_of(trainable, name)
         assert "person 7" not in "".join(traceback.format_exception(caught.value))
-    with pytest.raises(dptune.AllTrialsFailed, match="try_out"):
+    with pytest.raises(dptune.errors.AllTrialsFailed, match="try_out"):
         search.suggest("f")
     assert open_ledger(tmp_path).spent() == 0.0
     search.set_search_properties("loss", "min", SPACE)  # fitted again

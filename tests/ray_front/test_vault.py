@@ -59,7 +59,7 @@ def test_a_trial_costs_once_and_a_repetition_gets_the_recorded_value(tmp_path):
 def test_the_same_trial_at_another_point_is_refused(tmp_path):
     vault = values_vault(tmp_path)
     finish(vault, "a")
-    with pytest.raises(dptune.KeyConflict):
+    with pytest.raises(dptune.errors.KeyConflict):
         finish(vault, "a", {"x": 0.2, "y": 1.0})
     assert len(open_ledger(tmp_path).charges()) == 1
 
@@ -69,12 +69,12 @@ def test_another_point_is_refused_before_a_model_is_trained(tmp_path, make):
     vault = make(tmp_path)
     finish(vault, "a")
     vault.check("a", POINT).get()
-    with pytest.raises(dptune.KeyConflict):
+    with pytest.raises(dptune.errors.KeyConflict):
         vault.check("a", {**POINT, "x": 0.123}).get()
     if make is values_vault:
         vault.estimate("final", POINT, "", None).get()
         vault.check_estimate(POINT).get()
-        with pytest.raises(dptune.KeyConflict, match="one final estimate"):
+        with pytest.raises(dptune.errors.KeyConflict, match="one final estimate"):
             vault.check_estimate({**POINT, "x": 0.123}).get()
 
 
@@ -140,7 +140,7 @@ def test_a_failure_before_any_success_is_unpaid_and_is_no_lost_trial(tmp_path):
     vault = values_vault(tmp_path)
     for trial in "abc":
         assert vault.ask(trial).get() == {}
-        assert isinstance(vault.finish(trial, POINT, "", None).error, dptune.TrialFailed)
+        assert isinstance(vault.finish(trial, POINT, "", None).error, dptune.errors.TrialFailed)
     assert (vault.told("a").get(), open_ledger(tmp_path).spent()) == (None, 0.0)
     for trial in "def":
         assert vault.ask(trial).get() == {}
@@ -196,7 +196,7 @@ def test_scores_come_back_as_scores_and_a_failure_is_the_worst_score(tmp_path):
 
 def test_a_run_keeps_its_mode(tmp_path):
     finish(values_vault(tmp_path), "a")
-    with pytest.raises(dptune.BudgetMismatch, match="other mode"):
+    with pytest.raises(dptune.errors.BudgetMismatch, match="other mode"):
         values_vault(tmp_path, mode="max").ask("b").get()
 
 
@@ -266,7 +266,7 @@ def test_asking_again_for_a_trial_gives_the_same_point(tmp_path):
 
 def test_a_second_search_with_other_settings_is_refused(tmp_path):
     vault = gibo_vault(tmp_path)
-    with pytest.raises(dptune.BudgetMismatch, match="other settings"):
+    with pytest.raises(dptune.errors.BudgetMismatch, match="other settings"):
         begin(vault, values_run(open_privatizer(tmp_path))).get()
 
 
@@ -288,7 +288,7 @@ def other_privatizer(folder, kind: str) -> dptune.LossPrivatizer:
 def test_a_second_search_with_another_privatizer_is_refused(tmp_path, kind):
     vault, same = values_vault(tmp_path), values_run(open_privatizer(tmp_path))
     assert "3 trials" in begin(vault, same).get()[0]
-    with pytest.raises(dptune.BudgetMismatch, match="other privatizer"):
+    with pytest.raises(dptune.errors.BudgetMismatch, match="other privatizer"):
         begin(vault, values_run(other_privatizer(tmp_path, kind))).get()
     assert "3 trials" in begin(vault, same).get()[0]
 
@@ -309,7 +309,7 @@ def test_a_run_keeps_its_privatizer_after_a_restart(tmp_path, kind):
     other = values_run(other_privatizer(tmp_path, kind))
     late = Vault(other)
     for answer in (begin(late, other), late.ask("b"), late.finish("b", POINT, "", None)):
-        with pytest.raises(dptune.BudgetMismatch, match=f"other {kind}"):
+        with pytest.raises(dptune.errors.BudgetMismatch, match=f"other {kind}"):
             answer.get()
     assert len(open_ledger(tmp_path).charges()) == 1
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from run_harness import begin, losses_of
 
-from dptune import GIBO, AdaGradNorm, PrivacyLedger, SearchRun
+from dptune import GIBO, PrivacyLedger, SearchRun
+from dptune.algorithms import AdaGradNorm
 
 N, STEPS, BATCH, STARTS = 20, 4, 3, 4
 TRIALS = STARTS + STEPS * BATCH

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dptune import Float, LossPrivatizer, Method, PrivacyLedger, SearchRun, Space
+from dptune import Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.algorithms import Method
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 

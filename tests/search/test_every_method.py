@@ -22,20 +22,19 @@ from audit_tools import CannedNoise, dump
 from run_harness import SPACE, keys, losses_of, trial
 
 from dptune import (
-    AdaGradNorm,
     Budget,
     BudgetExhausted,
-    BudgetMismatch,
     Float,
     InputError,
     Int,
-    KeyConflict,
     LedgerError,
     LossPrivatizer,
     PlanComplete,
     PrivacyLedger,
     Space,
 )
+from dptune.algorithms import AdaGradNorm
+from dptune.errors import BudgetMismatch, KeyConflict
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from audit_tools import CannedNoise, NoNoise, dump
 from gibo_runs import BATCH, STARTS, STEPS, TRIALS, losses, start
 from run_harness import SPACE, keys, trial
 
-from dptune import Budget, KeyConflict, PlanComplete, PrivacyLedger
+from dptune import Budget, PlanComplete, PrivacyLedger
+from dptune.errors import KeyConflict
 
 # ---- a whole run ---------------------------------------------------------------------------------------
 

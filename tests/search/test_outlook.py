@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptune import CENTRED_CMA, GIBO, Budget, Float, InputError, LossPrivatizer, Method, PrivacyLedger, SearchRun, Space
+from dptune import CENTRED_CMA, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.algorithms import Method
 from dptune.search.outlook import Crowd, Outlook, forecast
 from dptune.search.values import VALUES
 

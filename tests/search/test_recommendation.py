@@ -9,19 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptune import (
-    CENTRED_CMA,
-    GIBO,
-    Budget,
-    Float,
-    InputError,
-    Int,
-    LossPrivatizer,
-    Method,
-    PrivacyLedger,
-    SearchRun,
-    Space,
-)
+from dptune import CENTRED_CMA, GIBO, Budget, Float, InputError, Int, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.algorithms import Method
 from dptune.search.recommendation import at_edge
 from dptune.search.request import SearchRequest
 from dptune.search.value_model import best_of_values, features

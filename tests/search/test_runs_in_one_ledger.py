@@ -12,19 +12,9 @@ from audit_tools import dump
 from gibo_runs import SETTINGS, TRIALS, N, losses, start
 from run_harness import SPACE, begin, trial
 
-from dptune import (
-    GIBO,
-    Budget,
-    BudgetExhausted,
-    BudgetMismatch,
-    BudgetPlanned,
-    InputError,
-    LossPrivatizer,
-    Method,
-    Plan,
-    PrivacyLedger,
-    SearchRun,
-)
+from dptune import GIBO, Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
+from dptune.algorithms import Method, Plan
+from dptune.errors import BudgetMismatch, BudgetPlanned
 from dptune.search.agreement import check_start
 from dptune.search.values import VALUES
 

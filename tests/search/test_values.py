@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from run_harness import begin
 
-from dptune import BudgetMismatch, InputError, PlanComplete, PrivacyLedger, SearchRun
+from dptune import InputError, PlanComplete, PrivacyLedger, SearchRun
+from dptune.errors import BudgetMismatch
 from dptune.search.values import VALUES
 
 N = 20

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from run_harness import begin
 
-from dptune import Ball, MeanQuery, Method, Plan, PrivacyLedger, Question, SearchRun
+from dptune import PrivacyLedger, SearchRun
+from dptune.algorithms import Method, Plan
 from dptune.algorithms.rounds import Rounds, RoundSettings
+from dptune.privacy import Ball, MeanQuery, Question
 
 N, BATCH, ROUNDS = 30, 3, 4
 TRIALS = BATCH * ROUNDS

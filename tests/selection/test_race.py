@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selection_audits import Watching
 
-from dptune import Ball, Budget, LossPrivatizer, MeanQuery, NormQuery, PrivacyLedger
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.privacy import Ball, MeanQuery, NormQuery
 from dptune.selection import race as module
 from dptune.selection.methods import race
 from dptune.selection.race import LOOKS, Race, sizes

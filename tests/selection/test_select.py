@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import dptune
-from dptune import BudgetExhausted, BudgetMismatch, InputError, LossPrivatizer, PrivacyLedger, UnsupportedMetric
+from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
+from dptune.errors import BudgetMismatch, UnsupportedMetric
 from dptune.selection.methods import FEW, exponential, race, usual_method
 from dptune.selection.select import select_points
 
@@ -38,7 +39,7 @@ def mine(privatizer: Make) -> LossPrivatizer:
     [
         losses(),
         losses().tolist(),
-        [dptune.PerExampleLosses(row) for row in losses()],
+        [dptune.privacy.PerExampleLosses(row) for row in losses()],
         [None if j == 5 else row for j, row in enumerate(losses())],
     ],
     ids=["array", "lists", "wrapped", "one failed"],

@@ -63,7 +63,7 @@ def test_who_is_held_out_depends_on_no_answer():
         ({}, {"X_val": PRIVATE[0]}, "y_val is None"),
         ({"cv": 5}, VAL, "cv= is refused: .* trains the models of all folds but one"),
         ({"scoring": "roc_auc"}, VAL, "scoring= is refused: .* Give loss="),
-        ({"method": "grid"}, VAL, "'selection', a dptune.Method or an Optuna sampler"),
+        ({"method": "grid"}, VAL, "'selection', a dptune.algorithms.Method or an Optuna sampler"),
         ({"loss": "logloss"}, VAL, "not the name of a loss"),
         ({"settings": {"poplation": 4}}, VAL, "no option 'poplation'"),
     ],
@@ -81,7 +81,7 @@ def test_mistakes_are_refused_with_a_remedy_before_anything_is_trained(fast_path
     ("loss", "instead"), [("roc_auc", "log_loss or brier"), ("f1", "log_loss or accuracy"), ("r2", "squared_error")]
 )
 def test_metrics_that_are_no_mean_over_people_are_refused_with_another(fast_path, loss, instead):
-    with pytest.raises(dptune.UnsupportedMetric, match=instead):
+    with pytest.raises(dptune.errors.UnsupportedMetric, match=instead):
         search_in(fast_path, loss=loss).fit(*PUBLIC, **VAL)
 
 
@@ -100,7 +100,7 @@ def test_private_rows_within_reach_of_training_are_refused(fast_path):
 
 def test_other_people_need_another_ledger(fast_path):
     search = search_in(fast_path).fit(*PUBLIC, **VAL)
-    with pytest.raises(dptune.BudgetMismatch, match="60"):
+    with pytest.raises(dptune.errors.BudgetMismatch, match="60"):
         search.fit(*PUBLIC, X_val=PRIVATE[0][:50], y_val=PRIVATE[1][:50])
 
 

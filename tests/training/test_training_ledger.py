@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dptune import Budget, BudgetMismatch, InputError, LedgerError, PlanComplete, PlanLedger, PrivacyLedger
-from dptune import SubsampledGaussianPlan as Rounds
-from dptune.accounting import durable
+from dptune import Budget, InputError, LedgerError, PlanComplete, PrivacyLedger
+from dptune.accounting import PlanLedger, durable
+from dptune.accounting import SubsampledGaussianPlan as Rounds
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.accounting.ledger import REPLACE_ONE
 from dptune.cli import app
+from dptune.errors import BudgetMismatch
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
 from dptune.training.ledger import REMOVE_ONE, open_ledger
 from dptune.training.profiles import Adaptive, epsilon_of

@@ -1,0 +1,14 @@
+"""The names of this room, and where each is defined."""
+
+from dptune.algorithms.centred import CentredCMASettings as CentredCMASettings
+from dptune.algorithms.centred_cma import CentredCMA as CentredCMA
+from dptune.algorithms.centred_mixed import CentredMixed as CentredMixed
+from dptune.algorithms.centred_plan import CENTRED_CMA as CENTRED_CMA
+from dptune.algorithms.gibo import DPGIBO as DPGIBO
+from dptune.algorithms.gibo import GIBOSettings as GIBOSettings
+from dptune.algorithms.gibo_plan import GIBO as GIBO
+from dptune.algorithms.method import Method as Method
+from dptune.algorithms.method import Plan as Plan
+from dptune.algorithms.steps import AdaGrad as AdaGrad
+from dptune.algorithms.steps import AdaGradNorm as AdaGradNorm
+from dptune.algorithms.steps import GradientDescent as GradientDescent

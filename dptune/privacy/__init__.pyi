@@ -1,0 +1,11 @@
+"""The names of this room, and where each is defined."""
+
+from dptune.privacy.private import PerExampleLosses as PerExampleLosses
+from dptune.privacy.privatizer import LossPrivatizer as LossPrivatizer
+from dptune.privacy.privatizer import Released as Released
+from dptune.privacy.query import Ball as Ball
+from dptune.privacy.query import Box as Box
+from dptune.privacy.query import Interval as Interval
+from dptune.privacy.query import MeanQuery as MeanQuery
+from dptune.privacy.query import NormQuery as NormQuery
+from dptune.privacy.query import Question as Question

@@ -1,0 +1,4 @@
+"""The names of this room, and where each is defined."""
+
+from dptune.search.estimate import Estimate as Estimate
+from dptune.search.run import SearchRun as SearchRun
