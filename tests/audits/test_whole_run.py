@@ -10,7 +10,7 @@ import pytest
 from audit_tools import Array, FreeLedger, NoNoise, lower_bound
 
 from dptune import (
-    CENTRED_CMA,
+    CENTRED,
     GIBO,
     Budget,
     Float,
@@ -108,7 +108,7 @@ def whole_run(record: int, seed: int) -> Adversary:
 
 def whole_centred_run(record: int, seed: int) -> Adversary:
     """Person 0's loss grows along the first axis or falls."""
-    return search(CENTRED_CMA, record, seed, lambda run, x: x, radius=0.01, candidates=1, references=0)
+    return search(CENTRED, record, seed, lambda run, x: x, radius=0.01, candidates=1, references=0)
 
 
 @pytest.mark.slow

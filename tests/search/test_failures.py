@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dptune import (
-    CENTRED_CMA,
+    CENTRED,
     GIBO,
     AllTrialsFailed,
     Budget,
@@ -25,7 +25,7 @@ from dptune import (
 from dptune.search.values import VALUES
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
-METHODS = [CENTRED_CMA, GIBO, VALUES]
+METHODS = [CENTRED, GIBO, VALUES]
 
 
 def begin(folder: Path, method: Method, **settings: Any) -> SearchRun:
