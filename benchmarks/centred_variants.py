@@ -24,9 +24,9 @@ from benchmarks.data import Array
 from benchmarks.loops import result, run_gibo, simulate
 from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task
-from dptune.algorithms.centred import PROPOSALS, CentredCMASettings, Generation, best_of_each
+from dptune.algorithms.centred import PROPOSALS, CentredSettings, Generation, best_of_each
 from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
-from dptune.algorithms.centred_plan import CENTRED_CMA, default_population
+from dptune.algorithms.centred_plan import CENTRED, default_population
 from dptune.privacy.query import Question
 
 N = 300
@@ -82,7 +82,7 @@ class Schedule(CentredCMA):
 class LearningRate(CentredCMA):
     """CMA-ES that adapts its learning rate to the noise (Nomura et al., arXiv 2304.03473), as `cmaes` has it."""
 
-    def __init__(self, settings: CentredCMASettings) -> None:
+    def __init__(self, settings: CentredSettings) -> None:
         super().__init__(settings)
         engine = partial(CMA, n_max_resampling=RESAMPLINGS, seed=settings.seed, population_size=settings.population)
         bounds = np.tile([0.0, 1.0], (settings.d, 1))
@@ -98,7 +98,7 @@ class TrustRegion(CentredCMA):
 
     SHORTEST, LONGEST, FIRST = 2.0**-7, 1.6, 0.8
 
-    def __init__(self, settings: CentredCMASettings) -> None:
+    def __init__(self, settings: CentredSettings) -> None:
         super().__init__(settings)
         self._side, self._good, self._bad = self.FIRST, 0, 0
 
@@ -169,7 +169,7 @@ class TPE(CentredCMA):
 
 def centred(kind: type[CentredCMA], task: Task, mu: float, trials: int, seed: int, **settings: object) -> Array:
     """A run's recommendation, (d,)."""
-    method = replace(CENTRED_CMA, algorithm=kind)
+    method = replace(CENTRED, algorithm=kind)
     return result(task, simulate(method, task, mu, seed, trials=trials, final_share=0.0, **settings)).u
 
 

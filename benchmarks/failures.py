@@ -21,9 +21,9 @@ from benchmarks.bench_private import make_task
 from benchmarks.data import Array
 from benchmarks.loops import result, simulate
 from benchmarks.report import DOCS, in_parallel, machine, markdown
-from dptune.algorithms.centred import CentredCMASettings
+from dptune.algorithms.centred import CentredSettings
 from dptune.algorithms.centred_cma import CentredCMA
-from dptune.algorithms.centred_plan import CENTRED_CMA
+from dptune.algorithms.centred_plan import CENTRED
 from dptune.privacy.query import Question
 
 N, MU, TRIALS, RATE, REGION = 300, 1.0, 100, 0.2, 0.7
@@ -35,7 +35,7 @@ RULES = {"upper clip": None, "own mean": 0.0, "own mean + C/sqrt(m)": 1.0}
 class WithRule(CentredCMA):
     """The package's algorithm with another rule: the own mean plus ``excess`` C / sqrt(m), or the upper clip."""
 
-    def __init__(self, settings: CentredCMASettings, excess: float | None) -> None:
+    def __init__(self, settings: CentredSettings, excess: float | None) -> None:
         super().__init__(settings)
         self._excess = excess
 
@@ -52,7 +52,7 @@ def outcome(job: tuple[str, str, str, int]) -> dict[str, object]:
     """One run: task, where it fails, rule, seed."""
     name, where, rule, seed = job
     task, failures = make_task(name, N, seed), np.random.default_rng([seed, 3])
-    method = replace(CENTRED_CMA, algorithm=partial(WithRule, excess=RULES[rule]))
+    method = replace(CENTRED, algorithm=partial(WithRule, excess=RULES[rule]))
 
     def losses(u: Array) -> Array | None:
         chance = failures.random()

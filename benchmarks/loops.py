@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.curator import Curator
 from benchmarks.data import Array
 from benchmarks.tasks import Task
-from dptune.algorithms.centred_plan import CENTRED_CMA
+from dptune.algorithms.centred_plan import CENTRED
 from dptune.algorithms.gibo_plan import GIBO
 from dptune.algorithms.method import Method, Plan
 from dptune.search.run import SearchRun
@@ -97,8 +97,8 @@ def run_gibo(
 
 
 def run_centred(task: Task, mu: float | None, trials: int, seed: int, **settings: object) -> Result:
-    """CMA-ES on centred releases with the package's defaults, or with ``settings`` of `plan_centred_cma`."""
-    return result(task, simulate(CENTRED_CMA, task, mu, seed, trials=trials, **{"final_share": 0.0, **settings}))
+    """CMA-ES on centred releases with the package's defaults, or with ``settings`` of `plan_centred`."""
+    return result(task, simulate(CENTRED, task, mu, seed, trials=trials, **{"final_share": 0.0, **settings}))
 
 
 def run_sampler(method: str, task: Task, mu: float | None, trials: int, seed: int) -> Result:

@@ -96,10 +96,10 @@ def run_alone(method: str) -> Callable[[int, Path], Trial]:
 
 
 def _method(name: str):
-    from dptune.algorithms.centred_plan import CENTRED_CMA
+    from dptune.algorithms.centred_plan import CENTRED
     from dptune.algorithms.gibo_plan import GIBO
 
-    return {"centred": CENTRED_CMA, "gibo": GIBO}[name]
+    return {"centred": CENTRED, "gibo": GIBO}[name]
 
 
 def _suggested(trial) -> dict[str, float]:

@@ -31,7 +31,7 @@ from benchmarks.curator import Curator
 from benchmarks.loops import NO_PRIVACY
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from benchmarks.space_tasks import KINDS, SpaceTask, space_task
-from dptune import CENTRED_CMA, Categorical, Int, SearchRun
+from dptune import CENTRED, Categorical, Int, SearchRun
 from dptune.accounting.gdp import bounded_range_from_mu
 
 PEOPLE, TRIALS, BUDGETS = (300, 1000), (60, 100), (0.5, 1.0)
@@ -43,7 +43,7 @@ def centred(task: SpaceTask, mu: float | None, trials: int, seed: int, **setting
     budget = NO_PRIVACY if mu is None else mu
     curator = Curator(task.n, task.clip, seed=seed, private=mu is not None, mu=budget)
     options: dict[str, Any] = {"trials": trials, "final_share": 0.0, "default": task.default, **settings}
-    run = SearchRun(CENTRED_CMA, curator, scope=task.name, space=task.space, seed=seed, **options)
+    run = SearchRun(CENTRED, curator, scope=task.name, space=task.space, seed=seed, **options)
     for trial in range(run.plan.trials):
         parameters = run.ask()
         run.finish(str(trial), parameters, task.losses(parameters))

@@ -17,7 +17,7 @@ from dptune import training as training
 from dptune.accounting.gdp import Budget as Budget
 from dptune.accounting.ledger import PrivacyLedger as PrivacyLedger
 from dptune.accounting.statement import Statement as Statement
-from dptune.algorithms.centred_plan import CENTRED_CMA as CENTRED_CMA
+from dptune.algorithms.centred_plan import CENTRED as CENTRED
 from dptune.algorithms.gibo_plan import GIBO as GIBO
 from dptune.errors import BudgetError as BudgetError
 from dptune.errors import BudgetExhausted as BudgetExhausted

@@ -14,7 +14,7 @@ import pytest
 from audit_tools import NoNoise
 from opendp.measurements import make_gaussian
 
-from dptune import CENTRED_CMA, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy.noise import OpenDPNoise
 from dptune.search.values import VALUES
 
@@ -30,7 +30,7 @@ LARGEST_SHARE = {"n": 1 / 10, "groups": 1 / 6, "weights": 3 / 12}  # of one pers
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "values": (VALUES, {"trials": 3}),
     "gibo": (GIBO, {"steps": 2, "batch": 3, "starts": 4, "start_clip": 1.5, "clip": 0.5}),
-    "centred": (CENTRED_CMA, {"trials": 8, "population": 4}),
+    "centred": (CENTRED, {"trials": 8, "population": 4}),
 }
 KEYS = ["value/", "start", "step/", "share/", "generation/", "final"]
 GRID = 2.0**-40  # the grid of the noise, in standard deviations

@@ -13,7 +13,7 @@ import pytest
 import dptune
 from dptune._checks import at_least, positive, share
 from dptune._numbers import plain
-from dptune.algorithms.centred_plan import plan_centred_cma
+from dptune.algorithms.centred_plan import plan_centred
 from dptune.algorithms.gibo_plan import plan_gibo
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.search.values import plan_values
@@ -24,7 +24,7 @@ NUMPY = {name: KINDS[name](value) for name, value in GIVEN.items()}
 PEOPLE = {"d": 2, "loss_range": 1.0}
 PLANNERS: dict[str, Callable[..., Any]] = {
     "gibo": lambda **more: plan_gibo(**{**PEOPLE, "n": 500, **GIVEN, **more}),
-    "centred": lambda **more: plan_centred_cma(**{**PEOPLE, **GIVEN, **more}),
+    "centred": lambda **more: plan_centred(**{**PEOPLE, **GIVEN, **more}),
     "values": lambda **more: plan_values(**{**GIVEN, **more}),
 }
 

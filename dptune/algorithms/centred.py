@@ -55,8 +55,8 @@ _LARGEST_EXPONENT = 700.0  # exp of more overflows
 
 
 @dataclass(frozen=True)
-class CentredCMASettings:
-    """All of the algorithm's settings, public; :func:`dptune.algorithms.centred_plan.plan_centred_cma` chooses them.
+class CentredSettings:
+    """All of the algorithm's settings, public; :func:`dptune.algorithms.centred_plan.plan_centred` chooses them.
 
     Attributes:
         d: dimension, number of coordinates of the space's code.
@@ -203,7 +203,7 @@ class Centred(Rounds):
     unit = "generation"
     shows = "mean {loss} above the centre's, upper estimate"
 
-    def __init__(self, settings: CentredCMASettings) -> None:
+    def __init__(self, settings: CentredSettings) -> None:
         super().__init__(settings)
         self.radius = settings.radius
         self.generations: list[Generation] = []

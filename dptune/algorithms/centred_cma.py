@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dptune.algorithms.centred import PROPOSALS, Centred, CentredCMASettings, Generation, Matrix, Vector, best_of_each
+from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation, Matrix, Vector, best_of_each
 from dptune.errors import MissingExtra
 
 RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many optima lie on the boundary
@@ -21,7 +21,7 @@ RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many
 class CentredCMA(Centred):
     """The search for numbers; see :class:`dptune.algorithms.centred.Centred`."""
 
-    def __init__(self, settings: CentredCMASettings) -> None:
+    def __init__(self, settings: CentredSettings) -> None:
         super().__init__(settings)
         self.means: list[Vector] = [np.full(settings.d, 0.5)]
         self._cma = _engine(settings)
@@ -56,7 +56,7 @@ class CentredCMA(Centred):
         return self.surrogate.minimiser(average, reach=self.settings.reach)
 
 
-def _engine(settings: CentredCMASettings) -> Any:
+def _engine(settings: CentredSettings) -> Any:
     """CMA-ES, or CMA-ES with margin if a coordinate has cells."""
     try:
         from cmaes import CMA, CMAwM

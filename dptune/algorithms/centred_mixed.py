@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dptune.algorithms.centred import PROPOSALS, Centred, CentredCMASettings, Matrix, Vector, best_of_each
+from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Matrix, Vector, best_of_each
 from dptune.errors import InputError
 from dptune.parameters import Categorical
 from dptune.space import Space
@@ -32,7 +32,7 @@ class CentredMixed(Centred):
         InputError: the settings have no space.
     """
 
-    def __init__(self, settings: CentredCMASettings) -> None:
+    def __init__(self, settings: CentredSettings) -> None:
         super().__init__(settings)
         if settings.space is None:
             raise InputError("a search among categories needs space= in its settings.")

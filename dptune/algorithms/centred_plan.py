@@ -1,4 +1,4 @@
-"""How a run of CMA-ES on centred releases spends its budget, and its defaults: public functions of (n, d, mu, trials).
+"""How a search by centred releases spends its budget, and its defaults: public functions of (n, d, mu, trials).
 
 Found with ``python -m benchmarks.bench_private`` on kernel ridge (parkinsons, pumadyn32nm) and a support vector
 classifier (breast cancer); docs/centred.md says what was kept aside.
@@ -10,14 +10,14 @@ import math
 
 from dptune._checks import at_least, positive
 from dptune._checks import share as share_of
-from dptune.algorithms.centred import CentredCMASettings
+from dptune.algorithms.centred import CentredSettings
 from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.centred_mixed import CentredMixed, joined
 from dptune.algorithms.method import Method, Plan
 from dptune.errors import InputError
 from dptune.space import Space
 
-NAME = "CMA-ES on centred releases"
+NAME = "CMA-ES on centred releases"  # as ledgers store it, from the time when it searched numbers only
 RADIUS = 0.4  # the first C, in units of the loss's range
 QUANTILE = 0.5  # share of people that C aims to leave unclipped
 RATE = 1.0  # of C's logarithm, per unit of the share
@@ -52,7 +52,7 @@ def cell_widths(space: Space) -> tuple[float, ...]:
     return tuple(widths) if any(widths) else ()
 
 
-def plan_centred_cma(
+def plan_centred(
     *,
     d: int,
     loss_range: float,
@@ -93,7 +93,7 @@ def plan_centred_cma(
             with categories or conditions, else 0.
         steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
 
-    Everything else is as in :class:`dptune.algorithms.centred.CentredCMASettings`.
+    Everything else is as in :class:`dptune.algorithms.centred.CentredSettings`.
     """
     trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else 20 * (d + 1)
     population = at_least("population", population, 4) if population is not None else default_population(d, trials)
@@ -103,7 +103,7 @@ def plan_centred_cma(
     if choice_share is None:
         choice_share = CHOICE if mixed else 0.0
     kept = share_of("final_share", final_share) + share_of("choice_share", choice_share)
-    settings = CentredCMASettings(
+    settings = CentredSettings(
         d=d,
         generations=generations,
         population=population,
@@ -128,9 +128,9 @@ def plan_centred_cma(
     return Plan(NAME, mu, settings, generations * population, final_share=final_share, choice_share=choice_share)
 
 
-def centred(settings: CentredCMASettings) -> CentredCMA | CentredMixed:
+def centred(settings: CentredSettings) -> CentredCMA | CentredMixed:
     """Return the algorithm for these settings: CMA-ES for numbers, another search for everything else."""
     return CentredCMA(settings) if settings.space is None else CentredMixed(settings)
 
 
-CENTRED_CMA = Method(NAME, plan_centred_cma, centred, shared_slots=True, any_space=True, joined=joined)
+CENTRED = Method(NAME, plan_centred, centred, shared_slots=True, any_space=True, joined=joined)

@@ -2,7 +2,7 @@
 
 Example::
 
-    print(Outlook.of(CENTRED_CMA.plan(privatizer, space, mu=1.0, seed=0, trials=100), privatizer))
+    print(Outlook.of(CENTRED.plan(privatizer, space, mu=1.0, seed=0, trials=100), privatizer))
 
 A function of public numbers: people, clip, budget, trials. It says nothing about the data.
 """
@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 from dptune._checks import at_least
-from dptune.algorithms.centred_plan import CENTRED_CMA, FEWEST_TRIALS
+from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS
 from dptune.algorithms.method import People, Plan
 from dptune.privacy.query import Interval
 from dptune.search.values import VALUES
@@ -136,7 +136,7 @@ def forecast(people: People, *, mu: float, trials: int, dimensions: int) -> list
     trials = at_least("trials", trials, FEWEST_TRIALS)
     counts = sorted({max(trials // 2, FEWEST_TRIALS), trials, 2 * trials})
     rows: list[dict[str, object]] = []
-    for method in (CENTRED_CMA, VALUES):
+    for method in (CENTRED, VALUES):
         for budget in (mu / 2, mu, 2 * mu):
             for count in counts:
                 plan = method.plan(people, space, mu=budget, seed=0, trials=count)

@@ -304,10 +304,10 @@ class CentredSampler(PrivateSampler):
     stand in the ledger, with their points.
 
     Arguments as in :class:`PrivateSampler`; whole generations are planned, and ``settings`` are those of
-    :func:`dptune.algorithms.centred_plan.plan_centred_cma`.
+    :func:`dptune.algorithms.centred_plan.plan_centred`.
     """
 
-    method = dptune.CENTRED_CMA
+    method = dptune.CENTRED
 
 
 CentredCMASampler = CentredSampler  # its name while it searched numbers only

@@ -290,13 +290,13 @@ class CentredSearch(SpaceSearch):
     and a trial that runs again reports it again. The answer is :meth:`recommend`; :meth:`estimate` releases its level
     of loss.
 
-    Settings are those of :func:`dptune.algorithms.centred_plan.plan_centred_cma`.
+    Settings are those of :func:`dptune.algorithms.centred_plan.plan_centred`.
 
     Raises:
         MissingExtra: cmaes is not installed; when the run begins.
     """
 
-    method = dptune.CENTRED_CMA
+    method = dptune.CENTRED
 
 
 CentredCMASearch = CentredSearch  # its name while it searched numbers only

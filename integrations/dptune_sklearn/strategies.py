@@ -167,7 +167,7 @@ def _ended(run: SearchRun, models: Models, where: UserSpace) -> Found:
     return Found(told, model, loss)
 
 
-METHODS: Mapping[str, Strategy] = {"centred": Run(dptune.CENTRED_CMA), "dp-gibo": Run(dptune.GIBO), "selection": select}
+METHODS: Mapping[str, Strategy] = {"centred": Run(dptune.CENTRED), "dp-gibo": Run(dptune.GIBO), "selection": select}
 
 
 def strategy(method: Any) -> Strategy:

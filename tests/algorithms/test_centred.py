@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptune import InputError
-from dptune.algorithms import CentredCMA, CentredCMASettings
+from dptune.algorithms import CentredCMA, CentredSettings
 from dptune.algorithms.centred import Generation
-from dptune.algorithms.centred_plan import cell_widths, default_population, plan_centred_cma
+from dptune.algorithms.centred_plan import cell_widths, default_population, plan_centred
 from dptune.privacy import Ball, MeanQuery, NormQuery
 from dptune.space import Float, Int, Space
 
 N = 200
 
 
-def make(**change: Any) -> CentredCMASettings:
-    return CentredCMASettings(
+def make(**change: Any) -> CentredSettings:
+    return CentredSettings(
         **{"d": 4, "generations": 12, "population": 8, "mu": 1.0, "radius": 0.5, "seed": 3, **change}
     )
 
@@ -82,7 +82,7 @@ def learn_answer(algorithm: CentredCMA, rows: dict[str, np.ndarray], *, noise: f
     algorithm.learn(question.key, question.note, answer, noise, own=True)
 
 
-def run(settings_: CentredCMASettings, *, noise: float = 0.0) -> CentredCMA:
+def run(settings_: CentredSettings, *, noise: float = 0.0) -> CentredCMA:
     algorithm, rows, count = CentredCMA(settings_), {}, 0
     while not algorithm.finished:
         for slot in range(algorithm.missing()):
@@ -290,7 +290,7 @@ def test_settings_are_checked_by_name(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize("d", [1, 3, 33])
 @pytest.mark.parametrize("trials", [4, 10, 100, 400])
 def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
-    plan = plan_centred_cma(d=d, loss_range=2.0, mu=0.7, seed=1, trials=trials)
+    plan = plan_centred(d=d, loss_range=2.0, mu=0.7, seed=1, trials=trials)
     s = plan.settings
     assert trials - s.population < plan.trials <= trials
     assert s.population == default_population(d, trials)
@@ -318,4 +318,4 @@ def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
 )
 def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
-        plan_centred_cma(**{"d": 2, "loss_range": 1.0, "mu": 1.0, "seed": 0, **change})
+        plan_centred(**{"d": 2, "loss_range": 1.0, "mu": 1.0, "seed": 0, **change})

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.curator import Curator
-from dptune import CENTRED_CMA, Categorical, Float, InputError, Int, SearchRun, Space
+from dptune import CENTRED, Categorical, Float, InputError, Int, SearchRun, Space
 from dptune.algorithms.centred_mixed import CentredMixed, drawn, mutated
-from dptune.algorithms.centred_plan import plan_centred_cma
+from dptune.algorithms.centred_plan import plan_centred
 
 N = 200
 SPACE = Space(
@@ -33,7 +33,7 @@ def losses(p: dict[str, object]) -> np.ndarray:
 
 def run(*, private: bool, trials: int = 72, **settings: object) -> SearchRun:
     curator = Curator(N, (0.0, 3.0), seed=1, private=private, mu=4.0)
-    search = SearchRun(CENTRED_CMA, curator, scope="s", space=SPACE, trials=trials, seed=3, **settings)
+    search = SearchRun(CENTRED, curator, scope="s", space=SPACE, trials=trials, seed=3, **settings)
     for trial in range(search.plan.trials):
         parameters = search.ask()
         search.finish(str(trial), parameters, losses(parameters))
@@ -72,11 +72,11 @@ def test_proposals_are_configurations_and_mutations_stay_near() -> None:
 
 
 def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings() -> None:
-    plan = plan_centred_cma(d=SPACE.d, loss_range=1.0, mu=1.0, seed=0, trials=60, space=SPACE)
+    plan = plan_centred(d=SPACE.d, loss_range=1.0, mu=1.0, seed=0, trials=60, space=SPACE)
     assert plan.settings.saturation is not None
     assert plan.settings.steps == ()
     assert "space" not in plan.settings.describe()
-    algorithm = CENTRED_CMA.algorithm(plan.settings)
+    algorithm = CENTRED.algorithm(plan.settings)
     assert isinstance(algorithm, CentredMixed)
     for slot in range(algorithm.batch):
         algorithm.observe(str(slot), algorithm.ask(slot))
@@ -84,7 +84,7 @@ def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings() -> 
     assert question is not None
     m = algorithm.batch
     assert question.query.saturate_above == pytest.approx(plan.settings.saturation * algorithm.radius / np.sqrt(m))
-    numbers = plan_centred_cma(d=1, loss_range=1.0, mu=1.0, seed=0, trials=60, space=Space({"x": Float(0, 1)}))
+    numbers = plan_centred(d=1, loss_range=1.0, mu=1.0, seed=0, trials=60, space=Space({"x": Float(0, 1)}))
     assert numbers.settings.saturation is None
     with pytest.raises(InputError, match="saturation"):
-        plan_centred_cma(d=1, loss_range=1.0, mu=1.0, seed=0, trials=60, saturation=-1.0)
+        plan_centred(d=1, loss_range=1.0, mu=1.0, seed=0, trials=60, saturation=-1.0)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import chi2, kstest, norm
 
-from dptune import CENTRED_CMA, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy import Ball, MeanQuery, NormQuery
 from dptune.privacy import privatizer as implementation
 from dptune.privacy.noise import OpenDPNoise
@@ -262,7 +262,7 @@ def run_to_its_end(folder: Path, *, n: int = 40) -> tuple[SearchRun, PrivacyLedg
     ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(3.0))
     privatizer = LossPrivatizer(ledger, n=n, clip=(0.0, 1.0))
     space = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
-    run = SearchRun(CENTRED_CMA, privatizer, scope="run", space=space, seed=0, trials=24, population=4)
+    run = SearchRun(CENTRED, privatizer, scope="run", space=space, seed=0, trials=24, population=4)
     centres = np.linspace(0.2, 0.8, n)
     for i in range(run.plan.trials):
         x = run.ask()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from audit_tools import Array, FreeLedger, NoNoise, lower_bound
 
-from dptune import CENTRED_CMA, GIBO, Budget, Float, LossPrivatizer, Released, SearchRun, Space
+from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, Released, SearchRun, Space
 from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import News, Rest
 from dptune.algorithms import Method
@@ -99,7 +99,7 @@ def whole_run(record: int, seed: int) -> Adversary:
 
 def whole_centred_run(record: int, seed: int) -> Adversary:
     """Person 0's loss grows along the first axis or falls."""
-    return search(CENTRED_CMA, record, seed, lambda run, x: x, radius=0.01, candidates=1, references=0)
+    return search(CENTRED, record, seed, lambda run, x: x, radius=0.01, candidates=1, references=0)
 
 
 @pytest.mark.slow

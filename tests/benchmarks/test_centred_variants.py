@@ -20,12 +20,12 @@ from benchmarks.centred_variants import (
 from benchmarks.loops import run_centred, simulate
 from benchmarks.tasks import Task
 from dptune.algorithms.centred_cma import CentredCMA
-from dptune.algorithms.centred_plan import CENTRED_CMA
+from dptune.algorithms.centred_plan import CENTRED
 
 
 def ran(kind: type[CentredCMA], task: Task) -> tuple[CentredCMA, float]:
     """The algorithm after 36 trials at mu = 1, and the sum of the squared prices it asked for."""
-    run = simulate(replace(CENTRED_CMA, algorithm=kind), task, 1.0, 3, trials=36, final_share=0.0)
+    run = simulate(replace(CENTRED, algorithm=kind), task, 1.0, 3, trials=36, final_share=0.0)
     return run.algorithm, sum(charge.mu**2 for charge in run.ledger.charges)
 
 

@@ -11,7 +11,7 @@ from benchmarks.curator import Curator
 from benchmarks.report import run_missing
 from benchmarks.tasks import Task
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.algorithms.centred_plan import CENTRED_CMA
+from dptune.algorithms.centred_plan import CENTRED
 from dptune.algorithms.gibo_plan import GIBO
 from dptune.algorithms.method import Method
 from dptune.privacy.query import Ball, Interval, MeanQuery, NormQuery, Query
@@ -55,7 +55,7 @@ def test_a_whole_run_is_the_one_with_the_real_privatizer(task: Task, privatizer:
 
 
 def test_a_whole_centred_run_is_the_one_with_the_real_privatizer(task: Task, privatizer: LossPrivatizer) -> None:
-    simulated, real = with_either(CENTRED_CMA, task, privatizer, trials=40)
+    simulated, real = with_either(CENTRED, task, privatizer, trials=40)
     np.testing.assert_allclose(simulated.means, real.means, atol=1e-6)
 
 

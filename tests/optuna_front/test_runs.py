@@ -13,7 +13,7 @@ from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
 
 import dptune
-from dptune.algorithms.centred_plan import plan_centred_cma
+from dptune.algorithms.centred_plan import plan_centred
 from dptune_optuna import CentredCMASampler, DPGIBOSampler, LDPTGPSampler, PrivateObjective, PrivateSampler
 from harness import (
     SPACE,
@@ -358,7 +358,7 @@ def test_a_trial_makes_at_most_six_transactions_of_the_ledger_and_three_more_for
 
 
 class OwnSampler(PrivateSampler):
-    method = dptune.algorithms.Method("my search", plan_centred_cma, dptune.algorithms.CentredCMA, shared_slots=True)
+    method = dptune.algorithms.Method("my search", plan_centred, dptune.algorithms.CentredCMA, shared_slots=True)
 
 
 def test_any_method_is_a_sampler_in_one_line(fast_path):

@@ -148,7 +148,7 @@ def test_a_failure_before_any_success_is_unpaid_and_is_no_lost_trial(tmp_path):
     assert vault.ask("g").get() is None
 
 
-@pytest.mark.parametrize("method", [VALUES, dptune.GIBO, dptune.CENTRED_CMA], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [VALUES, dptune.GIBO, dptune.CENTRED], ids=lambda method: method.name)
 def test_a_trial_is_at_most_six_transactions(tmp_path, method):
     count, privatizer = [], open_privatizer(tmp_path)
     request = SearchRequest(method, privatizer, seed=1, settings={"trials": 40})

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from run_harness import begin, losses_of, trial
 
-from dptune import CENTRED_CMA, PrivacyLedger, SearchRun
+from dptune import CENTRED, PrivacyLedger, SearchRun
 
 N, POPULATION, GENERATIONS = 50, 5, 4
 TRIALS = POPULATION * GENERATIONS
@@ -15,7 +15,7 @@ EVERY = [f"{kind}/{g}" for g in range(1, GENERATIONS + 1) for kind in ("share", 
 
 
 def start(ledger: PrivacyLedger, **change: Any) -> SearchRun:
-    return begin(CENTRED_CMA, ledger, N, **{"trials": TRIALS, "population": POPULATION, **change})
+    return begin(CENTRED, ledger, N, **{"trials": TRIALS, "population": POPULATION, **change})
 
 
 def losses(x: dict[str, Any]) -> np.ndarray:

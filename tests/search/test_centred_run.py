@@ -10,7 +10,7 @@ import pytest
 from centred_runs import EVERY, GENERATIONS, POPULATION, TRIALS, N, start
 from run_harness import SPACE, keys, trial
 
-from dptune import CENTRED_CMA, Budget, LossPrivatizer, PrivacyLedger, SearchRun
+from dptune import CENTRED, Budget, LossPrivatizer, PrivacyLedger, SearchRun
 
 # ---- a whole run ---------------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ def test_it_learns_when_people_are_many(fast_path: Path) -> None:
     ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(2.0))
     privatizer = LossPrivatizer(ledger, n=n, clip=(0.0, 1.0))
     centres = np.linspace(0.6, 1.0, n)
-    run = SearchRun(CENTRED_CMA, privatizer, scope="s", space=SPACE, seed=0, trials=60)
+    run = SearchRun(CENTRED, privatizer, scope="s", space=SPACE, seed=0, trials=60)
     i = 0
     while not run.complete:
         x = run.ask()
@@ -109,7 +109,7 @@ def test_failed_trials_leave_what_the_others_say(fast_path: Path) -> None:
     ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(200.0))
     centres = np.linspace(0.6, 1.0, n)
     privatizer = LossPrivatizer(ledger, n=n, clip=(0.0, 40.0), insecure_seed=0)
-    run = SearchRun(CENTRED_CMA, privatizer, scope="s", space=SPACE, seed=0, trials=120)
+    run = SearchRun(CENTRED, privatizer, scope="s", space=SPACE, seed=0, trials=120)
     for i in range(120):
         x = run.ask()
         mine = (x["a"] - centres) ** 2 + 0.1 * (math.log10(x["b"]) - 1) ** 2

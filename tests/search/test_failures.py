@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptune import CENTRED_CMA, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune import CENTRED, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.algorithms import Method
 from dptune.errors import AllTrialsFailed, TrialFailed
 from dptune.search.values import VALUES
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
-METHODS = [CENTRED_CMA, GIBO, VALUES]
+METHODS = [CENTRED, GIBO, VALUES]
 
 
 def begin(folder: Path, method: Method, **settings: Any) -> SearchRun:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptune import CENTRED_CMA, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune import CENTRED, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.algorithms import Method
 from dptune.search.outlook import Crowd, Outlook, forecast
 from dptune.search.values import VALUES
@@ -17,7 +17,7 @@ SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 
 
 @pytest.mark.parametrize("levels", [1, 2])
-@pytest.mark.parametrize("method", [CENTRED_CMA, GIBO, VALUES], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [CENTRED, GIBO, VALUES], ids=lambda method: method.name)
 def test_the_announced_noise_is_that_of_the_charges(fast_path: Path, method: Method, levels: int) -> None:
     ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(4.0))
     privatizer = LossPrivatizer(ledger, n=50, clip=(0.0, 2.0))
@@ -29,10 +29,10 @@ def test_the_announced_noise_is_that_of_the_charges(fast_path: Path, method: Met
         run.finish(str(i), x, np.full(50, x["a"]))
     run.estimate({"a": 0.5, "b": 0.5}, np.zeros(50), default=np.zeros(50))
     drawn = {c.key.split("/")[0]: c.description["sigma"] for c in ledger.charges("run")}
-    if method is CENTRED_CMA:  # C moves: the announcement is for the first
+    if method is CENTRED:  # C moves: the announcement is for the first
         drawn["generation"] *= run.plan.settings.radius / ledger.charges("run", prefix="generation/")[-1].note["radius"]
     announced = [noise.sigma for noise in Outlook.of(run.plan, privatizer, levels=levels).noises]
-    kinds = {CENTRED_CMA: ("generation", "final"), GIBO: ("value", "step", "final"), VALUES: ("value", "final")}[method]
+    kinds = {CENTRED: ("generation", "final"), GIBO: ("value", "step", "final"), VALUES: ("value", "final")}[method]
     assert announced == pytest.approx([drawn[kind] for kind in kinds], rel=1e-5)
 
 
@@ -41,11 +41,11 @@ def test_a_budget_that_hides_everything_is_warned_of_and_a_sound_one_is_not() ->
         people = Crowd(n, (0.0, 3.0))
         return Outlook.of(method.plan(people, SPACE, mu=mu, seed=0, trials=100), people).warning
 
-    for method in (CENTRED_CMA, GIBO, VALUES):
+    for method in (CENTRED, GIBO, VALUES):
         assert "Plan fewer trials" in warning(100, 0.01, method)
         assert warning(100_000, 1.0, method) == ""
     assert "told apart" in warning(306, 1.0, VALUES)
-    assert warning(306, 1.0, CENTRED_CMA) == ""
+    assert warning(306, 1.0, CENTRED) == ""
 
 
 def test_a_forecast_needs_no_data_and_grows_with_trials_and_shrinks_with_the_budget() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptune import CENTRED_CMA, GIBO, Budget, Float, InputError, Int, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune import CENTRED, GIBO, Budget, Float, InputError, Int, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.algorithms import Method
 from dptune.search.recommendation import at_edge
 from dptune.search.request import SearchRequest
@@ -36,7 +36,7 @@ def finished(folder: Path, method: Method, *, mu: float, **options: Any) -> Sear
 
 
 def test_the_default_configuration_is_tried_first_and_asked_about_in_every_generation(fast_path: Path) -> None:
-    run = finished(fast_path, CENTRED_CMA, mu=4.0, default=DEFAULT)
+    run = finished(fast_path, CENTRED, mu=4.0, default=DEFAULT)
     u = SPACE.encode(DEFAULT)
     asked = [c.note["points"] for c in run.ledger.charges("run", prefix="generation/")]
     assert np.allclose(asked[0][0], u)
@@ -44,7 +44,7 @@ def test_the_default_configuration_is_tried_first_and_asked_about_in_every_gener
     assert all(any(np.allclose(point, u) for point in points) for points in asked)
 
 
-@pytest.mark.parametrize("method", [CENTRED_CMA, GIBO], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [CENTRED, GIBO], ids=lambda method: method.name)
 def test_the_improvement_over_the_defaults_is_about_right_and_distinguishable(fast_path: Path, method: Method) -> None:
     shares = {"monitor_share": 0.5} if method is GIBO else {}
     run = finished(fast_path, method, mu=8.0, default=DEFAULT, **shares)
@@ -61,7 +61,7 @@ def test_the_improvement_over_the_defaults_is_about_right_and_distinguishable(fa
 
 
 def test_where_noise_rules_the_recommendation_says_so(fast_path: Path) -> None:
-    run = finished(fast_path, CENTRED_CMA, mu=0.02, default={"a": 0.32, "b": 1.0})
+    run = finished(fast_path, CENTRED, mu=0.02, default={"a": 0.32, "b": 1.0})
     best = run.recommend()
     assert not best.distinguishable
     assert "not distinguishable from {'a': 0.32, 'b': 1.0}" in best.summary()
@@ -69,7 +69,7 @@ def test_where_noise_rules_the_recommendation_says_so(fast_path: Path) -> None:
 
 def test_without_defaults_it_compares_with_the_centre_and_before_any_answer_with_nothing(fast_path: Path) -> None:
     privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=N, clip=(0.0, 1.0))
-    run = SearchRun(CENTRED_CMA, privatizer, scope="run", space=SPACE, trials=40)
+    run = SearchRun(CENTRED, privatizer, scope="run", space=SPACE, trials=40)
     with pytest.warns(UserWarning, match="centre of the search space"):
         best = run.recommend()
     assert best.improvement is None
@@ -86,14 +86,14 @@ def test_a_parameter_at_an_end_of_its_range_is_flagged_and_a_coarse_one_is_not()
 @pytest.mark.parametrize("wrong", [{"a": 0.5}, {"a": 2.0, "b": 1.0}, {"a": "0.5", "b": 1.0}, {}])
 def test_a_default_outside_the_space_is_refused_before_anything_is_written(fast_path: Path, wrong: Any) -> None:
     privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=N, clip=(0.0, 1.0))
-    request = SearchRequest(CENTRED_CMA, privatizer, settings={"trials": 40}, default=wrong)
+    request = SearchRequest(CENTRED, privatizer, settings={"trials": 40}, default=wrong)
     with pytest.raises(InputError, match="default="):
         request.begin("run", SPACE)
     assert privatizer.ledger.fact("run", "plan") is None
 
 
 def test_the_final_estimate_releases_the_defaults_with_it_and_its_interval_needs_no_model(fast_path: Path) -> None:
-    run = finished(fast_path, CENTRED_CMA, mu=4.0, default=DEFAULT)
+    run = finished(fast_path, CENTRED, mu=4.0, default=DEFAULT)
     best = run.recommend()
     estimate = run.estimate(best, losses(best), default=losses(DEFAULT))
     (charge,) = run.ledger.charges("run", prefix="final")
