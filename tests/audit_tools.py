@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -294,7 +297,7 @@ import numpy as np
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.privacy.noise import OpenDPNoise
 
-folder, where = sys.argv[1:3]
+folder, where, url = sys.argv[1:4]
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -315,7 +318,7 @@ def record(self, charge, value):
     return recorded
 OpenDPNoise.add_gaussian, PrivacyLedger.record = draw, record
 
-ledger = PrivacyLedger(folder + "/ledger.db", Budget.gdp(mu=1.0))
+ledger = PrivacyLedger(url, Budget.gdp(mu=1.0))
 privatizer = LossPrivatizer(ledger, n=3, clip=(0.0, 1.0))
 #PATCH
 privatizer.observe("x", [0.1, 0.2, 0.3])
@@ -324,29 +327,46 @@ print(repr(released.scalar))
 """
 
 
-def run_crash_script(folder: Path, where: str, patch: str = "") -> subprocess.CompletedProcess[str]:
-    """Make one release in another process, which kills itself ``where``."""
-    command = [sys.executable, "-c", CRASH_SCRIPT.replace("#PATCH", patch), str(folder), where]
-    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+def run_forked(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a fork of this process, which has imported what the script needs: a fresh one takes seconds."""
+    with tempfile.TemporaryFile("w+") as out, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forking with threads
+        child = os.fork()
+        if child == 0:
+            sys.argv, sys.stdout, sys.stderr = ["-c", *arguments], out, out
+            signal.alarm(300)
+            done = 1
+            try:
+                exec(code, {"__name__": "__main__"})
+                done = 0
+            except BaseException:  # noqa: BLE001 - the parent must hear of it
+                traceback.print_exc()
+            finally:
+                out.flush()
+                os._exit(done)
+        code_of_end = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        out.seek(0)
+        return subprocess.CompletedProcess(["-c", *arguments], code_of_end, out.read())
 
 
-def audit_crash(folder: Path, where: str, patch: str = "") -> None:
+def audit_crash(folder: Path, where: str, patch: str = "", *, url: str | None = None) -> None:
     """After a kill, everything drawn is paid; the retry costs nothing more and repeats what was recorded."""
-    crashed = run_crash_script(folder, where, patch)
-    assert crashed.returncode == -9, crashed.stderr
-    ledger = PrivacyLedger(folder / "ledger.db")
+    url, script = url or str(folder / "ledger.db"), CRASH_SCRIPT.replace("#PATCH", patch)
+    crashed = run_forked(script, str(folder), where, url)
+    assert crashed.returncode == -9, crashed.stdout
+    ledger = PrivacyLedger(url)
     drawn = folder / "drawn"
     draws = len(drawn.read_text().split()) if drawn.exists() else 0
     assert len(ledger.charges()) == 1, f"{draws} draws, {len(ledger.charges())} charges"
     assert ledger.spent() == 0.6, f"{draws} draws, but the ledger says mu={ledger.spent()}"
     recorded = ledger.charges()[0].value
     assert (recorded is not None) == (where == "after record"), "a recorded value is missing or came from nowhere"
-    retried = run_crash_script(folder, "nowhere", patch)
-    assert retried.returncode == 0, retried.stderr
+    retried = run_forked(script, str(folder), "nowhere", url)
+    assert retried.returncode == 0, retried.stdout
     charges = ledger.charges()
     assert ledger.spent() == 0.6
     assert [c.value for c in charges] == [(float(retried.stdout),)]
     assert recorded in (None, charges[0].value), "a recorded value was changed"
-    again = run_crash_script(folder, "nowhere", patch)
+    again = run_forked(script, str(folder), "nowhere", url)
     assert again.stdout == retried.stdout, "a replay gave another value"
     assert ledger.spent() == 0.6

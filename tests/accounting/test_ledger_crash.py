@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import audit_crash
+from audit_tools import audit_crash, run_forked
 
 from dptune import PrivacyLedger
 from dptune.accounting import Charge
 
 
 @pytest.mark.parametrize("where", ["before draw", "before record", "after record"])
-def test_a_killed_release_is_paid_once_and_answered_once(where: str, fast_path: Path) -> None:
-    audit_crash(fast_path, where)
+def test_a_killed_release_is_paid_once_and_answered_once(where: str, fast_path: Path, url: str) -> None:
+    audit_crash(fast_path, where, url=url)
 
 
 RUN = """
@@ -31,7 +29,7 @@ from dptune.algorithms.method import Method, Plan
 from dptune.algorithms.steps import AdaGradNorm
 from dptune.privacy.noise import OpenDPNoise
 
-folder, kill_at = sys.argv[1], int(sys.argv[2])  # number of the draw at which the process dies
+folder, kill_at, url = sys.argv[1], int(sys.argv[2]), sys.argv[3]  # number of the draw at which the process dies
 seen = {"draws": 0}
 true_noise = OpenDPNoise.add_gaussian
 def draw(self, statistic, sigma):
@@ -44,7 +42,7 @@ def draw(self, statistic, sigma):
     return noisy
 OpenDPNoise.add_gaussian = draw
 
-ledger = PrivacyLedger(folder + "/ledger.db", Budget.gdp(mu=2.0))
+ledger = PrivacyLedger(url, Budget.gdp(mu=2.0))
 privatizer = LossPrivatizer(ledger, n=40, clip=(0.0, 1.0))
 space = Space({"a": Float(0.0, 1.0), "b": Float(1e-3, 1e3, log=True)})
 def plan(*, mu, seed, trials):
@@ -67,10 +65,9 @@ print(json.dumps({"theta": session.algorithm.theta.tolist(), "steps": session.pr
 """
 
 
-def run(folder: Path, kill_at: int) -> tuple[int, list[dict[str, Any]]]:
-    command = [sys.executable, "-c", RUN, str(folder), str(kill_at)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-    assert done.returncode in (0, -9), done.stderr
+def run(folder: Path, kill_at: int, url: str) -> tuple[int, list[dict[str, Any]]]:
+    done = run_forked(RUN, str(folder), str(kill_at), url)
+    assert done.returncode in (0, -9), done.stdout
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -89,15 +86,15 @@ def fold(charges: Sequence[Charge]) -> list[float]:
     return [float(x) for x in theta]
 
 
-def test_a_run_killed_again_and_again_resumes_where_it_was(fast_path: Path) -> None:
+def test_a_run_killed_again_and_again_resumes_where_it_was(fast_path: Path, url: str) -> None:
     recorded: dict[str, object] = {}
     seeds, orphans, spent = set(), 0, 0.0
     for kill_at in (1, 9, 5, 6, 10_000):
-        charges = PrivacyLedger(fast_path / "ledger.db").charges("run") if recorded or spent else []
-        code, lines = run(fast_path, kill_at)
+        charges = PrivacyLedger(url).charges("run") if recorded or spent else []
+        code, lines = run(fast_path, kill_at, url)
         assert lines[0]["theta"] == pytest.approx(fold(charges), abs=1e-12), "it did not continue at its theta"
         seeds.add(lines[0]["seed"])
-        ledger = PrivacyLedger(fast_path / "ledger.db")
+        ledger = PrivacyLedger(url)
         by_key = {c.key: c for c in ledger.charges("run")}
         for key, value in recorded.items():
             assert by_key[key].value == value, "a recorded value changed"
@@ -111,5 +108,5 @@ def test_a_run_killed_again_and_again_resumes_where_it_was(fast_path: Path) -> N
     assert len(seeds) == 1
     assert lines[-1]["steps"] == 5
     assert lines[-1]["theta"] == pytest.approx(fold(ledger.charges("run")), abs=1e-12)
-    assert run(fast_path, 10_000)[1][-1] == lines[-1], "a finished run is finished"
+    assert run(fast_path, 10_000, url)[1][-1] == lines[-1], "a finished run is finished"
     assert ledger.spent() == spent

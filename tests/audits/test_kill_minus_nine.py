@@ -1,8 +1,9 @@
 """kill -9 of a running search, many times, on a disk, with a witness of every draw.
 
-A child runs ``SearchRun`` again and again on one ledger file. Its source of noise writes every draw to a witness file
-(append, fsync) before the draw is used; it is killed at a random time. After each kill the witness and the ledger must
-agree: no draw without a charge, and what is recorded is the last draw of its charge, so nothing was drawn after it.
+A child runs ``SearchRun`` again and again on one ledger, in a file or in PostgreSQL. Its source of noise writes every
+draw to a witness file (append, fsync) before the draw is used; it is killed at a random time. After each kill the
+witness and the ledger must agree: no draw without a charge, and what is recorded is the last draw of its charge, so
+nothing was drawn after it.
 
 ``DPTUNE_KILLS=1000 pytest -m slow tests/audits/test_kill_minus_nine.py`` says how many kills.
 """
@@ -13,12 +14,12 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -43,13 +44,13 @@ METHODS = {
 }
 PEOPLE = np.linspace(0.1, 0.9, 30)
 
-def search(folder, method, number, trials=100_000):
+def search(folder, url, method, number, trials=100_000):
     witness, paying = os.open(folder + "/witness", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), []
     class Watched(LossPrivatizer):
         def _draw(self, charge, *rest):
             paying.append(charge)
             return super()._draw(charge, *rest)
-    privatizer = Watched(PrivacyLedger(folder + "/ledger.db", Budget.gdp(mu=2.0)), n=30, clip=(-1.0, 1.0))
+    privatizer = Watched(PrivacyLedger(url, Budget.gdp(mu=2.0)), n=30, clip=(-1.0, 1.0))
     class Witnessed:
         private, true = True, privatizer._noise
         def add_gaussian(self, statistic, sigma):
@@ -70,7 +71,7 @@ def search(folder, method, number, trials=100_000):
 
 with tempfile.TemporaryDirectory() as folder:
     for method in METHODS:
-        search(folder, method, 0, trials=6)  # so that children do not begin by filling caches
+        search(folder, folder + "/ledger.db", method, 0, trials=6)  # so that children do not begin by filling caches
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
@@ -90,11 +91,11 @@ class Nursery:
         command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", NURSERY]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def kill_one(self, folder: Path, method: str, number: int, delay: float) -> None:
+    def kill_one(self, folder: Path, url: str, method: str, number: int, delay: float) -> None:
         """Let a child search for ``delay`` seconds, then kill it; every tenth makes a draw first, however slowly."""
         before = size(folder / "witness")
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([str(folder), method, number]) + "\n")
+        self._process.stdin.write(json.dumps([str(folder), url, method, number]) + "\n")
         self._process.stdin.flush()
         child = int(self._line())
         while number % 10 == 0 and size(folder / "witness") == before:
@@ -115,26 +116,27 @@ def size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def audit_kills(folder: Path, kills: int) -> Counter[str]:
+def audit_kills(folder: Path, kills: int, new_url: Callable[[Path], str]) -> Counter[str]:
     """Kill ``kills`` times; return what was counted."""
     rng, found, last = random.Random(), Counter[str](), Counter[str]()
     with closing(Nursery()) as nursery:
         for number in range(kills):
             if number % PER_LEDGER == 0:
                 found, last = found + last, Counter()
-                (folder / str(number)).mkdir()
-            part = folder / str(number - number % PER_LEDGER)
-            nursery.kill_one(part, ("gibo", "centred")[number % 2], number, rng.uniform(0.02, LONGEST))
-            last = compare(part)
+                part = folder / str(number)
+                part.mkdir()
+                url = new_url(part)
+            nursery.kill_one(part, url, ("gibo", "centred")[number % 2], number, rng.uniform(0.02, LONGEST))
+            last = compare(part, url)
     return found + last
 
 
-def compare(folder: Path) -> Counter[str]:
+def compare(folder: Path, url: str) -> Counter[str]:
     """Compare the witness with the ledger; return the numbers of draws, charges, and charges without an answer."""
     witness = folder / "witness"
     lines = [json.loads(line) for line in witness.read_text().splitlines()] if witness.exists() else []
     try:
-        ledger = PrivacyLedger(folder / "ledger.db")
+        ledger = PrivacyLedger(url)
     except LedgerError:  # killed before it was made
         assert not lines, "draws without a ledger"
         return Counter()
@@ -147,9 +149,6 @@ def compare(folder: Path) -> Counter[str]:
     for named in recorded:
         centre, drawn = 0.5 if named[1].startswith("share/") else 0.0, draws.get(named, [[]])
         assert charges[named].value == tuple(x + centre for x in drawn[-1]), f"{named} was drawn after its record"
-    with sqlite3.connect(folder / "ledger.db") as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    connection.close()
     assert ledger.spent() <= 1.0
     lost = len(lines) - len(recorded)  # drawn, seen by nobody, and drawn again or not
     return Counter(draws=len(lines), charges=len(charges), recorded=len(recorded), lost=lost)
@@ -160,9 +159,13 @@ def on_disk() -> str | None:
     return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
 
 
-def report(kills: int) -> Counter[str]:
+def in_folder(folder: Path) -> str:
+    return str(folder / "ledger.db")
+
+
+def report(kills: int, new_url: Callable[[Path], str] = in_folder) -> Counter[str]:
     with tempfile.TemporaryDirectory(dir=on_disk(), prefix="dptune-kills-") as folder:
-        found = audit_kills(Path(folder), kills)
+        found = audit_kills(Path(folder), kills, new_url)
     print(f"{kills} kills: " + ", ".join(f"{count} {name}" for name, count in found.items()))
     assert found["draws"] > 0, "the children were killed before they did anything"
     return found
@@ -175,6 +178,11 @@ def test_a_few_kills_leave_no_draw_unpaid_and_none_drawn_twice() -> None:
 @pytest.mark.slow
 def test_many_kills_leave_no_draw_unpaid_and_none_drawn_twice() -> None:
     report(KILLS)
+
+
+@pytest.mark.slow
+def test_many_kills_beside_a_server_leave_no_draw_unpaid_and_none_drawn_twice(postgresql: Callable[[], str]) -> None:
+    report(KILLS // 4, lambda folder: postgresql())
 
 
 @pytest.mark.parametrize(
@@ -190,8 +198,8 @@ def test_the_comparison_finds_unpaid_and_second_draws(fast_path: Path, more: lis
     drawn = privatizer.release(privatizer.mean_query("x", 0.5), scope="s", key="k").value.tolist()
     witness = fast_path / "witness"
     witness.write_text(json.dumps(["s", "k", 1, drawn]) + "\n")
-    assert compare(fast_path) == Counter(draws=1, charges=1, recorded=1)
+    assert compare(fast_path, in_folder(fast_path)) == Counter(draws=1, charges=1, recorded=1)
     with witness.open("a") as file:
         file.write(json.dumps(more) + "\n")
     with pytest.raises(AssertionError, match=complaint):
-        compare(fast_path)
+        compare(fast_path, in_folder(fast_path))

@@ -1,0 +1,115 @@
+"""What the commands share: the application, its options, how a ledger is opened and a list is printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import dptune
+from dptune._numbers import rounded_up
+from dptune.accounting.ledger import PrivacyLedger
+from dptune.accounting.plan_ledger import PlanLedger
+from dptune.local import UserLedger
+from dptune.training import TrainingLedger
+from dptune.training.ledger import open_ledger
+
+app = typer.Typer(
+    help="Differentially private hyperparameter tuning: ledgers and budgets.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+Ledger = Annotated[str, typer.Argument(help="path of an SQLite ledger, or a postgresql:// URL")]
+Delta = Annotated[
+    float | None,
+    typer.Option(help="delta at which epsilon is given; default the one the budget was stated at, or 1e-5"),
+]
+DELTA = 1e-5
+
+
+class Listing(StrEnum):
+    """How a list is printed."""
+
+    text = "text"
+    json = "json"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dptune {dptune.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print it")] = False,
+) -> None:
+    """Differentially private hyperparameter tuning: ledgers and budgets."""
+
+
+# ---- ledgers ----------------------------------------------------------------------------------------------
+
+AnyLedger = PrivacyLedger | PlanLedger | TrainingLedger | UserLedger
+
+
+def open_any(ledger: str) -> AnyLedger:
+    """Open a ledger of any kind."""
+    path = ledger.removeprefix("sqlite:///")
+    return UserLedger(path) if UserLedger.is_at(path) else open_ledger(ledger)
+
+
+def delta_of(opened: Sequence[AnyLedger], delta: float | None) -> float:
+    """Return the delta to print: the one given, or the smallest at which a budget was stated."""
+    stated = [each.budget.stated_delta for each in opened if isinstance(each, PrivacyLedger)]
+    return delta if delta is not None else min((each for each in stated if each is not None), default=DELTA)
+
+
+# ---- lists ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """A title, and facts as plain JSON data; the entry ``table`` of the facts has the rows to print."""
+
+    title: str
+    facts: Mapping[str, Any]
+    table: str
+
+
+def show_found(found: Found, format: Listing) -> None:
+    """Print what was found, as text or as JSON."""
+    if format is Listing.json:
+        typer.echo(json.dumps(found.facts, indent=2))
+    else:
+        print_found(found)
+
+
+def print_found(found: Found) -> None:
+    """Print title and table; to a file or a pipe as wide as it is, so that nothing is cut."""
+    typer.echo(found.title if found.facts["private"] else f"NOT PRIVATE (seeded noise): {found.title}")
+    rows: list[dict[str, Any]] = found.facts[found.table]
+    if not rows:
+        return
+    table = Table()
+    for name in rows[0]:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    console = Console()
+    (console if console.is_terminal else Console(width=_WIDE)).print(table)
+
+
+_WIDE = 100_000
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    return rounded_up(value) if isinstance(value, float) else str(value)  # the numbers are what was spent
