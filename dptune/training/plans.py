@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 from random import SystemRandom
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from scipy.optimize import brentq
 
 from dptune._checks import at_least, positive
@@ -134,6 +136,16 @@ class Repeats:
 
         return math.exp(brentq(excess, -50.0 - 2 * math.log(self.mean), -1e-12, xtol=1e-14))
 
+    def rare(self) -> float:
+        """Return the scale of u in :meth:`slope`: an output that is beaten with much less nearly always wins."""
+        return 1 / self.mean if self.shape is None else self.gamma()
+
+    def slope(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return f'(1 - u) (k,), where f(t) = E[t^K]: the density at which an output wins that is beaten with u."""
+        if self.shape is None:
+            return self.mean * np.exp(-self.mean * u)
+        return self.mean * (1 + (1 / self.gamma() - 1) * u) ** -(1 + self.shape)
+
     def __str__(self) -> str:
         named = {None: "Poisson", 0.0: "logarithmic", 1.0: "geometric"}
         law = named.get(self.shape, f"truncated negative binomial (shape {self.shape})")
@@ -170,11 +182,15 @@ class SelectionPlan:
 
     def event(self) -> Any:
         """Return the plan as dp-accounting names it."""
+        shape = math.inf if self.repeats.shape is None else self.repeats.shape
+        return dp_accounting().RepeatAndSelectDpEvent(self.once(), self.repeats.mean, shape)
+
+    def once(self) -> Any:
+        """Return one repeat, training and score, as dp-accounting names it."""
         dp = dp_accounting()
         training = [] if self.training is None else [self.training.event()]
         score = [] if self.score_mu is None else [dp.GaussianDpEvent(1 / self.score_mu)]
-        shape = math.inf if self.repeats.shape is None else self.repeats.shape
-        return dp.RepeatAndSelectDpEvent(dp.ComposedDpEvent([*training, *score]), self.repeats.mean, shape)
+        return dp.ComposedDpEvent([*training, *score])
 
     @property
     def charges(self) -> int:

@@ -2,7 +2,8 @@
 
 The plans' steps have fixed dominating pairs, the adaptive releases a filter on mu. Interleaved in any way they are
 dominated by the plans' pairs and one Gaussian of mu (docs/training.md has the proof), whose privacy loss distributions
-dp-accounting convolves. Repeat and select has no exact distribution; with it everything is composed in Renyi DP.
+dp-accounting convolves. Repeat and select alone has the better of two bounds: its own profile
+(:mod:`dptune.training.selection_profile`) and Renyi DP. With anything beside it everything is composed in Renyi DP.
 """
 
 from __future__ import annotations
@@ -15,19 +16,15 @@ from dptune._checks import positive
 from dptune.accounting.gdp import epsilon_from_mu, probability
 from dptune.accounting.subsampled import dp_accounting, least_noise, pld_accountant
 from dptune.training.plans import Repeats, SelectionPlan, TrainingPlan
+from dptune.training.selection_profile import SelectionProfile
 
 PLD = "privacy loss distributions (dp-accounting, add-or-remove relation, pessimistic rounding)"
 RDP = "Renyi differential privacy (dp-accounting; repeat and select: Papernot & Steinke, theorems 2 and 6)"
-
-
-_ORDERS = [
-    *(1.8 + k / 10 for k in range(92)),
-    *range(11, 64),
-    128,
-    256,
-    512,
-    1024,
-]  # below, its series may not converge
+PROFILE = (
+    "the smaller of two bounds: the selection's privacy profile (docs/training.md), from the privacy loss distribution "
+    "of one repeat (dp-accounting, add-or-remove relation); and Renyi DP (Papernot & Steinke, theorems 2 and 6)"
+)
+_ORDERS = [*(1.8 + k / 10 for k in range(92)), *range(11, 64), 128, 256, 512, 1024]  # lower: series may not converge
 
 
 class Part(Protocol):
@@ -51,7 +48,9 @@ class Adaptive:
 
 def accountant_of(parts: Sequence[Part]) -> str:
     """Return in words how :func:`epsilon_of` accounts for the parts."""
-    return RDP if any(isinstance(part, SelectionPlan) for part in parts) else PLD
+    if not any(isinstance(part, SelectionPlan) for part in parts):
+        return PLD
+    return PROFILE if len(parts) == 1 else RDP
 
 
 def epsilon_of(parts: Sequence[Part], delta: float) -> float:
@@ -65,17 +64,27 @@ def epsilon_of(parts: Sequence[Part], delta: float) -> float:
     match parts:
         case [Adaptive(mu)]:  # exactly, without a grid
             return epsilon_from_mu(mu, delta)
-    accountant = _renyi() if accountant_of(parts) == RDP else pld_accountant()
+        case [SelectionPlan() as plan]:
+            once = pld_accountant().compose(plan.once())
+            most = renyi_epsilon(parts, delta)
+            return SelectionProfile(plan.repeats, once.get_delta, most=most).epsilon(delta)
+    if accountant_of(parts) == RDP:
+        return renyi_epsilon(parts, delta)
+    accountant = pld_accountant()
     for part in parts:
         accountant.compose(part.event())
     return float(accountant.get_epsilon(delta))
 
 
-def _renyi() -> Any:
+def renyi_epsilon(parts: Sequence[Part], delta: float) -> float:
+    """Return an epsilon as :func:`epsilon_of`, by Renyi DP, which is what the papers on repeat and select print."""
     dp_accounting()
     from dp_accounting.rdp import RdpAccountant
 
-    return RdpAccountant(_ORDERS)
+    accountant = RdpAccountant(_ORDERS)
+    for part in parts:
+        accountant.compose(part.event())
+    return float(accountant.get_epsilon(delta))
 
 
 def noise_multipliers(

@@ -20,9 +20,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
+import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +34,7 @@ import numpy as np
 
 from dptune._checks import json_data
 from dptune.accounting.entries import Charge
-from dptune.errors import InputError
+from dptune.errors import InputError, PlanComplete
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
 from dptune.privacy.private import loss_vector
 from dptune.privacy.query import Interval
@@ -38,7 +42,7 @@ from dptune.training.ledger import TrainingLedger
 from dptune.training.plans import SelectionPlan
 
 Once = Callable[[], tuple[Mapping[str, Any], Any, Any]]
-_SCOPE, _SELECTED = "trainings", "selected"
+_SCOPE, _DRAWN, _SELECTED = "trainings", "drawn", "selected"
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,12 @@ def repeat_and_select(
 ) -> Selected:
     """Make a secret number of repeats and return the one with the lowest private score.
 
-    The ledgers are charged first, once. If the process dies, nothing was shown: the next call pays nothing and makes
-    all repeats anew, with another number. A repeat that raises, or whose losses are no vector of n, is never chosen;
-    nothing of it is told, because that would tell how many repeats there were. Try ``once`` on public rows first.
+    The ledgers are charged first, for good, and a selection is drawn once: a later call returns what was shown, and pays
+    nothing. A process that dies in between has spent the selection. Making it anew under the same charge would not be
+    sound: if a crash depends on the data, what is shown would be drawn on the condition that nothing crashed, whose
+    probability differs between neighbours, too. A repeat that raises, or whose losses are no vector of n, is never
+    chosen; nothing of it is told, because that would tell how many repeats there were: what Python prints and logs
+    meanwhile, in all threads, is swallowed. Try ``once`` on public rows first.
 
     Args:
         once: () -> (hyperparameters as JSON data, model, losses (n,) of the scoring people).
@@ -81,19 +88,52 @@ def repeat_and_select(
 
     Raises:
         InputError: the ledgers do not fit together; nothing is charged.
-        KeyConflict: the selection was made with another clip.
+        KeyConflict: one of the ledgers was charged for another clip, or together with other ledgers.
+        PlanComplete: the selection was begun before, and has not shown anything.
     """
     plan, n = _scoring(ledgers)
     interval, noise = Interval(*clip), OpenDPNoise() if insecure_seed is None else SeededNoise(insecure_seed)
-    digest = _digest(interval, ledgers)
-    charges = [each.begin_selection(digest, secure=secure, private=noise.private) for each in ledgers]
-    known = ledgers[0].fact(_SCOPE, _SELECTED)
-    if known is not None:
-        return _published(ledgers, charges, known, None)
-    best = _best(once, plan.repeats.draw(), _score(interval, n, plan.score_mu or 0.0, noise))
-    mine = {"id": secrets.token_hex(16), "parameters": best.parameters, "score": _number(best.score)}
-    stored = ledgers[0].fix(_SCOPE, _SELECTED, mine)  # of two processes the first one's best is the only one shown
-    return _published(ledgers, charges, stored, best.model if stored == mine else None)
+    ledgers = sorted(ledgers, key=lambda ledger: ledger._identity)  # the first keeps what is shown, in whatever order
+    charges = _charged(ledgers, _digest(interval, ledgers), secure=secure, private=noise.private)
+    home, mine = ledgers[0], secrets.token_hex(16)
+    if home.fix(_SCOPE, _DRAWN, mine) != mine:
+        return _shown_before(ledgers, charges)
+    with _silence():
+        best = _best(once, plan.repeats.draw(), _score(interval, n, plan.score_mu or 0.0, noise))
+    home.fix(_SCOPE, _SELECTED, {"parameters": best.parameters, "score": _number(best.score)})
+    return _published(ledgers, charges, best)
+
+
+def _charged(ledgers: Sequence[TrainingLedger], digest: str, *, secure: bool, private: bool) -> list[Charge]:
+    """Charge all ledgers, first those that may refuse: the ones that were charged before."""
+    for ledger in sorted(ledgers, key=lambda ledger: ledger.count() == 0):
+        ledger.begin_selection(digest, secure=secure, private=private)
+    return [ledger.begin_selection(digest, secure=secure, private=private) for ledger in ledgers]
+
+
+def _shown_before(ledgers: Sequence[TrainingLedger], charges: Sequence[Charge]) -> Selected:
+    match ledgers[0].fact(_SCOPE, _SELECTED):
+        case {"parameters": parameters, "score": score}:
+            return _published(ledgers, charges, _Repeat(parameters, None, math.nan if score is None else score))
+    raise PlanComplete(
+        "this selection was begun before and has shown nothing: its process still works on it, or has died. Then it is "
+        "spent, as drawing it anew would let a crash choose what is shown. Another selection needs new ledgers, "
+        "whose price adds to what these people pay."
+    )
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Swallow what is printed and logged: a line for each repeat would count them."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+    finally:
+        logging.disable(level)
 
 
 @dataclass(frozen=True)
@@ -115,7 +155,9 @@ def _repeat(once: Once, score: Callable[[Any], float]) -> _Repeat:
     try:
         parameters, model, losses = once()
         return _Repeat(json_data("hyperparameters", dict(parameters)), model, score(losses))
-    except Exception:  # noqa: BLE001 - that a repeat failed would tell that it was made
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None
+    except BaseException:  # noqa: BLE001 - that a repeat failed would tell that it was made
         return _Repeat()
 
 
@@ -136,12 +178,12 @@ def _score(clip: Interval, n: int, mu: float, noise: NoiseSource) -> Callable[[A
     return score
 
 
-def _published(ledgers: Sequence[TrainingLedger], charges: Sequence[Charge], stored: Any, model: Any) -> Selected:
-    score = math.nan if stored["score"] is None else float(stored["score"])
+def _published(ledgers: Sequence[TrainingLedger], charges: Sequence[Charge], best: _Repeat) -> Selected:
+    score = best.score if math.isfinite(best.score) else math.nan
     for ledger, charge in zip(ledgers, charges, strict=True):
         if charge.value is None:
             ledger.record(charge, [] if math.isnan(score) else [score])
-    return Selected(stored["parameters"], score, model, all(charge.private for charge in charges))
+    return Selected(best.parameters, score, best.model, all(charge.private for charge in charges))
 
 
 def _number(score: float) -> float | None:
@@ -162,5 +204,5 @@ def _scoring(ledgers: Sequence[TrainingLedger]) -> tuple[SelectionPlan, int]:
 
 
 def _digest(clip: Interval, ledgers: Sequence[TrainingLedger]) -> str:
-    question = [clip.low, clip.high, [str(each.plan) for each in ledgers]]
+    question = [clip.low, clip.high, [(ledger._identity, str(ledger.plan)) for ledger in ledgers]]
     return hashlib.sha256(json.dumps(question).encode()).hexdigest()

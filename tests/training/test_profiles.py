@@ -16,7 +16,7 @@ from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld, no
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
 from dptune.training import plans as plans_module
 from dptune.training.plans import from_json, to_json
-from dptune.training.profiles import Adaptive, epsilon_of
+from dptune.training.profiles import Adaptive, epsilon_of, renyi_epsilon
 
 DELTA = 1e-5
 
@@ -31,7 +31,7 @@ def test_composing_runs_of_a_quarter(trainings: int, exact: float, renyi: float)
 
 @pytest.mark.parametrize(("mean", "published"), [(10, 2.15), (100, 2.72)])
 def test_repeat_and_select_of_a_geometric_number_of_runs(mean: float, published: float) -> None:
-    got = epsilon_of([SelectionPlan(Repeats.geometric(mean), score_mu=0.25)], DELTA)
+    got = renyi_epsilon([SelectionPlan(Repeats.geometric(mean), score_mu=0.25)], DELTA)
     assert got == pytest.approx(published, abs=0.005)
 
 
@@ -62,7 +62,7 @@ def theorem_6(mean: float, mu: float) -> float:
 @pytest.mark.parametrize("mu", [0.1, 0.5])
 def test_negative_binomial_repeats_are_theorem_2(mean: float, eta: float, mu: float) -> None:
     repeats = Repeats(mean, eta)
-    ours = epsilon_of([SelectionPlan(repeats, score_mu=mu)], DELTA)
+    ours = renyi_epsilon([SelectionPlan(repeats, score_mu=mu)], DELTA)
     assert (
         theorem_2(mean, eta, repeats.gamma(), mu) * (1 - 1e-6)
         <= ours
@@ -72,7 +72,7 @@ def test_negative_binomial_repeats_are_theorem_2(mean: float, eta: float, mu: fl
 
 @pytest.mark.parametrize("mean", [1.0, 10.0, 50.0])
 def test_poisson_repeats_are_theorem_6(mean: float) -> None:
-    ours = epsilon_of([SelectionPlan(Repeats.poisson(mean), score_mu=0.25)], DELTA)
+    ours = renyi_epsilon([SelectionPlan(Repeats.poisson(mean), score_mu=0.25)], DELTA)
     assert ours == pytest.approx(theorem_6(mean, 0.25), rel=0.03)
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
+import signal
+import subprocess
+import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +17,7 @@ import numpy as np
 import optuna
 import pytest
 
-from dptune import InputError
+from dptune import InputError, PlanComplete
 from dptune.errors import KeyConflict
 from dptune.privacy.noise import OpenDPNoise
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
@@ -60,16 +65,66 @@ def test_the_best_repeat_is_returned_and_kept(fast_path: Path, monkeypatch: pyte
         repeat_and_select(countdown(), ledgers(fast_path), clip=(0.0, 2.0))
 
 
-def test_charges_come_before_anything_is_trained(fast_path: Path) -> None:
+def test_charges_come_before_anything_is_trained_and_an_unfinished_selection_is_spent(fast_path: Path) -> None:
     def once() -> Any:
         assert [ledger.count() for ledger in ledgers(fast_path)] == [1, 1]
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         repeat_and_select(once, ledgers(fast_path), clip=CLIP)
-    best = repeat_and_select(countdown(200), ledgers(fast_path), clip=CLIP)
-    assert best.parameters is not None, "a selection that showed nothing may be made anew, at no further cost"
+    audit_nothing_is_drawn_again(fast_path)
     assert [ledger.count() for ledger in ledgers(fast_path)] == [1, 1]
+
+
+KILLED = """
+import os, signal, sys
+from dptune.training import TrainingLedger
+from dptune.training.select import repeat_and_select
+opened = [TrainingLedger(path) for path in sys.argv[1:]]
+repeat_and_select(lambda: os.kill(os.getpid(), signal.SIGKILL), opened, clip=(0.0, 1.0))
+"""
+
+
+def audit_nothing_is_drawn_again(folder: Path) -> None:
+    """A crash may depend on the data, so that a second draw would be one on the condition that nothing crashed."""
+    trained = []
+
+    def once() -> Any:
+        trained.append(1)
+
+    with contextlib.suppress(PlanComplete):
+        repeat_and_select(once, list(reversed(ledgers(folder))), clip=CLIP)
+    assert trained == []
+
+
+def test_a_killed_selection_is_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledgers(tmp_path)
+    killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "train.db", tmp_path / "val.db"], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    audit_nothing_is_drawn_again(tmp_path)
+    with pytest.raises(PlanComplete, match="new ledgers"):
+        repeat_and_select(countdown(), ledgers(tmp_path), clip=CLIP)
+    monkeypatch.setattr(implementation, "_DRAWN", "another fact")  # a planted bug: it forgets that it has drawn
+    with pytest.raises(AssertionError):
+        audit_nothing_is_drawn_again(tmp_path)
+
+
+def test_a_crash_between_charge_and_draw_costs_nothing_more(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train, _ = ledgers(fast_path)
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="disk"):
+        broken.setattr(TrainingLedger, "fix", lambda *_: (_ for _ in ()).throw(OSError("disk")))
+        repeat_and_select(countdown(), ledgers(fast_path), clip=CLIP)
+    assert train.count() == 1
+    assert repeat_and_select(countdown(200), ledgers(fast_path), clip=CLIP).parameters is not None
+
+
+def test_people_who_scored_once_do_not_score_for_another_selection(fast_path: Path) -> None:
+    _, val = ledgers(fast_path)
+    repeat_and_select(countdown(200), ledgers(fast_path), clip=CLIP)
+    other = TrainingLedger(fast_path / "others.db", SelectionPlan(LAW, ONE), n=90)
+    with pytest.raises(KeyConflict):
+        repeat_and_select(countdown(), [other, val], clip=CLIP)
+    assert (other.count(), val.count()) == (0, 1), "what is refused costs nobody"
 
 
 def test_nothing_is_selected_of_nothing_and_failures_are_sealed(
@@ -101,16 +156,14 @@ def test_ledgers_that_do_not_fit_together_are_refused(fast_path: Path) -> None:
     assert (train.count(), val.count()) == (0, 0)
 
 
-def test_the_first_of_two_processes_decides(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_process_does_not_draw_beside_the_first(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     always(monkeypatch, 1)
-    inner: list[Selected] = []
 
     def once() -> tuple[dict[str, Any], str, np.ndarray]:
-        inner.append(repeat_and_select(countdown(3), ledgers(fast_path), clip=CLIP))
+        audit_nothing_is_drawn_again(fast_path)
         return {"i": 0}, "mine", np.zeros(N)
 
-    late = repeat_and_select(once, ledgers(fast_path), clip=CLIP)
-    assert (late.parameters, late.score, late.model) == (inner[0].parameters, inner[0].score, None)
+    assert repeat_and_select(once, ledgers(fast_path), clip=CLIP).model == "mine"
 
 
 # ---- audits, and bugs that they must find -----------------------------------------------------------------
@@ -128,13 +181,17 @@ def transcript(folder: Path, repeats: int, monkeypatch: pytest.MonkeyPatch, capl
 
     def objective(trial: Any) -> tuple[str, np.ndarray]:
         trial.suggest_categorical("kind", ["a"])
+        print("training")  # and whatever else tells of a repeat
+        logging.getLogger("user").warning("training")
+        warnings.warn("training", stacklevel=1)
         return "model", np.full(N, 0.5)
 
     with caplog.at_level(logging.DEBUG):
         in_optuna(study, objective, both, clip=CLIP)
     seen = [record.getMessage().replace(str(folder), "") for record in caplog.records]
     charges = [(charge.key, len(charge.value or ()), charge.description) for each in both for charge in each.charges()]
-    facts = [sorted(each.fact("trainings", "selected") or ()) for each in both]  # type: ignore[call-overload]
+    stored = [each.fact("trainings", name) for each in both for name in ("selected", "drawn")]
+    facts = sorted(str(sorted(fact) if isinstance(fact, dict) else len(str(fact))) for fact in stored)
     trials = [(trial.number, trial.params, trial.user_attrs) for trial in study.trials]
     output = capsys.readouterr()
     optuna.logging.disable_propagation()
@@ -163,11 +220,13 @@ def audit_the_score_is_noisy(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None
 class Unwritten:
     """A ledger that keeps nothing, for audits of many selections."""
 
+    _identity = ""
+
     def begin_selection(self, *_: object, **__: object) -> Any:
         return type("Charge", (), {"value": (), "private": True})()
 
-    def fact(self, *_: object) -> None:
-        return None
+    def count(self) -> int:
+        return 0
 
     def fix(self, scope: str, name: str, value: object) -> object:
         return value
@@ -182,20 +241,17 @@ def test_the_score_is_noisy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def shows_the_number_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = implementation._best
-
-    def loud(once: Any, repeats: int, score: Any) -> Any:
-        logging.getLogger("dptune").debug("making %d repeats", repeats)
-        return real(once, repeats, score)
-
-    monkeypatch.setattr(implementation, "_best", loud)
+    monkeypatch.setattr(implementation, "_silence", contextlib.nullcontext)
 
 
 def stores_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
     real, fix = implementation._best, TrainingLedger.fix
 
     def storing(once: Any, repeats: int, score: Any) -> Any:
-        monkeypatch.setattr(TrainingLedger, "fix", lambda self, s, n, v: fix(self, s, n, {**v, f"of {repeats}": 0}))
+        more = {f"of {repeats}": 0}
+        monkeypatch.setattr(
+            TrainingLedger, "fix", lambda self, s, n, v: fix(self, s, n, {**v, **more} if isinstance(v, dict) else v)
+        )
         return real(once, repeats, score)
 
     monkeypatch.setattr(implementation, "_best", storing)

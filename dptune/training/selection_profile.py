@@ -1,0 +1,75 @@
+"""The privacy profile of repeat and select, from that of one repeat; for every law of the number of repeats K.
+
+Notation: one repeat has the law P on these people and P' on their neighbours; delta(s) = max_E P(E) - e^s P'(E), the
+larger of both directions; f(t) = E[t^K]; u(y) is the probability under P that a repeat beats the output y, u'(y) that
+under P'. Ties are broken at random. What is shown has the densities
+
+    P(y) f'(1 - u(y))   and   P'(y) f'(1 - u'(y)),        u' <= w(u) = min_s e^s u + delta(s),
+
+and f' increases. With x = P'(y) / P(y) the selection is (epsilon, delta)-DP for
+
+    delta = E_P h(x),      h(x) = max_u [f'(1 - u) - x e^epsilon f'(1 - w(u))]_+ .
+
+h decreases and is convex, so it lies below its chords between knots x_k = e^(-s_k); E_P (x_k - x)_+ = x_k delta(s_k):
+
+    delta <= h(x_0) + sum_k c_k x_k delta(s_k),      c_k >= 0 the change of slope at x_k, x_0 the largest knot.
+
+Koskela, Redberg & Wang, *Privacy Profiles for Private Selection* (ICML 2024), have bounds of the form
+E[K] delta(epsilon - L). The one with the least such L, max_u of log f'(1 - u) - log f'(1 - w(u)), follows from the above
+by bounding f'(1 - u) and the quotient one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.training.plans import Repeats
+
+Array = npt.NDArray[np.float64]
+_PLACES, _KNOTS = 500, 500  # of u and of s
+_PRECISION = 1e-4  # of epsilon
+
+
+class SelectionProfile:
+    """Delta of repeat and select at any epsilon, rounded up.
+
+    Args:
+        repeats: the law of K.
+        once: s (k,), ascending from 0 -> delta(s) (k,), an upper bound on the profile of one repeat, training and score.
+        most: an epsilon that is large enough for :meth:`epsilon`, as another bound gives it.
+    """
+
+    def __init__(self, repeats: Repeats, once: Callable[[Array], Array], *, most: float) -> None:
+        s = np.linspace(-1.0, most + 4, _KNOTS)
+        self._most = most
+        self._x, self._once = np.exp(-s), _on_both_sides(once, s)
+        u = np.concatenate([[0.0], np.geomspace(1e-3 * repeats.rare(), 1.0, _PLACES)])
+        w = np.minimum(1.0, (np.exp(s)[:, None] * u[1:] + self._once[:, None]).min(axis=0))
+        self._here, self._there = repeats.slope(u[:-1]), repeats.slope(w)  # at the worse end of each interval of u
+
+    def delta(self, epsilon: float) -> float:
+        """Return a delta such that the selection is (epsilon, delta)-DP, epsilon >= 0."""
+        x, there = self._x, math.exp(epsilon) * self._there
+        h = np.maximum(0.0, (self._here[:, None] - np.outer(there, x)).max(axis=0))  # (knots,)
+        slopes = np.diff(h, append=self._here[0]) / -np.diff(x, append=0.0)  # of the chords; the last ends at x = 0
+        bends = np.diff(slopes, prepend=0.0)
+        return min(1.0, float(h[0] + np.sum(bends * x * self._once)))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon at ``delta``, rounded up; or ``most``, if that is smaller."""
+        low, high = 0.0, self._most
+        while high - low > _PRECISION:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+        return high
+
+
+def _on_both_sides(once: Callable[[Array], Array], s: Array) -> Array:
+    """delta(-s) = 1 - e^(-s) + e^(-s) times delta(s) of the other direction."""
+    known, places = np.unique(np.abs(s), return_inverse=True)
+    profile: Array = np.asarray(once(known))[places]
+    return np.where(s < 0, -np.expm1(s) + np.exp(s) * profile, profile)

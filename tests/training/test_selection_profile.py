@@ -1,0 +1,104 @@
+"""The profile of repeat and select beside selections whose every probability is added up, in every order of outputs."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from dptune.training import Repeats, SelectionPlan, TrainingPlan
+from dptune.training.profiles import Adaptive, accountant_of, epsilon_of, renyi_epsilon
+from dptune.training.selection_profile import SelectionProfile
+
+DELTA = 1e-5
+LAWS = [Repeats.geometric(4), Repeats.logarithmic(6), Repeats(9, 2.5), Repeats.poisson(5)]
+
+
+def law_of(repeats: Repeats) -> np.ndarray:
+    """P(K = k), k = 0..2999, by the definitions of the page and not by their generating function."""
+    k = np.arange(3000.0)
+    if repeats.shape is None:
+        return np.exp(-repeats.mean + k * math.log(repeats.mean) - np.array([math.lgamma(i + 1) for i in k]))
+    ratios = np.log1p(-repeats.gamma()) + np.log((k[1:-1] + repeats.shape) / (k[1:-1] + 1))
+    law = np.exp(np.concatenate([[-np.inf, 0.0], np.cumsum(ratios)]))
+    return law / law.sum()
+
+
+def shown(once: np.ndarray, law: np.ndarray) -> np.ndarray:
+    """Probability of each output to be the best of K, outputs in ascending order of their scores."""
+    worse = np.concatenate([[0.0], np.cumsum(once)])
+    below = np.array([np.sum(law * np.minimum(1, t) ** np.arange(len(law))) for t in worse])
+    return np.diff(below)
+
+
+def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+def profile_of(p: np.ndarray, q: np.ndarray, s: np.ndarray) -> np.ndarray:
+    return np.array([max(hockey_stick(p, q, e), hockey_stick(q, p, e)) for e in s])
+
+
+@pytest.mark.parametrize("repeats", LAWS, ids=str)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_no_order_of_the_outputs_exceeds_the_profile(repeats: Repeats, seed: int) -> None:
+    random, law = np.random.default_rng(seed), law_of(repeats)
+    p, q = random.dirichlet(np.ones(5)), random.dirichlet(np.ones(5))
+    p, q = (0.7 * p + 0.3 * q, q) if seed else (p, q)
+    bound = SelectionProfile(repeats, lambda s: profile_of(p, q, s), most=6.0)
+    epsilons = [0.2, 0.7, 1.5, 3.0]
+    worst = np.zeros(len(epsilons))
+    for order in permutations(range(5)):
+        both = shown(p[list(order)], law), shown(q[list(order)], law)
+        worst = np.maximum(worst, profile_of(*both, np.array(epsilons)))
+    found = np.array([bound.delta(e) for e in epsilons])
+    assert np.all(worst <= found * (1 + 1e-9))
+    assert worst.max() > 0
+
+
+@pytest.mark.parametrize("mean", [2.0, 30.0])
+def test_a_profile_that_forgets_how_often_an_output_wins_is_found(mean: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: with f' = 1 everywhere the bound is that of one repeat, and some order exceeds it."""
+    monkeypatch.setattr(Repeats, "slope", lambda self, u: np.ones_like(u))
+    repeats = Repeats.geometric(mean)
+    p, q = np.array([0.90, 0.09, 0.01]), np.array([0.90, 0.02, 0.08])
+    bound = SelectionProfile(repeats, lambda s: profile_of(p, q, s), most=6.0)
+    seen = hockey_stick(shown(p, law_of(repeats)), shown(q, law_of(repeats)), 0.5)
+    assert seen > bound.delta(0.5)
+
+
+@pytest.mark.parametrize("repeats", LAWS, ids=str)
+def test_pure_privacy_costs_what_liu_and_talwar_say(repeats: Repeats) -> None:
+    """An epsilon-DP repeat: (2 + eta) epsilon for truncated negative binomials."""
+    pure = 0.3
+    known = (2 + repeats.shape) * pure if repeats.shape is not None else pure + repeats.mean * math.expm1(pure)
+    p = np.array([1, math.exp(pure)]) / (1 + math.exp(pure))
+    bound = SelectionProfile(repeats, lambda s: profile_of(p, p[::-1], s), most=5.0)
+    assert bound.epsilon(1e-9) <= known * 1.01
+
+
+def gaussian(mu: float, s: np.ndarray) -> np.ndarray:
+    return np.asarray(norm.cdf(mu / 2 - s / mu) - np.exp(s) * norm.cdf(-mu / 2 - s / mu))
+
+
+@pytest.mark.parametrize("mean", [10, 100])
+@pytest.mark.parametrize("mu", [0.25, 1.0])
+def test_never_above_the_form_of_the_paper(mean: int, mu: float) -> None:
+    """E[K] delta(epsilon - (1 + eta) s) with e^s = 1 + (1/gamma - 1) delta(s); geometric."""
+    gamma = 1 / mean
+    s = brentq(lambda s: math.expm1(s) - (1 / gamma - 1) * gaussian(mu, np.array(s)), 0, 20)
+    theirs = 2 * s + brentq(lambda e: mean * gaussian(mu, np.array(e)) - DELTA, 0, 30)
+    ours = epsilon_of([SelectionPlan(Repeats.geometric(mean), score_mu=mu)], DELTA)
+    assert 0.8 * theirs < ours <= theirs + 0.01
+
+
+def test_the_smaller_bound_is_taken_and_only_of_a_selection_alone() -> None:
+    plan = SelectionPlan(Repeats.geometric(10), TrainingPlan(2.0, 0.1, 20), score_mu=0.25)
+    assert epsilon_of([plan], DELTA) < 0.8 * renyi_epsilon([plan], DELTA)
+    both = [plan, Adaptive(0.1)]
+    assert epsilon_of(both, DELTA) == renyi_epsilon(both, DELTA)
+    assert accountant_of([plan]) != accountant_of(both)
