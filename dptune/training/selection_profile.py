@@ -15,8 +15,8 @@ h decreases and is convex, so it lies below its chords between knots x_k = e^(-s
     delta <= h(x_0) + sum_k c_k x_k delta(s_k),      c_k >= 0 the change of slope at x_k, x_0 the largest knot.
 
 Koskela, Redberg & Wang, *Privacy Profiles for Private Selection* (ICML 2024), have bounds of the form
-E[K] delta(epsilon - L). The one with the least such L, max_u of log f'(1 - u) - log f'(1 - w(u)), follows from the above
-by bounding f'(1 - u) and the quotient one by one.
+E[K] delta(epsilon - L). The one with the least such L, max_u of log f'(1 - u) - log f'(1 - w(u)), follows from the
+above by bounding f'(1 - u) and the quotient one by one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class SelectionProfile:
 
     Args:
         repeats: the law of K.
-        once: s (k,), ascending from 0 -> delta(s) (k,), an upper bound on the profile of one repeat, training and score.
+        once: s (k,), ascending from 0 -> delta(s) (k,), an upper bound on the profile of one repeat: training and
+            score.
         most: an epsilon that is large enough for :meth:`epsilon`, as another bound gives it.
     """
 
