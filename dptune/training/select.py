@@ -73,8 +73,8 @@ def repeat_and_select(
     """Make a secret number of repeats and return the one with the lowest private score.
 
     The ledgers are charged first, for good, and a selection is drawn once: a later call returns what was shown, and
-    pays nothing. A process that dies in between has spent the selection. Making it anew under the same charge would not be
-    sound: if a crash depends on the data, what is shown would be drawn on the condition that nothing crashed, whose
+    pays nothing. A process that dies in between has spent the selection. Making it anew under the same charge would not
+    be sound: if a crash depends on the data, what is shown would be drawn on the condition that nothing crashed, whose
     probability differs between neighbours, too. A repeat that raises, or whose losses are no vector of n, is never
     chosen; nothing of it is told, because that would tell how many repeats there were: what Python prints and logs
     meanwhile, in all threads, is swallowed. Try ``once`` on public rows first.
