@@ -87,6 +87,11 @@ class History:
         return bool(self._answers or self._releases)
 
     @property
+    def chosen(self) -> bool:
+        """Whether the choice at the end was made, or paid for."""
+        return CHOICE in self._releases
+
+    @property
     def values(self) -> int:
         """Number of trials that have a value of their own."""
         return sum(key.startswith(VALUE) for key in self._releases)

@@ -41,7 +41,9 @@ class Shown:
     @property
     def complete(self) -> bool:
         """Whether the run has nothing left to release for trials."""
-        return self.algorithm.finished or (self.space is None and self._learned.history.values >= self.plan.trials)
+        history = self._learned.history
+        valued = self.space is None and history.values >= self.plan.trials
+        return self.algorithm.finished or valued or history.chosen
 
     def value_is(self, loss: str) -> str:
         """Return what a trial's value is, as on the axis of a plot, where the loss has this name."""
@@ -72,7 +74,7 @@ class Shown:
             values, private = self._learned.history.released_values(), self._private
             if self.space is None:
                 return among_values(values, self.default, private=private)
-            if self.algorithm.t == 0 and self.plan.monitor_mu == 0:
+            if self.algorithm.t == 0 and self.plan.monitor_mu == 0 and not self._learned.history.chosen:
                 centre = "no answer is released yet, so this recommendation is the centre of the search space."
                 warnings.warn(f"{centre} {self._rounds_missing()}", stacklevel=2)
             return of_algorithm(self.algorithm, self.space, self._found(), self.default, values, private=private)

@@ -302,6 +302,17 @@ class CentredSearch(SpaceSearch):
 CentredCMASearch = CentredSearch  # its name while it searched numbers only
 
 
+class SelectionSearch(SpaceSearch):
+    """Many configurations, all trained at once, and one of them chosen at the end, paid once; arguments: SpaceSearch.
+
+    Trials report infinity, the worst: nothing is released before the choice, whose price does not grow with their
+    number. It is made when the last of ``n_trials`` has ended; :meth:`recommend` returns it. Losses live in the vault,
+    n numbers a trial: if the vault dies, as many trials are needed again.
+    """
+
+    method = dptune.algorithms.SELECTION
+
+
 class DPGIBOSearch(SpaceSearch):
     """Differentially private, gradient-informative Bayesian optimisation; arguments: SpaceSearch.
 

@@ -10,7 +10,7 @@ from ray import tune
 from ray.tune.search import Searcher
 
 import dptune
-from dptune_ray import CentredCMASearch, CentredSearch, DPGIBOSearch
+from dptune_ray import CentredCMASearch, CentredSearch, DPGIBOSearch, SelectionSearch
 from dptune_ray.spaces import domains_of, flat, rounded, to_space, without
 from dptune_ray.worker import losses_at as evaluated
 from ray_harness import open_privatizer, people
@@ -93,3 +93,12 @@ def test_a_method_for_numbers_draws_choices_and_refuses_conditions(tmp_path):
     assert list(begin(tmp_path, DPGIBOSearch)._known_space() or ()) == ["a/k", "b/y", "x"]
     with pytest.raises(dptune.InputError, match="is about 'model'"):
         begin(tmp_path, DPGIBOSearch, when={"a/k": {"model": ["a"]}})
+
+
+def test_a_selection_shows_nothing_before_its_one_choice(tmp_path):
+    search = begin(tmp_path, SelectionSearch, when=WHEN)
+    configs = run(search)
+    ledger = open_privatizer(tmp_path, mu=8.0).ledger
+    assert [charge.key for charge in ledger.charges(search._name)] == ["choice"]
+    assert {search.vault.call("told", f"t{i}") for i in range(len(configs))} == {np.inf}
+    assert losses(search.recommend()).mean() <= np.median([losses(config).mean() for config in configs])

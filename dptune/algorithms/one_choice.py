@@ -1,0 +1,118 @@
+"""Search by one choice: candidates spread over the space, trained in any order, one chosen at the end, paid once.
+
+Example::
+
+    SELECTION.plan(privatizer, space, mu=0.5, seed=0, trials=400)   # nearly all of mu^2 is for the choice
+
+Nothing is released before the choice, so nothing is learned on the way: all trials may run at once. The price does not
+grow with their number. The choice is the exponential mechanism of :mod:`dptune.search.choice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import qmc
+
+from dptune._checks import at_least, share
+from dptune.algorithms.method import Method, Plan, Statistic
+from dptune.algorithms.rounds import Rounds
+from dptune.privacy.query import Question
+
+Vector = npt.NDArray[np.float64]
+USUAL_TRIALS = 100
+
+
+@dataclass(frozen=True)
+class OneChoiceSettings:
+    """Settings of a search by one choice.
+
+    Attributes:
+        d: dimension.
+        batch: number of candidates.
+        round_mu: GDP price of the choice.
+        seed: of the candidates.
+        default: the user's default configuration, a point of the cube, which is the first candidate; or None.
+        rounds: 1.
+    """
+
+    d: int
+    batch: int
+    round_mu: float
+    seed: int
+    default: tuple[float, ...] | None = None
+    rounds: int = 1
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Return none: a choice has no noise in units of the loss."""
+        return ()
+
+    def describe(self) -> dict[str, object]:
+        """Return them as plain JSON data."""
+        return asdict(self)
+
+
+class OneChoice(Rounds):
+    """Proposes a Halton sequence and learns nothing; its run chooses when all points of one process are in."""
+
+    unit = "choice"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run may choose."""
+        return self.missing() <= 0
+
+    def points_in_use(self) -> tuple[str, ...]:
+        """Return none: the run holds them for the choice."""
+        return ()
+
+    def ask(self, slot: int) -> Vector:
+        """Return the candidate number ``slot``."""
+        given = self.settings
+        if slot == 0 and given.default is not None:
+            return np.array(given.default)
+        halton = qmc.Halton(given.d, rng=np.random.default_rng([given.seed, given.d]))
+        return np.asarray(halton.fast_forward(slot).random(1)[0])
+
+    def question(self) -> Question | None:
+        """Return None: there is the choice only."""
+        return None
+
+    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
+        """There are no answers."""
+
+    def recommend(self) -> Vector:
+        """Return the default configuration, or the centre: nothing is known before the choice."""
+        return np.full(self.settings.d, 0.5) if self.settings.default is None else np.array(self.settings.default)
+
+
+def plan_one_choice(
+    *,
+    d: int,
+    mu: float,
+    seed: int,
+    trials: int | None = None,
+    default: tuple[float, ...] | None = None,
+    final_share: float = 0.05,
+) -> Plan:
+    """Return a plan that keeps all but ``final_share`` of mu^2 for one choice.
+
+    Args:
+        d: number of coordinates.
+        mu: GDP budget of the run.
+        seed: of the candidates.
+        trials: number of candidates; default 100.
+        default: the user's default configuration, a point of the cube.
+        final_share: share of mu^2 for the final estimate.
+    """
+    trials = at_least("n_trials", USUAL_TRIALS if trials is None else trials, 2)
+    chosen = 1 - share("final_share", final_share)
+    settings = OneChoiceSettings(d, trials, mu * chosen**0.5, at_least("seed", seed, 0), default)
+    return Plan("selection", mu, settings, trials, final_share=final_share, choice_share=chosen)
+
+
+SELECTION = Method("selection", plan_one_choice, OneChoice, shared_slots=True, any_space=True)
