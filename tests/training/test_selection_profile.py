@@ -61,9 +61,7 @@ def test_no_order_of_the_outputs_exceeds_the_profile(repeats: Repeats, seed: int
 
 
 @pytest.mark.parametrize("mean", [2.0, 30.0])
-def test_a_profile_that_forgets_how_often_an_output_wins_is_found(
-    mean: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_that_forgets_how_often_an_output_wins_is_found(mean: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: with f' = 1 everywhere the bound is that of one repeat, and some order exceeds it."""
     monkeypatch.setattr(Repeats, "slope", lambda self, u: np.ones_like(u))
     repeats = Repeats.geometric(mean)
