@@ -10,7 +10,7 @@ and f' increases. With x = P'(y) / P(y) the selection is (epsilon, delta)-DP for
 
     delta = E_P h(x),      h(x) = max_u [f'(1 - u) - x e^epsilon f'(1 - w(u))]_+ .
 
-h decreases and is convex, so it lies below its chords between knots x_k = e^(-s_k). By the definition of delta(s_k),
+h decreases and is convex, so it lies below its chords between knots x_k = e^(-s_k). By the definition of delta(s),
 E_P (x_k - x)_+ <= x_k delta(s_k), so
 
     delta <= h(x_0) + sum_k c_k x_k delta(s_k),      c_k >= 0 the change of slope at x_k, x_0 the largest knot.
