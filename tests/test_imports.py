@@ -55,7 +55,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "algorithms/": {"gp", "privacy.query", "space", "parameters"},
     "search/": {"algorithms", "gp", "privacy", "accounting", "space", "parameters"},
     "selection/": {"accounting", "privacy", "losses", "search"},
-    "training/": {"accounting", "privacy"},
+    "training/": {"accounting", "privacy", "gp", "space"},
     "outsourced/": {"accounting", "gp", "privacy", "search"},
     "bandits/": {"gp", "space", "parameters"},
     "federated/": {

@@ -75,9 +75,11 @@ def repeat_and_select(
     The ledgers are charged first, for good, and a selection is drawn once: a later call returns what was shown, and
     pays nothing. A process that dies in between has spent the selection. Making it anew under the same charge would not
     be sound: if a crash depends on the data, what is shown would be drawn on the condition that nothing crashed, whose
-    probability differs between neighbours, too. A repeat that raises, or whose losses are no vector of n, is never
-    chosen; nothing of it is told, because that would tell how many repeats there were: what Python prints and logs
-    meanwhile, in all threads, is swallowed. Try ``once`` on public rows first.
+    probability differs between neighbours, too.
+
+    A repeat that raises, or whose losses are no vector of n, is never chosen. Nothing of it is told, because that would
+    tell how many repeats there were: what Python prints and logs meanwhile, in all threads, is swallowed. Try ``once``
+    on public rows first.
 
     Args:
         once: () -> (hyperparameters as JSON data, model, losses (n,) of the scoring people).
@@ -132,9 +134,8 @@ def _silence() -> Iterator[None]:
             open(os.devnull, "w") as nowhere,
             redirect_stdout(nowhere),
             redirect_stderr(nowhere),
-            warnings.catch_warnings(),
+            warnings.catch_warnings(action="ignore"),
         ):
-            warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(level)

@@ -10,7 +10,8 @@ and f' increases. With x = P'(y) / P(y) the selection is (epsilon, delta)-DP for
 
     delta = E_P h(x),      h(x) = max_u [f'(1 - u) - x e^epsilon f'(1 - w(u))]_+ .
 
-h decreases and is convex, so it lies below its chords between knots x_k = e^(-s_k); E_P (x_k - x)_+ = x_k delta(s_k):
+h decreases and is convex, so it lies below its chords between knots x_k = e^(-s_k). By the definition of delta(s),
+E_P (x_k - x)_+ <= x_k delta(s_k), so
 
     delta <= h(x_0) + sum_k c_k x_k delta(s_k),      c_k >= 0 the change of slope at x_k, x_0 the largest knot.
 
@@ -39,8 +40,7 @@ class SelectionProfile:
 
     Args:
         repeats: the law of K.
-        once: s (k,), ascending from 0 -> delta(s) (k,), an upper bound on the profile of one repeat: training and
-            score.
+        once: s (k,), ascending from 0 -> delta(s) (k,), at least that of one repeat, training and score together.
         most: an epsilon that is large enough for :meth:`epsilon`, as another bound gives it.
     """
 

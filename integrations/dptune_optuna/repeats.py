@@ -22,6 +22,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import RandomSampler
 
 from dptune.training import TrainingLedger
+from dptune.training.candidates import one_of
 from dptune.training.select import Selected
 from dptune.training.select import repeat_and_select as _repeat_and_select
 from dptune_optuna.shield import ShieldedTrial
@@ -35,18 +36,21 @@ def repeat_and_select(
     ledgers: Sequence[TrainingLedger],
     *,
     clip: tuple[float, float],
+    candidates: Sequence[Mapping[str, Any]] | None = None,
     secure: bool = True,
     insecure_seed: int | None = None,
 ) -> Selected:
     """Make a secret number of repeats and add the best to the study as its one new trial.
 
-    Hyperparameters are drawn independently and uniformly over what ``trial.suggest_...`` says, without a seed, whatever
-    the study's sampler is: the bound holds for nothing else (not for a quasi-random sequence or a grid in order).
+    Hyperparameters are drawn independently, without a seed, and uniformly over what ``trial.suggest_...`` says or over
+    ``candidates``, whatever the study's sampler is: the bound does not hold for points that know of earlier ones.
 
     Args:
         study: a study that minimises; asked for nothing, and given the best trial.
         objective: trial -> (model, losses (n,) of the scoring people); the trial suggests and takes nothing back.
         ledgers: see :func:`dptune.training.select.repeat_and_select`; so for ``clip``, ``secure``, ``insecure_seed``.
+        candidates: a public list of parameters, such as :func:`dptune.training.quasi_random` makes: each repeat draws
+            one of them, with replacement. What a candidate does not name is drawn as without the list.
 
     Returns:
         The best: its parameters, noisy score and model.
@@ -54,17 +58,15 @@ def repeat_and_select(
     spaces: list[tuple[Mapping[str, Any], Mapping[str, BaseDistribution]]] = []
 
     def once() -> tuple[Mapping[str, Any], Any, Any]:
-        trial = optuna.create_study(sampler=RandomSampler()).ask()  # a study of its own: no repeat knows of another
+        own = optuna.create_study(sampler=RandomSampler())  # no repeat knows of another
+        own.enqueue_trial(one_of(candidates))
+        trial = own.ask()
         model, losses = objective(ShieldedTrial(trial))
         spaces.append((trial.params, trial.distributions))
         return trial.params, model, losses
 
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # a line for each study would count the repeats
-    try:
-        best = _repeat_and_select(once, ledgers, clip=clip, secure=secure, insecure_seed=insecure_seed)
-    finally:
-        optuna.logging.set_verbosity(level)
+    one_of(candidates)  # refuses an empty list while that can be told
+    best = _repeat_and_select(once, ledgers, clip=clip, secure=secure, insecure_seed=insecure_seed)
     _add(study, best, dict(next((space for params, space in spaces if params == best.parameters), {})))
     return best
 

@@ -112,8 +112,8 @@ def test_a_killed_selection_is_spent(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_crash_between_charge_and_draw_costs_nothing_more(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train, _ = ledgers(fast_path)
     with monkeypatch.context() as broken:
-        broken.setattr(TrainingLedger, "fix", lambda *_: (_ for _ in ()).throw(OSError("disk")))
-        with pytest.raises(OSError, match="disk"):
+        broken.delattr(TrainingLedger.__mro__[2], "fix")
+        with pytest.raises(AttributeError):
             repeat_and_select(countdown(), ledgers(fast_path), clip=CLIP)
     assert train.count() == 1
     assert repeat_and_select(countdown(200), ledgers(fast_path), clip=CLIP).parameters is not None

@@ -1,0 +1,107 @@
+"""Repeat and select on a Ray search space: many private trainings in one silent process, of which the best comes back.
+
+Example::
+
+    def train(config):                          # one repeat
+        model = train_privately(config["rate"])
+        return model, losses_of(model)          # one loss for each scoring person
+
+    space = {"rate": tune.loguniform(1e-3, 1.0)}
+    best = repeat_and_select(train, space, [train_ledger, val_ledger], clip=(0.0, 1.0))
+
+Guarantee: the cluster sees one actor and one call, whatever the number of repeats is; it is not a Tune experiment,
+because Tune stores and shows every trial. How long the call takes is seen, and not covered
+(:func:`dptune.training.select.repeat_and_select` says what is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import ray
+from ray.tune.utils import merge_dicts
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from dptune.training import TrainingLedger
+from dptune.training.candidates import one_of
+from dptune.training.select import Selected
+from dptune.training.select import repeat_and_select as _repeat_and_select
+from dptune_ray.actors import answer_of, answered
+from dptune_ray.spaces import constants, domains_of, flat, nested, resolve
+from dptune_ray.worker import Carried, called_in_worker, prepare_this_process
+
+Candidates = Sequence[Mapping[str, Any]] | None
+
+
+def repeat_and_select(
+    function: Callable[[dict[str, Any]], tuple[Any, Any]],
+    param_space: Mapping[str, Any],
+    ledgers: Sequence[TrainingLedger],
+    *,
+    clip: tuple[float, float],
+    candidates: Candidates = None,
+    secure: bool = True,
+    insecure_seed: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Selected:
+    """Make a secret number of repeats, one after the other in a process of their own, and return the best.
+
+    Args:
+        function: configuration -> (model, losses (n,) of the scoring people). The model is sent back: it must pickle.
+        param_space: Tune search space; every repeat draws its configuration anew, without a seed.
+        ledgers: see :func:`dptune.training.select.repeat_and_select`; so for ``clip``, ``secure``, ``insecure_seed``.
+        candidates: a public list of configurations, such as :func:`dptune.training.quasi_random` makes (names are
+            paths): each repeat draws one of them, with replacement. What a candidate does not name is drawn as usual.
+        options: Ray's options of the process, such as ``num_gpus``; default one CPU of this node, where an SQLite
+            ledger lies.
+
+    Returns:
+        The best: its configuration, as far as it is plain data, noisy score and model.
+
+    Raises:
+        InputError: the search space holds what cannot be drawn, or candidates is empty; nothing is charged.
+        DptuneError: as the selection in one process.
+    """
+    domains_of(param_space)
+    one_of(candidates)
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    actor = ray.remote(Selection).options(**{"num_cpus": 1, "scheduling_strategy": here, **(options or {})}).remote()
+    settings = {"clip": clip, "secure": secure, "insecure_seed": insecure_seed}
+    try:
+        best: Selected = answer_of(actor.run.remote(Carried(function), param_space, [*ledgers], candidates, settings))
+    finally:
+        ray.kill(actor)
+    return best
+
+
+class Selection:
+    """All repeats, in a process of their own."""
+
+    @answered
+    def run(
+        self,
+        function: Carried,
+        param_space: Mapping[str, Any],
+        ledgers: Sequence[TrainingLedger],
+        candidates: Candidates,
+        settings: Mapping[str, Any],
+    ) -> Selected:
+        """Make them; what the process prints is lost, as a line for each would count them."""
+        prepare_this_process(silent=True)
+        function.load()  # fails, if it must, before anything is paid
+
+        def once() -> tuple[dict[str, Any], Any, Any]:
+            config = drawn(param_space, candidates)
+            model, losses = called_in_worker(function, config, tuple) or ()
+            return nested(flat(config)), model, losses
+
+        return _repeat_and_select(once, ledgers, **settings)
+
+
+def drawn(param_space: Mapping[str, Any], candidates: Candidates) -> dict[str, Any]:
+    """Return a configuration of the search space, at a random candidate if there are some."""
+    config = resolve(domains_of(param_space), flat(one_of(candidates)), param_space, np.random.default_rng())
+    merged: dict[str, Any] = merge_dicts(constants(param_space), config)
+    return merged

@@ -1,0 +1,90 @@
+"""Random and quasi-random proposals of repeat and select, alike in Optuna and in Ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from ray import tune
+
+from dptune import Categorical, Float, InputError, Space
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, quasi_random
+from dptune.training.select import repeat_and_select as in_one_process
+from dptune_optuna import repeat_and_select
+from dptune_ray import repeats as on_ray
+
+SPACE = Space({"rate": Float(1e-3, 1.0, log=True), "model/kind": Categorical(["a", "b"])})
+N, LAW = 20, Repeats.poisson(30)
+TUNE = {
+    "rate": tune.loguniform(1e-3, 1.0),
+    "model": {"kind": tune.choice(["a", "b"]), "depth": tune.randint(1, 9)},
+    "k": 5,
+}
+
+
+def ledgers(folder: Path) -> list[TrainingLedger]:
+    train = TrainingLedger(folder / "train.db", SelectionPlan(LAW, TrainingPlan(2.0, 0.1, 20)), n=90)
+    return [train, TrainingLedger(folder / "val.db", SelectionPlan(LAW, score_mu=0.5), n=N, dataset="scorers")]
+
+
+def test_a_list_fills_the_space_evenly_and_is_the_same_for_everybody() -> None:
+    listed = quasi_random(SPACE, 64)
+    assert listed == quasi_random(SPACE, 64) != quasi_random(SPACE, 64, seed=1)
+    decades = np.floor(np.log10([each["rate"] for each in listed]))  # type: ignore[arg-type]
+    assert max(np.unique(decades, return_counts=True)[1]) <= 22
+    assert {each["model/kind"] for each in listed} == {"a", "b"}
+
+
+@pytest.mark.parametrize("candidates", [None, quasi_random(SPACE, 8)])
+def test_optuna_draws_each_repeat_anew(candidates: Any, fast_path: Path) -> None:
+    study, seen = optuna.create_study(), []
+
+    def objective(trial: Any) -> tuple[str, np.ndarray]:
+        rate = trial.suggest_float("rate", 1e-3, 1.0, log=True)
+        seen.append((rate, trial.suggest_categorical("model/kind", ["a", "b"]), trial.suggest_int("depth", 1, 9)))
+        return "model", np.full(N, rate)
+
+    best = repeat_and_select(study, objective, ledgers(fast_path), clip=(0.0, 1.0), candidates=candidates)
+    check(seen, candidates)
+    assert study.trials[0].params == best.parameters
+
+
+@pytest.mark.parametrize("candidates", [None, quasi_random(SPACE, 8)])
+def test_ray_draws_each_repeat_anew(candidates: Any) -> None:
+    configs = [on_ray.drawn(TUNE, candidates) for _ in range(30)]
+    assert {config["k"] for config in configs} == {5}
+    check([(c["rate"], c["model"]["kind"], c["model"]["depth"]) for c in configs], candidates)
+
+
+def check(seen: list[tuple[Any, ...]], candidates: Any) -> None:
+    assert len({depth for _, _, depth in seen}) > 1, "what no candidate names is drawn"
+    pairs = {(rate, kind) for rate, kind, _ in seen}
+    if candidates is None:
+        assert len(pairs) == len(seen)
+    else:
+        assert 1 < len(pairs) <= len(candidates)
+        assert pairs <= {(each["rate"], each["model/kind"]) for each in candidates}
+
+
+def test_an_empty_list_is_refused_before_anything_is_paid(fast_path: Path) -> None:
+    both = ledgers(fast_path)
+    with pytest.raises(InputError, match="candidates is empty"):
+        repeat_and_select(optuna.create_study(), lambda trial: ("", []), both, clip=(0.0, 1.0), candidates=[])
+    with pytest.raises(InputError, match="candidates is empty"):
+        on_ray.repeat_and_select(lambda config: ("", []), TUNE, both, clip=(0.0, 1.0), candidates=[])
+    assert [ledger.count() for ledger in both] == [0, 0]
+
+
+def test_a_process_of_ray_seals_what_the_function_raises(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(config: dict[str, Any]) -> Any:
+        raise KeyboardInterrupt("row 7 has 'Smith'")
+
+    monkeypatch.setattr(on_ray, "prepare_this_process", lambda silent: None)
+    carried, settings = on_ray.Carried(fails), {"clip": (0.0, 1.0), "secure": True, "insecure_seed": None}
+    answer = on_ray.Selection().run(carried, TUNE, ledgers(fast_path), None, settings)
+    assert answer.get().parameters is None
+    again = in_one_process(lambda: ({}, "", np.zeros(N)), ledgers(fast_path), clip=(0.0, 1.0))
+    assert again.parameters is None
