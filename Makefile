@@ -19,10 +19,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python  ## everythin
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $(VENV)/.installed-demo $@
 
-demo: $(VENV)/.installed-demo  ## tune a support vector machine on a private validation set; writes out/demo.png
+demo: $(VENV)/.installed-demo  ## tune a support vector machine on a private validation set; writes out/demo.png and a record for the registry
 	rm -rf out/demo && mkdir -p out/demo
 	$(BIN)/python examples/svm_optuna.py out/demo
 	$(BIN)/dptune plot out/demo/ledger.db out/demo.png
+	$(BIN)/dptune certificate out/demo/ledger.db --registry examples/about.toml > out/demo/registry.yaml
 
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup  # one of three has the Ray cluster, and mostly waits
