@@ -10,7 +10,8 @@ import yaml
 from registry_schema import SCHEMA, complaints
 from typer.testing import CliRunner
 
-from dptune import Budget, InputError, LossPrivatizer, PlanLedger, PrivacyLedger, SubsampledGaussianPlan
+from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
+from dptune.accounting import PlanLedger, SubsampledGaussianPlan
 from dptune.certificate import About, checklist, record, to_yaml
 from dptune.cli import app
 
