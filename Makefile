@@ -19,16 +19,17 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python  ## everythin
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $(VENV)/.installed-demo $@
 
-demo: $(VENV)/.installed-demo  ## tune a support vector machine on a private validation set; writes out/demo.png
+demo: $(VENV)/.installed-demo  ## tune a support vector machine on a private validation set; writes out/demo.png and a record for the registry
 	rm -rf out/demo && mkdir -p out/demo
 	$(BIN)/python examples/svm_optuna.py out/demo
 	$(BIN)/dptune plot out/demo/ledger.db out/demo.png
+	$(BIN)/dptune certificate out/demo/ledger.db --registry examples/about.toml > out/demo/registry.yaml
 
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup  # one of three has the Ray cluster, and mostly waits
 
 # What uses each dependency: command line and figures, noise, ledgers, accounting, models, Optuna, algorithms, Ray.
-SMOKE := tests/test_cli.py tests/privacy/test_noise.py tests/accounting/test_postgresql.py \
+SMOKE := tests/test_cli.py tests/certificate/test_receipt.py tests/privacy/test_noise.py tests/accounting/test_postgresql.py \
 	tests/accounting/test_plan_ledger.py tests/losses/test_estimator.py tests/optuna_front/test_pages.py \
 	tests/gp/test_posterior.py tests/gp/test_design.py tests/bandits/test_parts.py tests/federated/test_agent.py \
 	tests/sklearn_front/test_private_search.py tests/ray_front/test_centred_search.py tests/ray_front/test_cluster.py::test_a_run_from_end_to_end

@@ -14,9 +14,11 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution
+from registry_schema import complaints
 from sklearn.datasets import load_breast_cancer
 
 import dptune
+from dptune.certificate import About, record
 from dptune_optuna import DPFTSSampler, LDPTGPSampler, LocalObjective
 
 ROOT = Path(__file__).parent.parent
@@ -39,6 +41,9 @@ def test_an_example_runs_and_prints_its_statement(example, tmp_path):
     assert run.returncode == 0, run.stderr
     assert "epsilon" in run.stdout
     assert "NOT PRIVATE" not in run.stdout
+    if example.stem == "svm_optuna":  # the one of `make demo`
+        statement = dptune.PrivacyLedger(tmp_path / "ledger.db").statement(delta=1e-5)
+        assert complaints(record(statement, About.read(ROOT / "examples/about.toml"))) == []
 
 
 def test_the_federated_example_runs_without_the_landmine_data(tmp_path):

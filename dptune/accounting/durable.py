@@ -177,6 +177,15 @@ class DurableLedger:
             if kept.seq > head.mark.seq or (kept.seq and entries.stored_hash(connection, kept.seq) != kept.hash):
                 raise behind(self._name, kept)
 
+    def state(self) -> dict[str, object]:
+        """Return what pins down the ledger: its mark, and digests of all rows and of the studies' questions."""
+        with self._transaction(write=False) as (connection, head):
+            return {
+                "mark": head.mark.to_json(self._identity),
+                "sha256": entries.fingerprint(connection),
+                "questions": entries.question_digests(connection),
+            }
+
     # ---- charging ----------------------------------------------------------------------------
 
     def _pay(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -142,6 +144,24 @@ def old_head(connection: sa.Connection) -> Head:
 def stored_hash(connection: sa.Connection, seq: int) -> str | None:
     """Return the hash of a charge by its number, or None."""
     return connection.execute(_HASH, {"seq": seq}).scalar()
+
+
+def fingerprint(connection: sa.Connection) -> str:
+    """Return SHA-256 of every row of every table: budget, facts, charges, released values."""
+    rows = [
+        json.dumps([table.name, dict(row)], sort_keys=True, allow_nan=False)
+        for table in schema.metadata.tables.values()
+        for row in connection.execute(sa.select(table)).mappings()
+    ]
+    return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
+
+
+def question_digests(connection: sa.Connection) -> dict[str, str]:
+    """Return for each scope SHA-256 of its questions' digests, in their order."""
+    found: dict[str, Any] = {}
+    for scope, digest in connection.execute(sa.select(_c.scope, _c.digest).order_by(_c.seq)):
+        found.setdefault(scope, hashlib.sha256()).update(digest.encode())
+    return {scope: whole.hexdigest() for scope, whole in found.items()}
 
 
 def kind_of(key: str) -> str:

@@ -56,7 +56,8 @@ def options(
 
 # ---- ledgers ----------------------------------------------------------------------------------------------
 
-AnyLedger = PrivacyLedger | PlanLedger | TrainingLedger | UserLedger
+CentralLedger = PrivacyLedger | PlanLedger | TrainingLedger
+AnyLedger = CentralLedger | UserLedger
 
 
 def open_any(ledger: str) -> AnyLedger:
