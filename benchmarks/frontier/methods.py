@@ -1,0 +1,177 @@
+"""Every method of the design, with and without privacy, on one task: `METHODS[name](task, mu, trials, seed)`.
+
+Each returns its recommendations by name; one run on values is read in two ways, as its best value and as the smallest
+posterior mean among the points tried. `mu=None` is without noise. **A simulation**: the package's runs and
+algorithms, seeded noise, a ledger in memory (`benchmarks.curator`). Values have noise R sqrt(trials) / (n mu).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks.curator import Curator
+from benchmarks.data import Array
+from benchmarks.frontier.tasks import FrontierTask, Parameters
+from benchmarks.loops import NO_PRIVACY, without_values
+from benchmarks.spaces import suggest
+from dptune import CENTRED, GIBO, SearchRun
+from dptune.accounting.gdp import bounded_range_from_mu
+from dptune.algorithms.centred import CentredSettings
+from dptune.algorithms.centred_cma import CentredCMA
+from dptune.algorithms.centred_mixed import CentredMixed
+from dptune.algorithms.method import Method
+from dptune.gp.grouped import Group, GroupedRegression
+from dptune.privacy.query import Box, MeanQuery, Question
+
+Found = dict[str, Parameters]
+BEST, MODEL, OWN = "best value", "model's mean", "own"
+
+
+def run(method: Method, task: FrontierTask, mu: float | None, trials: int, seed: int, **settings: Any) -> Found:
+    """One of the package's methods with its defaults; nothing is spent on a final estimate."""
+    curator = Curator(task.n, task.clip, seed=seed, private=mu is not None, mu=NO_PRIVACY if mu is None else mu)
+    about = {"trials": trials, "final_share": 0.0, "default": task.default, **settings}
+    search = SearchRun(method, curator, scope=task.name, space=task.space, seed=seed, **about)
+    for trial in range(search.plan.trials):
+        parameters = search.ask()
+        search.finish(str(trial), parameters, task.losses(parameters))
+    return {OWN: search.recommend()}
+
+
+def centred(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+    """The package's search."""
+    return run(CENTRED, task, mu, trials, seed)
+
+
+def gibo(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+    """DP-GIBO; its trials' values are left out, as nobody looks at them."""
+    return run(without_values(GIBO), task, mu, trials, seed)
+
+
+# ---- the package's proposals on values ------------------------------------------------------------------------
+
+
+class OneScale(GroupedRegression):
+    """All values have one unknown constant in common: they are levels, not differences."""
+
+    def fit(self, groups: Any) -> None:
+        """Fit to all groups as one."""
+        points, values = (np.concatenate([getattr(group, name) for group in groups]) for name in ("points", "values"))
+        super().fit([Group(points, values, groups[-1].sigma)])
+
+
+def on_values(
+    kind: type[CentredCMA] | type[CentredMixed], clip: tuple[float, float]
+) -> Callable[[CentredSettings], Any]:
+    """The search by its proposals and its model, told the new points' mean losses with noise instead of differences."""
+
+    class OnValues(kind):  # type: ignore[misc, valid-type]
+        def __init__(self, settings: CentredSettings) -> None:
+            super().__init__(settings)
+            self.surrogate = OneScale(settings.d)
+
+        def next_question(self) -> Question:
+            asked, names = super().next_question(), self.waiting()
+            note = {**asked.note, "points": self.points_at(names).tolist()}
+            means = MeanQuery(names, np.eye(len(names)), Box(*clip, len(names)), self.settings.mean_mu)
+            return Question(asked.key, means, note)
+
+    return OnValues
+
+
+def surrogate_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+    """The package's proposals, model and recommendation, on privatised values."""
+
+    def algorithm(settings: CentredSettings) -> Any:
+        return on_values(CentredCMA if settings.space is None else CentredMixed, task.clip)(settings)
+
+    plain = {"share": 0.0, "references": 0, "choice_share": 0.0}
+    return run(replace(CENTRED, algorithm=algorithm, joined=None), task, mu, trials, seed, **plain)
+
+
+# ---- Optuna's samplers on values --------------------------------------------------------------------------------
+
+
+def sampler(make: Callable[[int], Any]) -> Callable[..., Found]:
+    """A method of an Optuna sampler, made of a seed."""
+
+    def method(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        rng, sigma = np.random.default_rng([seed, 9]), value_noise(task, mu, trials)
+        tried: list[Parameters] = []
+
+        def objective(trial: Any) -> float:
+            tried.append(suggest(trial, task))
+            return float(task.losses(tried[-1]).mean() + sigma * rng.standard_normal())
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            study = optuna.create_study(sampler=make(seed))
+            study.enqueue_trial(dict(task.start))
+            study.optimize(objective, n_trials=trials)
+        return read(task, tried, np.array([trial.value for trial in study.trials]), sigma)
+
+    return method
+
+
+def value_noise(task: FrontierTask, mu: float | None, trials: int) -> float:
+    """Standard deviation of each of ``trials`` privatised values."""
+    return 0.0 if mu is None else (task.clip[1] - task.clip[0]) * math.sqrt(trials) / (task.n * mu)
+
+
+def read(task: FrontierTask, tried: list[Parameters], values: Array, sigma: float) -> Found:
+    """The two recommendations of a finished search by values."""
+    X = np.array([task.space.encode(parameters) for parameters in tried])
+    model = GroupedRegression(task.space.d, memory=len(tried), iterations=100)
+    model.fit([Group(X, values, sigma)])
+    return {BEST: tried[int(np.argmin(values))], MODEL: tried[int(np.argmin(model.mean(X)))]}
+
+
+def _optuna(name: str, **settings: Any) -> Callable[[int], Any]:
+    def make(seed: int) -> Any:
+        import optuna
+
+        return getattr(optuna.samplers, name)(seed=seed, **settings)
+
+    return make
+
+
+# ---- one selection at the end -------------------------------------------------------------------------------------
+
+
+def selection(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+    """The exponential mechanism over the start and random candidates: paid once."""
+    rng = np.random.default_rng([seed, 3])
+    found = [task.start, *(task.space.decode(rng.random(task.space.d)) for _ in range(trials - 1))]
+    means = np.array([task.losses(parameters).mean() for parameters in found])
+    scale = 2 * (task.clip[1] - task.clip[0]) / task.n / bounded_range_from_mu(mu or NO_PRIVACY)
+    return {OWN: found[int(np.argmax(-means / scale + np.random.default_rng([seed, 5]).gumbel(size=trials)))]}
+
+
+def start(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+    """No tuning: the library's defaults, or the centre of the space."""
+    return {OWN: task.start}
+
+
+OURS = "centred"
+METHODS: dict[str, Callable[..., Found]] = {
+    "start": start,
+    OURS: centred,
+    "values, ours": surrogate_on_values,
+    "values, TPE": sampler(_optuna("TPESampler", multivariate=True, group=True)),
+    "values, CMA-ES": sampler(_optuna("CmaEsSampler")),
+    "values, GP": sampler(_optuna("GPSampler")),
+    "values, random": sampler(_optuna("RandomSampler")),
+    "selection": selection,
+    "DP-GIBO": gibo,
+}
+LIMITS = (OURS, "values, ours", "values, TPE", "values, CMA-ES", "values, GP")  # without privacy: mu None
+NUMBERS_ONLY = ("values, CMA-ES", "values, GP", "DP-GIBO")

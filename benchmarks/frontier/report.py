@@ -1,0 +1,160 @@
+"""What `python -m benchmarks.frontier --show` prints: docs/frontier.md's tables and the sentences to quote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.frontier.design import CLIPPED, TRIALS, Cell, blocks
+from benchmarks.frontier.losses import VALUES, Losses, Reading, interval, readings
+from benchmarks.frontier.methods import METHODS, OURS, OWN
+from benchmarks.frontier.tasks import TASKS
+from benchmarks.report import markdown
+
+SETTINGS = tuple((n, mu) for n in (300, 1000, 4000) for mu in (0.25, 0.5, 1.0, 2.0))
+MINE: Reading = (OURS, OWN)
+
+
+def shown(triple: tuple[float, float, float]) -> str:
+    """A ratio with its interval."""
+    mean, low, high = triple
+    return "" if np.isnan(mean) else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def progress(results: list[dict[str, object]]) -> str:
+    """How many cells of the design have been run, by block."""
+    names = Cell.__dataclass_fields__
+    done = {Cell(**{name: result[name] for name in names}) for result in results}  # type: ignore[arg-type]
+    every = {name: set(cells) for name, cells in blocks().items()}
+    parts = ", ".join(f"{name}: {len(cells & done)} of {len(cells)}" for name, cells in every.items())
+    return f"{len(done)} of {len(set.union(*every.values()))} cells of the design have been run ({parts})."
+
+
+def headline(losses: Losses) -> str:
+    """The primary outcome and what stands beside it, for each n and mu."""
+    rows = []
+    for n, mu in SETTINGS:
+        over = losses.over_frontier(n, mu, MINE)
+        if not over:
+            continue
+        kept = losses.shares_kept(n, mu)
+        alone = losses.over_frontier(n, None, MINE)
+        price = losses.logs(n, lambda p, mu=mu: losses.at(p, mu, MINE), lambda p: losses.at(p, None, MINE))
+        rival = losses.logs(
+            n, lambda p, mu=mu: losses.at(p, mu, MINE), lambda p, mu=mu: losses.at_best_of_values(p, mu)
+        )
+        splits = sum(map(len, over.values()))
+        median = f"{np.median(list(kept.values())):.2f} ({len(kept)} tasks)" if kept else ""
+        numbers = [str(len(over)), str(splits)]
+        rows.append([str(n), f"{mu:g}", *numbers, *map(shown, map(interval, (over, rival, price, alone))), median])
+    heads = [
+        "n",
+        "mu",
+        "data sets",
+        "splits",
+        "over the frontier",
+        "over the best of values",
+        "over itself without noise",
+    ]
+    return markdown([*heads, "itself without noise over the frontier", "median share kept"], rows)
+
+
+def methods(losses: Losses, n: int, mu: float) -> str:
+    """Every private reading over the frontier, and ours over it."""
+    rows = []
+    for reading in (*readings(METHODS),):
+        over = losses.over_frontier(n, mu, reading)
+        if over:
+            ours = losses.logs(
+                n, lambda p: losses.at(p, mu, MINE), lambda p, reading=reading: losses.at(p, mu, reading)
+            )
+            rows.append([*reading, str(len(over)), shown(interval(over)), shown(interval(ours))])
+    heads = ["method", "recommends", "data sets", "over the frontier", "centred over it"]
+    return f"n = {n}, mu = {mu:g}, {TRIALS} trials\n\n" + markdown(heads, rows)
+
+
+def tasks(losses: Losses, n: int, mu: float) -> str:
+    """Mean test losses by task: the start, the frontier, ours without and with noise, the best of values."""
+    rows = []
+    for place in losses.places(n):
+        best, rival = losses.frontier(place), losses.best(place, mu, VALUES)
+        if best is None or rival is None or not losses.at(place, mu, MINE):
+            continue
+        found = [
+            losses.at(place, 1.0, ("start", OWN)),
+            losses.at(place, None, best),
+            losses.at(place, None, MINE),
+            losses.at(place, mu, MINE),
+            losses.at(place, mu, rival),
+        ]
+        seen = "seen" if TASKS[place[0]].seen else "new"
+        kept = losses.shares_kept(n, mu).get(place[0])
+        means = [_mean(of) for of in found]
+        names = [f"{best[0].removeprefix('values, ')}", ": ".join(rival).removeprefix("values, ")]
+        share = "-" if kept is None else f"{kept:.2f}"
+        rows.append([place[0], seen, str(len(found[3])), *means[:2], names[0], *means[2:], names[1], share])
+    heads = ["task", "", "splits", "start", "frontier", "which is", "centred, no noise", "centred"]
+    return f"n = {n}, mu = {mu:g}, {TRIALS} trials\n\n" + markdown(
+        [*heads, "best of values", "which is", "share kept"], rows
+    )
+
+
+def clips(losses: Losses, n: int = 300, mu: float = 1.0) -> str:
+    """A tighter clip over the same method's own full range."""
+    rows = []
+    for reading in readings(CLIPPED):
+        ratios = [
+            losses.logs(
+                n,
+                lambda p, clip=clip, reading=reading: losses.at(p, mu, reading, clip),
+                lambda p, reading=reading: losses.at(p, mu, reading),
+            )
+            for clip in (0.3, 0.1)
+        ]
+        if all(ratios):
+            rows.append([*reading, *(shown(interval(ratio)) for ratio in ratios)])
+    return markdown(["method", "recommends", "clip .3 over 1", "clip .1 over 1"], rows) if rows else "(none yet)"
+
+
+def trials(losses: Losses) -> str:
+    """Test loss with 50 and with 400 trials over that with 100, by n, mu and task."""
+    rows = []
+    for n in (300, 1000):
+        for mu in (None, 0.5, 1.0):
+            for task, kind in TASKS.items():
+                by = {t: losses.at((task, n, t), mu, MINE) for t in (50, TRIALS, 400)}
+                if n in kind.people and any(by[t] for t in (50, 400)):
+                    pairs = [_paired(by[t], by[TRIALS]) for t in (50, 400)]
+                    rows.append([task, str(n), "none" if mu is None else f"{mu:g}", *pairs])
+    return markdown(["task", "n", "mu", "50 over 100", "400 over 100"], rows) if rows else "(none yet)"
+
+
+def sentences(losses: Losses) -> Iterator[str]:
+    """What README and docs/private.md quote."""
+    for n, mu in ((1000, 1.0), (300, 0.5)):
+        over = losses.over_frontier(n, mu, MINE)
+        if not over:
+            continue
+        mean, low, high = interval(over)
+        rival = interval(
+            losses.logs(n, lambda p, mu=mu: losses.at(p, mu, MINE), lambda p, mu=mu: losses.at_best_of_values(p, mu))
+        )
+        kept = np.median(list(losses.shares_kept(n, mu).values()) or [np.nan])
+        yield (
+            f"With {n} people, mu = {mu:g} and {TRIALS} trials the centred search's test loss is {mean:.2f} times "
+            f"[{low:.2f}, {high:.2f}] that of the best search without privacy, over {len(over)} data sets and "
+            f"{sum(map(len, over.values()))} splits, and it keeps {100 * kept:.0f}% of the achievable improvement "
+            f"(median of tasks). Over the best search on privatised values it is {rival[0]:.2f} [{rival[1]:.2f}, "
+            f"{rival[2]:.2f}]; both bests were chosen in hindsight, task by task."
+        )
+
+
+def _mean(of: dict[int, float]) -> str:
+    return f"{np.mean(list(of.values())):.3f}" if of else "-"
+
+
+def _paired(one: dict[int, float], other: dict[int, float]) -> str:
+    logs = np.array([np.log(one[seed] / other[seed]) for seed in sorted(one.keys() & other.keys())])
+    error = logs.std(ddof=1) / np.sqrt(len(logs)) if len(logs) > 1 else np.nan
+    return f"{np.exp(logs.mean()):.2f} ± {error:.2f}" if len(logs) else "-"
