@@ -13,6 +13,7 @@ Guarantee: what Tune sees, stores and shows is released: paid in the ledger befo
 from dptune_ray.federated import DPFTSSearch
 from dptune_ray.hosts import Federation
 from dptune_ray.local import LDPATASearch, LDPMoMASearch, LDPTGPSearch
+from dptune_ray.public import report_public
 from dptune_ray.search import CentredCMASearch, CentredSearch, DPGIBOSearch, SpaceSearch
 from dptune_ray.transport import RayTransport
 from dptune_ray.wrapper import PrivateSearch
@@ -29,4 +30,5 @@ __all__ = [
     "PrivateSearch",
     "RayTransport",
     "SpaceSearch",
+    "report_public",
 ]
