@@ -15,7 +15,7 @@ from dptune.search.failures import MOST_STOPPED
 from dptune_optuna import PrivateObjective
 from harness import N, create, losses_at, open_centred, open_ledger, open_privatizer, open_sampler, people
 
-WORDS = "distance to the point 0, known to everybody"
+WORDS = "the trial's number, known to everybody"
 PRUNERS = {
     "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=3),
     "hyperband": lambda: optuna.pruners.HyperbandPruner(max_resource=3),
@@ -26,7 +26,7 @@ def reporting(trial: Any) -> np.ndarray:
     """Losses of people whom the public quantity says nothing about."""
     x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
     for step in range(1, 4):
-        trial.report_public(abs(x) / step, step)
+        trial.report_public(trial.number % 3 / step, step)
         if trial.should_prune():
             raise optuna.TrialPruned("what it says is private where the function sees private data")
     return losses_at(people(), x, y)
@@ -50,11 +50,11 @@ def test_pruned_trials_cost_nothing_and_the_plan_is_reached_all_the_same(
     study.optimize(objective)  # it ends by itself
     states = [trial.state for trial in study.trials]
     run = objective.run_of(study)
-    assert states.count(TrialState.PRUNED) >= 3
+    assert states.count(TrialState.PRUNED) >= 2
     assert states.count(TrialState.COMPLETE) == run.plan.trials
     assert run.complete
     pruned = [trial for trial in study.trials if trial.state == TrialState.PRUNED]
-    assert all(trial.value == abs(trial.params["x"]) / max(trial.intermediate_values) for trial in pruned)
+    assert all(trial.value == trial.number % 3 / max(trial.intermediate_values) for trial in pruned)
     fresh = run.ledger.charges("study", prefix="value/") + run.ledger.charges("study", prefix="generation/")
     assert not {trial.number for trial in pruned} & {
         int(c.key.removeprefix("value/")) for c in fresh if "value/" in c.key
