@@ -102,8 +102,8 @@ class TrustRegion(CentredCMA):
         super().__init__(settings)
         self._side, self._good, self._bad = self.FIRST, 0, 0
 
-    def _propose(self) -> Array:
-        s, rng = self.settings, np.random.default_rng([self.settings.seed, self.t])
+    def _propose(self, rng: np.random.Generator) -> Array:
+        s = self.settings
         count = PROPOSALS * s.population
         total = s.candidates * s.population
         if not self.generations:
@@ -137,7 +137,7 @@ class TrustRegion(CentredCMA):
 class TPE(CentredCMA):
     """Optuna's TPE, told the surrogate's means of all points, in the place of CMA-ES."""
 
-    def _propose(self) -> Array:
+    def _propose(self, rng: np.random.Generator) -> Array:
         import optuna
         from optuna.distributions import FloatDistribution
 

@@ -22,6 +22,7 @@ from dptune.errors import BudgetExhausted, InputError, LedgerError
 __all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
 
 PLAN = "plan"  # the fact of a scope that says what its run will spend
+_PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no release paid for
 
 _NOTHING = sa.insert(schema.charges).from_select(  # no row, but a ledger that cannot be written refuses it
     schema.charges.columns.keys(), sa.select(schema.charges).where(sa.false())
@@ -208,6 +209,15 @@ class PrivacyLedger(DurableLedger):
         left, unplanned = (one.remaining(self.budget.mu) for one in (used, reduce(Spent.plus, kept.values(), used)))
         return Rest(left, unplanned, tuple(sorted(scope for scope in kept if kept[scope] > 0)))
 
+    def declare_public(self, scope: str, quantity: str) -> None:
+        """Keep, for the statement, that a run's trials show a public quantity; that it is public is the user's word.
+
+        Args:
+            scope: the run's name.
+            quantity: what it is, in words, as "log loss on 300 public rows".
+        """
+        self.fix(scope, _PUBLIC + text("public", quantity), quantity)
+
     # ---- reading -----------------------------------------------------------------------------
 
     def news(self, scope: str, *, after: int, again: Collection[int] = (), write: bool = False) -> News:
@@ -262,7 +272,14 @@ class PrivacyLedger(DurableLedger):
             private=self.private,
             versions=dict(self._row["versions"]),
             failures=sum(int(charge.note.get("failed", 0)) for charge in self.charges()),
+            public=self._declared_public(),
         )
+
+    def _declared_public(self) -> tuple[tuple[str, str], ...]:
+        f = schema.facts.c
+        query = sa.select(f.scope, f.value).where(f.name.startswith(_PUBLIC)).order_by(f.scope, f.name)
+        with self._transaction(write=False) as (connection, _):
+            return tuple((str(value["is"]), str(scope)) for scope, value in connection.execute(query))
 
     def __repr__(self) -> str:
         return f"PrivacyLedger({self._name!r}, mu={self.budget.mu!r})"

@@ -126,6 +126,7 @@ class Statement(LedgerStatement):
         private: False if any noise was seeded; then nothing is guaranteed.
         versions: library versions when the ledger was created.
         failures: evaluations that failed; public, and no loss of privacy as long as no record decides about them.
+        public: pairs (quantity, run): what trials show without a release, which is public by the user's word alone.
     """
 
     dataset: str
@@ -140,6 +141,7 @@ class Statement(LedgerStatement):
     private: bool
     versions: dict[str, str]
     failures: int = 0
+    public: tuple[tuple[str, str], ...] = ()
 
     accountant = ACCOUNTANT
     not_covered = NOT_COVERED
@@ -173,6 +175,7 @@ class Statement(LedgerStatement):
     def _numbers(self) -> dict[str, object]:
         return {
             "failed_evaluations": self.failures,
+            "declared_public": [{"quantity": quantity, "run": run} for quantity, run in self.public],
             "stated": self._stated(),
             "budget": {"mu": self.budget.mu if self.private else "infinity", "epsilon": finite(self.epsilon)},
             "spent": {"mu": self.spent_mu if self.private else "infinity", "epsilon": finite(self.spent_epsilon)},
@@ -194,7 +197,10 @@ class Statement(LedgerStatement):
         ]
 
     def _remarks(self) -> list[tuple[str, str]]:
-        return [("Failures", f"{self.failures} evaluations failed, for everybody")] if self.failures else []
+        failed = [("Failures", f"{self.failures} evaluations failed, for everybody")] if self.failures else []
+        shown = "; ".join(f"{quantity} (run {run!r})" for quantity, run in self.public)
+        word = f"by the user's word alone, shown by trials without a release: {shown}"
+        return [*failed, *([("Public", word)] if shown else [])]
 
     def _promise(self) -> list[tuple[str, str]]:
         epsilon, delta = self.budget.stated_epsilon, self.budget.stated_delta

@@ -209,7 +209,8 @@ class Centred(Rounds):
         self.generations: list[Generation] = []
         self.surrogate = GroupedRegression(settings.d)
         self._followed = 0  # generations whose share of unclipped people is released
-        self._proposed: Matrix | None = None  # (PROPOSALS lambda, d)
+        self._proposed: dict[int, Matrix] = {}  # of this generation, each (PROPOSALS lambda, d)
+        self._first_slot = 0  # of this generation that was asked for
 
     @property
     def rounds(self) -> int:
@@ -224,15 +225,23 @@ class Centred(Rounds):
     # ---- where to look ---------------------------------------------------------------------------
 
     def ask(self, slot: int) -> Vector:
-        """Return proposal number ``slot`` = 0, 1, ... of the current generation, (d,)."""
+        """Return proposal number ``slot`` = 0, 1, ... of the current generation, (d,).
+
+        Where trials are pruned a generation may need many: after 4 lambda of them others are drawn.
+        """
         if slot == 0 and self.t == 0 and self.settings.default is not None:
             return np.array(self.settings.default)
-        if self._proposed is None:
-            self._proposed = self._propose()
-        return np.array(self._proposed[slot % len(self._proposed)])
+        if not self._proposed:
+            self._first_slot = slot
+        again = max(slot - self._first_slot, 0) // (PROPOSALS * self.settings.population)
+        if again not in self._proposed:
+            key = [self.settings.seed, self.t, *([again] if again else [])]
+            self._proposed[again] = self._propose(np.random.default_rng(key))
+        drawn = self._proposed[again]
+        return np.array(drawn[slot % len(drawn)])
 
-    def _propose(self) -> Matrix:
-        """Return the generation's proposals, (PROPOSALS lambda, d); they depend on released values only."""
+    def _propose(self, rng: np.random.Generator) -> Matrix:
+        """Return proposals for the generation, (PROPOSALS lambda, d); they depend on released values only."""
         raise NotImplementedError
 
     @property
@@ -275,7 +284,7 @@ class Centred(Rounds):
                 self._follow(float(note["radius"]), float(answer[0]))
             return
         self.used_up(own=own)
-        self._proposed = None
+        self._proposed = {}
         if answer is not None:
             self._tell(Generation.from_note(note, answer, sigma))
             self._keep_references()

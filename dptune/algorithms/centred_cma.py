@@ -31,9 +31,8 @@ class CentredCMA(Centred):
         """The centre of the cube."""
         return self.means[0]
 
-    def _propose(self) -> Matrix:
+    def _propose(self, rng: np.random.Generator) -> Matrix:
         s = self.settings
-        rng = np.random.default_rng([s.seed, self.t])
         self._cma.reseed_rng(int(rng.integers(2**31)))
         count = PROPOSALS * s.population
         drawn = np.array([_point(self._cma.ask()) for _ in range(max(s.candidates * s.population, count))])

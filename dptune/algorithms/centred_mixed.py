@@ -56,9 +56,8 @@ class CentredMixed(Centred):
         """Of every number the middle, of every category the first choice."""
         return self.space.encode(self.space.centre())
 
-    def _propose(self) -> Matrix:
+    def _propose(self, rng: np.random.Generator) -> Matrix:
         s = self.settings
-        rng = np.random.default_rng([s.seed, self.t])
         count = PROPOSALS * s.population
         if not self.generations:
             return drawn(self.space, count, rng)

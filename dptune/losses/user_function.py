@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy.typing as npt
 
+from dptune._checks import text
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError
 from dptune.losses.estimator import columns_of, private_losses, try_out
@@ -129,6 +130,20 @@ def losses_function(
         return _EstimatorLosses(function, loss, data, rows, training)
     except _PublicMistake as error:
         raise InputError(str(error)) from None
+
+
+def declared_public(words: str | None, training: Training) -> str | None:
+    """Return what a function's trials show as public, in the user's words; None: nothing.
+
+    Raises:
+        InputError: it is no text, or the function trains on private people.
+    """
+    if words is not None and training == "private":
+        raise InputError(
+            'public= cannot go with training="private": a model that was trained on private people depends on them, '
+            "and so does whatever it says about public rows."
+        )
+    return None if words is None else text("public", words)
 
 
 class _PublicMistake(InputError):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dptune.errors import AllTrialsFailed, TrialFailed
+from dptune.errors import AllTrialsFailed, PlanComplete, TrialFailed
 
 FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
+MOST_STOPPED = 100  # trials in a row: where the method proposes, none is worth its training
 
 
 class Failures:
@@ -20,7 +21,7 @@ class Failures:
 
     def __init__(self, scope: str) -> None:
         self._scope = scope
-        self.number, self.succeeded = 0, False
+        self.number, self.succeeded, self._stopped = 0, False, 0
         self.points: set[str] = set()
 
     def count(self, *, begun: bool, batch: int) -> None:
@@ -44,6 +45,23 @@ class Failures:
             "paid. What it raised is hidden, because it may depend on private data: call try_out(parameters) of the "
             "decorated function, on public or made-up data, to see it."
         )
+
+    def stopped(self) -> None:
+        """Count a trial that was stopped and handed in no losses.
+
+        Raises:
+            PlanComplete: so were too many in a row.
+        """
+        self._stopped += 1
+        if self._stopped >= MOST_STOPPED:
+            raise PlanComplete(
+                f"{self._stopped} trials in a row of the run {self._scope!r} were stopped before they handed in "
+                "losses; nothing was paid for them. Let the pruner begin later or stop fewer, and go on."
+            )
+
+    def went_on(self) -> None:
+        """A trial has trained to its end."""
+        self._stopped = 0
 
     def note(self, points: Iterable[str]) -> dict[str, int]:
         """Return how many of the points failed, for the note of the charge that counts them first."""

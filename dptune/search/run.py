@@ -223,9 +223,18 @@ class SearchRun(Shown):
             self._told[trial] = known if value is None else value
             return self._told[trial]
 
+    def stopped(self) -> None:
+        """Take note that a trial was stopped and hands in no losses: it costs nothing, and another takes its place.
+
+        Raises:
+            PlanComplete: so were too many in a row.
+        """
+        self._failures.stopped()
+
     def _observe(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
         """Hand losses to the privatizer; return the name of their point."""
         point = point_name(self.scope, trial, parameters)
+        self._failures.went_on()
         if losses is None:
             self._failures.points.add(point)
             self.privatizer.observe_failure(point)

@@ -24,7 +24,7 @@ from optuna.trial import FixedTrial, Trial, TrialState
 import dptune
 from dptune._locks import ForkSafeLock
 from dptune.losses.named import NamedLoss, per_example_loss
-from dptune.losses.user_function import Data, Function, Training, losses_function
+from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function
 from dptune.search.names import as_stored
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
@@ -32,7 +32,7 @@ from dptune.search.run import SearchRun
 from dptune.search.values import VALUES
 from dptune_optuna.distributions import refuse_other_space
 from dptune_optuna.pages import MARK, show, show_sigma
-from dptune_optuna.shield import Check, samplers_of, shielded
+from dptune_optuna.shield import Check, PublicTrial, ShieldedTrial, samplers_of, shielded
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 _KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
@@ -114,11 +114,14 @@ class PrivateFunction:
             with ``loss``.
         training: with ``loss``: "public": the function trains on public rows, so what it raises is an ordinary failure
             of the trial, shown by Optuna, and costs nothing. "private": it is hidden, and counts as a failure.
+        public: what ``trial.report_public(value, step)`` reports, in words for the ledger's statement, as "log loss on
+            300 public rows": you say that it depends on no private row. Optuna's pruners then work as usual. A
+            trial that they stop hands in no losses: it costs nothing, and another takes its place in the run.
 
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
         InputError: only one of ``loss`` and ``data`` is given, or ``data`` has other rows than the privatizer, or the
-            function can reach it.
+            function can reach it; or it trains on private people, so that nothing of it is public.
     """
 
     def __init__(
@@ -129,8 +132,10 @@ class PrivateFunction:
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
         training: Training = "public",
+        public: str | None = None,
     ) -> None:
         self._runs = runs
+        self._public, self._declared = declared_public(public, training), set[str]()
         self._loss = "loss" if loss is None else per_example_loss(loss).name if isinstance(loss, str) else loss.name
         self._function = losses_function(function, loss, data, rows=runs.request.privatizer.rows, training=training)
         functools.update_wrapper(self, function, updated=())
@@ -179,7 +184,12 @@ class PrivateFunction:
         try:
             if run is not None:
                 run.check(name)
-            losses = shielded(self._function, trial, _wrapped, None if run is None else _as_recorded(run, name))
+            try:
+                losses = shielded(self._function, self._shield(trial, run), _wrapped)
+            except optuna.TrialPruned:
+                if run is not None:
+                    run.stopped()
+                raise
             run = run or self.first_run(trial)
             if losses is not None:
                 self.compare(run, trial)
@@ -196,6 +206,16 @@ class PrivateFunction:
             with suppress(RuntimeError):  # outside study.optimize there is nothing to stop
                 study.stop()
         return value
+
+    def _shield(self, trial: Trial | FixedTrial, run: SearchRun | None = None) -> ShieldedTrial:
+        """Return what the user's function gets; what it may report is in the ledger before."""
+        check = None if run is None else _as_recorded(run, str(trial.number))
+        if self._public is None:
+            return ShieldedTrial(trial, check)
+        if isinstance(trial, Trial) and trial.study.study_name not in self._declared:
+            self._runs.request.ledger.declare_public(trial.study.study_name, self._public)
+            self._declared.add(trial.study.study_name)
+        return PublicTrial(trial, check)
 
     def estimate(self, study: optuna.Study, parameters: Mapping[str, Any]) -> dptune.search.Estimate:
         """Release, once per study, the mean clipped loss at ``parameters``, from the share kept for it.
@@ -226,7 +246,7 @@ class PrivateFunction:
 
     def _losses_at(self, parameters: Mapping[str, Any]) -> dptune.privacy.PerExampleLosses | None:
         try:
-            return shielded(self._function, FixedTrial(dict(parameters)), _wrapped)
+            return shielded(self._function, self._shield(FixedTrial(dict(parameters))), _wrapped)
         except ValueError as error:
             if isinstance(error, dptune.InputError):
                 raise
@@ -239,7 +259,7 @@ class PrivateFunction:
         Inside a study exceptions are swallowed, because they could depend on private data. Use this on public or
         made-up data, or where you may see the private data; nothing is released, stored or spent.
         """
-        return repr(dptune.privacy.PerExampleLosses(self._function(FixedTrial(dict(parameters)))))
+        return repr(dptune.privacy.PerExampleLosses(self._function(self._shield(FixedTrial(dict(parameters))))))
 
 
 class PrivateObjective(PrivateFunction):
@@ -255,7 +275,7 @@ class PrivateObjective(PrivateFunction):
         final_share: share of mu^2 kept for :meth:`estimate`.
         default: your default configuration: the recommendation is compared with it, and the final estimate releases
             both levels.
-        loss, data, training: see :class:`PrivateFunction`.
+        loss, data, training, public: see :class:`PrivateFunction`.
 
     Raises:
         UnsupportedMetric, InputError: see :class:`PrivateFunction`; or a setting is out of range.
@@ -273,10 +293,11 @@ class PrivateObjective(PrivateFunction):
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
         training: Training = "public",
+        public: str | None = None,
     ) -> None:
         settings = {"trials": n_trials, "final_share": final_share}
         request = SearchRequest(VALUES, privatizer, mu, 0, settings, default, type(self).__name__)
-        super().__init__(function, StudyRuns(request), loss=loss, data=data, training=training)
+        super().__init__(function, StudyRuns(request), loss=loss, data=data, training=training, public=public)
 
     def run_of(self, study: optuna.Study) -> SearchRun:
         """Return the run that pays for the study's trials."""

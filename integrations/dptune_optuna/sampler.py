@@ -33,7 +33,7 @@ from dptune_optuna.objective import PrivateFunction, StudyRuns, refuse_maximize
 from dptune_optuna.shield import samplers_of
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
-_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+_ENDED = (TrialState.COMPLETE, TrialState.FAIL)  # in place of one that was pruned another is to come
 _DECORATE = (
     "Decorate the function with @sampler.objective and give study.optimize what that returns. Delete this study if "
     "what it holds depends on private data. If everything that the function shows is public, make the sampler with "
@@ -209,7 +209,8 @@ class PrivateSampler(NumericalSampler):
         here = study.study_name, trial.number
         shielded, run = here in self._shielded, self._runs.of(study)
         self._shielded.discard(here)
-        if values is not None and not (run is not None and run.released(str(trial.number), values[0])):
+        pruned = shielded and state == TrialState.PRUNED  # its value is the last one that was reported as public
+        if values is not None and not pruned and not (run and run.released(str(trial.number), values[0])):
             self._unpaid(trial, values)
         if state == TrialState.FAIL and not shielded and _in_optimize(study):
             vector = "a vector that it returned is, too" if self._allowed else "a vector that it returned is not"
@@ -218,7 +219,7 @@ class PrivateSampler(NumericalSampler):
                 f"raised is in Optuna's log as it was; {vector}"
             )
         if run is not None and run.plan.monitor_mu == 0 and trial.number + 1 >= run.plan.trials:
-            run.warn_if_behind(1 + len(study.get_trials(deepcopy=False, states=_FINISHED)))
+            run.warn_if_behind((state in _ENDED) + len(study.get_trials(deepcopy=False, states=_ENDED)))
 
     def _unpaid(self, trial: FrozenTrial, values: list[float]) -> None:
         what = f"trial {trial.number} has a value that did not come from an objective decorated with @sampler.objective"
@@ -244,6 +245,7 @@ class PrivateSampler(NumericalSampler):
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
         training: Training = "public",
+        public: str | None = None,
     ) -> Callable[[Function], SamplerObjective]: ...
 
     def objective(
@@ -253,14 +255,16 @@ class PrivateSampler(NumericalSampler):
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
         training: Training = "public",
+        public: str | None = None,
     ) -> Any:
         """Decorate a function of a trial that returns per-example losses (rows,).
 
         With ``loss`` and ``data=(X, y)`` the function returns a fitted scikit-learn estimator instead: what it raises
         is shown and costs nothing, unless ``training="private"``. Exceptions of a function that returns losses are
-        hidden and count as the upper clip for everybody; use ``try_out`` to find bugs.
+        hidden and count as the upper clip for everybody; use ``try_out`` to find bugs. With ``public`` Optuna's pruners
+        may stop trials by a public quantity, named in words: see :class:`dptune_optuna.objective.PrivateFunction`.
         """
-        options: dict[str, Any] = {"loss": loss, "data": data, "training": training}
+        options: dict[str, Any] = {"loss": loss, "data": data, "training": training, "public": public}
         if function is None:
             return lambda decorated: SamplerObjective(self, decorated, **options)
         return SamplerObjective(self, function, **options)

@@ -28,7 +28,7 @@ from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function, losses_function
 from dptune.selection.methods import Method
 from dptune.selection.select import observe, select_points
-from dptune_optuna.shield import shielded
+from dptune_optuna.shield import ShieldedTrial, shielded
 
 SELECTED = "dptune:selected"  # study user attribute: the choice, a released fact
 WITHHELD = math.inf  # every trial's value: nothing is known, and no trial looks good
@@ -82,7 +82,7 @@ class SelectionObjective:
             InputError: the sampler learns from values, or what came back is not a vector of losses; nothing is spent.
         """
         _refuse_learning(trial.study)
-        losses = shielded(self._function, trial, _wrapped)
+        losses = shielded(self._function, ShieldedTrial(trial), _wrapped)
         observe(self._privatizer, _point(trial.study, trial), losses)
         return WITHHELD
 
@@ -119,7 +119,8 @@ class SelectionObjective:
         held = set(self._privatizer.points())
         for point, trial in zip(points, trials, strict=True):
             if point not in held:
-                losses = shielded(self._function, FixedTrial(trial.params, trial.number), _wrapped)
+                shield = ShieldedTrial(FixedTrial(trial.params, trial.number))
+                losses = shielded(self._function, shield, _wrapped)
                 observe(self._privatizer, point, losses)
         settings: dict[str, Any] = {"estimate_share": self._share, "method": self._method}
         chosen = select_points(points, self._privatizer, mu=self._mu, name=name, **settings)

@@ -1,16 +1,19 @@
 """What stands between the user's code, which sees private data, and Optuna, which must not.
 
-The user's function gets a :class:`ShieldedTrial`, which can suggest but not report. What becomes of what the function
-raises, and what no shield can do, is in :mod:`dptune.losses.user_function`. Public mistakes still raise: a refused
-method, a bad search space, losses of the wrong shape.
+The user's function gets a :class:`ShieldedTrial`, which can suggest but not report, or a :class:`PublicTrial`, which
+can report what the user has declared public. What becomes of what the function raises, and what no shield can do, is in
+:mod:`dptune.losses.user_function`. Public mistakes still raise: a refused method, a bad search space, losses of the
+wrong shape.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
+import optuna
 from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FixedTrial, Trial
@@ -36,6 +39,7 @@ class ShieldedTrial:
     def __init__(self, trial: Trial | FixedTrial, check: Check | None = None) -> None:
         self._trial, self._check = trial, check
         self._public_error: Exception | None = None  # kept: the user's function may swallow it
+        self._pruned = False  # whether the function was told to stop
 
     @property
     def number(self) -> int:
@@ -67,36 +71,61 @@ class ShieldedTrial:
         return self._checked(name, lambda: self._trial.suggest_categorical(name, choices))
 
     def _checked(self, name: str, suggest: Callable[[], T]) -> T:
+        value = self._passed(suggest)
+        if self._check is not None:
+            self._passed(functools.partial(self._check, name, value))
+        return value
+
+    def _passed(self, call: Callable[[], T]) -> T:
+        """Call Optuna; what it raises is public."""
         try:
-            value = suggest()
-            if self._check is not None:
-                self._check(name, value)
+            return call()
         except Exception as error:
             self._public_error = error
             raise
-        return value
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
         self._public_error = dptune.PrivacyError(
-            f"trial.{name} is refused inside a private objective: Optuna would store what it is given. "
-            "Return what you measured; only a noisy answer is reported."
+            f"trial.{name} is refused inside a private objective: Optuna would store what it is given. Return what you "
+            "measured; only a noisy answer is reported. To prune by a quantity of public rows say what it is, "
+            'public="...", where the objective is made, and call trial.report_public(value, step).'
         )
         raise self._public_error
 
 
-def shielded(
-    function: Function, trial: Trial | FixedTrial, take: Callable[[Any], T], check: Check | None = None
-) -> T | None:
+class PublicTrial(ShieldedTrial):
+    """A trial that also hands a public quantity to Optuna's pruner; that it is public is the user's word."""
+
+    def report_public(self, value: float, step: int) -> None:
+        """Report the quantity that the objective was made with (``public=``), for the pruner; as Optuna's ``report``.
+
+        It is stored and logged at once, without noise, and smaller must be better.
+
+        Args:
+            value: computed from public rows only.
+            step: at which, as 1, 2, ... epochs.
+        """
+        self._passed(lambda: self._trial.report(value, step))
+
+    def should_prune(self) -> bool:
+        """Return what the study's pruner makes of the values reported; as Optuna's."""
+        self._pruned = self._passed(self._trial.should_prune)
+        return self._pruned
+
+
+def shielded(function: Function, shield: ShieldedTrial, take: Callable[[Any], T]) -> T | None:
     """Return ``take`` of what the user's function returned, or None if the function raised.
 
     Raises:
-        Exception: what Optuna or ``check`` raised for a suggestion, or PrivacyError for a refused method.
+        Exception: what Optuna or the shield's check raised for a suggestion, or PrivacyError for a refused method.
+        TrialPruned: the function was told to stop, and raised.
         InputError: ``take`` refused what came back.
     """
-    shield = ShieldedTrial(trial, check)
     outcome = call_guarded(function, shield, take)
+    if outcome is None and shield._pruned:
+        outcome = optuna.TrialPruned("the pruner has stopped the trial; it handed in no losses and cost nothing.")
     if shield._public_error is not None:
         outcome = shield._public_error
     if isinstance(outcome, BaseException):

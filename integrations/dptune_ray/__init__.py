@@ -13,6 +13,7 @@ Guarantee: what Tune sees, stores and shows is released: paid in the ledger befo
 from dptune_ray.federated import DPFTSSearch
 from dptune_ray.hosts import Federation
 from dptune_ray.local import LDPATASearch, LDPMoMASearch, LDPTGPSearch
+from dptune_ray.public import report_public
 from dptune_ray.repeats import repeat_and_select
 from dptune_ray.search import CentredCMASearch, CentredSearch, DPGIBOSearch, SelectionSearch, SpaceSearch
 from dptune_ray.transport import RayTransport
@@ -32,4 +33,5 @@ __all__ = [
     "SelectionSearch",
     "SpaceSearch",
     "repeat_and_select",
+    "report_public",
 ]

@@ -24,11 +24,12 @@ from ray.tune.utils import merge_dicts
 
 import dptune
 from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Data, Function, Training, losses_function
+from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.space import Conditions
 from dptune_ray.base import RunSearch
+from dptune_ray.public import PUBLIC
 from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
 from dptune_ray.vault import Vault, VaultClient, VaultRun, mode_of
 from dptune_ray.worker import PrivateTrainable, final_estimate, made_trainable
@@ -157,14 +158,18 @@ class SpaceSearch(RunSearch):
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """End the experiment if the value is not the one that the vault told the trial."""
-        if not self._allows:
+        if not self._allows and not math.isnan(result.get(self.metric, math.nan)):
             self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Likewise; nothing is learned from Tune. May come twice, or never."""
         if result and not self._allows:
             self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
-        if result and math.isnan(result.get(self.metric, 0.0)):
+        if not result or not math.isnan(result.get(self.metric, 0.0)):
+            return
+        if not math.isnan(result.get(PUBLIC, math.nan)):
+            self.vault.call("stopped", trial_id)  # by a scheduler: another trial takes its place
+        else:
             _logger.warning(
                 f"The trial {trial_id!r} reports NaN and cost nothing: the run {self._name!r} had nothing left for it, "
                 "or its function failed and no trial has succeeded yet. trainable.try_out(config) shows what it raised."
@@ -182,6 +187,7 @@ class SpaceSearch(RunSearch):
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
         training: Training = "public",
+        public: str | None = None,
         silent: bool = True,
     ) -> Any:
         """Decorate a function of a configuration that returns per-example losses (rows,); give it to the Tuner.
@@ -196,17 +202,23 @@ class SpaceSearch(RunSearch):
                 runs; if that fails, the trial fails before anything is trained or paid, and tells the error's type.
             training: with ``loss``: "public": what the function raises is an ordinary failure of the trial, unpaid and
                 shown by Tune. "private": it trains on private people, and nothing of that is shown.
+            public: what the function reports by ``dptune_ray.report_public(value, step)``, in words for the ledger's
+                statement, as "log loss on 300 public rows": you say that it depends on no private row. Schedulers
+                find it as "public". A trial that they stop hands in no losses: it costs nothing, and another takes
+                its place in the run.
             silent: swallow what the worker prints. False: you say that whatever the function prints is public.
 
         Returns:
             A subclass of :class:`PrivateTrainable`, or what decorates a function to be one.
         """
         if function is None:
-            return partial(self.trainable, loss=loss, data=data, training=training, silent=silent)
+            return partial(self.trainable, loss=loss, data=data, training=training, public=public, silent=silent)
         self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
         self._refuse_maximised_loss()
         taken = losses_function(function, loss, data, rows=self._request.privatizer.rows, training=training)
-        members = {"vault": self._client, "metric": self.metric, "silent": silent}
+        if declared_public(public, training) is not None:
+            self._request.ledger.declare_public(self._name, str(public))
+        members = {"vault": self._client, "metric": self.metric, "silent": silent, "public": public}
         return made_trainable(PrivateTrainable, function, function=taken, run=self._client, **members)
 
     @property

@@ -115,6 +115,7 @@ class Vault:
         self._all_failed = ""  # why the experiment ends
         self._asked: dict[str, dict[str, Any]] = {}  # trial -> what it should try; until it has its losses
         self._proposals = 0
+        self._idle = False  # whether schedulers have stopped too many trials in a row
         self._told: dict[str, Told] = {}  # by trial
         self._taken: set[str] = set()  # trials whose losses this process has had
         self._uploads: dict[str, tuple[str, dict[int, bytes]]] = {}  # trial -> name, parts by their first row
@@ -151,6 +152,7 @@ class Vault:
                 "another name."
             )
         self._asked.clear()  # trials that an earlier fit has lost
+        self._idle = False
         if self._all_failed:
             self._begun, self._all_failed = None, ""  # fitted again, with a better function: nothing was paid
         return self._about.request.announcement(self._run), self._about.request.warning(self._run)
@@ -167,7 +169,7 @@ class Vault:
         if trial in self._asked:
             return self._asked[trial]
         run = self._run
-        if len(self._asked) >= run.plan.trials + run.plan.spare:
+        if self._idle or len(self._asked) >= run.plan.trials + run.plan.spare:
             return None  # as many trials as a run has were lost: with num_samples=-1 it would never end
         try:
             asked = self._propose(run, trial)
@@ -191,6 +193,15 @@ class Vault:
     def withdraw(self, trial: str) -> None:
         """Forget a trial that asked and will not begin: it does not count as lost."""
         self._asked.pop(trial, None)
+
+    @answered
+    def stopped(self, trial: str) -> None:
+        """Forget a trial that a scheduler has stopped, unpaid; another takes its place, but not for ever."""
+        self._asked.pop(trial, None)
+        try:
+            self._run.stopped()
+        except dptune.PlanComplete:
+            self._idle = True
 
     @answered
     def check(self, trial: str, parameters: Mapping[str, Any]) -> float | None:

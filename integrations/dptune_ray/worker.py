@@ -1,8 +1,9 @@
 """The process of a trial: it is silenced, then it reads the user's function, calls it, and hands over what it returned.
 
-The trainables are Tune *class* trainables of one step, because Tune's function API would let the user's code report by
-itself. Ray reads a class or an argument before any code of ours runs, and to read a function from a module imports that
-module: what its top level prints would be in the session's logs. So functions travel as bytes.
+The trainables are Tune *class* trainables, because Tune's function API would let the user's code report by itself. They
+have one step, and one for each report of a public quantity (:mod:`dptune_ray.public`). Ray reads a class or an argument
+before any code of ours runs, and to read a function from a module imports that module: what its top level prints would
+be in the session's logs. So functions travel as bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
@@ -26,6 +28,7 @@ from dptune.losses.user_function import Function, call_guarded
 from dptune.privacy.private import bare, loss_vector
 from dptune.search.names import FINAL
 from dptune_ray.actors import ActorClient, Answer, answered
+from dptune_ray.public import PUBLIC, reports_of
 from dptune_ray.spaces import flat
 from dptune_ray.vault import VaultClient
 
@@ -125,7 +128,7 @@ def losses_at(function: Function, config: Mapping[str, Any]) -> Any:
 
 
 class WorkerTrial(tune.Trainable):  # type: ignore[misc]
-    """A trial of one step that keeps nothing; :func:`made_trainable` makes a subclass for a user's function."""
+    """A trial that keeps nothing; :func:`made_trainable` makes a subclass for a user's function."""
 
     function: ClassVar[Carried]
     metric: ClassVar[str]
@@ -179,8 +182,13 @@ def made_trainable(
     name that Tune gets also says which ``run`` it is.
 
     Raises:
-        InputError: the function calls ``tune.report``.
+        InputError: the function calls ``tune.report``, or ``report_public`` without ``public=``.
     """
+    if members.get("public") is None and "report_public" in getattr(_code(original), "co_names", ()):
+        raise dptune.InputError(
+            "the function calls report_public(...), which makes a quantity public: say in words what it is, as "
+            'search.trainable(public="log loss on 300 public rows"), for the ledger\'s statement.'
+        )
     if _reports_itself(original):
         raise dptune.InputError(
             "the function calls tune.report(...), which does nothing in a private trial: dptune reports the released "
@@ -193,7 +201,7 @@ def made_trainable(
 
 def _reports_itself(function: Function) -> bool:
     """Whether ``tune.report`` stands in the function itself, as an attribute or imported by name."""
-    code = getattr(function, "__code__", None)
+    code = _code(function)
     if code is None:
         return False
     imported = function.__globals__.get("report") is tune.report and "report" in code.co_names
@@ -201,13 +209,19 @@ def _reports_itself(function: Function) -> bool:
     return imported or ("tune", "report") in pairwise(names)
 
 
+def _code(function: Function) -> Any:
+    return getattr(function, "__code__", None)
+
+
 class PrivateTrainable(WorkerTrial):
     """A private trial, paid by a vault; ``search.trainable(...)`` makes a subclass."""
 
     vault: ClassVar[VaultClient]
+    public: ClassVar[str | None] = None  # what the function reports, in the user's words
+    _running: Generator[dict[str, Any], None, None] | None = None
 
     def step(self) -> dict[str, Any]:
-        """Check the budget, train, hand the losses over, report the released value.
+        """Check the budget, train, hand the losses over, report the released value; until then public reports, if any.
 
         A trial for which the run has no release left reports NaN and was not trained. So does one whose function
         failed before any trial of the run has succeeded; it is not paid.
@@ -218,20 +232,38 @@ class PrivateTrainable(WorkerTrial):
             KeyConflict: likewise; the trial has a value at other parameters.
             InputError: the function returned something that is not per-example losses.
         """
-        return {self.metric: self._value(), "done": True}
+        if self._running is None:  # schedulers want their metric in every result
+            self._shown = {self.metric: math.nan, **({} if self.public is None else {PUBLIC: math.nan})}
+            self._running = self._results()
+        self._shown |= next(self._running)
+        return dict(self._shown)
 
-    def _value(self) -> float:
-        parameters = flat(self.config)
+    def _results(self) -> Generator[dict[str, Any], None, None]:
+        """Yield the public reports, then the released value."""
+        parameters, value = flat(self.config), math.nan
+        call = partial(losses_at, type(self).function, self.config)
         try:
             known = self.vault.call("check", self.trial_id, parameters)
-            if known is not None:
-                return float(known)
-            losses = losses_at(type(self).function, self.config)
-            return float(self.vault.upload("finish", self.trial_id, parameters, losses))
+            if known is None:
+                losses = call() if self.public is None else (yield from reports_of(call))
+                known = self.vault.upload("finish", self.trial_id, parameters, losses)
+            value = float(known)
         except dptune.errors.AllTrialsFailed:
             raise
         except (dptune.PlanComplete, dptune.errors.TrialFailed):
-            return math.nan
+            pass
+        yield {self.metric: value, "done": True}
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """End a trial that Tune has stopped; nothing is kept of it."""
+        self.cleanup()
+        return super().reset_config(new_config)
+
+    def cleanup(self) -> None:
+        """End the user's function where it waits."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None
 
     @classmethod
     def try_out(cls, config: Mapping[str, Any]) -> str:

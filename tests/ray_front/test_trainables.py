@@ -22,6 +22,8 @@ from ray.tune.experiment import Experiment
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
+import dptune_ray
+from dptune.search.failures import MOST_STOPPED
 from dptune_ray import PrivateSearch, vault, worker
 from dptune_ray.vault import VaultClient
 from dptune_ray.worker import Carried, WorkerTrial, losses_at, resources
@@ -266,6 +268,83 @@ def test_a_trial_of_a_complete_run_is_not_trained(tmp_path: Path) -> None:
     assert [np.isfinite(value) for value in values] == [True, True, False]
     assert len(calls) == 2
     assert len(open_ledger(tmp_path).charges()) == 2
+
+
+def reporting(config: dict[str, Any]) -> np.ndarray:
+    for step in range(1, 4):
+        dptune_ray.report_public(config["x"] / step, step)
+    return losses(config)
+
+
+def made_public(folder: Path, function: Any = reporting) -> tuple[Any, Any]:
+    search, _ = made(folder, losses)
+    return search, search.trainable(public="x, of which everybody knows")(function)
+
+
+def a_trial(trainable: Any, trial: str) -> Any:
+    one = trainable.__new__(trainable)
+    one.config, one._trial_info = CONFIG, SimpleNamespace(trial_id=trial)
+    return one
+
+
+@pytest.mark.usefixtures("local_actors")
+def test_public_reports_come_one_by_one_and_every_result_has_both_metrics(tmp_path: Path) -> None:
+    _, trainable = made_public(tmp_path)
+    one = a_trial(trainable, "a")
+    results = [one.step() for _ in range(4)]
+    assert [result["public"] for result in results] == [0.1, 0.05, pytest.approx(0.1 / 3), pytest.approx(0.1 / 3)]
+    assert [result["step"] for result in results] == [1, 2, 3, 3]
+    assert [bool(np.isfinite(result["loss"])) for result in results] == [False, False, False, True]
+    assert [result.get("done", False) for result in results] == [False, False, False, True]
+    assert "everybody knows (run 'run')" in str(open_ledger(tmp_path).statement(delta=1e-5))
+    assert dptune_ray.report_public(1.0, 1) is None  # outside a trial
+    assert "private" in trainable.try_out(CONFIG)
+
+
+@pytest.mark.usefixtures("local_actors")
+def test_a_trial_that_tune_stops_ends_at_its_report_and_costs_nothing(tmp_path: Path) -> None:
+    ended: list[str] = []
+
+    def closing(config: dict[str, Any]) -> np.ndarray:
+        try:
+            return reporting(config)
+        except Exception:
+            ended.append("it took the stop for an error")
+            raise
+        finally:
+            ended.append("closed")
+
+    search, trainable = made_public(tmp_path, closing)
+    assert search.suggest("a")
+    one = a_trial(trainable, "a")
+    stopped = one.step()
+    assert one.reset_config(CONFIG)
+    assert ended == ["closed"]
+    search.on_trial_complete("a", result=stopped)
+    assert open_ledger(tmp_path).spent() == 0
+    assert [np.isfinite(value_of(search.trainable(losses), trial)) for trial in ("b", "c", "d")] == [True, True, False]
+
+
+@pytest.mark.usefixtures("local_actors")
+def test_a_run_whose_trials_are_all_stopped_ends(tmp_path: Path) -> None:
+    search, _ = made_public(tmp_path)
+    asked = 0
+    while search.suggest(str(asked)) != "FINISHED":
+        search.on_trial_complete(str(asked), result={"loss": np.nan, "public": 1.0})
+        asked += 1
+    assert asked == MOST_STOPPED
+
+
+@pytest.mark.usefixtures("local_actors")
+def test_mistakes_in_public_reports_are_told_before_anything_is_paid(tmp_path: Path) -> None:
+    search, trainable = made_public(tmp_path, lambda config: dptune_ray.report_public("much", 1))
+    with pytest.raises(dptune.InputError, match="takes a number"):
+        a_trial(trainable, "a").step()
+    with pytest.raises(dptune.InputError, match="in words"):
+        search.trainable(reporting)
+    with pytest.raises(dptune.InputError, match="private people"):
+        search.trainable(losses, public="x", training="private")
+    assert open_ledger(tmp_path).spent() == 0
 
 
 @pytest.mark.usefixtures("local_actors")

@@ -1,0 +1,127 @@
+"""Optuna's pruners on a quantity that the user declares public: what is stored, what is paid, what takes part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+import dptune
+from dptune.search.failures import MOST_STOPPED
+from dptune_optuna import PrivateObjective
+from harness import N, create, losses_at, open_centred, open_ledger, open_privatizer, open_sampler, people
+
+WORDS = "the trial's number, known to everybody"
+PRUNERS = {
+    "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=3),
+    "hyperband": lambda: optuna.pruners.HyperbandPruner(max_resource=3),
+}
+
+
+def reporting(trial: Any) -> np.ndarray:
+    """Losses of people whom the public quantity says nothing about."""
+    x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
+    for step in range(1, 4):
+        trial.report_public(trial.number % 3 / step, step)
+        if trial.should_prune():
+            raise optuna.TrialPruned("what it says is private where the function sees private data")
+    return losses_at(people(), x, y)
+
+
+def fronts(folder: Path, front: str, function: Any = reporting, **options: Any) -> tuple[Any, Any]:
+    privatizer = open_privatizer(folder)
+    if front == "values":
+        return optuna.samplers.TPESampler(seed=1), PrivateObjective(function, privatizer, n_trials=12, **options)
+    sampler = {"centred": open_centred, "gibo": open_sampler}[front](privatizer, n_trials=12)
+    return sampler, sampler.objective(**options)(function)
+
+
+@pytest.mark.parametrize("pruner", PRUNERS)
+@pytest.mark.parametrize("front", ["values", "centred"])
+def test_pruned_trials_cost_nothing_and_the_plan_is_reached_all_the_same(
+    tmp_path: Path, front: str, pruner: str
+) -> None:
+    sampler, objective = fronts(tmp_path, front, public=WORDS)
+    study = optuna.create_study(study_name="study", sampler=sampler, pruner=PRUNERS[pruner]())
+    study.optimize(objective)  # it ends by itself
+    states = [trial.state for trial in study.trials]
+    run = objective.run_of(study)
+    assert states.count(TrialState.PRUNED) >= 2
+    assert states.count(TrialState.COMPLETE) == run.plan.trials
+    assert run.complete
+    pruned = [trial for trial in study.trials if trial.state == TrialState.PRUNED]
+    assert all(trial.value == trial.number % 3 / max(trial.intermediate_values) for trial in pruned)
+    fresh = run.ledger.charges("study", prefix="value/") + run.ledger.charges("study", prefix="generation/")
+    assert not {trial.number for trial in pruned} & {
+        int(c.key.removeprefix("value/")) for c in fresh if "value/" in c.key
+    }
+    assert str(run.ledger.statement(delta=1e-5)).count(f"{WORDS} (run 'study')") == 1
+
+
+def test_a_generation_in_which_all_are_pruned_does_not_propose_the_same_points_for_ever(tmp_path: Path) -> None:
+    space = {"x": optuna.distributions.FloatDistribution(0, 1)}
+    run = open_centred(open_privatizer(tmp_path)).begin(create(None, None), space)
+    asked = [tuple(run.ask(number).values()) for number in range(7, 7 + 12 * run.algorithm.batch)]
+    assert len(set(asked)) == len(asked)
+
+
+def test_a_study_whose_trials_are_all_pruned_ends(tmp_path: Path) -> None:
+    class Never(optuna.pruners.BasePruner):
+        def prune(self, study: optuna.Study, trial: Any) -> bool:
+            return True
+
+    sampler, objective = fronts(tmp_path, "gibo", public=WORDS)
+    study = optuna.create_study(study_name="study", sampler=sampler, pruner=Never())
+    study.optimize(objective)
+    assert len(study.trials) == MOST_STOPPED
+    assert open_ledger(tmp_path).spent() == 0
+
+
+@pytest.mark.parametrize("front", ["values", "centred"])
+def test_what_is_not_declared_is_refused_and_the_words_are_told(tmp_path: Path, front: str) -> None:
+    sampler, objective = fronts(tmp_path, front)
+    with pytest.raises(dptune.PrivacyError, match=r'public="\.\.\."'):
+        create(None, sampler).optimize(objective, n_trials=1)
+    assert open_ledger(tmp_path).statement(delta=1e-5).public == ()
+    for wrong in ("", 3, True):
+        with pytest.raises(dptune.InputError, match="public must be a text"):
+            fronts(tmp_path, front, public=wrong)
+    with pytest.raises(dptune.InputError, match="private people"):
+        fronts(tmp_path, front, public=WORDS, training="private")
+
+
+def test_a_report_that_optuna_refuses_is_raised_and_unpaid(tmp_path: Path) -> None:
+    sampler, objective = fronts(tmp_path, "values", lambda trial: trial.report_public("good", 1), public=WORDS)
+    with pytest.raises(TypeError, match="<class 'str'>"):
+        create(None, sampler).optimize(objective, n_trials=1)
+    assert open_ledger(tmp_path).spent() == 0
+
+
+def test_to_raise_trial_pruned_without_being_told_to_is_a_failure(tmp_path: Path) -> None:
+    """Otherwise a function that sees private data could choose by them which trials are free."""
+
+    def pruning(trial: Any) -> np.ndarray:
+        trial.suggest_float("x", -1, 1)
+        trial.report_public(1.0, 1)
+        if trial.number == 1:
+            raise optuna.TrialPruned
+        return np.zeros(N)
+
+    sampler, objective = fronts(tmp_path, "values", pruning, public=WORDS)
+    study = create(None, sampler)
+    study.optimize(objective, n_trials=2)
+    assert study.trials[1].state == TrialState.COMPLETE
+    assert open_ledger(tmp_path).count() == 2
+
+
+def test_trying_out_and_the_final_estimate_report_to_nobody(tmp_path: Path) -> None:
+    sampler, objective = fronts(tmp_path, "centred", public=WORDS)
+    assert "private" in objective.try_out({"x": 0.1, "y": 1.0})
+    study = create(None, sampler)
+    study.optimize(objective, n_trials=1)
+    assert objective.estimate(study, {"x": 0.1, "y": 1.0}).private
+    assert len(study.trials) == 1
