@@ -159,6 +159,25 @@ _NO_BRIDGE = (
 
 
 @app.command()
+def raise_budget(
+    ledger: Ledger,
+    mu: Annotated[float | None, typer.Option(help="the new GDP budget, in all")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="or the new epsilon at delta, in all")] = None,
+    delta: Annotated[float, typer.Option(help="delta at which epsilon is given")] = DELTA,
+) -> None:
+    """Allow more to be spent from a ledger, for good; every statement will say so. Run once for all processes."""
+    opened = PrivacyLedger(ledger)
+    opened.raise_budget(_budget(mu, epsilon, delta))
+    typer.echo(f"the budget of {opened.dataset!r} is mu = {rounded_up(opened.budget.mu, 6)} in all")
+
+
+def _budget(mu: float | None, epsilon: float | None, delta: float) -> Budget:
+    if (mu is None) == (epsilon is None):
+        raise typer.BadParameter("give one of --mu and --epsilon.")
+    return Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta)
+
+
+@app.command()
 def plan(
     n: Annotated[int, typer.Option(help="number of people")],
     clip: Annotated[tuple[float, float], typer.Option(help="public range of one loss: low high")],
