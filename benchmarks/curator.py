@@ -42,6 +42,9 @@ class Ledger:
         """Fix the plan of a run that begins with the whole budget."""
         return self.fix(scope, PLAN, make(self.rest()))
 
+    def check(self, mu: float) -> None:
+        """Refuse nothing."""
+
     def rest(self) -> Rest:
         """All of it."""
         return Rest(self.budget.mu, self.budget.mu, ())
@@ -60,7 +63,7 @@ class Ledger:
 
     def news(self, scope: str, *, after: int, again: object = (), write: bool = False) -> News:
         """The charges after number ``after``; what is spent is nobody's concern here."""
-        return News(tuple(self.charges[after:]), Spent(), private=False)
+        return News(tuple(c for c in self.charges[after:] if c.scope == scope), Spent(), private=False)
 
 
 class Curator:

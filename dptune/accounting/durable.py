@@ -281,7 +281,7 @@ class DurableLedger:
         """
         self._refuse_mismatch("n", int(n), self._fix(_WHOLE, "n", int(n)))
 
-    def _refuse_mismatch(self, name: str, given: object, stored: object) -> None:
+    def _refuse_mismatch(self, name: str, given: object, stored: object, *, more: str = "") -> None:
         """Refuse to be opened as something else than it was created as; None is not compared.
 
         Raises:
@@ -291,8 +291,8 @@ class DurableLedger:
             return
         unused = "" if self.count() else " Nothing was charged to it yet: if it was made by mistake, delete it."
         raise BudgetMismatch(
-            f"this ledger was created with {name}={stored!r}, not {given!r}; it is fixed for good. "
-            f"Open it as it was made, or make a ledger of its own for other people's data.{unused}"
+            f"this ledger has {name}={stored!r}, not {given!r}; it was fixed when the ledger was made. "
+            f"Open it as it was made, or make a ledger of its own for other people's data.{unused}{more}"
         )
 
     @property

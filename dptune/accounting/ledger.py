@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
 from dptune._checks import at_least, json_data, positive, text
 from dptune.accounting import entries, schema
-from dptune.accounting.durable import DurableLedger, _first
+from dptune.accounting.durable import _WHOLE, DurableLedger, _first, _now
 from dptune.accounting.entries import Charge, Limit, described
 from dptune.accounting.events import Event
 from dptune.accounting.gdp import Budget, Spent
@@ -21,6 +22,7 @@ from dptune.errors import BudgetExhausted, InputError, LedgerError
 
 __all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
 
+RAISE = "budget/"  # with a number: a fact about the whole ledger
 PLAN = "plan"  # the fact of a scope that says what its run will spend
 _PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no release paid for
 
@@ -63,7 +65,7 @@ class News:
 
 
 class PrivacyLedger(DurableLedger):
-    """A budget that is fixed at creation and survives processes, copies and crashes.
+    """A budget that is fixed at creation, raised in public or not at all, and survives processes, copies and crashes.
 
     Copies, pickles and clones of a ledger are views of the same database: the budget never forks.
     An older copy of the database that is put back is refused by every object that has seen more, and wherever a
@@ -71,8 +73,8 @@ class PrivacyLedger(DurableLedger):
 
     Args:
         url: path of an SQLite file, or an SQLAlchemy URL (``postgresql://...`` for several machines).
-        budget: required to create a ledger; when one exists it must be the same: the same stated (epsilon, delta), or
-            the same mu but for rounding. What is spent is held against the stored mu.
+        budget: required to create a ledger; when one exists it must be its present one: the same stated (epsilon,
+            delta), or the same mu but for rounding. What is spent is held against the stored mu.
         dataset: name of the protected data set.
         unit: what one record is, for the privacy statement.
         max_change: for tables of features (:mod:`dptune.outsourced`) only. It makes a weaker promise: not that a unit's
@@ -108,9 +110,11 @@ class PrivacyLedger(DurableLedger):
                 f"the ledger {self._name} holds a fixed plan, not a budget in GDP; open it with PlanLedger or "
                 "TrainingLedger (on the command line: dptune statement). One cannot be charged to the other."
             )
-        self.budget = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
+        self.budget = self._present_budget()
         if budget is not None and not budget.same_promise(self.budget):
-            self._refuse_mismatch("budget", budget, self.budget)
+            raised = " It was raised since then." if self.raises() else ""
+            more = f"{raised} To allow more: ledger.raise_budget, or `dptune raise-budget` on the command line."
+            self._refuse_mismatch("budget", budget, self.budget, more=more)
         self._refuse_mismatch("dataset", dataset, self.dataset)
         self._refuse_mismatch("unit", unit, self.unit)
         self._refuse_mismatch("adjacency", None if max_change is None else adjacency_of(max_change), self.adjacency)
@@ -173,7 +177,47 @@ class PrivacyLedger(DurableLedger):
 
     def _admit(self, spent: Spent, mu: float) -> None:
         if not spent.admits(mu, self.budget.mu):
-            raise BudgetExhausted(mu, spent.remaining(self.budget.mu), self.budget.mu)
+            self.budget = self._present_budget()  # another process may have raised it
+            if not spent.admits(mu, self.budget.mu):
+                raise BudgetExhausted(mu, spent.remaining(self.budget.mu), self.budget.mu)
+
+    # ---- the budget --------------------------------------------------------------------------
+
+    def raise_budget(self, budget: Budget) -> None:
+        """Allow more to be spent, from now on and for good; asked for again it changes nothing.
+
+        The act is recorded: when, from what, and after how many releases. Every statement shows it.
+
+        Guarantee: all releases together, earlier and later ones, are ``budget.mu``-GDP, as if this had been the budget
+        from the beginning, **if no outcome could have led to a larger one**. Whoever lets released values decide
+        whether to raise has to state the largest budget that they could have led to.
+
+        Args:
+            budget: the new one, in all.
+
+        Raises:
+            InputError: it is not larger than the present one.
+        """
+        with self._transaction(write=True) as (connection, head):
+            present = self.budget = self._present_budget()
+            if budget.same_promise(present):
+                return
+            if not isinstance(budget, Budget) or budget.mu <= present.mu:
+                raise InputError(f"a budget is only raised: it is mu={present.mu:.6g}, in all, and it cannot shrink.")
+            fact = {"from": asdict(present), "to": asdict(budget), "at": _now(), "releases": head.mark.seq}
+            _first(connection, _WHOLE, f"{RAISE}{len(self.raises()) + 1:06}", lambda: json_data("a raise", fact))
+        self.budget = budget
+
+    def raises(self) -> list[dict[str, Any]]:
+        """Return how the budget was raised, as plain JSON data, in order."""
+        f = schema.facts.c
+        query = sa.select(f.value).where(f.scope == _WHOLE, f.name.startswith(RAISE)).order_by(f.name)
+        with self._transaction(write=False) as (connection, _):
+            return [value["is"] for value in connection.execute(query).scalars()]
+
+    def _present_budget(self) -> Budget:
+        raises, row = self.raises(), self._row
+        return Budget(**raises[-1]["to"]) if raises else Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
 
     # ---- what runs have planned --------------------------------------------------------------
 
@@ -199,6 +243,7 @@ class PrivacyLedger(DurableLedger):
             return self._rest(connection, head.spent)
 
     def _rest(self, connection: sa.Connection, used: Spent) -> Rest:
+        self.budget = self._present_budget()
         spent: dict[str, Spent] = {}
         for scope, mu in connection.execute(sa.select(schema.charges.c.scope, schema.charges.c.mu)):
             spent[scope] = spent.get(scope, Spent()).plus(mu)
@@ -273,6 +318,7 @@ class PrivacyLedger(DurableLedger):
             versions=dict(self._row["versions"]),
             failures=sum(int(charge.note.get("failed", 0)) for charge in self.charges()),
             public=self._declared_public(),
+            raises=tuple(self.raises()),
         )
 
     def _declared_public(self) -> tuple[tuple[str, str], ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import platform
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dptune._numbers import finite, rounded_up
 from dptune._statement import Printable
@@ -19,6 +20,9 @@ NOT_COVERED = (
     "the choice of the search space, of the clipping bounds and of the settings, if made by looking at the data",
     "timing, memory use and other side channels",
     "other releases about the same people that this ledger did not see",
+)
+RAISED = (
+    "The guarantee is that of the present budget, for all releases, if no released value could have led to a larger one"
 )
 ACCOUNTANT = (
     "Gaussian differential privacy (Dong, Roth, Su 2022); adaptive composition mu^2 = sum of mu_t^2 with a "
@@ -125,6 +129,7 @@ class Statement(LedgerStatement):
         mechanisms: pairs (mechanism, number of charges).
         private: False if any noise was seeded; then nothing is guaranteed.
         versions: library versions when the ledger was created.
+        raises: when the budget was raised, from what to what, as plain JSON data.
         failures: evaluations that failed; public, and no loss of privacy as long as no record decides about them.
         public: pairs (quantity, run): what trials show without a release, which is public by the user's word alone.
     """
@@ -142,6 +147,7 @@ class Statement(LedgerStatement):
     versions: dict[str, str]
     failures: int = 0
     public: tuple[tuple[str, str], ...] = ()
+    raises: tuple[Mapping[str, Any], ...] = ()
 
     accountant = ACCOUNTANT
     not_covered = NOT_COVERED
@@ -177,6 +183,7 @@ class Statement(LedgerStatement):
             "failed_evaluations": self.failures,
             "declared_public": [{"quantity": quantity, "run": run} for quantity, run in self.public],
             "stated": self._stated(),
+            "raises": list(self.raises),
             "budget": {"mu": self.budget.mu if self.private else "infinity", "epsilon": finite(self.epsilon)},
             "spent": {"mu": self.spent_mu if self.private else "infinity", "epsilon": finite(self.spent_epsilon)},
         }
@@ -193,8 +200,15 @@ class Statement(LedgerStatement):
         return [
             *self._promise(),
             ("Guarantee", self._cost(self.budget.mu, self.epsilon)),
+            *self._raised(),
             ("Spent so far", f"{self._cost(self.spent_mu, self.spent_epsilon)} in {self.releases} releases"),
         ]
+
+    def _raised(self) -> list[tuple[str, str]]:
+        if not self.raises:
+            return []
+        acts = [f"from mu = {rounded_up(r['from']['mu'])} at {r['at']}, after {r['releases']}" for r in self.raises]
+        return [("Raised", f"{'; '.join(acts)} releases. {RAISED}")]
 
     def _remarks(self) -> list[tuple[str, str]]:
         failed = [("Failures", f"{self.failures} evaluations failed, for everybody")] if self.failures else []

@@ -214,8 +214,8 @@ class Centred(Rounds):
 
     @property
     def rounds(self) -> int:
-        """G."""
-        return int(self.settings.generations)
+        """G, and the generations of the runs that this one starts from."""
+        return self.before + int(self.settings.generations)
 
     @property
     def batch(self) -> int:

@@ -7,6 +7,8 @@ classifier (breast cancer); docs/centred.md says what was kept aside.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from dptune._checks import at_least, positive
 from dptune._checks import share as share_of
@@ -77,6 +79,7 @@ def plan_centred(
     saturation: float | None = None,
     choice_share: float | None = None,
     final_share: float = 0.05,
+    earlier: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Return a plan; what is None is chosen from the public (d, trials, loss range).
 
@@ -92,10 +95,13 @@ def plan_centred(
         choice_share: share of mu^2 for a choice among all trials at the end, by the exponential mechanism; default .3
             with categories or conditions, else 0.
         steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
+        earlier: the plan of the run that this one starts from, whose population it has: CMA-ES goes on with it.
 
     Everything else is as in :class:`dptune.algorithms.centred.CentredSettings`.
     """
     trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else 20 * (d + 1)
+    if earlier is not None:
+        population = _the_same(population, earlier["settings"]["population"])
     population = at_least("population", population, 4) if population is not None else default_population(d, trials)
     if trials < population:
         raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
@@ -126,6 +132,12 @@ def plan_centred(
         seed=seed,
     )
     return Plan(NAME, mu, settings, generations * population, final_share=final_share, choice_share=choice_share)
+
+
+def _the_same(population: int | None, earlier: int) -> int:
+    if population not in (None, earlier):
+        raise InputError(f"a run has the population of the one that it starts from, {earlier}; got {population}.")
+    return earlier
 
 
 def centred(settings: CentredSettings) -> CentredCMA | CentredMixed:

@@ -148,7 +148,7 @@ class DPGIBO(Rounds):
         self.theta0 = np.array(settings.theta0 or (0.5,) * settings.d, dtype=np.float64)
         self.started = settings.starts == 0
         self.path: list[Vector] = [self.theta0]
-        self._gradients = np.zeros((settings.steps, settings.d))  # the released ones first
+        self._gradients: list[Vector] = []  # the released ones
         self._batch_of: dict[str, int] = {}  # in which batch of this process a point was observed
         self._batches = 0
         self._held = self._empty_posterior()
@@ -162,8 +162,8 @@ class DPGIBO(Rounds):
 
     @property
     def rounds(self) -> int:
-        """T."""
-        return int(self.settings.steps)
+        """T, and the steps of the runs that this one starts from."""
+        return self.before + int(self.settings.steps)
 
     @property
     def batch(self) -> int:
@@ -255,11 +255,10 @@ class DPGIBO(Rounds):
                 self.theta0 = np.array(note["points"][int(np.argmin(answer))], dtype=np.float64)
                 self.path = [self.theta0]
             return
-        self.t = int(key.removeprefix("step/"))
+        self.t += 1
         if answer is not None:
-            released = len(self.path)
-            self._gradients[released - 1] = answer
-            step = self.settings.rule.step(self._gradients[:released])
+            self._gradients.append(answer)
+            step = self.settings.rule.step(np.array(self._gradients))
             self.path.append(np.clip(self.theta + step, 0.0, 1.0))
 
     def _next_batch(self) -> None:

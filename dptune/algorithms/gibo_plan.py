@@ -6,8 +6,9 @@ Found by ``make bench-defaults`` (benchmarks/defaults.py); docs/benchmarks.md sh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dptune._checks import at_least, positive, share
 from dptune.algorithms.gibo import DPGIBO, GIBOSettings
@@ -140,6 +141,7 @@ def plan_gibo(
     monitor_share: float = 0.1,
     start_share: float = START_SHARE,
     final_share: float = 0.05,
+    earlier: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Return a plan; what is None is chosen from the public (d, mu, trials, loss range).
 
@@ -152,12 +154,15 @@ def plan_gibo(
         trials: wished number of trials; T and b follow. Default 20 (d + 1).
         default: the user's default configuration, a point of the cube: the start, unless ``theta0`` is given.
         space: the search space; on a coarse grid the surrogate's length-scales grow. None: a continuum.
+        earlier: the plan of the run that this one starts from: it goes on from that one's last iterate.
         memory: earlier batches kept in D_t; any number from T on keeps all, as the paper does.
 
     Everything else is as in :class:`dptune.algorithms.gibo.GIBOSettings` and :func:`split_budget`.
     """
     theta0 = default if theta0 is None else theta0
     mu = positive("mu", mu)
+    if earlier is not None:  # it began somewhere, and T follows from the trials that are added
+        starts, steps = 0, steps if trials is None else None
     trials = at_least("n_trials", trials, 1) if trials is not None else 20 * (d + 1)
     batch = at_least("batch", batch, 1) if batch is not None else default_batch(d, trials)
     most = default_starts(d, trials, n, mu) if theta0 is None else 0

@@ -192,6 +192,10 @@ class SearchAlgorithm(Protocol):
         """
         ...
 
+    def recall(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float) -> None:
+        """Learn an answer that an earlier run has paid for; it uses up no round of this run's."""
+        ...
+
     def restarted(self) -> Self:
         """Return the algorithm before its first answer, holding the same points.
 
@@ -245,8 +249,9 @@ class Method:
     Attributes:
         name: in plans, statements and messages.
         planner: keyword arguments -> :class:`Plan`. It takes ``mu``, ``seed`` and ``trials``; of the public facts
-            ``d``, ``n``, ``loss_range``, ``space`` and ``default`` (the user's default configuration, a point of the
-            cube, or None) those that it names; the others are the user's settings.
+            ``d``, ``n``, ``loss_range``, ``space``, ``default`` (the user's default configuration, a point of the
+            cube, or None) and ``earlier`` (the plan of the run that it starts from, as it describes itself, or None)
+            those that it names; the others are the user's settings.
         algorithm: a plan's settings -> the algorithm before its first answer.
         shared_slots: whether processes take different proposals of a round, by the trial's number.
         any_space: whether it searches categories and conditions too; others search float and int parameters.
@@ -269,6 +274,7 @@ class Method:
         mu: float,
         seed: int,
         default: Mapping[str, Value] | None = None,
+        earlier: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Plan:
         """Return the plan of a run with this budget.
@@ -279,12 +285,13 @@ class Method:
             mu: GDP budget of the run.
             seed: of the algorithm's own randomness.
             default: the user's default configuration.
+            earlier: the plan of the run that this one starts from, as it describes itself.
             settings: of the planner, ``trials`` and :attr:`options`.
 
         Raises:
             InputError: a setting is out of range.
         """
-        facts: dict[str, Any] = {"n": people.n, "loss_range": people.loss_range}
+        facts: dict[str, Any] = {"n": people.n, "loss_range": people.loss_range, "earlier": earlier}
         if space is not None:
             if not self.any_space:
                 space.refuse_choices(f"the method {self.name!r}")
@@ -296,7 +303,7 @@ class Method:
     @property
     def options(self) -> tuple[str, ...]:
         """Names of the settings that a front end passes on."""
-        known = (*_FRONT_END, "d", "n", "loss_range", "space", "default")
+        known = (*_FRONT_END, "d", "n", "loss_range", "space", "default", "earlier")
         return tuple(name for name in signature(self.planner).parameters if name not in known)
 
     def refuse_unknown(self, given: Mapping[str, Any], *, front_end: str) -> None:

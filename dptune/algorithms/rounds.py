@@ -7,7 +7,7 @@ about them too. A subclass says where to look, what to ask and what to make of a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
@@ -78,6 +78,7 @@ class Rounds:
     def __init__(self, settings: Any) -> None:
         self.settings = settings
         self.t = 0
+        self.before = 0  # rounds of them that earlier runs have paid for
         self._points: dict[str, Vector] = {}  # all points held, in the order of arrival
         self._waiting: list[str] = []  # those that no question was about yet, in the same order
 
@@ -85,8 +86,8 @@ class Rounds:
 
     @property
     def rounds(self) -> int:
-        """Rounds of a complete run."""
-        return int(self.settings.rounds)
+        """Rounds of a complete run, with those of the runs that it starts from."""
+        return self.before + int(self.settings.rounds)
 
     @property
     def finished(self) -> bool:
@@ -142,6 +143,16 @@ class Rounds:
         """Hold the same points as another search, each ``moved`` to where it lies in this one."""
         self._points = {name: moved(x) for name, x in other._points.items()}
         self._waiting = list(other._waiting)
+
+    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
+        """Learn an answer; subclasses say how."""
+        raise NotImplementedError
+
+    def recall(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float) -> None:
+        """Learn an answer that an earlier run has paid for; it uses up no round of this run's."""
+        t = self.t
+        self.learn(key, note, answer, sigma, own=False)
+        self.before += self.t - t
 
     # ---- what to know ------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Look at ledgers: statement, show, plot."""
+"""Look at ledgers: statement, show, plot; and raise a budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from dptune._numbers import rounded_up
 from dptune._statement import Printable
-from dptune.accounting.gdp import Spent
+from dptune.accounting.gdp import Budget, Spent
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.cli.shared import DELTA, AnyLedger, Delta, Found, Ledger, Listing, app, delta_of, open_any, show_found
@@ -66,6 +66,21 @@ def show(ledger: Ledger, format: Listing = Listing.text) -> None:
     else:
         found = _users(opened) if isinstance(opened, UserLedger) else _rounds(opened)
     show_found(found, format)
+
+
+@app.command()
+def raise_budget(
+    ledger: Ledger,
+    mu: Annotated[float | None, typer.Option(help="the new GDP budget, in all")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="or the new epsilon at delta, in all")] = None,
+    delta: Annotated[float, typer.Option(help="delta at which epsilon is given")] = DELTA,
+) -> None:
+    """Allow more to be spent from a ledger, for good; every statement will say so. Run once for all processes."""
+    if (mu is None) == (epsilon is None):
+        raise typer.BadParameter("give one of --mu and --epsilon.")
+    opened = PrivacyLedger(ledger)
+    opened.raise_budget(Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta))
+    typer.echo(f"the budget of {opened.dataset!r} is mu = {rounded_up(opened.budget.mu, 6)} in all")
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dptune.accounting.ledger import PLAN, PrivacyLedger, Rest
@@ -25,6 +25,7 @@ def agree_on_plan(
     mu: float | None,
     seed: int | None,
     space: Space | None = None,
+    start_from: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Return the scope's plan: this process's if it is the first, else the stored one, if it is the same.
 
@@ -35,6 +36,8 @@ def agree_on_plan(
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
         seed: of the algorithm's own randomness; default drawn when the run begins.
         space: the search space, stored with the plan.
+        start_from: the answers that the run starts from (:mod:`dptune.search.earlier`), stored with the plan; those
+            that the first process found are learned for good.
 
     Raises:
         BudgetMismatch: an earlier process planned this scope differently, or with another privatizer.
@@ -46,7 +49,7 @@ def agree_on_plan(
     def begin(rest: Rest) -> object:
         share = _share(rest, mu, budget)
         try:
-            return _describe(make_plan(share, drawn), space)
+            return _describe(make_plan(share, drawn), space, start_from)
         except InputError:
             if mu is None and rest.holders:
                 make_plan(budget, drawn)  # raises what is wrong with the settings, if it is they
@@ -63,7 +66,7 @@ def agree_on_plan(
         raise BudgetMismatch(f"the run {scope!r} has no readable plan in the ledger; give the study a new name.")
     _agree_on_people(privatizer, scope)
     plan = make_plan(stored["mu"] if mu is None else mu, stored["seed"] if seed is None else seed)
-    if _describe(plan, space) != stored:
+    if _describe(plan, space, _as_found(start_from, stored)) != stored:
         raise BudgetMismatch(
             f"the run {scope!r} was planned with other settings or another search space; they are fixed when a run "
             "begins. Continue it as it was begun, or give a new study a new name."
@@ -141,6 +144,12 @@ def stored_space(ledger: PrivacyLedger, scope: str) -> Space | None:
     return Space.from_description(plan["space"]) if plan.get("space") else None
 
 
-def _describe(plan: Plan, space: Space | None) -> object:
-    described = {**plan.describe(), "space": None if space is None else space.describe()}
+def _describe(plan: Plan, space: Space | None, start_from: Mapping[str, Any] | None) -> object:
+    start = {} if start_from is None else {"start_from": start_from}
+    described = {**plan.describe(), "space": None if space is None else space.describe(), **start}
     return json.loads(json.dumps(described))
+
+
+def _as_found(start_from: Mapping[str, Any] | None, stored: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The same start, with the charges that the first process found."""
+    return None if start_from is None else {**start_from, "last": (stored.get("start_from") or start_from)["last"]}

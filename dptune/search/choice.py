@@ -6,10 +6,11 @@ mechanism among all points costs one release, whose price does not grow with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from dptune.accounting.ledger import Charge
 from dptune.algorithms.method import Plan
 from dptune.errors import BudgetExhausted, KeyConflict
 from dptune.parameters import as_choice
@@ -23,14 +24,15 @@ class Choice:
     """The points of this process, held until one of them is chosen.
 
     Several processes: the one whose question ends the run chooses among its own. A run that ends without a choice,
-    because its losses were lost or its budget was spent by others, keeps its algorithm's answer.
+    because its losses were lost or its budget was spent by others, keeps its algorithm's answer. A run that starts from
+    others has no losses of theirs: it chooses among its own trials, and compares with what they chose.
 
     Guarantee: ``plan.choice_mu``-GDP under replacing one person (:func:`dptune.privacy.noisy_min.noisy_min`), one
     more release of the run.
     """
 
-    def __init__(self, privatizer: LossPrivatizer, scope: str, plan: Plan) -> None:
-        self._privatizer, self._scope, self._mu = privatizer, scope, plan.choice_mu
+    def __init__(self, privatizer: LossPrivatizer, scopes: Sequence[str], plan: Plan) -> None:
+        self._privatizer, self._scopes, self._mu = privatizer, scopes, plan.choice_mu  # the run's own scope first
         self._held: dict[str, Mapping[str, Value]] = {}
 
     @property
@@ -49,13 +51,21 @@ class Choice:
             query = self._privatizer.means_query(list(self._held), self._mu)
             note = {"parameters": [as_stored(parameters) for parameters in self._held.values()]}
             with suppress(KeyConflict, BudgetExhausted):
-                self._privatizer.release(query, scope=self._scope, key=CHOICE, note=note, mechanism=noisy_min)
+                self._privatizer.release(query, scope=self._scopes[0], key=CHOICE, note=note, mechanism=noisy_min)
         self._held = {}
 
-    def found(self) -> dict[str, Any] | None:
-        """Return the chosen point's parameters, whoever chose it; None if nobody has."""
-        made = self._privatizer.ledger.find(self._scope, CHOICE) if self._mu > 0 else None
-        if made is None or made.value is None:
-            return None
-        chosen = made.note["parameters"][int(made.value[0])]
-        return {name: as_choice(value) for name, value in chosen.items()}
+    def found(self) -> list[dict[str, Any]]:
+        """Return the parameters that were chosen in this run and those it starts from; none before this run's choice.
+
+        Whoever chose: its own come first.
+        """
+        ledger = self._privatizer.ledger
+        made = [ledger.find(scope, CHOICE) for scope in self._scopes] if self._mu > 0 else [None]
+        if made[0] is None or made[0].value is None:
+            return []
+        return [_chosen(charge) for charge in made if charge is not None and charge.value is not None]
+
+
+def _chosen(charge: Charge) -> dict[str, Any]:
+    index = 0 if charge.value is None else int(charge.value[0])
+    return {name: as_choice(value) for name, value in charge.note["parameters"][index].items()}

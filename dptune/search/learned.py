@@ -10,6 +10,8 @@ or a copy comes to the same state. ::
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dptune.accounting.ledger import Charge
@@ -20,7 +22,7 @@ from dptune.space import Space
 
 
 class Learned:
-    """The fold of one scope's answers.
+    """The fold of one scope's answers, and of those that its run starts from.
 
     Attributes:
         algorithm: in the state that the answers lead to.
@@ -29,10 +31,18 @@ class Learned:
         asked: points of the present round that this process has asked for.
     """
 
-    def __init__(self, method: Method, privatizer: LossPrivatizer, scope: str, plan: Plan, space: Space | None) -> None:
-        self._method, self._began = method, space
+    def __init__(
+        self,
+        method: Method,
+        privatizer: LossPrivatizer,
+        scope: str,
+        plan: Plan,
+        space: Space | None,
+        earlier: Sequence[Charge] = (),
+    ) -> None:
+        self._method, self._scope, self._began = method, scope, space
         self.algorithm: SearchAlgorithm = method.algorithm(plan.settings)
-        self.history = History(privatizer, scope)
+        self.history = History(privatizer, scope, earlier)
         self.space = space
         self.asked = 0
 
@@ -63,7 +73,11 @@ class Learned:
         self.history.add(charge)
         self.asked = 0
         answer = None if charge.value is None else np.array(charge.value)
-        self.algorithm.learn(charge.key, charge.note, answer, float(charge.description["sigma"]), own=own)
+        sigma = float(charge.description["sigma"])
+        if charge.scope == self._scope:
+            self.algorithm.learn(charge.key, charge.note, answer, sigma, own=own)
+        else:
+            self.algorithm.recall(charge.key, charge.note, answer, sigma)
 
     def join(self, space: Space) -> None:
         """Search a wider space from now on; earlier points lie in it, with the new parameters inactive."""

@@ -12,6 +12,7 @@ from dptune.algorithms.method import Method, Plan
 from dptune.errors import InputError
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.agreement import check_start, stored_plan, stored_space, usual_share
+from dptune.search.extending import newest, newest_name, totals
 from dptune.search.outlook import Outlook
 from dptune.search.run import SearchRun
 from dptune.space import Float, Space
@@ -33,6 +34,7 @@ class SearchRequest:
         default: the user's default configuration; it must have every searched parameter, within its range.
         front_end: what the user called, for messages.
         space: on which settings are checked at once; None: the user's is not known yet.
+        start_from: name of a run of the ledger whose answers the run learns first, at no cost.
 
     Raises:
         InputError: there is no privatizer, or a setting is unknown or out of range.
@@ -46,6 +48,7 @@ class SearchRequest:
     default: Mapping[str, Any] | None = None
     front_end: str = "the search"
     space: Space | None = None
+    start_from: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.privatizer, LossPrivatizer):
@@ -74,8 +77,9 @@ class SearchRequest:
 
     def trials(self, scope: str, space: Space | None) -> int:
         """Return the number of trials of the run, or of one that would begin now."""
-        stored = stored_plan(self.ledger, scope)
-        return self.plan(space).trials if stored is None else int(stored["trials"])
+        if not self.begun(scope):
+            return self.plan(space).trials
+        return totals(self.ledger, newest_name(self.ledger, scope))[0]
 
     def begun(self, scope: str) -> bool:
         """Tell whether the ledger has a run of that name."""
@@ -94,13 +98,13 @@ class SearchRequest:
         check_start(self.ledger, scope, self.mu)
 
     def begin(self, scope: str, space: Space | None) -> SearchRun:
-        """Begin the run, or continue it from the ledger.
+        """Begin the run, or continue it, or what it was extended to, from the ledger.
 
         Raises:
             BudgetMismatch: it was begun with other settings or another privatizer.
             BudgetExhausted: the ledger has not that much left for a new run.
         """
-        return SearchRun(
+        run = SearchRun(
             self.method,
             self.privatizer,
             scope=scope,
@@ -108,8 +112,10 @@ class SearchRequest:
             mu=self.mu,
             seed=self.seed,
             default=self._default_in(space),
+            start_from=self.start_from,
             **self.settings,
         )
+        return newest(run)
 
     def _default_in(self, space: Space | None) -> dict[str, Any] | None:
         """The searched part of the default configuration."""

@@ -33,7 +33,9 @@ from dptune.errors import BudgetExhausted, DptuneError, InputError, KeyConflict,
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import agree_on_plan
 from dptune.search.choice import Choice
+from dptune.search.earlier import Earlier, line_of
 from dptune.search.estimate import Estimate
+from dptune.search.extending import extended, totals
 from dptune.search.failures import Failures
 from dptune.search.final import FinalEstimate
 from dptune.search.learned import Learned
@@ -53,11 +55,15 @@ class SearchRun(Shown):
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
         seed: of the algorithm's own randomness; default drawn when the run begins.
         default: the user's default configuration: tried first, and what the recommendation is compared with.
+        start_from: name of a run of this ledger whose answers this one learns before its first question. It has to be
+            of the same method, space and privatizer, and of the same losses: what it released is free to use again.
+        in_all: trials and mu of this run and the one it extends; see :meth:`extend`.
         settings: of the method's planner, ``trials`` among them.
 
     Raises:
         BudgetMismatch: an earlier process planned this scope differently, or with another privatizer.
         BudgetExhausted: the ledger has not that much left for a new run.
+        InputError: there is no such run to start from.
     """
 
     def __init__(
@@ -70,38 +76,48 @@ class SearchRun(Shown):
         mu: float | None = None,
         seed: int | None = None,
         default: Mapping[str, Value] | None = None,
+        start_from: str | None = None,
+        in_all: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         self.method, self.privatizer, self.ledger = method, privatizer, privatizer.ledger
-        self.scope, self._began, self.default = scope, space, default
+        self.scope, self._began, self.default, self._settings = scope, space, default, settings
+        earlier: Earlier | None = None
+        if start_from is not None:
+            earlier = Earlier.found(privatizer, start_from, method=method.name, space=space, in_all=in_all)
+        known = None if earlier is None else earlier.plan(self.ledger)
         self.plan = agree_on_plan(
             privatizer,
             scope,
             make_plan=lambda budget, drawn: method.plan(
-                privatizer, space, mu=budget, seed=drawn, default=default, **settings
+                privatizer, space, mu=budget, seed=drawn, default=default, earlier=known, **settings
             ),
             mu=mu,
             seed=seed,
             space=space,
+            start_from=None if earlier is None else earlier.describe(),
         )
         self._start()
 
     def _start(self) -> None:
         """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
-        self._learned = Learned(self.method, self.privatizer, self.scope, self.plan, self._began)
+        earlier = Earlier.of(self.ledger, self.scope)
+        answers = [] if earlier is None else earlier.charges(self.ledger)
+        self._learned = Learned(self.method, self.privatizer, self.scope, self.plan, self._began, answers)
         self._lock = ForkSafeLock()
         self._spent_by_others = self._warned = False
         self._failures = Failures(self.scope)
+        self.trials = totals(self.ledger, self.scope)[0]  # planned, with those of the runs that this one extends
         self._outside = 0  # trials of this process that were no points of the space
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
         self._told: dict[str, float] = {}  # trial -> its value, where that is no release of its own
-        self._choice = Choice(self.privatizer, self.scope, self.plan)
+        self._choice = Choice(self.privatizer, line_of(self.ledger, self.scope), self.plan)
         self._learned.sync()
 
     def __getstate__(self) -> dict[str, object]:
         return {
             name: self.__dict__[name]
-            for name in ("method", "privatizer", "ledger", "scope", "_began", "default", "plan")
+            for name in ("method", "privatizer", "ledger", "scope", "_began", "default", "_settings", "plan")
         }
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -160,9 +176,9 @@ class SearchRun(Shown):
         left = self.plan.trials + self.plan.spare - self._learned.history.values
         if self.complete or left <= 0:
             raise PlanComplete(self._over())
-        price, budget = self._price(left), self.ledger.budget.mu
-        if price > 0 and not self._learned.history.spent.admits(price, budget):
-            raise BudgetExhausted(price, self._learned.history.spent.remaining(budget), budget)
+        price = self._price(left)
+        if price > 0 and not self._learned.history.spent.admits(price, self.ledger.budget.mu):
+            self.ledger.check(price)  # refuses it, unless the budget was raised
 
     def _price(self, left: int) -> float:
         """GDP price of the round's next releases: its other trials' values, as many as are left, and its questions."""
@@ -172,7 +188,8 @@ class SearchRun(Shown):
     def _over(self) -> str:
         text = (
             f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read or "
-            "spent. Read its recommendation, or start another study with a mu= of its own."
+            "spent. Read its recommendation, extend it (trials= and mu= in all; docs/extending.md), or start another "
+            "study with a mu= of its own."
         )
         return text if self.complete else f"{text} {self._rounds_missing()}"
 
@@ -313,6 +330,25 @@ class SearchRun(Shown):
         with self._lock:
             self._learned.join(space)
 
+    def extend(self, *, trials: int, mu: float | None = None) -> SearchRun:
+        """Return the run that goes on from this one, which has to be complete, with more trials and more budget.
+
+        It learns every answer of this one, which costs nothing, and asks at prices from the budget that is added. Asked
+        for again, by this or another process, it is the same run::
+
+            run = run.extend(trials=40, mu=1.0)  # 20 trials and mu=.7 so far, so 20 more with mu=.71
+
+        Args:
+            trials: wished number of trials in all, with those of this run.
+            mu: GDP budget in all; default this run's and what is neither spent nor planned by others.
+
+        Raises:
+            InputError: the run is not complete, or has as much.
+            BudgetMismatch: another process extends it to something else at this moment.
+            BudgetExhausted: the ledger has not that much; :meth:`PrivacyLedger.raise_budget` raises it.
+        """
+        return extended(self, trials=trials, mu=mu)
+
     # ---- the answer --------------------------------------------------------------------------------
 
     def check_estimate(self, parameters: Mapping[str, Value]) -> None:
@@ -356,10 +392,10 @@ class SearchRun(Shown):
     def warn_if_behind(self, trials: int) -> None:
         """Warn, once, if as many ``trials`` of all processes have ended as planned, and rounds are missing."""
         with self._lock:
-            if self._warned or trials < self.plan.trials:
+            if self._warned or trials < self.trials:
                 return
             self._learned.sync()
             self._warned = not self.complete
         if self._warned:
-            planned = f"{trials} trials have ended and {self.plan.trials} trials were planned."
+            planned = f"{trials} trials have ended and {self.trials} trials were planned."
             warnings.warn(f"{planned} {self._rounds_missing()}", stacklevel=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 
@@ -20,6 +21,7 @@ class Shown:
 
     privatizer: LossPrivatizer
     plan: Plan
+    trials: int
     default: Mapping[str, Value] | None
     _learned: Learned
     _choice: Choice
@@ -87,8 +89,18 @@ class Shown:
         """The point that was chosen at the end, or what the algorithm makes of the answers so far."""
         if self.space is None:
             return {}
-        chosen = self._choice.found() or self.space.decode(self.algorithm.recommend())
+        chosen = self._best_of(self._choice.found(), self.space) or self.space.decode(self.algorithm.recommend())
         return {name: chosen[name] for name in self.space if self.space.active(name, chosen)}
+
+    def _best_of(self, chosen: list[dict[str, Value]], space: Space) -> dict[str, Value]:
+        """Of the points that were chosen the one that all answers say is best."""
+        centre = space.encode(space.centre())
+
+        def mean(point: dict[str, Value]) -> float:
+            known = self.algorithm.difference(space.encode(space.completed(point)), centre)
+            return math.inf if known is None else known[0]
+
+        return min(chosen, key=mean, default={})
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, as plain JSON data, for a dashboard."""
@@ -100,7 +112,7 @@ class Shown:
                 **recommended,
                 "mu_budget": self.privatizer.ledger.budget.mu,
                 "mu_spent": self._learned.history.spent.mu,
-                "trials_planned": self.plan.trials,
+                "trials_planned": self.trials,
                 "trials_failed": self._failures.number,
             }
 

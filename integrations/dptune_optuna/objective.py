@@ -77,6 +77,12 @@ class StudyRuns:
                 self._runs[name] = run
             return self._runs[name]
 
+    def extend(self, study: optuna.Study, run: SearchRun, n_trials: int, mu: float | None) -> None:
+        """Let the study go on with what extends its run; see :meth:`dptune.SearchRun.extend`."""
+        with self.lock:
+            self._runs[study.study_name] = extension = run.extend(trials=n_trials, mu=mu)
+        _announce(self.request, extension)
+
     def check_start(self, study: optuna.Study) -> None:
         """Refuse, before a model is trained, a study whose run could not begin.
 
@@ -216,6 +222,26 @@ class PrivateFunction:
             self._runs.request.ledger.declare_public(trial.study.study_name, self._public)
             self._declared.add(trial.study.study_name)
         return PublicTrial(trial, check)
+
+    def extend(self, study: optuna.Study, *, n_trials: int, mu: float | None = None) -> None:
+        """Give a study whose run is complete more trials and more budget; ``study.optimize`` goes on with them.
+
+        Nothing is paid twice: the search goes on from all it has learned. Asked for again, as when a script is run
+        again, it changes nothing.
+
+        Args:
+            study: the study, with all the trials that were planned.
+            n_trials: wished number of trials in all.
+            mu: GDP budget in all; default the study's and what is neither spent nor planned by others.
+
+        Raises:
+            InputError: the run is not complete, or has as much.
+            BudgetExhausted: the ledger has not that much; ``ledger.raise_budget`` raises it.
+        """
+        run = self.run_of(study)
+        if run is None:
+            raise dptune.InputError("the study has no finished trial yet; give n_trials= and mu= where it is planned.")
+        self._runs.extend(study, run, n_trials, mu)
 
     def estimate(self, study: optuna.Study, parameters: Mapping[str, Any]) -> dptune.search.Estimate:
         """Release, once per study, the mean clipped loss at ``parameters``, from the share kept for it.

@@ -54,7 +54,7 @@ def note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
         f"**Budget of the ledger** `{bar}` {100 * share:.0f}%: mu = {spent:.3g} of {budget:.3g} is spent",
         f"**A trial's value** is the {value_is}; `inf` as long as nothing is released about it. `{SIGMA}` is its "
         "standard deviation. The smallest value is small mostly by its noise: it is not the recommendation.",
-        f"**Trials** {run.plan.trials} planned, {progress['trials_failed']} failed in the process that wrote this",
+        f"**Trials** {run.trials} planned, {progress['trials_failed']} failed in the process that wrote this",
         f"**Recommended** {_recommended(run, progress)}",
     ]
     return "\n\n".join(lines)

@@ -62,6 +62,8 @@ class PrivateSampler(NumericalSampler):
         seed: of the sampler's own randomness (not of the noise, which has none).
         default: your default configuration, with every searched parameter that is active in it: it is tried first,
             the recommendation is compared with it, and the final estimate releases both levels.
+        start_from: name of a study that this ledger has paid for, with the same method, space and privatizer, whose
+            released answers are learned before the first trial: they cost nothing (docs/extending.md).
         independent_sampler: for parameters outside ``space``; default random.
         warn_independent_sampling: say so when one is used.
         unprotected: what becomes of a trial that was not run by a decorated objective. "refuse": PrivacyError ends
@@ -84,6 +86,7 @@ class PrivateSampler(NumericalSampler):
         n_trials: int | None = None,
         seed: int | None = None,
         default: Mapping[str, Any] | None = None,
+        start_from: str | None = None,
         independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
         unprotected: Literal["refuse", "allow"] = "refuse",
@@ -97,7 +100,7 @@ class PrivateSampler(NumericalSampler):
             raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
         self._space, self._allowed = given_space(space, choices=self.method.any_space), unprotected == "allow"
         settings = {"trials": n_trials, **settings}
-        request = SearchRequest(self.method, privatizer, mu, seed, settings, default, name, self._space)
+        request = SearchRequest(self.method, privatizer, mu, seed, settings, default, name, self._space, start_from)
         super().__init__(
             seed=request.seed,
             independent_sampler=independent_sampler,
@@ -118,7 +121,7 @@ class PrivateSampler(NumericalSampler):
             InputError: the sampler was made without a space, and no study has fixed one yet.
         """
         if (run := self._runs.any()) is not None:
-            return run.plan.trials
+            return run.trials
         if self._space is None:
             raise dptune.InputError("n_trials depends on the number of parameters; give the sampler its space.")
         return self._runs.request.plan(self._space).trials
@@ -218,7 +221,7 @@ class PrivateSampler(NumericalSampler):
                 f"trial {trial.number} failed, and its function was not decorated with @sampler.objective. What it "
                 f"raised is in Optuna's log as it was; {vector}"
             )
-        if run is not None and run.plan.monitor_mu == 0 and trial.number + 1 >= run.plan.trials:
+        if run is not None and run.plan.monitor_mu == 0 and trial.number + 1 >= run.trials:
             run.warn_if_behind((state in _ENDED) + len(study.get_trials(deepcopy=False, states=_ENDED)))
 
     def _unpaid(self, trial: FrozenTrial, values: list[float]) -> None:

@@ -53,6 +53,8 @@ class SpaceSearch(RunSearch):
         default: your default configuration, with every searched parameter that is active in it: it is tried first, the
             recommendation is compared with it, and :meth:`estimate` releases both losses. Default: the centre of the
             search space is compared with.
+        start_from: name of a run of this ledger with the same method, space and privatizer, whose released answers are
+            learned before the first trial: they cost nothing (docs/extending.md).
         when: conditions by path, ``{"svc/C": {"model": ["svc"]}}``: where one does not hold the parameter has no say,
             and its value in the configuration is drawn; for methods for any space.
         seed: of the searcher's own randomness (not of the noise, which has none).
@@ -76,6 +78,7 @@ class SpaceSearch(RunSearch):
         mu: float | None = None,
         n_trials: int | None = None,
         default: Mapping[str, Any] | None = None,
+        start_from: str | None = None,
         when: Conditions | None = None,
         seed: int | None = None,
         metric: str = METRIC,
@@ -95,6 +98,7 @@ class SpaceSearch(RunSearch):
             settings={"trials": n_trials, **settings},
             default=flat(default) if isinstance(default, Mapping) else default,
             front_end=type(self).__name__,
+            start_from=start_from,
         )
         self._when, self._default = when, default
         if (known := self._known_space()) is not None:
@@ -229,6 +233,22 @@ class SpaceSearch(RunSearch):
             InputError: the searcher was made without a search space, and no run has fixed one yet.
         """
         return self._request.trials(self._name, self._space())
+
+    def extend(self, *, n_trials: int, mu: float | None = None) -> None:
+        """Give a run that is complete more trials and more budget; the next ``Tuner(...).fit()`` makes them.
+
+        The search goes on from all it has learned. Asked for again it changes nothing.
+
+        Args:
+            n_trials: wished number of trials in all.
+            mu: GDP budget in all; default the run's and what is neither spent nor planned by others.
+
+        Raises:
+            InputError: the run is not complete, or has as much.
+            BudgetExhausted: the ledger has not that much; ``ledger.raise_budget`` raises it.
+        """
+        self._mode = self._stored_mode()
+        _logger.info(self.vault.call("extend", n_trials, mu))
 
     def recommend(self) -> Recommendation:
         """Return what the run ends with, and how much better than the default it is; never the best noisy value.

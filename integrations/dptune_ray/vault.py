@@ -71,7 +71,8 @@ class VaultRun:
         request = self.request
         space = None if self.space is None else self.space.describe()
         given = [sorted((of or {}).items()) for of in (request.settings, request.default)]
-        return repr((request.method.name, self.scope, space, self.mode, request.mu, request.seed, given))
+        about = request.method.name, self.scope, space, self.mode, request.mu, request.seed, request.start_from
+        return repr((*about, given))
 
 
 def mode_of(ledger: dptune.PrivacyLedger, scope: str) -> str:
@@ -156,6 +157,13 @@ class Vault:
         if self._all_failed:
             self._begun, self._all_failed = None, ""  # fitted again, with a better function: nothing was paid
         return self._about.request.announcement(self._run), self._about.request.warning(self._run)
+
+    @answered
+    def extend(self, trials: int, mu: float | None) -> str:
+        """Go on with what extends the run (:meth:`dptune.SearchRun.extend`); return what that spends."""
+        self._begun, self._proposals = self._run.extend(trials=trials, mu=mu), 0
+        self._asked.clear()
+        return self._about.request.announcement(self._run)
 
     @answered
     def ask(self, trial: str) -> dict[str, Any] | None:
@@ -247,7 +255,7 @@ class Vault:
     def _released(self, trial: str) -> dict[str, Any] | None:
         if self._run.recorded_parameters(trial) is None:
             return None
-        charge = self._ledger.find(self._about.scope, VALUE + trial)
+        charge = self._ledger.find(self._run.scope, VALUE + trial)
         if charge is None or charge.value is None:
             return None
         return {"parameters": charge.note["parameters"], "value": self._about.level(charge.value[0])}
