@@ -3,6 +3,7 @@
 from dptune import accounting as accounting
 from dptune import algorithms as algorithms
 from dptune import bandits as bandits
+from dptune import certificate as certificate
 from dptune import errors as errors
 from dptune import federated as federated
 from dptune import gp as gp
