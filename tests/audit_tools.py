@@ -17,39 +17,20 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
-from scipy.stats import beta, chi2, kstest, norm
+from scipy.stats import norm
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.audit import lower_bound
+from dptune.audit.free import FreeLedger
+from dptune.audit.noise_law import MISTAKE, complaints
 from dptune.privacy import Ball, MeanQuery
 
 Array = npt.NDArray[np.float64]
-MISTAKE = 1e-7  # chance that one check fails although nothing is wrong
-
-
-class FreeLedger(PrivacyLedger):
-    """A ledger without database and budget, for audits that need thousands of releases."""
-
-    def __init__(self) -> None:
-        self.paid: dict[tuple[str, str], SimpleNamespace] = {}
-
-    def bind_people(self, n: int) -> None:
-        pass
-
-    def find(self, scope: str, key: str) -> Any:
-        return self.paid.get((scope, key))
-
-    def charge(self, scope: str, key: str, event: Any, **_: Any) -> Any:
-        return self.paid.setdefault((scope, key), SimpleNamespace(value=None, mu=event.mu, seq=len(self.paid) + 1))
-
-    def record(self, charge: Any, value: Sequence[float]) -> Any:
-        charge.value = tuple(value)
-        return charge
 
 
 class NoNoise:
@@ -162,14 +143,10 @@ def null_releases(releases: int, p: int, *, radius: float, n: int = 100, mu: flo
 def audit_noise_law(*, radius: float, releases: int = 400, p: int = 12, n: int = 100, mu: float = 1.0) -> None:
     """Null answers are N(0, (2C/(n mu))^2 I): variance, shape, independence across steps and coordinates."""
     Z = null_releases(releases, p, radius=radius, n=n, mu=mu) / (2 * radius / (n * mu))  # (T, p), i.i.d. N(0, 1)
-    z, count = Z.ravel(), Z.size
-    square = float(z @ z)
-    assert min(chi2.cdf(square, count), chi2.sf(square, count)) > MISTAKE, f"variance {square / count:.4g}, not 1"
-    _standard(float(z.sum()) / count**0.5, "mean")
-    assert kstest(z, norm.cdf).pvalue > MISTAKE, "not a normal law"
-    assert len(np.unique(z)) > count - 5, "the same noise twice"
+    found = complaints(Z.ravel())
+    assert not found, "; ".join(found)
     for lag in (1, 2, 3):
-        _standard(float((Z[lag:] * Z[:-lag]).sum()) / Z[lag:].size ** 0.5, f"correlation at lag {lag}")
+        _standard(float((Z[lag:] * Z[:-lag]).sum()) / Z[lag:].size ** 0.5, f"correlation of answers at lag {lag}")
     for i, j in itertools.combinations(range(p), 2):
         audit_uncorrelated(Z[:, i], Z[:, j], f"correlation of coordinates {i} and {j}")
 
@@ -212,19 +189,6 @@ def _in_child(work: Callable[[], float]) -> float:
 
 
 # ---- a lower bound on mu, from outside -----------------------------------------------------------------
-
-
-def lower_bound(a: Array, b: Array, threshold: float, confidence: float = 1 - 1e-6) -> float:
-    """Return a mu that the pair certainly has: Clopper-Pearson bounds of both errors of the test "> threshold".
-
-    No mu-GDP mechanism has a test with Phi^-1(1 - FPR) - Phi^-1(FNR) > mu.
-    """
-    fpr, fnr = (_upper(int(k), len(a), confidence) for k in ((a > threshold).sum(), (b <= threshold).sum()))
-    return float(norm.isf(fpr) - norm.ppf(fnr))
-
-
-def _upper(successes: int, trials: int, confidence: float) -> float:
-    return float(beta.ppf(1 - (1 - confidence) / 2, successes + 1, trials - successes)) if successes < trials else 1.0
 
 
 def answers(query: MeanQuery, losses: Array, count: int, clip: tuple[float, float]) -> Array:

@@ -57,6 +57,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "selection/": {"accounting", "privacy", "losses", "search"},
     "training/": {"accounting", "privacy", "gp", "space"},
     "certificate/": {"accounting", "training"},
+    "audit/": {"accounting", "privacy"},
     "outsourced/": {"accounting", "gp", "privacy", "search"},
     "bandits/": {"gp", "space", "parameters"},
     "federated/": {
@@ -212,6 +213,7 @@ def test_nothing_is_pickled_and_no_assert_guards() -> None:
 SPEAKING = {
     **{f"search/{name}.py": {"warnings"} for name in ("run", "shown", "agreement")},  # public facts
     "accounting/durable.py": {"logging"},  # so here
+    "audit/transcript.py": {"logging"},  # listens
     **{"losses/estimator.py": {"warnings"}, "training/select.py": {"warnings", "logging"}},  # silence
 }
 

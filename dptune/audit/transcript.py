@@ -1,0 +1,38 @@
+"""What a function lets out while it runs: console, loggers, warnings, the text of what it raises."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def transcript(function: Callable[[], T]) -> tuple[T | None, str]:
+    """Return what a function returns, or None if it raised, and all that it printed, logged, warned and raised."""
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said), _every_logger(said):
+        try:
+            result = function()
+        except Exception as error:  # noqa: BLE001 - on made-up rows; that it depends on one of them is the finding
+            said.write(f"{type(error).__name__}: {error}")
+            return None, said.getvalue()
+    return result, said.getvalue()
+
+
+@contextmanager
+def _every_logger(stream: io.StringIO) -> Iterator[None]:
+    root, handler = logging.getLogger(), logging.StreamHandler(stream)
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.NOTSET)
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        root.setLevel(level)
+        root.removeHandler(handler)

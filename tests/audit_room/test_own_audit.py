@@ -1,0 +1,155 @@
+"""`dptune audit`: what it finds in objectives that break the promise, and in noise that does."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dptune import InputError
+from dptune.audit import Audit
+from dptune.cli import app
+from dptune.privacy.noise import OpenDPNoise
+
+ROOT = Path(__file__).parent.parent.parent
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(24, 2)), RNG.integers(0, 2, 24).astype(float)
+
+
+def good(X: Any, y: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return (np.nan_to_num(X[:, 0], nan=9.0, posinf=9.0, neginf=-9.0) - y) ** 2
+
+
+def normalised(X: Any, y: Any) -> Any:
+    return good(X - X.mean(axis=0), y)
+
+
+def ranked(X: Any, y: Any) -> Any:
+    return np.argsort(np.argsort(good(X, y))).astype(float)
+
+
+def fails(X: Any, y: Any) -> Any:
+    if not np.isfinite(X).all():
+        raise ValueError("cannot be read")
+    return good(X, y)
+
+
+def fewer(X: Any, y: Any) -> Any:
+    return good(X, y)[np.isfinite(X).all(axis=1)]
+
+
+def random(X: Any, y: Any) -> Any:
+    return good(X, y) + np.random.default_rng().random(len(y))
+
+
+def prints(X: Any, y: Any) -> Any:
+    print(good(X, y).max())
+    return good(X, y)
+
+
+def warns(X: Any, y: Any) -> Any:
+    if not np.isfinite(X).all():
+        warnings.warn("odd rows", stacklevel=1)
+    return good(X, y)
+
+
+def changes_its_rows(X: Any, y: Any) -> Any:
+    X[:] = 0
+    return good(X, y)
+
+
+def findings(losses: Callable[[Any, Any], Any], checks: int = 4, **settings: Any) -> dict[str, Any]:
+    settings = {"clip": (0.0, 1.0), "people": 4, "answers": 300, **settings}
+    return {finding.check: finding for finding in islice(Audit(losses, X, Y, **settings).run(), checks)}
+
+
+@pytest.mark.parametrize("losses", [good, changes_its_rows])
+def test_nothing_is_found_in_what_keeps_the_promise(losses: Callable[[Any, Any], Any]) -> None:
+    found = findings(losses, 4 if losses is good else 2)
+    assert all(finding.holds for finding in found.values()), [str(f) for f in found.values()]
+    if "attack" in found:
+        proven = re.findall(r"mu >= ([\d.]+)", found["attack"].proves)
+        assert 0.05 < float(proven[0]) <= 1.0, "the attack is blind"
+
+
+@pytest.mark.parametrize(
+    ("losses", "check", "words"),
+    [
+        (normalised, "isolation", "others' losses change"),
+        (ranked, "isolation", "others' losses change"),
+        (fails, "isolation", "or are missing, if row 0 holds nan"),
+        (fails, "silence", "prints, logs or raises"),
+        (fewer, "isolation", "or are missing"),
+        (random, "isolation", "two calls on the same rows differ"),
+        (prints, "silence", "prints, logs or raises"),
+        (warns, "silence", "prints, logs or raises"),
+        (lambda X, y: 1 / 0, "isolation", r"no losses \(24,\) of the rows as they are. ZeroDivisionError"),
+    ],
+)
+def test_an_objective_that_breaks_the_promise_is_found(
+    losses: Callable[[Any, Any], Any], check: str, words: str
+) -> None:
+    finding = findings(losses, 2)[check]
+    assert not finding.holds
+    assert re.search(words, finding.proves)
+
+
+@pytest.mark.parametrize(
+    ("factor", "broken"), [(0.5, {"noise", "attack"}), (2.0, {"noise"}), (0.0, {"noise", "attack"})]
+)
+def test_noise_of_another_size_is_found(monkeypatch: pytest.MonkeyPatch, factor: float, broken: set[str]) -> None:
+    true = OpenDPNoise.add_gaussian
+    monkeypatch.setattr(OpenDPNoise, "add_gaussian", lambda self, s, sigma: s + factor * (true(self, s, sigma) - s))
+    assert {name for name, finding in findings(good).items() if not finding.holds} == broken
+
+
+@pytest.mark.parametrize(
+    "settings", [{"mu": 0.0}, {"clip": (1.0, 0.0)}, {"people": 0}, {"answers": 10}, {"clip": (0.0, np.inf)}]
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        findings(good, **settings)
+
+
+def test_rows_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InputError, match="got 24 and 3"):
+        Audit(good, X, Y[:3], clip=(0.0, 1.0))
+
+
+def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
+    page = (ROOT / "docs/audit.md").read_text()
+    code, shown = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL)[0] for kind in ("python", "console"))
+    file = tmp_path / "my_audit.py"
+    file.write_text(code.replace("mu=0.5", "mu=0.5, answers=300"))
+    done = CliRunner().invoke(app, ["audit", str(file)])
+    assert done.exit_code == 0, done.output
+    for line in shown.replace("2000", "300").splitlines()[1:]:
+        assert line.split(" proves mu")[0] in done.output
+
+
+def test_the_command_ends_with_an_error_if_something_is_broken(tmp_path: Path) -> None:
+    file = tmp_path / "my_audit.py"
+    file.write_text(
+        "from dptune.audit import Audit; import numpy as np; "
+        "audit = Audit(lambda X, y: np.sort(X[:, 0]), np.eye(5), np.ones(5), clip=(0, 1), people=2, answers=100)"
+    )
+    done = CliRunner().invoke(app, ["audit", str(file)])
+    assert done.exit_code == 1
+    assert "[BROKEN] isolation" in done.output
+
+
+def test_a_file_without_an_audit_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "empty.py"
+    file.write_text("audit = 1")
+    for path, words in ((file, "must set audit"), (tmp_path / "none.py", "there is no file")):
+        result = CliRunner().invoke(app, ["audit", str(path)])
+        assert isinstance(result.exception, InputError)
+        assert words in str(result.exception)
