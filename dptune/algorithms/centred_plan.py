@@ -35,7 +35,13 @@ CANDIDATES = 40
 REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
 AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
 FEWEST_GENERATIONS = 4
+TRIALS_PER_COORDINATE = 20
 FEWEST_TRIALS = 4  # one generation
+
+
+def default_trials(d: int) -> int:
+    """20 (d + 1): with few parameters more trials only divide the budget; docs/private.md has the figures."""
+    return TRIALS_PER_COORDINATE * (d + 1)
 
 
 def default_population(d: int, trials: int) -> int:
@@ -99,7 +105,7 @@ def plan_centred(
 
     Everything else is as in :class:`dptune.algorithms.centred.CentredSettings`.
     """
-    trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else 20 * (d + 1)
+    trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else default_trials(d)
     if earlier is not None:
         population = _the_same(population, earlier["settings"]["population"])
     population = at_least("population", population, 4) if population is not None else default_population(d, trials)

@@ -9,6 +9,7 @@ import typer
 
 from dptune._numbers import rounded_down, rounded_up
 from dptune.accounting.gdp import Budget
+from dptune.algorithms.centred_plan import default_trials
 from dptune.cli.shared import DELTA, Found, Listing, app, print_found
 from dptune.search.outlook import Crowd, forecast
 from dptune.training import TrainingPlan
@@ -49,13 +50,15 @@ def plan(
     n: Annotated[int, typer.Option(help="number of people")],
     clip: Annotated[tuple[float, float], typer.Option(help="public range of one loss: low high")],
     mu: Annotated[float, typer.Option(help="GDP budget of the run")] = 1.0,
-    trials: Annotated[int, typer.Option(help="number of trials")] = 100,
+    trials: Annotated[int | None, typer.Option(help="number of trials  [default: 20 (dimensions + 1)]")] = None,
     dimensions: Annotated[int, typer.Option(help="number of hyperparameters")] = 3,
     format: Listing = Listing.text,
 ) -> None:
     """Say how large the noise will be, for these settings and for half and twice as much. Reads no data."""
+    trials = default_trials(dimensions) if trials is None else trials
     rows = forecast(Crowd(n, clip), mu=mu, trials=trials, dimensions=dimensions)
-    title = f"Standard deviation of the noise in units of the loss, {n} people, clip {clip[0]:g} to {clip[1]:g}"
+    people = f"{n} people, clip {clip[0]:g} to {clip[1]:g}, {trials} trials"
+    title = f"Standard deviation of the noise in units of the loss, {people}"
     if format is Listing.json:
         typer.echo(json.dumps(rows, indent=2))
         return
