@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo test test-oldest check audit bench-gibo bench-private bench-selection bench-spaces bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+.PHONY: demo test test-torch test-oldest check audit bench-gibo bench-private bench-selection bench-spaces bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,16 @@ demo: $(VENV)/.installed-demo  ## tune a support vector machine on a private val
 
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup  # one of three has the Ray cluster, and mostly waits
+
+$(VENV)/.installed-torch: $(VENV)/.installed  ## PyTorch and what trains with it; Opacus by itself: its list has a graphics card's libraries
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch skorch opt_einsum
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps opacus
+	$(BIN)/python -W ignore -c "import torch, opacus, skorch"  # without one its tests would skip
+	touch $@
+
+test-torch: $(VENV)/.installed-torch  ## what needs PyTorch, Opacus or skorch, and examples/opacus_mlp.py; a CPU will do
+	$(BIN)/python -m pytest tests/training/test_opacus.py tests/losses/test_models.py
+	$(BIN)/python -m pytest tests/test_examples.py -k "torch or skorch"
 
 # What uses each dependency: command line and figures, noise, ledgers, accounting, models, Optuna, algorithms, Ray.
 SMOKE := tests/test_cli.py tests/certificate/test_receipt.py tests/privacy/test_noise.py tests/accounting/test_postgresql.py \
@@ -100,7 +110,7 @@ bench-ldp: $(VENV)/.installed  ## local privacy: tables of docs/ldp.md; the firs
 	$(BIN)/python -m benchmarks.bench_ldp plays --seeds 24
 	$(BIN)/python -m benchmarks.bench_ldp tables  # what docs/ldp.md shows of the stored runs
 
-bench-training: $(VENV)/.installed  ## private training and tuning: tables of docs/training.md (minutes)
+bench-training: $(VENV)/.installed-torch  ## private training and tuning: tables of docs/training.md (half an hour; goes on)
 	$(BIN)/python -m benchmarks.training table
 	$(BIN)/python -m benchmarks.training_accuracy --seeds 10
 

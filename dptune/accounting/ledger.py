@@ -24,6 +24,7 @@ __all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
 
 RAISE = "budget/"  # with a number: a fact about the whole ledger
 PLAN = "plan"  # the fact of a scope that says what its run will spend
+_TRAINS = "trains on private people"  # a fact of a scope
 _PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no release paid for
 
 _NOTHING = sa.insert(schema.charges).from_select(  # no row, but a ledger that cannot be written refuses it
@@ -263,6 +264,10 @@ class PrivacyLedger(DurableLedger):
         """
         self.fix(scope, _PUBLIC + text("public", quantity), quantity)
 
+    def declare_private_training(self, scope: str) -> None:
+        """Keep, for the statement, that a run's trials train on private people, whom this ledger does not protect."""
+        self.fix(scope, _TRAINS, True)
+
     # ---- reading -----------------------------------------------------------------------------
 
     def news(self, scope: str, *, after: int, again: Collection[int] = (), write: bool = False) -> News:
@@ -317,13 +322,14 @@ class PrivacyLedger(DurableLedger):
             private=self.private,
             versions=dict(self._row["versions"]),
             failures=sum(int(charge.note.get("failed", 0)) for charge in self.charges()),
-            public=self._declared_public(),
+            public=self._declared(_PUBLIC),
+            trained=tuple(run for _, run in self._declared(_TRAINS)),
             raises=tuple(self.raises()),
         )
 
-    def _declared_public(self) -> tuple[tuple[str, str], ...]:
+    def _declared(self, kind: str) -> tuple[tuple[str, str], ...]:
         f = schema.facts.c
-        query = sa.select(f.scope, f.value).where(f.name.startswith(_PUBLIC)).order_by(f.scope, f.name)
+        query = sa.select(f.scope, f.value).where(f.name.startswith(kind)).order_by(f.scope, f.name)
         with self._transaction(write=False) as (connection, _):
             return tuple((str(value["is"]), str(scope)) for scope, value in connection.execute(query))
 

@@ -24,6 +24,12 @@ NOT_COVERED = (
 RAISED = (
     "The guarantee is that of the present budget, for all releases, if no released value could have led to a larger one"
 )
+TRAINED = (
+    "The people who are trained on are NOT protected by this ledger but by a plan of trainings, under removing one "
+    "person (add-or-remove) and not replace-one: join both, as `dptune statement train.db val.db` does, with "
+    "--disjoint if nobody is in both. What a training raises is sealed. Assumed: how long it takes, which front ends "
+    "record, says nothing about one person"
+)
 ACCOUNTANT = (
     "Gaussian differential privacy (Dong, Roth, Su 2022); adaptive composition mu^2 = sum of mu_t^2 with a "
     "filter fixed in advance (Smith & Thakurta, arXiv 2210.17520)"
@@ -132,6 +138,7 @@ class Statement(LedgerStatement):
         raises: when the budget was raised, from what to what, as plain JSON data.
         failures: evaluations that failed; public, and no loss of privacy as long as no record decides about them.
         public: pairs (quantity, run): what trials show without a release, which is public by the user's word alone.
+        trained: runs that the user said to train on private people, too.
     """
 
     dataset: str
@@ -147,6 +154,7 @@ class Statement(LedgerStatement):
     versions: dict[str, str]
     failures: int = 0
     public: tuple[tuple[str, str], ...] = ()
+    trained: tuple[str, ...] = ()
     raises: tuple[Mapping[str, Any], ...] = ()
 
     accountant = ACCOUNTANT
@@ -181,6 +189,7 @@ class Statement(LedgerStatement):
     def _numbers(self) -> dict[str, object]:
         return {
             "failed_evaluations": self.failures,
+            "private_trainings": {"runs": list(self.trained), "assumed": TRAINED} if self.trained else None,
             "declared_public": [{"quantity": quantity, "run": run} for quantity, run in self.public],
             "stated": self._stated(),
             "raises": list(self.raises),
@@ -214,7 +223,8 @@ class Statement(LedgerStatement):
         failed = [("Failures", f"{self.failures} evaluations failed, for everybody")] if self.failures else []
         shown = "; ".join(f"{quantity} (run {run!r})" for quantity, run in self.public)
         word = f"by the user's word alone, shown by trials without a release: {shown}"
-        return [*failed, *([("Public", word)] if shown else [])]
+        trained = f"private, in the runs {', '.join(map(repr, self.trained))}. {TRAINED}"
+        return [*failed, *([("Training", trained)] if self.trained else []), *([("Public", word)] if shown else [])]
 
     def _promise(self) -> list[tuple[str, str]]:
         epsilon, delta = self.budget.stated_epsilon, self.budget.stated_delta

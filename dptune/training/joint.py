@@ -83,7 +83,14 @@ class JointStatement(Printable):
         unknown = [f"n of {part.dataset!r} is not stated yet." for part in self.parts if part.n is None]
         late = [f"the ledger of {name!r} was made after another was charged: {_LATE}" for name in self.late]
         own = [f"{part.dataset}: {warning}" for part in self.parts for warning in part.warnings]
-        return (*own, *unknown, *late)
+        return (*own, *unknown, *late, *self._unplanned())
+
+    def _unplanned(self) -> list[str]:
+        """Name the ledgers whose runs trained on private people, if no part plans trainings."""
+        if any(isinstance(part, TrainingStatement) for part in self.parts):
+            return []
+        trained = [part.dataset for part in self.parts if isinstance(part, Statement) and part.trained]
+        return [f"runs of {name!r} trained on private people, of whom no ledger is among these." for name in trained]
 
     def to_dict(self) -> dict[str, object]:
         """Return the statement as plain JSON data (an infinite epsilon is the string "infinity")."""

@@ -47,7 +47,8 @@ class PrivateFunction:
         data: (X, y) or ``dptune.Rows`` of the private examples, or a function that loads them, once in a process;
             with ``loss``.
         training: with ``loss``: "public": the function trains on public rows, so what it raises is an ordinary failure
-            of the trial, shown by Optuna, and costs nothing. "private": it is hidden, and counts as a failure.
+            of the trial, shown by Optuna, and costs nothing. "private": it is hidden, counts as a failure, and the
+            ledger's statement names the run, also of a function that returns losses.
         public: what ``trial.report_public(value, step)`` reports, in words for the ledger's statement, as "log loss on
             300 public rows": you say that it depends on no private row. Optuna's pruners then work as usual. A
             trial that they stop hands in no losses: it costs nothing, and another takes its place in the run.
@@ -70,6 +71,7 @@ class PrivateFunction:
     ) -> None:
         self._runs = runs
         self._public, self._declared = declared_public(public, training), set[str]()
+        self._trains_in_private = training == "private"
         self._loss = "loss" if loss is None else per_example_loss(loss).name if isinstance(loss, str) else loss.name
         self._function = losses_function(function, loss, data, rows=runs.request.privatizer.rows, training=training)
         functools.update_wrapper(self, function, updated=())
@@ -144,12 +146,18 @@ class PrivateFunction:
     def _shield(self, trial: Trial | FixedTrial, run: SearchRun | None = None) -> ShieldedTrial:
         """Return what the user's function gets; what it may report is in the ledger before."""
         check = None if run is None else _as_recorded(run, str(trial.number))
-        if self._public is None:
-            return ShieldedTrial(trial, check)
         if isinstance(trial, Trial) and trial.study.study_name not in self._declared:
-            self._runs.request.ledger.declare_public(trial.study.study_name, self._public)
-            self._declared.add(trial.study.study_name)
-        return PublicTrial(trial, check)
+            self._declare(trial.study.study_name)
+        return ShieldedTrial(trial, check) if self._public is None else PublicTrial(trial, check)
+
+    def _declare(self, study: str) -> None:
+        """Keep for the ledger's statement what the user says about the function."""
+        ledger = self._runs.request.ledger
+        if self._public is not None:
+            ledger.declare_public(study, self._public)
+        if self._trains_in_private:
+            ledger.declare_private_training(study)
+        self._declared.add(study)
 
     def extend(self, study: optuna.Study, *, n_trials: int, mu: float | None = None) -> None:
         """Give a study whose run is complete more trials and more budget; ``study.optimize`` goes on with them.

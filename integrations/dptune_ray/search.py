@@ -205,7 +205,8 @@ class SpaceSearch(RunSearch):
             data: (X, y), which travels through Ray with the function, or a function that loads them where the trial
                 runs; if that fails, the trial fails before anything is trained or paid, and tells the error's type.
             training: with ``loss``: "public": what the function raises is an ordinary failure of the trial, unpaid and
-                shown by Tune. "private": it trains on private people, and nothing of that is shown.
+                shown by Tune. "private": it trains on private people, nothing of that is shown, and the ledger's
+                statement says so.
             public: what the function reports by ``dptune_ray.report_public(value, step)``, in words for the ledger's
                 statement, as "log loss on 300 public rows": you say that it depends on no private row. Schedulers
                 find it as "public". A trial that they stop hands in no losses: it costs nothing, and another takes
@@ -222,6 +223,8 @@ class SpaceSearch(RunSearch):
         taken = losses_function(function, loss, data, rows=self._request.privatizer.rows, training=training)
         if declared_public(public, training) is not None:
             self._request.ledger.declare_public(self._name, str(public))
+        if training == "private":
+            self._request.ledger.declare_private_training(self._name)
         members = {"vault": self._client, "metric": self.metric, "silent": silent, "public": public}
         return made_trainable(PrivateTrainable, function, function=taken, run=self._client, **members)
 

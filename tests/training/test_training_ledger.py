@@ -6,10 +6,12 @@ import json
 import pickle
 from pathlib import Path
 
+import numpy as np
+import optuna
 import pytest
 from typer.testing import CliRunner
 
-from dptune import Budget, InputError, LedgerError, PlanComplete, PrivacyLedger
+from dptune import Budget, InputError, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger
 from dptune.accounting import PlanLedger, durable
 from dptune.accounting import SubsampledGaussianPlan as Rounds
 from dptune.accounting.gdp import epsilon_from_mu
@@ -19,6 +21,7 @@ from dptune.errors import BudgetMismatch
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
 from dptune.training.ledger import REMOVE_ONE, open_ledger
 from dptune.training.profiles import Adaptive, epsilon_of
+from dptune_optuna import PrivateObjective
 
 PLAN = TrainingPlan(noise_multiplier=2.0, sample_rate=0.1, steps=20, trainings=3)
 DELTA = 1e-5
@@ -141,6 +144,32 @@ def test_a_ledger_that_was_planned_after_another_was_charged_is_warned_of(
     train.begin(secure=True)
     assert "'validation data' was made after another was charged" in join([train, val], delta=DELTA).warnings[0]
     assert join([train, val], disjoint=True, delta=DELTA).warnings == ()
+
+
+def test_a_run_that_trains_on_private_people_is_named(train: TrainingLedger, val: PrivacyLedger) -> None:
+    assert "private_trainings" in val.statement(delta=DELTA).to_dict()
+    assert "Training" not in dict(val.statement(delta=DELTA)._rows())
+    privatizer = LossPrivatizer(val, n=300, clip=(0.0, 1.0))
+    objective = PrivateObjective(lambda trial: np.full(300, 0.5), privatizer, n_trials=1, training="private")
+    optuna.create_study(study_name="svm").optimize(objective, n_trials=1)
+    said = dict(val.statement(delta=DELTA)._rows())
+    assert said["Adjacency"] == REPLACE_ONE
+    for words in (
+        "in the runs 'svm'",
+        "NOT protected by this ledger",
+        "not replace-one",
+        "raises is sealed",
+        "how long",
+    ):
+        assert words in said["Training"]
+    assert val.statement(delta=DELTA).to_dict()["private_trainings"]["runs"] == ["svm"]  # type: ignore[index]
+    assert "of whom no ledger is among these" not in str(join([train, val], delta=DELTA).warnings)
+
+
+def test_a_joint_statement_misses_the_ledger_of_those_who_are_trained_on(val: PrivacyLedger, fast_path: Path) -> None:
+    val.declare_private_training("svm")
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(1.2))
+    assert "of whom no ledger is among these" in str(join([other, val], disjoint=True, delta=DELTA).warnings)
 
 
 def test_seeded_noise_in_one_part_voids_all(train: TrainingLedger, val: PrivacyLedger) -> None:
