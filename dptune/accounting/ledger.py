@@ -96,8 +96,8 @@ class PrivacyLedger(DurableLedger):
         unit: str | None = None,
         max_change: float | None = None,
     ) -> None:
-        if budget is not None and not isinstance(budget, Budget):
-            raise InputError("budget must be a Budget, e.g. Budget.gdp(mu=1.0).")
+        if budget is not None:
+            _refuse_no_budget(budget)
         super().__init__(
             url,
             None
@@ -198,12 +198,14 @@ class PrivacyLedger(DurableLedger):
 
         Raises:
             InputError: it is not larger than the present one.
+            LedgerError: the ledger cannot be written.
         """
+        _refuse_no_budget(budget)
         with self._transaction(write=True) as (connection, head):
             present = self.budget = self._present_budget()
             if budget.same_promise(present):
                 return
-            if not isinstance(budget, Budget) or budget.mu <= present.mu:
+            if budget.mu <= present.mu:
                 raise InputError(f"a budget is only raised: it is mu={present.mu:.6g}, in all, and it cannot shrink.")
             fact = {"from": asdict(present), "to": asdict(budget), "at": _now(), "releases": head.mark.seq}
             _first(connection, _WHOLE, f"{RAISE}{len(self.raises()) + 1:06}", lambda: json_data("a raise", fact))
@@ -335,6 +337,11 @@ class PrivacyLedger(DurableLedger):
 
     def __repr__(self) -> str:
         return f"PrivacyLedger({self._name!r}, mu={self.budget.mu!r})"
+
+
+def _refuse_no_budget(budget: object) -> None:
+    if not isinstance(budget, Budget):
+        raise InputError("budget must be a Budget, e.g. Budget.gdp(mu=1.0).")
 
 
 def _has_mu(plan: object) -> bool:

@@ -216,8 +216,11 @@ class Statement(LedgerStatement):
     def _raised(self) -> list[tuple[str, str]]:
         if not self.raises:
             return []
-        acts = [f"from mu = {rounded_up(r['from']['mu'])} at {r['at']}, after {r['releases']}" for r in self.raises]
-        return [("Raised", f"{'; '.join(acts)} releases. {RAISED}")]
+        acts = [
+            f"from mu = {rounded_up(each['from']['mu'])} at {each['at']}, after {each['releases']} releases"
+            for each in self.raises
+        ]
+        return [("Raised", f"{'; '.join(acts)}. {RAISED}")]
 
     def _remarks(self) -> list[tuple[str, str]]:
         failed = [("Failures", f"{self.failures} evaluations failed, for everybody")] if self.failures else []

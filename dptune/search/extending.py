@@ -77,7 +77,7 @@ def _asked(run: SearchRun) -> list[Mapping[str, Any] | None]:
 def _grown(run: SearchRun, wanted: Mapping[str, Any]) -> SearchRun:
     had, spent = totals(run.ledger, run.scope)
     settings = {**run._settings, "trials": wanted["trials"] - had}
-    mu = None if wanted["mu"] is None else math.sqrt(wanted["mu"] ** 2 - spent**2)
+    mu = None if wanted["mu"] is None else _beside(wanted["mu"], spent)
     grown = type(run)(
         run.method,
         run.privatizer,
@@ -92,6 +92,11 @@ def _grown(run: SearchRun, wanted: Mapping[str, Any]) -> SearchRun:
     )
     grown._told = run._told  # of trials that are under way
     return grown
+
+
+def _beside(whole: float, spent: float) -> float:
+    """The GDP budget that composes with ``spent`` to ``whole``."""
+    return math.sqrt(whole**2 - spent**2)
 
 
 def _refuse(run: SearchRun, trials: int, mu: float | None) -> None:

@@ -352,3 +352,21 @@ def test_a_public_error_travels_without_what_it_was_raised_from():
 def test_a_wrong_shape_is_told(tmp_path):
     with pytest.raises(dptune.InputError, match=f"expected {N}"):
         finish(values_vault(tmp_path), "a", values=np.zeros(N + 1))
+
+
+def test_a_vault_goes_on_with_what_extends_its_run_and_so_does_a_restarted_one(tmp_path):
+    vault = values_vault(tmp_path, mu=0.5)
+    for trial in "abc":
+        finish(vault, trial)
+    assert vault.ask("d").get() is None
+    with pytest.raises(dptune.InputError, match="give more of both"):
+        vault.extend(3, 0.5).get()
+    assert "in 2 trials" in vault.extend(5, 0.8).get()
+    assert vault.ask("d").get() == {}
+    first = finish(vault, "d")
+    again = values_vault(tmp_path, mu=0.5)
+    assert (finish(again, "d"), again.check("d", POINT).get()) == (first, first)
+    again.extend(5, 0.8).get()
+    finish(again, "e")
+    assert again.ask("f").get() is None
+    assert open_ledger(tmp_path).spent() <= 0.8

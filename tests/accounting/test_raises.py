@@ -1,0 +1,82 @@
+"""A budget is raised in public, for good, and every statement says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dptune import Budget, BudgetExhausted, BudgetMismatch, InputError, LossPrivatizer, PrivacyLedger
+from dptune.cli import app
+
+
+@pytest.fixture
+def ledger(fast_path: Path) -> PrivacyLedger:
+    return PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0), dataset="patients")
+
+
+def spend(ledger: PrivacyLedger, mu: float, key: str = "k") -> None:
+    privatizer = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0))
+    privatizer.observe(key, [0.5] * 4)
+    privatizer.release(privatizer.mean_query(key, mu), scope="s", key=key)
+
+
+def test_a_raise_is_recorded_and_shown_with_what_was_released_before(ledger: PrivacyLedger) -> None:
+    spend(ledger, 0.9)
+    ledger.raise_budget(Budget.approximate_dp(8.0, 1e-5))
+    ledger.raise_budget(Budget.gdp(3.0))
+    first, second = PrivacyLedger(ledger._url.database).statement(delta=1e-5).to_dict()["raises"]
+    assert (first["from"]["mu"], first["releases"], first["to"]["stated_epsilon"]) == (1.0, 1, 8.0)
+    assert (second["from"], second["to"]["mu"]) == (first["to"], 3.0)
+    text = ledger.statement(delta=1e-5).to_text()
+    assert "Raised       from mu = 1 at 20" in text
+    assert "after 1 releases; from mu = 1.667 at 20" in text
+    assert "if no released value could have led to a larger one" in text
+    assert "mu = 3 GDP" in text
+
+
+def test_a_statement_without_a_raise_says_nothing_of_one(ledger: PrivacyLedger) -> None:
+    assert "Raised" not in ledger.statement(delta=1e-5).to_text()
+    assert ledger.statement(delta=1e-5).to_dict()["raises"] == []
+
+
+def test_an_open_ledger_learns_of_a_raise_when_it_would_refuse(ledger: PrivacyLedger) -> None:
+    other = PrivacyLedger(ledger._url.database)
+    spend(other, 1.0)
+    with pytest.raises(BudgetExhausted):
+        spend(other, 0.5, "more")
+    ledger.raise_budget(Budget.gdp(1.5))
+    spend(other, 0.5, "more")
+    assert other.budget == Budget.gdp(1.5)
+    with pytest.raises(BudgetExhausted):
+        other.check(1.5)
+    assert PrivacyLedger(ledger._url.database, Budget.gdp(1.5)).rest().left == pytest.approx(1.0, rel=1e-9)
+
+
+def test_a_budget_never_shrinks_and_asked_for_again_it_is_the_same(ledger: PrivacyLedger) -> None:
+    ledger.raise_budget(Budget.gdp(1.5))
+    ledger.raise_budget(Budget.gdp(1.5))
+    assert len(ledger.raises()) == 1
+    with pytest.raises(InputError, match=r"only raised: it is mu=1\.5"):
+        ledger.raise_budget(Budget.gdp(1.0))
+    with pytest.raises(InputError, match="must be a Budget"):
+        ledger.raise_budget(2.0)  # type: ignore[arg-type]
+
+
+def test_a_script_that_states_the_old_budget_is_told(ledger: PrivacyLedger) -> None:
+    with pytest.raises(BudgetMismatch, match="To allow more: ledger"):
+        PrivacyLedger(ledger._url.database, Budget.gdp(1.5))
+    ledger.raise_budget(Budget.gdp(1.5))
+    with pytest.raises(BudgetMismatch, match="It was raised since then"):
+        PrivacyLedger(ledger._url.database, Budget.gdp(1.0))
+
+
+def test_the_command_line_raises_a_budget_once_for_all(ledger: PrivacyLedger) -> None:
+    path = str(ledger._url.database)
+    done = CliRunner().invoke(app, ["raise-budget", path, "--mu", "1.5"])
+    assert (done.exit_code, done.output) == (0, "the budget of 'patients' is mu = 1.5 in all\n")
+    assert PrivacyLedger(path).budget == Budget.gdp(1.5)
+    assert CliRunner().invoke(app, ["raise-budget", path]).exit_code == 2
+    assert CliRunner().invoke(app, ["raise-budget", path, "--epsilon", "20"]).exit_code == 0
+    assert PrivacyLedger(path).budget.stated_epsilon == 20.0

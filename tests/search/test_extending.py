@@ -1,0 +1,302 @@
+"""A run that starts from another's answers, or extends it: nothing is paid for what is learned, and budgets add up."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from contextlib import suppress
+from typing import Any
+
+import centred_runs
+import gibo_runs
+import mixed_runs
+import numpy as np
+import pytest
+import toy_runs
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from run_harness import SPACE, keys, trial
+
+from dptune import (
+    Budget,
+    BudgetExhausted,
+    BudgetMismatch,
+    InputError,
+    LossPrivatizer,
+    PlanComplete,
+    PrivacyLedger,
+    SearchRun,
+    Space,
+)
+from dptune.accounting.gdp import Spent
+from dptune.search import earlier, extending
+from dptune.search.earlier import Earlier
+from dptune.search.values import VALUES
+
+METHODS = pytest.mark.parametrize("method", [centred_runs, gibo_runs, toy_runs, mixed_runs])
+EXTENDED = "run, extended"
+
+
+def to_the_end(run: SearchRun, name: str = "") -> SearchRun:
+    number = 0
+    while not run.complete:
+        trial(run, f"{name}{number}")
+        number += 1
+    return run
+
+
+@METHODS
+def test_an_extension_learns_everything_at_no_cost_and_composes_to_the_budget_in_all(
+    ledger: PrivacyLedger, method: Any
+) -> None:
+    run = to_the_end(method.start(ledger, mu=0.6, seed=1))
+    paid, known = ledger.count(), run.recommend()
+    more = run.extend(trials=2 * run.trials, mu=1.0)
+    assert ledger.count() == paid
+    assert more.algorithm.t == run.algorithm.t
+    assert more.algorithm.rounds >= 2 * run.algorithm.rounds - 1
+    assert 0 < more.trials - 2 * run.trials + 5 <= 9  # in whole rounds
+    assert math.hypot(run.plan.mu, more.plan.mu) == pytest.approx(1.0, rel=1e-12)
+    if more.plan.choice_mu == 0:
+        assert more.space.contains(more.recommend())
+        assert more.recommend().defaults == known.defaults
+    to_the_end(more, "more ")
+    final = math.hypot(run.plan.final_mu, more.plan.final_mu)
+    assert math.hypot(ledger.spent(), final) <= 1.0 + 1e-9
+
+
+@METHODS
+def test_restarts_other_processes_and_copies_go_on_with_the_same_extension(ledger: PrivacyLedger, method: Any) -> None:
+    run = to_the_end(method.start(ledger, mu=0.6, seed=1))
+    wanted = {"trials": 2 * run.trials, "mu": 1.0}
+    more = run.extend(**wanted)
+    trial(more, "a")
+    others = [run.extend(**wanted), method.start(ledger, mu=0.6, seed=1).extend(**wanted), more.extend(**wanted)]
+    others += [extending.newest(method.start(ledger, mu=0.6, seed=1)), pickle.loads(pickle.dumps(more))]
+    to_the_end(more, "more ")
+    for other in others:
+        assert other.recommend() == more.recommend()
+        assert (other.scope, other.trials) == (more.scope, more.trials)
+        assert other.progress()["mu_spent"] == more.progress()["mu_spent"]
+    again = more.extend(trials=3 * run.trials, mu=1.5)
+    assert run.extend(**wanted).scope == again.scope == "run, extended, extended"
+    assert again.algorithm.t == more.algorithm.t
+
+
+def test_a_run_may_start_from_another_with_a_budget_of_its_own(ledger: PrivacyLedger) -> None:
+    run = to_the_end(centred_runs.start(ledger, mu=0.5, seed=1))
+    new = centred_runs.start(ledger, scope="new", mu=0.5, seed=7, start_from="run", trials=10)
+    groups = new.algorithm.surrogate.groups
+    assert [g.values.tolist() for g in groups] == [g.values.tolist() for g in run.algorithm.surrogate.groups]
+    assert np.array_equal(new.algorithm.means, run.algorithm.means)
+    assert (new.plan.mu, new.trials) == (0.5, 10)
+    to_the_end(new)
+    assert keys(ledger, scope="new") == ["share/5", "generation/5", "share/6", "generation/6"]
+
+
+def test_a_trial_that_failed_in_the_earlier_run_or_was_paid_there_has_no_say_in_the_new_one(
+    ledger: PrivacyLedger,
+) -> None:
+    run = toy_runs.start(ledger, mu=0.5)
+    trial(run, "0")
+    new = toy_runs.start(ledger, scope="new", mu=0.5, start_from="run")
+    assert new.recorded_parameters("0") is None
+    trial(new, "0")
+    assert keys(ledger, scope="new") == ["value/0"]
+
+
+def test_what_the_earlier_run_pays_later_is_not_learned_and_every_process_agrees(ledger: PrivacyLedger) -> None:
+    run = centred_runs.start(ledger, mu=0.5, seed=1)
+    centred_runs.trials(run, "first")
+    new = centred_runs.start(ledger, scope="new", mu=0.5, seed=2, start_from="run")
+    centred_runs.trials(run, "second")
+    assert centred_runs.start(ledger, scope="new", mu=0.5, seed=2, start_from="run").algorithm.t == 1
+    centred_runs.trials(new, "third")
+    new.ask()
+    again = centred_runs.start(ledger, scope="new", mu=0.5, seed=2, start_from="run")
+    assert again.recommend() == new.recommend()
+    assert again.algorithm.t == 2
+
+
+def test_an_answer_of_the_earlier_run_that_is_recorded_late_is_learned_in_its_place(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = toy_runs.start(ledger, mu=0.5)
+    with monkeypatch.context() as cut:
+        cut.setattr(PrivacyLedger, "record", lambda self, charge, value: charge)
+        for name in "abc":
+            run.privatizer.observe(f"{name}", np.full(toy_runs.N, 0.5))
+            run.algorithm.observe(name, np.array([0.5, 0.25]))
+        run._ask_questions()
+    charge = ledger.charges("run")[-1]
+    assert charge.value is None
+    new = toy_runs.start(ledger, scope="new", mu=0.5, start_from="run")
+    assert (new.algorithm.t, new.algorithm.winners) == (1, [])
+    ledger.record(charge, [3.0, 1.0, 2.0])
+    new.ask()
+    assert (new.algorithm.t, len(new.algorithm.winners), new.algorithm.rounds) == (1, 1, toy_runs.ROUNDS + 1)
+
+
+def test_values_of_another_searcher_are_extended_too_and_all_of_them_recommend(ledger: PrivacyLedger) -> None:
+    run = SearchRun(VALUES, people(ledger), scope="run", space=None, mu=0.5, trials=4)
+    for i in range(4):
+        run.finish(str(i), {"a": i / 10}, np.full(30, i / 10))
+    more = run.extend(trials=6, mu=0.8)
+    with pytest.raises(InputError, match="not complete"):
+        more.extend(trials=8, mu=1.0)
+    for i in range(4, 6):
+        more.finish(str(i), {"a": i / 10}, np.full(30, i / 10))
+    assert more.complete
+    assert len(more._learned.history.released_values()) == 6
+    assert [ledger.count(scope) for scope in ("run", EXTENDED)] == [4, 2]
+
+
+def people(ledger: PrivacyLedger, **change: Any) -> LossPrivatizer:
+    return LossPrivatizer(PrivacyLedger(ledger._url.database), **{"n": 30, "clip": (0.0, 1.0), **change})
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------
+
+
+def test_an_extension_needs_a_complete_run_and_more_of_both(ledger: PrivacyLedger) -> None:
+    run = toy_runs.start(ledger, mu=0.6)
+    with pytest.raises(InputError, match=r"not complete.*start_from="):
+        run.extend(trials=24, mu=1.0)
+    to_the_end(run)
+    for trials, mu in ((12, 1.0), (24, 0.6), (24, 0.1), (3, None)):
+        with pytest.raises(InputError, match=r"in all, and it has 12 trials and mu=0\.6; give more"):
+            run.extend(trials=trials, mu=mu)
+    with pytest.raises(InputError, match="trials must be"):
+        run.extend(trials=0)
+    with pytest.raises(PlanComplete, match="extend it"):
+        run.check("more")
+    assert earlier.line_of(ledger, "run") == ["run"]
+
+
+def test_two_processes_that_extend_to_different_ends_do_not_both_get_their_way(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = to_the_end(toy_runs.start(ledger, mu=0.6))
+    monkeypatch.setattr(extending, "newest", lambda run: run)  # neither knows of the other
+    assert run.extend(trials=24, mu=1.0).trials == 24
+    with pytest.raises(BudgetMismatch, match="planned with other settings"):
+        run.extend(trials=36, mu=1.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"start_from": "none"}, "no run of that name"),
+        ({"space": Space({"a": SPACE["a"]})}, "another search space"),
+        ({"privatizer": {"clip": (0.0, 2.0)}}, "another privatizer"),
+        ({"method": centred_runs}, "another method"),
+    ],
+)
+def test_answers_about_something_else_are_refused(ledger: PrivacyLedger, change: dict[str, Any], what: str) -> None:
+    toy_runs.start(ledger, mu=0.5)
+    how = {"start_from": "run", "space": SPACE, **change}
+    method = how.pop("method", toy_runs)
+    privatizer = people(ledger, **how.pop("privatizer", {"n": method.N} if method is toy_runs else {}))
+    with pytest.raises(InputError, match=what):
+        SearchRun(getattr(method, "TOY", None) or centred_runs.CENTRED_CMA, privatizer, scope="new", mu=0.1, **how)
+    assert ledger.fact("new", "plan") is None
+
+
+def test_a_start_is_part_of_the_plan_and_cmaes_keeps_its_population(ledger: PrivacyLedger) -> None:
+    to_the_end(centred_runs.start(ledger, mu=0.5, seed=1))
+    with pytest.raises(InputError, match="population of the one that it starts from, 5; got 6"):
+        centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=6)
+    centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=None)
+    with pytest.raises(BudgetMismatch):
+        centred_runs.start(ledger, scope="new", mu=0.5)
+
+
+# ---- random interleavings ----------------------------------------------------------------------------------
+
+STEPS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["trial"] * 6 + ["extend", "raise", "restart"])))
+
+
+def audit_interleaving(path: str, steps: list[tuple[int, str]]) -> int:
+    """Two processes share a run, extend it and raise the budget; what they spend is what they were ever allowed."""
+    ledger, n = PrivacyLedger(path, Budget.gdp(0.6)), toy_runs.N
+    targets = [(12 * k, 0.5 * math.sqrt(k)) for k in range(1, 6)]
+    runs, allowed, names = [toy_runs.start(ledger, mu=0.5) for _ in range(2)], 0.6, 0
+    for who, step in steps:
+        run = runs[who]
+        if step == "restart":
+            runs[who] = extending.newest(toy_runs.start(ledger, mu=0.5))
+        elif step == "raise":
+            allowed = min(allowed + 0.3, 1.5)
+            PrivacyLedger(path).raise_budget(Budget.gdp(allowed))
+        elif step == "trial":
+            names += 1
+            with suppress(PlanComplete, BudgetExhausted):
+                trial(run, str(names))
+        else:
+            trials, mu = next((t, m) for t, m in targets if t > run.trials)
+            with suppress(InputError, BudgetExhausted):
+                runs[who] = run.extend(trials=trials, mu=mu)
+    charges = PrivacyLedger(path).charges()
+    assert Spent.of(c.mu for c in charges).mu <= allowed * (1 + 1e-9), "more was spent than was ever allowed"
+    assert PrivacyLedger(path).spent() == pytest.approx(math.sqrt(math.fsum(c.mu**2 for c in charges)), rel=1e-12)
+    for scope in {c.scope for c in charges}:
+        trials, mu = extending.totals(ledger, scope)
+        whole = [c.mu for c in charges if c.scope in earlier.line_of(ledger, scope)]
+        assert (trials, pytest.approx(mu)) in targets, "the runs together are not what was asked for"
+        assert Spent.of(whole).mu <= mu * (1 + 1e-9), "the runs together spent more than they were given"
+    ends = {run.scope: run for run in [*runs, extending.newest(toy_runs.start(ledger, mu=0.5))]}
+    for scope, run in ends.items():
+        copies = [pickle.loads(pickle.dumps(run)), run]
+        assert copies[0].recommend() == copies[1].recommend(), "two processes disagree"
+        assert copies[0].privatizer.n == n
+        assert earlier.line_of(ledger, scope)[-1] == "run"
+    return len(charges)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_two_processes_that_extend_never_fork_or_undercount_the_budget(fast_path: Any, steps: Any) -> None:
+    folder = fast_path / str(len(list(fast_path.iterdir())))
+    folder.mkdir()
+    audit_interleaving(str(folder / "ledger.db"), steps)
+
+
+BUSY = [(0, "trial"), (1, "trial")] * 20 + [(0, "raise"), (1, "extend"), (0, "extend")] + [(0, "trial")] * 14
+
+
+def test_the_busy_interleaving_extends(fast_path: Any) -> None:
+    assert audit_interleaving(str(fast_path / "ledger.db"), BUSY) > 25
+
+
+def whole_budget_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extending, "_beside", lambda whole, spent: whole)
+
+
+def learns_what_is_newer(monkeypatch: pytest.MonkeyPatch) -> None:
+    charges = Earlier.charges
+    monkeypatch.setattr(Earlier, "charges", lambda self, ledger: charges(Earlier(self.scope, 10**9), ledger))
+
+
+def admits_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PrivacyLedger, "_admit", lambda self, spent, mu: None)
+
+
+@pytest.mark.filterwarnings("ignore:the run 'run, extended' begins with")
+@pytest.mark.parametrize(
+    ("bug", "steps"),
+    [(whole_budget_again, BUSY), (admits_everything, [step for step in BUSY if step[1] != "raise"])],
+)
+def test_a_budget_that_forks_is_found(
+    fast_path: Any, monkeypatch: pytest.MonkeyPatch, bug: Any, steps: list[tuple[int, str]]
+) -> None:
+    bug(monkeypatch)
+    with pytest.raises(AssertionError, match=r"more was spent|not what was asked for|more than they were given"):
+        audit_interleaving(str(fast_path / "ledger.db"), steps)
+
+
+def test_a_run_that_learns_what_is_newer_than_its_start_is_found(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learns_what_is_newer(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_what_the_earlier_run_pays_later_is_not_learned_and_every_process_agrees(ledger)
