@@ -12,101 +12,29 @@ Guarantee: what a study stores and logs of such trials is a function of releases
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import optuna
 from optuna.study import StudyDirection
-from optuna.trial import FixedTrial, Trial, TrialState
+from optuna.trial import FixedTrial, Trial
 
 import dptune
-from dptune._locks import ForkSafeLock
 from dptune.losses.named import NamedLoss, per_example_loss
-from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function
+from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function, losses_of_result
 from dptune.search.names import as_stored
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.search.values import VALUES
 from dptune_optuna.distributions import refuse_other_space
-from dptune_optuna.pages import MARK, show, show_sigma
-from dptune_optuna.shield import Check, PublicTrial, ShieldedTrial, samplers_of, shielded
+from dptune_optuna.pages import show, show_sigma
+from dptune_optuna.runs import StudyRuns
+from dptune_optuna.shield import Check, PublicTrial, RungTrial, ShieldedTrial, samplers_of, shielded, wrapped
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 _KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
-
-
-class StudyRuns:
-    """The runs of a request, one for each study; each is bound to the study's storage.
-
-    Args:
-        request: what the user asks for.
-        mixed: whether a run may begin in a study with completed trials that no run has paid for.
-    """
-
-    def __init__(self, request: SearchRequest, *, mixed: bool = False) -> None:
-        self.request, self._mixed = request, mixed
-        self._runs: dict[str, SearchRun] = {}
-        self.lock = ForkSafeLock()
-
-    def of(self, study: optuna.Study) -> SearchRun | None:
-        """Return the study's run, or None if this process has not begun it."""
-        return self._runs.get(study.study_name)
-
-    def any(self) -> SearchRun | None:
-        """Return one of the runs, or None."""
-        return next(iter(self._runs.values()), None)
-
-    def begin(self, study: optuna.Study, space: dptune.Space | None) -> SearchRun:
-        """Begin the study's run, or continue it from the ledger; a run that this process has begun is returned.
-
-        Raises:
-            LedgerError: the study was paid for by another ledger, or by a later state of this one.
-            BudgetMismatch: the run was begun with other settings or another privatizer.
-            BudgetExhausted: the ledger has not that much left for a new run.
-        """
-        with self.lock:
-            name = study.study_name
-            if name not in self._runs:
-                self._check_ledger(study)
-                run = self.request.begin(name, space)
-                _announce(self.request, run)
-                study.set_user_attr(MARK, self.request.ledger.mark())
-                self._runs[name] = run
-            return self._runs[name]
-
-    def extend(self, study: optuna.Study, run: SearchRun, n_trials: int, mu: float | None) -> None:
-        """Let the study go on with what extends its run; see :meth:`dptune.SearchRun.extend`."""
-        with self.lock:
-            self._runs[study.study_name] = extension = run.extend(trials=n_trials, mu=mu)
-        _announce(self.request, extension)
-
-    def check_start(self, study: optuna.Study) -> None:
-        """Refuse, before a model is trained, a study whose run could not begin.
-
-        Raises:
-            LedgerError: the study was paid for by another ledger, or by a later state of this one.
-            BudgetExhausted: the ledger has not the budget left.
-        """
-        self._check_ledger(study)
-        self.request.check_start(study.study_name)
-
-    def _check_ledger(self, study: optuna.Study) -> None:
-        ledger, mark = self.request.ledger, study.user_attrs.get(MARK)
-        if mark is not None:
-            ledger.check_mark(mark)
-        elif not self._mixed and not self.request.begun(study.study_name) and _has_completed(study):
-            raise dptune.LedgerError(
-                f"the study {study.study_name!r} has completed trials, but the ledger has no run of that name: another "
-                "ledger paid for them, or none did. Nothing was trained or spent. Open the ledger that paid (a path "
-                "like 'ledger.db' depends on the working directory), or give a new study a new name. If the values "
-                'are public and belong to this search, make the sampler with unprotected="allow".'
-            )
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_runs": {}}
 
 
 class PrivateFunction:
@@ -190,11 +118,12 @@ class PrivateFunction:
         try:
             if run is not None:
                 run.check(name)
+            shield = self._shield(trial, run)
             try:
-                losses = shielded(self._function, self._shield(trial, run), _wrapped)
+                losses = shielded(self._function, shield, wrapped)
             except optuna.TrialPruned:
                 if run is not None:
-                    run.stopped()
+                    self._end_stopped(trial, run, took_part=shield.stopped_by_losses)
                 raise
             run = run or self.first_run(trial)
             if losses is not None:
@@ -207,15 +136,28 @@ class PrivateFunction:
         except dptune.errors.TrialFailed as error:
             raise optuna.TrialPruned(str(error)) from None
         show_sigma(trial, run)
-        show(study, run, self._loss)
+        self._show(trial, run)
+        return value
+
+    def _end_stopped(self, trial: Trial, run: SearchRun, *, took_part: bool) -> None:
+        """A trial that private losses have stopped takes part with its last; one that anything else has, does not."""
+        if took_part:
+            run.finish_stopped(str(trial.number), trial.params)
+            self._show(trial, run)
+        else:
+            run.withdrawn(str(trial.number))
+
+    def _show(self, trial: Trial, run: SearchRun) -> None:
+        show(trial.study, run, self._loss)
         if run.complete:
             with suppress(RuntimeError):  # outside study.optimize there is nothing to stop
-                study.stop()
-        return value
+                trial.study.stop()
 
     def _shield(self, trial: Trial | FixedTrial, run: SearchRun | None = None) -> ShieldedTrial:
         """Return what the user's function gets; what it may report is in the ledger before."""
         check = None if run is None else _as_recorded(run, str(trial.number))
+        if self._runs.request.settings.get("rung_share"):
+            return RungTrial(trial, check, losses_of_result(self._function), run)
         if self._public is None:
             return ShieldedTrial(trial, check)
         if isinstance(trial, Trial) and trial.study.study_name not in self._declared:
@@ -272,7 +214,7 @@ class PrivateFunction:
 
     def _losses_at(self, parameters: Mapping[str, Any]) -> dptune.privacy.PerExampleLosses | None:
         try:
-            return shielded(self._function, self._shield(FixedTrial(dict(parameters))), _wrapped)
+            return shielded(self._function, self._shield(FixedTrial(dict(parameters))), wrapped)
         except ValueError as error:
             if isinstance(error, dptune.InputError):
                 raise
@@ -354,28 +296,11 @@ def refuse_maximize(study: optuna.Study) -> None:
         )
 
 
-def _announce(request: SearchRequest, run: SearchRun) -> None:
-    say = _logger.info if request.privatizer.private else _logger.warning
-    say(request.announcement(run))
-    if warning := request.warning(run):
-        _logger.warning(f"The run {run.scope!r} will learn little: {warning}")
-
-
-def _has_completed(study: optuna.Study) -> bool:
-    """Tell whether a trial has a value; inf is what Optuna was given instead of one."""
-    completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    return any(math.isfinite(value) for trial in completed for value in trial.values)
-
-
 def _mark_shielded(trial: Trial) -> None:
     """Tell the study's sampler, also one that is wrapped, that a private objective runs the trial."""
     for sampler in samplers_of(trial.study):
         shielded: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
         shielded.add((trial.study.study_name, trial.number))
-
-
-def _wrapped(losses: Any) -> dptune.privacy.PerExampleLosses:
-    return losses if isinstance(losses, dptune.privacy.PerExampleLosses) else dptune.privacy.PerExampleLosses(losses)
 
 
 def _as_recorded(run: SearchRun, name: str) -> Check | None:

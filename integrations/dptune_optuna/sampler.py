@@ -29,7 +29,8 @@ from dptune.space import Value
 from dptune_optuna.discovery import Discovery
 from dptune_optuna.distributions import given_space, searched, to_distributions, to_space, within
 from dptune_optuna.numerical import NumericalSampler
-from dptune_optuna.objective import PrivateFunction, StudyRuns, refuse_maximize
+from dptune_optuna.objective import PrivateFunction, refuse_maximize
+from dptune_optuna.runs import StudyRuns
 from dptune_optuna.shield import samplers_of
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
