@@ -15,7 +15,7 @@ from dptune._checks import share as share_of
 from dptune.algorithms.centred import CentredSettings
 from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.centred_mixed import CentredMixed, joined
-from dptune.algorithms.method import Method, Plan
+from dptune.algorithms.method import Method, Plan, RungPlan
 from dptune.errors import InputError
 from dptune.space import Space
 
@@ -34,6 +34,8 @@ SATURATION = 2.0  # kappa, with categories or conditions
 CANDIDATES = 40
 REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
 AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
+RUNGS = 3  # decisions a trial, where there are any
+RUNG_RADIUS = 0.1  # their C, in units of the loss's range
 FEWEST_GENERATIONS = 4
 TRIALS_PER_COORDINATE = 20
 FEWEST_TRIALS = 4  # one generation
@@ -84,6 +86,9 @@ def plan_centred(
     steps: tuple[float, ...] | None = None,
     saturation: float | None = None,
     choice_share: float | None = None,
+    rung_share: float = 0.0,
+    rungs: int = RUNGS,
+    rung_radius: float | None = None,
     final_share: float = 0.05,
     earlier: Mapping[str, Any] | None = None,
 ) -> Plan:
@@ -100,6 +105,9 @@ def plan_centred(
         space: the search space, for ``steps``; None: a continuum.
         choice_share: share of mu^2 for a choice among all trials at the end, by the exponential mechanism; default .3
             with categories or conditions, else 0.
+        rung_share: share of mu^2 for decisions to stop trials by private losses; 0: none are made.
+        rungs: decisions that are paid for, a trial.
+        rung_radius: to which each person's difference of two losses is clipped for them; default .1 of the range.
         steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
         earlier: the plan of the run that this one starts from, whose population it has: CMA-ES goes on with it.
 
@@ -114,12 +122,13 @@ def plan_centred(
     generations, mixed = trials // population, space is not None and not space.plain
     if choice_share is None:
         choice_share = CHOICE if mixed else 0.0
-    kept = share_of("final_share", final_share) + share_of("choice_share", choice_share)
+    asked = share_of("rung_share", rung_share)
+    kept = share_of("final_share", final_share) + share_of("choice_share", choice_share) + asked
     settings = CentredSettings(
         d=d,
         generations=generations,
         population=population,
-        mu=positive("mu", mu) * math.sqrt(1 - share_of("final_share + choice_share", kept)),
+        mu=positive("mu", mu) * math.sqrt(1 - share_of("final_share + choice_share + rung_share", kept)),
         radius=radius if radius is not None else RADIUS * loss_range,
         quantile=quantile,
         rate=rate,
@@ -137,7 +146,10 @@ def plan_centred(
         space=space if mixed else None,
         seed=seed,
     )
-    return Plan(NAME, mu, settings, generations * population, final_share=final_share, choice_share=choice_share)
+    radius = rung_radius if rung_radius is not None else RUNG_RADIUS * loss_range
+    stops = RungPlan(asked, rungs, radius) if asked else None
+    trials = generations * population
+    return Plan(NAME, mu, settings, trials, rungs=stops, final_share=final_share, choice_share=choice_share)
 
 
 def _the_same(population: int | None, earlier: int) -> int:

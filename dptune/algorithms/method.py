@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from inspect import signature
 from typing import Any, ClassVar, Protocol, Self
 
@@ -65,6 +65,29 @@ class Settings(Protocol):
 
 
 @dataclass(frozen=True)
+class RungPlan:
+    """What a run pays for decisions to stop trials by private losses; public (:mod:`dptune.search.rungs`).
+
+    Attributes:
+        share: of mu^2.
+        count: of decisions a trial, at most so many in the mean.
+        radius: C, to which each person's difference of two losses is clipped.
+
+    Raises:
+        InputError: a setting is out of range.
+    """
+
+    share: float
+    count: int
+    radius: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", share("rung_share", self.share))
+        object.__setattr__(self, "count", at_least("rungs", self.count, 1))
+        object.__setattr__(self, "radius", positive("rung_radius", self.radius))
+
+
+@dataclass(frozen=True)
 class Plan:
     """How a run spends its budget: decided before it begins, public, written to the ledger once.
 
@@ -94,6 +117,7 @@ class Plan:
     final_share: float = 0.05
     spare: int = 0
     choice_share: float = 0.0
+    rungs: RungPlan | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", positive("mu", self.mu))
@@ -114,6 +138,16 @@ class Plan:
         return self.mu * math.sqrt(self.choice_share)
 
     @property
+    def decisions(self) -> int:
+        """Number of decisions to stop a trial that are paid for."""
+        return 0 if self.rungs is None else self.rungs.count * self.trials
+
+    @property
+    def rung_mu(self) -> float:
+        """GDP price of one of them; 0 if there are none."""
+        return 0.0 if self.rungs is None else self.mu * math.sqrt(self.rungs.share / self.decisions)
+
+    @property
     def final_mu(self) -> float:
         """GDP price of the final estimate; 0 if there is none."""
         return self.mu * math.sqrt(self.final_share)
@@ -128,6 +162,7 @@ class Plan:
             "trials": self.trials,
             "shares": {"monitor": self.monitor_share, "choice": self.choice_share, "final": self.final_share},
             "spare": self.spare,
+            **({} if self.rungs is None else {"rungs": asdict(self.rungs)}),
         }
 
 

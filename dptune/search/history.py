@@ -9,7 +9,7 @@ from typing import Any
 from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import Charge
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.search.names import CHOICE, FINAL, VALUE
+from dptune.search.names import CHOICE, FINAL, RUNG, VALUE
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class History:
         return known is None or (known.value is None and charge.value is not None)
 
     def _is_release(self, charge: Charge) -> bool:
-        """Tell, and remember, whether it paid for a trial's value, the choice or the final estimate."""
-        release = charge.key in (CHOICE, FINAL) or charge.key.startswith(VALUE)
+        """Tell, and remember, whether it paid for a trial's value or stop, the choice or the final estimate."""
+        release = charge.key in (CHOICE, FINAL) or charge.key.startswith((VALUE, RUNG))
         if release:
             self._releases[charge.scope, charge.key] = charge
             self.begun |= charge.scope == self._scope

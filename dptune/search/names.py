@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dptune.errors import InputError
 from dptune.space import Value
 
-VALUE, CHOICE, FINAL = "value/", "choice", "final"  # keys of the run's own releases; all others are the algorithm's
+# Keys of the run's own releases; all others are the algorithm's.
+VALUE, RUNG, CHOICE, FINAL = "value/", "rung/", "choice", "final"
 DEFAULT = "default"  # the point of the default configuration that the final estimate is compared with
 
 

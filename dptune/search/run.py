@@ -40,6 +40,7 @@ from dptune.search.failures import Failures
 from dptune.search.final import FinalEstimate
 from dptune.search.learned import Learned
 from dptune.search.names import VALUE, as_stored, point_name, refuse_name
+from dptune.search.rungs import Rungs
 from dptune.search.shown import Shown
 from dptune.space import Space, Value
 
@@ -112,6 +113,7 @@ class SearchRun(Shown):
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
         self._told: dict[str, float] = {}  # trial -> its value, where that is no release of its own
         self._choice = Choice(self.privatizer, line_of(self.ledger, self.scope), self.plan)
+        self.rungs = Rungs(self.privatizer, self.scope, self.plan, self._learned, self._lock)
         self._learned.sync()
 
     def __getstate__(self) -> dict[str, object]:
@@ -185,26 +187,10 @@ class SearchRun(Shown):
         values = max(min(self.algorithm.missing(), left), 1)
         return math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
 
-    def _over(self) -> str:
-        text = (
-            f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read or "
-            "spent. Read its recommendation, extend it (trials= and mu= in all; docs/extending.md), or start another "
-            "study with a mu= of its own."
-        )
-        return text if self.complete else f"{text} {self._rounds_missing()}"
-
     def recorded_parameters(self, trial: str) -> Mapping[str, object] | None:
         """Return where the trial was evaluated, as plain JSON data, or None if it has no release of its own yet."""
         with self._lock:
             return self._learned.history.parameters(trial)
-
-    def other_parameters(self, trial: str) -> KeyConflict:
-        """Return the refusal of a trial that comes again at other parameters."""
-        return KeyConflict(
-            f"the trial {trial!r} of the run {self.scope!r} has a released value at other parameters; nothing was "
-            "trained or spent. If the study was begun again, continue it from its storage (storage=, study_name=, "
-            "load_if_exists=True), or give a new study a new name."
-        )
 
     # ---- after a model is trained -------------------------------------------------------------------
 
@@ -230,22 +216,31 @@ class SearchRun(Shown):
         if losses is None:
             with self._lock:
                 self._failures.count(begun=self._learned.history.begun, batch=self.algorithm.batch)
-        point = self._observe(trial, parameters, losses)
+        return self._end(trial, self._observe(trial, parameters, losses), parameters)
+
+    def finish_stopped(self, trial: str, parameters: Mapping[str, Value]) -> float:
+        """As :meth:`finish`, with the losses that the trial reported last to :attr:`rungs`."""
+        self._failures.went_on()
+        return self._end(trial, self.rungs.last(trial), parameters)
+
+    def _end(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
         with self._lock:
             self._held[point] = None
             self._learned.sync()
-            known = math.inf if self.space is None else self._take_part(self.space, point, parameters)
+            known = math.inf if self.space is None else self._take_part(self.space, trial, point, parameters)
             self._forget()
             self._told[trial] = known if value is None else value
             return self._told[trial]
 
-    def stopped(self) -> None:
-        """Take note that a trial was stopped and hands in no losses: it costs nothing, and another takes its place.
+    def withdrawn(self, trial: str) -> None:
+        """Take note that a trial hands in no losses: it costs nothing, and another takes its place.
 
         Raises:
             PlanComplete: so were too many in a row.
         """
+        with self._lock:
+            self.rungs.withdraw(trial)
         self._failures.stopped()
 
     def _observe(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
@@ -271,19 +266,21 @@ class SearchRun(Shown):
             self.privatizer.forget(point)
             raise
 
-    def _take_part(self, space: Space, point: str, parameters: Mapping[str, Value]) -> float:
+    def _take_part(self, space: Space, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
         """Tell the algorithm of a point and ask what can be asked; return what is known about the point then."""
         u, inside = space.encode(space.completed(parameters)), space.contains(parameters)
         self._outside += not inside
         if inside:
             if point not in self._failures.points:
                 self._choice.take(point, parameters)
+            self.rungs.ended(trial, point, u)
             self.algorithm.observe(point, u)
             self._ask_questions()
         value = self.algorithm.value(u)
         return math.inf if value is None else value
 
     def _forget(self) -> None:
+        self.rungs.forget(self.algorithm.points_in_use())
         in_use = self._choice.points.union(self.algorithm.points_in_use())
         for point in [point for point in self._held if point not in in_use]:
             self.privatizer.forget(point)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from dptune._locks import ForkSafeLock
 from dptune.algorithms.method import Plan, SearchAlgorithm
+from dptune.errors import KeyConflict
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.choice import Choice
 from dptune.search.failures import Failures
@@ -19,6 +20,7 @@ from dptune.space import Space, Value
 class Shown:
     """The part of a :class:`dptune.SearchRun` that only looks: nothing here reads a loss or spends."""
 
+    scope: str
     privatizer: LossPrivatizer
     plan: Plan
     trials: int
@@ -115,6 +117,22 @@ class Shown:
                 "trials_planned": self.trials,
                 "trials_failed": self._failures.number,
             }
+
+    def _over(self) -> str:
+        text = (
+            f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read or "
+            "spent. Read its recommendation, extend it (trials= and mu= in all; docs/extending.md), or start another "
+            "study with a mu= of its own."
+        )
+        return text if self.complete else f"{text} {self._rounds_missing()}"
+
+    def other_parameters(self, trial: str) -> KeyConflict:
+        """Return the refusal of a trial that comes again at other parameters."""
+        return KeyConflict(
+            f"the trial {trial!r} of the run {self.scope!r} has a released value at other parameters; nothing was "
+            "trained or spent. If the study was begun again, continue it from its storage (storage=, study_name=, "
+            "load_if_exists=True), or give a new study a new name."
+        )
 
     def _rounds_missing(self) -> str:
         unit = self.algorithm.unit

@@ -22,7 +22,7 @@ from optuna.trial import FixedTrial, Trial
 
 import dptune
 from dptune.losses.named import NamedLoss, per_example_loss
-from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function
+from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function, losses_of_result
 from dptune.search.names import as_stored
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
@@ -31,7 +31,7 @@ from dptune.search.values import VALUES
 from dptune_optuna.distributions import refuse_other_space
 from dptune_optuna.pages import show, show_sigma
 from dptune_optuna.runs import StudyRuns
-from dptune_optuna.shield import Check, PublicTrial, ShieldedTrial, samplers_of, shielded
+from dptune_optuna.shield import Check, PublicTrial, RungTrial, ShieldedTrial, samplers_of, shielded, wrapped
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 _KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
@@ -120,11 +120,12 @@ class PrivateFunction:
         try:
             if run is not None:
                 run.check(name)
+            shield = self._shield(trial, run)
             try:
-                losses = shielded(self._function, self._shield(trial, run), _wrapped)
+                losses = shielded(self._function, shield, wrapped)
             except optuna.TrialPruned:
                 if run is not None:
-                    run.stopped()
+                    self._end_stopped(trial, run, took_part=shield.stopped_by_losses)
                 raise
             run = run or self.first_run(trial)
             if losses is not None:
@@ -137,17 +138,30 @@ class PrivateFunction:
         except dptune.errors.TrialFailed as error:
             raise optuna.TrialPruned(str(error)) from None
         show_sigma(trial, run)
-        show(study, run, self._loss)
+        self._show(trial, run)
+        return value
+
+    def _end_stopped(self, trial: Trial, run: SearchRun, *, took_part: bool) -> None:
+        """A trial that private losses have stopped takes part with its last; one that anything else has, does not."""
+        if took_part:
+            run.finish_stopped(str(trial.number), trial.params)
+            self._show(trial, run)
+        else:
+            run.withdrawn(str(trial.number))
+
+    def _show(self, trial: Trial, run: SearchRun) -> None:
+        show(trial.study, run, self._loss)
         if run.complete:
             with suppress(RuntimeError):  # outside study.optimize there is nothing to stop
-                study.stop()
-        return value
+                trial.study.stop()
 
     def _shield(self, trial: Trial | FixedTrial, run: SearchRun | None = None) -> ShieldedTrial:
         """Return what the user's function gets; what it may report is in the ledger before."""
         check = None if run is None else _as_recorded(run, str(trial.number))
         if isinstance(trial, Trial) and trial.study.study_name not in self._declared:
             self._declare(trial.study.study_name)
+        if self._runs.request.settings.get("rung_share"):
+            return RungTrial(trial, check, losses_of_result(self._function), run)
         return ShieldedTrial(trial, check) if self._public is None else PublicTrial(trial, check)
 
     def _declare(self, study: str) -> None:
@@ -208,7 +222,7 @@ class PrivateFunction:
 
     def _losses_at(self, parameters: Mapping[str, Any]) -> dptune.privacy.PerExampleLosses | None:
         try:
-            return shielded(self._function, self._shield(FixedTrial(dict(parameters))), _wrapped)
+            return shielded(self._function, self._shield(FixedTrial(dict(parameters))), wrapped)
         except ValueError as error:
             if isinstance(error, dptune.InputError):
                 raise
@@ -295,10 +309,6 @@ def _mark_shielded(trial: Trial) -> None:
     for sampler in samplers_of(trial.study):
         shielded: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
         shielded.add((trial.study.study_name, trial.number))
-
-
-def _wrapped(losses: Any) -> dptune.privacy.PerExampleLosses:
-    return losses if isinstance(losses, dptune.privacy.PerExampleLosses) else dptune.privacy.PerExampleLosses(losses)
 
 
 def _as_recorded(run: SearchRun, name: str) -> Check | None:

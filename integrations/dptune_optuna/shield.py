@@ -20,7 +20,8 @@ from optuna.trial import FixedTrial, Trial
 
 import dptune
 from dptune.losses.user_function import Function, call_guarded
-from dptune.privacy.private import bare
+from dptune.privacy.private import PerExampleLosses, bare
+from dptune.search.run import SearchRun
 
 T = TypeVar("T")
 Check = Callable[[str, Any], None]  # parameter, value; raises what refuses it
@@ -40,6 +41,11 @@ class ShieldedTrial:
         self._trial, self._check = trial, check
         self._public_error: Exception | None = None  # kept: the user's function may swallow it
         self._pruned = False  # whether the function was told to stop
+
+    @property
+    def stopped_by_losses(self) -> bool:
+        """Whether it was told to stop by private losses, which it then takes part with."""
+        return False
 
     @property
     def number(self) -> int:
@@ -115,6 +121,56 @@ class PublicTrial(ShieldedTrial):
         return self._pruned
 
 
+class RungTrial(ShieldedTrial):
+    """A trial that reports private losses of a half-trained model, and is told whether to go on.
+
+    Args:
+        trial, check: see :class:`ShieldedTrial`.
+        losses_of: makes losses of what the user's function would return.
+        run: takes them and pays; None: outside a study, or before the search space is known.
+    """
+
+    def __init__(
+        self, trial: Trial | FixedTrial, check: Check | None, losses_of: Function, run: SearchRun | None
+    ) -> None:
+        super().__init__(trial, check)
+        self._losses_of, self._run = losses_of, run
+
+    def report_private(self, result: Any, step: int) -> None:
+        """Hand in the losses of the half-trained model; nothing is stored by Optuna, and nothing is paid yet.
+
+        Args:
+            result: what the function would return now: losses (rows,), or with ``loss=`` the fitted model.
+            step: at which, as 1, 2, ... epochs; trials are compared at equal steps.
+        """
+        losses = call_guarded(self._losses_of, result, wrapped)
+        if isinstance(losses, BaseException):
+            self._passed(functools.partial(_raised, losses))
+        elif self._run is not None:
+            self._passed(functools.partial(self._run.rungs.report, str(self.number), self.params, losses, step))
+
+    def should_prune(self) -> bool:
+        """Ask, as one release that the plan has paid for, whether the trial is worth going on."""
+        self._pruned = self._run is not None and self._passed(
+            functools.partial(self._run.rungs.stops, str(self.number))
+        )
+        return self._pruned
+
+    @property
+    def stopped_by_losses(self) -> bool:
+        """Whether the last answer was to stop."""
+        return self._pruned
+
+
+def _raised(error: BaseException) -> None:
+    raise bare(error)
+
+
+def wrapped(losses: Any) -> PerExampleLosses:
+    """Return losses in the wrapper that nothing reads but the privatizer."""
+    return losses if isinstance(losses, PerExampleLosses) else PerExampleLosses(losses)
+
+
 def shielded(function: Function, shield: ShieldedTrial, take: Callable[[Any], T]) -> T | None:
     """Return ``take`` of what the user's function returned, or None if the function raised.
 
@@ -125,7 +181,7 @@ def shielded(function: Function, shield: ShieldedTrial, take: Callable[[Any], T]
     """
     outcome = call_guarded(function, shield, take)
     if outcome is None and shield._pruned:
-        outcome = optuna.TrialPruned("the pruner has stopped the trial; it handed in no losses and cost nothing.")
+        outcome = optuna.TrialPruned("the trial was told to stop before its end.")
     if shield._public_error is not None:
         outcome = shield._public_error
     if isinstance(outcome, BaseException):

@@ -207,7 +207,7 @@ class Vault:
         """Forget a trial that a scheduler has stopped, unpaid; another takes its place, but not for ever."""
         self._asked.pop(trial, None)
         try:
-            self._run.stopped()
+            self._run.withdrawn(trial)
         except dptune.PlanComplete:
             self._idle = True
 

@@ -1,0 +1,134 @@
+"""Trials that are stopped by private losses: at a rung, one paid scalar says whether a trial is worth going on.
+
+A trial reports the losses of its half-trained model at steps of its own, the rungs. The question at a rung s is the
+mean over people of
+
+    clip(L_i(x, s) - L_i(incumbent, s), C)
+
+where the incumbent is, by everything released so far, the best trial whose losses at s this process holds. The trial is
+stopped if the answer is more than one standard deviation of its noise above 0: asynchronous halving against the best.
+
+Guarantee: each question is one Gaussian release of ``plan.rung_mu``, mu-GDP under replacing one person: a person's
+clipped difference lies in [-C, C], so its mean moves by at most 2 C / n. It is charged before losses are read. The plan
+has paid for ``plan.decisions`` of them; where they are used up, where another run has spent the budget or no incumbent
+is held, nothing is asked and nobody is stopped. That a trial is stopped is a function of released values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._checks import at_least
+from dptune.accounting.ledger import Limit
+from dptune.algorithms.method import Plan
+from dptune.errors import BudgetExhausted, InputError, KeyConflict, PlanComplete
+from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.privacy.query import Ball, MeanQuery, Question
+from dptune.search.learned import Learned
+from dptune.search.names import RUNG, point_name, refuse_name
+from dptune.space import Value
+
+Vector = npt.NDArray[np.float64]
+MARGIN = 1.0  # of the answer above 0, in standard deviations of its noise
+
+
+class Rungs:
+    """The losses that this process's trials have reported at their rungs.
+
+    Args:
+        privatizer: holds them and pays.
+        scope: the run's name in the ledger.
+        plan: of the run.
+        learned: what the run has learned, by which the incumbent is chosen.
+        lock: of the run.
+    """
+
+    def __init__(
+        self, privatizer: LossPrivatizer, scope: str, plan: Plan, learned: Learned, lock: AbstractContextManager[Any]
+    ) -> None:
+        self._privatizer, self._scope, self._plan = privatizer, scope, plan
+        self._learned, self._lock = learned, lock
+        self._reported: dict[str, dict[int, str]] = {}  # trial -> step -> point, in the order of the reports
+        self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
+
+    def report(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None, step: int) -> None:
+        """Take the losses (rows,) of a trial's half-trained model; None if they could not be computed. Nothing is paid.
+
+        Raises:
+            InputError: the plan pays for no decisions, the step is no whole number, or the losses have a wrong shape.
+        """
+        if self._plan.rungs is None:
+            raise InputError("this run was planned without decisions on private losses: give it rung_share=0.2, say.")
+        refuse_name(trial)
+        step = at_least("step", step, 0)
+        point = point_name(self._scope, f"{trial} at step {step}", parameters)
+        if losses is None:
+            self._privatizer.observe_failure(point)
+        else:
+            self._privatizer.observe(point, losses)
+        with self._lock:
+            self._reported.setdefault(trial, {})[step] = point
+
+    def stops(self, trial: str) -> bool:
+        """Ask, and pay, whether the trial is to end with what it reported last."""
+        with self._lock:
+            self._learned.sync()
+            asked = self.question(trial)
+            return asked is not None and self._answered(asked)
+
+    def _answered(self, asked: Question) -> bool:
+        limit = Limit(RUNG, self._plan.decisions)
+        try:
+            released = self._privatizer.release(
+                asked.query, scope=self._scope, key=asked.key, note=asked.note, limit=limit
+            )
+        except (PlanComplete, BudgetExhausted):
+            return False
+        except KeyConflict:  # an earlier life of the trial was compared with another incumbent
+            return False
+        return released.scalar > MARGIN * released.sigma
+
+    def question(self, trial: str) -> Question | None:
+        """Return the question about the trial's last report; None if there is nothing to compare it with."""
+        if self._plan.rungs is None or not self._reported.get(trial):
+            return None
+        step, mine = list(self._reported[trial].items())[-1]
+        incumbent = self._incumbent(step)
+        if incumbent is None:
+            return None
+        points = (mine, self._reported[incumbent][step])
+        query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(self._plan.rungs.radius), self._plan.rung_mu)
+        return Question(f"{RUNG}{trial}/{step}", query, {"incumbent": incumbent, "step": step})
+
+    def _incumbent(self, step: int) -> str | None:
+        """Of the ended trials whose losses at the step are held the best one in the mean, given the answers so far."""
+        held = {trial: u for trial, (_, u) in self._ended.items() if step in self._reported[trial]}
+        above = {trial: self._learned.algorithm.difference(u, next(iter(held.values()))) for trial, u in held.items()}
+        known = {trial: found[0] for trial, found in above.items() if found is not None}
+        return min(known, key=lambda trial: known[trial], default=None)
+
+    def last(self, trial: str) -> str:
+        """Return the point of the trial's last report: a stopped trial takes part with it."""
+        return list(self._reported[trial].values())[-1]
+
+    def ended(self, trial: str, point: str, u: Vector) -> None:
+        """Take note that a trial takes part with ``point``, at u (d,); it may be an incumbent from now on."""
+        if trial in self._reported:
+            self._ended[trial] = point, u
+
+    def forget(self, in_use: Collection[str]) -> None:
+        """Forget the reports of ended trials whose point is not in use."""
+        for trial in [name for name, (point, _) in self._ended.items() if point not in in_use]:
+            self.withdraw(trial)
+
+    def withdraw(self, trial: str) -> None:
+        """Forget a trial's reports, but for one with which it takes part."""
+        kept, _ = self._ended.pop(trial, ("", None))
+        for point in self._reported.pop(trial, {}).values():
+            if point != kept:
+                self._privatizer.forget(point)

@@ -1,0 +1,153 @@
+"""Decisions to stop trials by private losses: what is asked, what it costs, who takes part with what."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import NoNoise
+
+from dptune import CENTRED, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.accounting.events import GaussianRelease
+from dptune.algorithms.centred_plan import plan_centred
+from dptune.search.rungs import MARGIN
+
+SPACE = Space({"x": Float(0.0, 1.0)})
+N, TRIALS, C = 40, 8, 0.1  # two generations; C is .1 of the range
+LEVELS = np.random.default_rng(0).uniform(0.0, 0.2, N)
+
+
+def losses(x: float, step: int) -> np.ndarray:
+    """People of different levels, who all like x = .3, and later steps."""
+    return LEVELS + (x - 0.3) ** 2 / 2 + 0.3 / step
+
+
+def make_run(folder: Path, *, noise: bool = False, mu: float = 1.0, **settings: Any) -> SearchRun:
+    ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(mu))
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
+    if not noise:
+        privatizer._noise = NoNoise()
+    chosen = {"trials": TRIALS, "population": 4, "rung_share": 0.2, "rungs": 2, **settings}
+    return SearchRun(CENTRED, privatizer, scope="run", space=SPACE, seed=1, **chosen)
+
+
+def train(run: SearchRun, trial: str, x: float, steps: int = 3) -> int:
+    """Train as far as the run wants; return how many steps were made."""
+    for step in range(1, steps):
+        run.rungs.report(trial, {"x": x}, losses(x, step), step)
+        if run.rungs.stops(trial):
+            run.finish_stopped(trial, {"x": x})
+            return step
+    run.finish(trial, {"x": x}, losses(x, steps))
+    return steps
+
+
+def a_generation(run: SearchRun, xs: tuple[float, ...] = (0.3, 0.5, 0.7, 0.9)) -> None:
+    for i, x in enumerate(xs):
+        assert train(run, f"first {i}", x) == 3, "nothing is released, so nobody is compared"
+
+
+def asked(run: SearchRun) -> list[Any]:
+    return run.ledger.charges("run", prefix="rung/")
+
+
+def test_nothing_is_asked_before_anything_is_released_and_then_the_worse_is_stopped(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    a_generation(run)
+    assert asked(run) == []
+    assert train(run, "worse", 0.9) == 1
+    assert train(run, "better", 0.3) == 3  # equal to the incumbent: not above 0
+    assert [charge.key for charge in asked(run)] == ["rung/worse/1", "rung/better/1", "rung/better/2"]
+    assert {charge.note["incumbent"] for charge in asked(run)} == {"first 0"}
+
+
+def test_the_answer_is_the_clipped_mean_difference_at_the_same_rung_and_is_priced_by_the_plan(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    a_generation(run)
+    train(run, "worse", 0.6)
+    (charge,) = asked(run)
+    assert charge.value == pytest.approx([(0.3**2) / 2], rel=1e-5)
+    assert charge.mu == run.plan.rung_mu == math.sqrt(0.2 / (2 * TRIALS))
+    assert charge.description["sensitivity"] == pytest.approx(2 * C / N)
+    assert charge.description["sigma"] == pytest.approx(2 * C / N / charge.mu, rel=1e-5)
+    train(run, "far", 1.0)
+    assert asked(run)[-1].value == pytest.approx([C])  # 0.245 for everybody, clipped
+
+
+def test_a_stopped_trial_takes_part_with_its_last_losses(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    a_generation(run)
+    assert [train(run, name, x) for name, x in (("a", 0.3), ("b", 0.35), ("c", 0.9), ("d", 0.95))] == [3, 3, 1, 1]
+    assert run.complete
+    points = run.ledger.charges("run", prefix="generation/")[1]
+    values = np.array(points.value)[:4]
+    wanted = np.array([losses(0.3, 3), losses(0.35, 3), losses(0.9, 1), losses(0.95, 1)]).mean(axis=1)
+    assert np.argsort(values).tolist() == np.argsort(wanted).tolist()
+    assert values[2] - values[0] > 0.3 * (wanted[2] - wanted[0])  # clipped, and far from the half-trained incumbent's
+    assert run.privatizer.points() == ()  # all is forgotten
+
+
+def test_all_that_can_be_asked_is_paid_by_the_plan_and_then_nobody_is_stopped(tmp_path: Path) -> None:
+    run = make_run(tmp_path, rungs=1)
+    a_generation(run)
+    for step in range(1, 3 * TRIALS):
+        run.rungs.report("long", {"x": 0.9}, losses(0.9, 1), 1 if step == 1 else step)
+        for i in range(4):  # the incumbent has losses at every step
+            run.rungs.report(f"first {i}", {"x": 0.3}, losses(0.3, step), step)
+        assert run.rungs.stops("long") == (step <= TRIALS)
+    assert len(asked(run)) == run.plan.decisions == TRIALS
+    assert math.hypot(*(charge.mu for charge in asked(run))) == pytest.approx(math.sqrt(0.2))
+
+
+def test_a_whole_run_fits_its_budget_exactly(tmp_path: Path) -> None:
+    run = make_run(tmp_path, noise=True)
+    for i in range(TRIALS):
+        train(run, str(i), float(run.ask(i)["x"]))
+    run.estimate({"x": 0.3}, losses(0.3, 3))
+    assert run.complete
+    assert run.ledger.spent() <= 1.0
+    assert all(charge.value is not None for charge in run.ledger.charges())
+
+
+def test_where_the_incumbent_is_gone_or_the_budget_is_spent_nothing_is_asked(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    a_generation(run)
+    again = make_run(tmp_path)  # another process: it has learned the answers, and holds no losses
+    assert again.algorithm.t == 1
+    assert train(again, "worse", 0.9) == 3
+    spent = GaussianRelease(run.ledger.remaining(), sensitivity=1.0, sigma=1.0, dimension=1, statistic="mean")
+    run.ledger.charge("other", "all", spent, digest="d")
+    assert train(run, "worse too", 0.9) == 3
+    assert asked(run) == []
+
+
+def test_a_run_without_a_share_for_decisions_takes_no_reports(tmp_path: Path) -> None:
+    run = make_run(tmp_path, rung_share=0.0)
+    with pytest.raises(InputError, match="rung_share"):
+        run.rungs.report("a", {"x": 0.3}, losses(0.3, 1), 1)
+    assert "rungs" not in run.plan.describe()
+    for wrong in ({"rung_share": 1.0}, {"rung_share": 0.96}, {"rung_share": 0.1, "rungs": 0}, {"rung_radius": -1.0}):
+        with pytest.raises(InputError):
+            plan_centred(d=1, loss_range=1.0, mu=1.0, seed=0, **{"rung_share": 0.2, **wrong})
+
+
+def test_losses_of_a_wrong_shape_are_refused_and_a_failed_rung_is_the_upper_clip(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    with pytest.raises(InputError, match=f"expected {N}"):
+        run.rungs.report("a", {"x": 0.3}, np.zeros(N - 1), 1)
+    a_generation(run)
+    run.rungs.report("a", {"x": 0.3}, None, 1)
+    assert run.rungs.stops("a")
+    assert asked(run)[0].value == pytest.approx([C])
+
+
+def test_the_margin_is_in_standard_deviations_of_the_noise(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    a_generation(run)
+    sigma = 2 * C / N / run.plan.rung_mu
+    for name, factor, stops in (("above", 1.1, True), ("below", 0.9, False)):
+        run.rungs.report(name, {"x": 0.3}, losses(0.3, 1) + MARGIN * factor * sigma, 1)
+        assert run.rungs.stops(name) is stops
