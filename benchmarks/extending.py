@@ -20,13 +20,13 @@ from benchmarks.curator import Curator
 from benchmarks.loops import begin, result, without_values
 from benchmarks.report import DOCS, machine, markdown, mean_and_error, run_missing
 from benchmarks.tasks import Task
-from dptune.algorithms.centred_plan import CENTRED_CMA
+from dptune.algorithms.centred_plan import CENTRED
 from dptune.algorithms.gibo_plan import GIBO
 from dptune.search.run import SearchRun
 
 N, MU = 300, 1.0
 TASKS = ("svc-breast-cancer", "elastic-digits")
-METHODS = {"centred CMA-ES": CENTRED_CMA, "DP-GIBO": GIBO}
+METHODS = {"centred CMA-ES": CENTRED, "DP-GIBO": GIBO}
 TRIALS = (40,)
 WAYS = ("half", "planned", "extended")
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dptune import Budget, BudgetExhausted, BudgetMismatch, InputError, LossPrivatizer, PrivacyLedger
+from dptune import Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
 from dptune.cli import app
+from dptune.errors import BudgetMismatch
 
 
 @pytest.fixture

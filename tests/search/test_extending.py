@@ -20,7 +20,6 @@ from run_harness import SPACE, keys, trial
 from dptune import (
     Budget,
     BudgetExhausted,
-    BudgetMismatch,
     InputError,
     LossPrivatizer,
     PlanComplete,
@@ -29,6 +28,7 @@ from dptune import (
     Space,
 )
 from dptune.accounting.gdp import Spent
+from dptune.errors import BudgetMismatch
 from dptune.search import earlier, extending
 from dptune.search.earlier import Earlier
 from dptune.search.values import VALUES

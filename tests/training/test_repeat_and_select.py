@@ -17,7 +17,8 @@ import numpy as np
 import optuna
 import pytest
 
-from dptune import InputError, KeyConflict, PlanComplete
+from dptune import InputError, PlanComplete
+from dptune.errors import KeyConflict
 from dptune.privacy.noise import OpenDPNoise
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training import select as implementation
