@@ -1,0 +1,88 @@
+"""What the site needs beside its pages: the front page, reference pages, and files of the repository that pages link to."""
+
+from __future__ import annotations
+
+import importlib
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = {  # page -> title, packages
+    "dptune": ("The first day", ["dptune"]),
+    "dptune_optuna": ("Optuna", ["dptune_optuna"]),
+    "dptune_ray": ("Ray Tune", ["dptune_ray"]),
+    "dptune_sklearn": ("scikit-learn", ["dptune_sklearn"]),
+    "search": (
+        "Searches, algorithms and questions",
+        ["dptune.search", "dptune.algorithms", "dptune.privacy", "dptune.gp"],
+    ),
+    "ledgers": ("Ledgers and private training", ["dptune.accounting", "dptune.training"]),
+    "trust": (
+        "Other trust models",
+        ["dptune.local", "dptune.bandits", "dptune.federated", "dptune.outsourced"],
+    ),
+    "errors": ("Errors", ["dptune.errors"]),
+}
+LINK = re.compile(r"(?<=\]\()(\.\./[^)#\s]+)")
+ROLE = re.compile(r":\w+:<code>~?([\w.]+)</code>")
+OUTSIDE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?https?:[^>]*>(?:</script>)?")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the README as the front page, the reference, and every file outside ``docs`` that a page links to."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = re.sub(r"\]\((?!https?:|docs/|#)", "](../", readme).replace("](docs/", "](")
+    files.append(File.generated(config, "index.md", content=readme))
+    for page, (title, packages) in REFERENCE.items():
+        files.append(File.generated(config, f"reference/{page}.md", content=_reference(title, packages)))
+    linked = {link for file in files.documentation_pages() if file.src_uri.endswith(".md") for link in _outside(file)}
+    for path in sorted(linked):
+        content = (ROOT / path).read_text(encoding="utf-8")
+        files.append(File.generated(config, f"source/{path}.txt", content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point links that leave ``docs`` to the copies in the site."""
+    up = posixpath.dirname(page.file.src_uri)
+    return LINK.sub(lambda link: f"{posixpath.relpath('source/' + _inside(link[1], up), up or '.')}.txt", markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show the roles of docstrings, as :class:`~dptune.Budget`, by the last part of their names."""
+    html = ROLE.sub(lambda role: f"<code>{role[1].rpartition('.')[2] if '~' in role[0] else role[1]}</code>", html)
+    return html.replace("::</p>", ":</p>")
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Take out the one script that notebooks would load from outside, for formulas that we have none of; refuse others."""
+    output = re.sub(r"<script[^>]*mathjax[^>]*></script>", "", output, flags=re.IGNORECASE)
+    if found := OUTSIDE.search(output):
+        raise PluginError(f"{page.file.src_uri} would load from outside: {found[0][:200]}")
+    return output
+
+
+def _reference(title: str, packages: list[str]) -> str:
+    """The page of these packages: each public name, in the order of ``__all__``."""
+    lines = [f"# {title}"]
+    for name in packages:
+        package = importlib.import_module(name)
+        names = getattr(package, "__all__", [each for each in vars(package) if each[0].isupper()])
+        lines += [f"## {name}", *([str(package.__doc__)] if len(packages) > 1 else [])]
+        lines += [f"::: {name}.{each}\n    options: {{heading_level: 3}}" for each in names]
+    return "\n\n".join(lines)
+
+
+def _outside(file: File) -> list[str]:
+    """Paths in the repository of what a page links to outside ``docs``."""
+    return [_inside(link, posixpath.dirname(file.src_uri)) for link in LINK.findall(file.content_string)]
+
+
+def _inside(link: str, folder: str) -> str:
+    return posixpath.relpath(posixpath.join("docs", folder, link), ".")

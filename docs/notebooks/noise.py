@@ -1,0 +1,5 @@
+# %% [markdown]
+# # Noise
+
+# %%
+print(1)

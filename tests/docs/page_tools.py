@@ -1,0 +1,49 @@
+"""Code blocks of pages, and how they are run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from dptune.cli import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(text: str, *languages: str) -> list[tuple[str, str]]:
+    """Return (language, code) of each block of one of these languages, in order."""
+    return re.findall(rf"^```({'|'.join(languages)})\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def run(name: str, names: Mapping[str, Any] | None = None, *, only: slice = slice(None)) -> dict[str, Any]:
+    """Run the page's Python and the lines of its consoles, in order; a console's other lines must have been printed."""
+    known = dict(names or {})
+    for language, code in blocks(page(name), "python", "console")[only]:
+        if language == "python":
+            exec(compile(code, name, "exec"), known)
+            continue
+        printed = ""
+        for line in code.splitlines():
+            if line.startswith("$ "):
+                printed = dptune_prints(line.removeprefix("$ "))
+            else:
+                assert line in printed, f"{name} shows a line that is not printed: {line}"
+    return known
+
+
+def dptune_prints(command: str) -> str:
+    program, *arguments = shlex.split(command)
+    assert program == "dptune", f"a console of the pages runs dptune only, not {program}"
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, f"{command}: {done.output}"
+    return done.output

@@ -1,0 +1,111 @@
+"""Every code block of the README and the pages runs; what cannot run here is at least read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import optuna
+import pytest
+from page_tools import PAGES, ROOT, blocks, page, run
+from scipy.stats import loguniform
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
+
+import dptune
+from dptune_optuna import SelectionObjective
+from dptune_sklearn import PrivateSearch
+
+X, Y = load_breast_cancer(return_X_y=True)
+ROWS = {"X_train": X[400:], "y_train": Y[400:], "X_val": X[:400], "y_val": Y[:400]}
+ELSEWHERE = {  # page -> the test that runs its blocks
+    "docs/certificate.md": "tests/certificate/test_certificate_page.py",
+    "docs/federated.md": "tests/test_examples.py",
+    "docs/ldp.md": "tests/test_examples.py",
+    "docs/outsourced.md": "tests/outsourced/test_outsourced_examples.py",
+    "docs/ray.md": "tests/ray_front/test_example.py",
+    "docs/training.md": "tests/training/test_training_page.py",
+}
+HABITS = "docs/what-breaks-the-promise.md"  # wrong beside right, of a dozen libraries: it compiles
+RUN = {"README.md", "docs/cli.md", "docs/choose.md", "docs/selection.md", "docs/sklearn.md", "docs/spaces.md",
+       "docs/tutorial.md", "docs/tutorial_sklearn.md"}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def privatizer(file: str = "ledger.db") -> dptune.LossPrivatizer:
+    return dptune.LossPrivatizer(dptune.PrivacyLedger(file, dptune.Budget.gdp(mu=1.0)), n=400, clip=(0.0, 1.0))
+
+
+def test_no_page_with_code_is_left_out() -> None:
+    coded = {path.relative_to(ROOT).as_posix() for path in PAGES if blocks(path.read_text(), "python", "console")}
+    assert coded == {*RUN, *ELSEWHERE, HABITS}
+    for name, test in ELSEWHERE.items():
+        assert Path(name).name in (ROOT / test).read_text(), f"{test} does not read {name}"
+
+
+def test_the_readme_runs_and_goes_on_when_it_is_run_again(capsys: pytest.CaptureFixture[str]) -> None:
+    known = run("README.md", ROWS, only=slice(1))
+    first = capsys.readouterr().out
+    assert "Privacy statement" in first
+    run("README.md", ROWS, only=slice(1))  # again: nothing is spent, and the final estimate is kept
+    assert capsys.readouterr().out == first
+    assert known["svm"].estimate(known["study"], known["sampler"].recommend(known["study"])).private
+
+
+def test_a_first_search_in_scikit_learn_takes_twelve_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    (_, code), *more = blocks(page("README.md"), "python")[1:]
+    assert not more
+    assert len([line for line in code.splitlines() if line.strip()]) <= 12
+    run("README.md", ROWS, only=slice(1, 2))
+    assert "Privacy statement" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["docs/tutorial.md", "docs/tutorial_sklearn.md"])
+def test_a_tutorial_runs_and_prints_what_it_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(name)
+    printed = capsys.readouterr().out
+    for _, text in blocks(page(name), "text"):
+        for line in text.splitlines():
+            assert line in printed or "..." in line
+
+
+def test_the_pages_of_the_command_line_print_what_they_show() -> None:
+    held = privatizer()
+    held.observe("0", np.linspace(0.0, 1.0, 400))
+    held.release(held.mean_query("0", mu=0.5), scope="svm", key="value/0")
+    run("docs/cli.md")
+    run("docs/choose.md")
+
+
+def test_the_page_of_private_selection_runs() -> None:
+    known = run("docs/selection.md", {**ROWS, "SVC": SVC, "dptune": dptune, "privatizer": privatizer(),
+                "Cs": [0.1, 1.0, 10.0], "gammas": [1e-4, 1e-3], "optuna": optuna, "model": logistic,
+                "SelectionObjective": SelectionObjective}
+                )  # fmt: skip
+    assert 0 <= known["chosen"].index < 6
+    assert known["parameters"].keys() == {"C"}
+
+
+def logistic(trial: optuna.Trial) -> LogisticRegression:
+    return LogisticRegression(C=trial.suggest_float("C", 1e-3, 1e3, log=True)).fit(X[400:, :2], Y[400:])
+
+
+def test_the_pages_of_spaces_and_scikit_learn_run() -> None:
+    assert run("docs/spaces.md")["space"].names == ("model", "C", "depth")
+    fast = SimpleNamespace(**{"ledger": privatizer("search.db").ledger, "estimator": SVC()})
+    space = {"C": loguniform(1e-3, 1e3), "gamma": loguniform(1e-6, 1e-2)}
+    rest = {"patient_of_row": np.arange(400), "param_distributions": space, "X_new": X[:3]}
+    run("docs/sklearn.md", {**ROWS, **vars(fast), **rest, "PrivateSearch": PrivateSearch})
+
+
+def test_wrong_and_right_compile() -> None:
+    assert len(blocks(page(HABITS), "python")) >= 9
+    for _, code in blocks(page(HABITS), "python"):
+        compile(code, HABITS, "exec")

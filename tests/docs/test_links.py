@@ -1,0 +1,44 @@
+"""No relative link of a page is dead, and every page has its place in the site."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from page_tools import PAGES, ROOT
+
+SKIP = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+GENERATED = {"index.md"}  # of the README, by docs/_site/hooks.py; so is reference/
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a page, as GitHub and MkDocs make them."""
+    titles = re.findall(r"^#+ (.+)$", SKIP.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    slugs = (re.sub(r"[^\w\s-]", "", title.lower()).strip() for title in titles)
+    return {re.sub(r"[\s-]+", "-", slug) for slug in slugs}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_no_link_of_a_page_is_dead(path: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", SKIP.sub("", path.read_text(encoding="utf-8"))):
+        if link.startswith("http"):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        assert target.is_file(), f"{path.name} links to {link}, which is not a file"
+        assert not anchor or anchor in anchors(target), f"{path.name} links to {link}: {anchors(target)}"
+
+
+def test_every_page_is_in_the_navigation_and_no_other() -> None:
+    listed = set(re.findall(r": ([\w/.-]+\.(?:md|py))$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/*.md")}
+    notebooks = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/notebooks/*.py")}
+    assert {each for each in listed if not each.startswith("reference/")} == pages | notebooks | GENERATED
+
+
+def test_figures_that_pages_show_are_there_and_others_are_not() -> None:
+    shown = {link for path in PAGES for link in re.findall(r"figures/[\w.-]+", path.read_text(encoding="utf-8"))}
+    shown |= set(re.findall(r"figures/[\w.-]+", (ROOT / "mkdocs.yml").read_text()))
+    held = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/figures/*")}
+    assert {each for each in shown if each.count(".")} <= held
