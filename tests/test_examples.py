@@ -1,4 +1,4 @@
-"""The examples and the README's first screen run as they stand."""
+"""The examples, and pages whose tests stand beside them, run as they stand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution
 from registry_schema import complaints
-from sklearn.datasets import load_breast_cancer
 
 import dptune
 from dptune.certificate import About, record
@@ -77,41 +76,6 @@ def test_no_phone_of_the_example_replies_past_its_cap(tmp_path, monkeypatch, cap
     counts = Counter(reads.values())
     assert counts == {1: made["phones"], 2: 1}  # one phone has a ledger, with a cap of two
     assert "refused" in capsys.readouterr().out
-
-
-def test_the_first_screen_of_the_readme_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    X, y = load_breast_cancer(return_X_y=True)
-    names = {"X_train": X[400:], "y_train": y[400:], "X_val": X[:400], "y_val": y[:400]}
-    block = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
-    exec(compile(block, "README.md", "exec"), names)
-    first = capsys.readouterr().out
-    assert "Privacy statement" in first
-    exec(compile(block, "README.md", "exec"), names)  # again: nothing is spent, and the final estimate is kept
-    assert capsys.readouterr().out == first
-    assert names["svm"].estimate(names["study"], names["sampler"].recommend(names["study"])).private
-
-
-def test_a_first_search_in_scikit_learn_takes_twelve_lines(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    X, y = load_breast_cancer(return_X_y=True)
-    names = {"X_train": X[400:], "y_train": y[400:], "X_val": X[:400], "y_val": y[:400]}
-    block = (ROOT / "README.md").read_text().split("```python\n")[2].split("```")[0]
-    assert len([line for line in block.splitlines() if line.strip()]) <= 12
-    exec(compile(block, "README.md", "exec"), names)
-    assert "Privacy statement" in capsys.readouterr().out
-
-
-def test_the_tutorial_of_scikit_learn_runs_and_prints_what_it_says(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "tutorial_sklearn.md").read_text()
-    names: dict[str, object] = {}
-    for block in page.split("```python\n")[1:]:
-        exec(compile(block.split("```")[0], "tutorial_sklearn.md", "exec"), names)
-    printed = capsys.readouterr().out
-    assert "Privacy statement" in printed
-    for line in page.split("```text\n")[1].split("```")[0].splitlines():
-        assert line in printed or "..." in line
 
 
 def test_the_python_of_the_page_on_local_privacy_runs(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What the site needs beside its pages: the front page, reference pages, and files of the repository that pages link to."""
+"""What the site needs beside its pages: front page, reference, and files of the repository that pages link to."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Take out the one script that notebooks would load from outside, for formulas that we have none of; refuse others."""
+    """Take out what notebooks would load from outside to draw formulas, of which we have none; refuse the rest."""
     output = re.sub(r"<script[^>]*mathjax[^>]*></script>", "", output, flags=re.IGNORECASE)
     if found := OUTSIDE.search(output):
         raise PluginError(f"{page.file.src_uri} would load from outside: {found[0][:200]}")
