@@ -2,6 +2,7 @@
 
 from dptune import accounting as accounting
 from dptune import algorithms as algorithms
+from dptune import audit as audit
 from dptune import bandits as bandits
 from dptune import certificate as certificate
 from dptune import errors as errors

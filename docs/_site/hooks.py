@@ -22,7 +22,10 @@ REFERENCE = {  # page -> title, packages
         "Searches, algorithms and questions",
         ["dptune.search", "dptune.algorithms", "dptune.privacy", "dptune.gp"],
     ),
-    "ledgers": ("Ledgers and private training", ["dptune.accounting", "dptune.training"]),
+    "ledgers": (
+        "Ledgers, certificates, private training",
+        ["dptune.accounting", "dptune.certificate", "dptune.audit", "dptune.training"],
+    ),
     "trust": (
         "Other trust models",
         ["dptune.local", "dptune.bandits", "dptune.federated", "dptune.outsourced"],

@@ -26,6 +26,7 @@ X = (X - X.mean(axis=0)) / X.std(axis=0)
 TRAIN = X[400:].copy(), Y[400:].copy()  # apart from the private rows, or an objective could reach them
 ROWS = {"X_train": X[400:].copy(), "y_train": Y[400:].copy(), "X_val": X[:400].copy(), "y_val": Y[:400].copy()}
 ELSEWHERE = {  # page -> the test that runs its blocks
+    "docs/audit.md": "tests/audit_room/test_own_audit.py",
     "docs/certificate.md": "tests/certificate/test_certificate_page.py",
     "docs/federated.md": "tests/test_examples.py",
     "docs/ldp.md": "tests/test_examples.py",
