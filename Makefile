@@ -59,7 +59,7 @@ audit: $(VENV)/.installed  ## the slow audits: long noise, whole runs, random ki
 	$(BIN)/python -m pytest -m "slow and ray" -rP
 
 docs: $(VENV)/.installed  ## the site in out/site, its notebooks executed; a warning is an error
-	NO_MKDOCS_2_WARNING=1 PYDEVD_DISABLE_FILE_VALIDATION=1 MPLBACKEND=agg $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 PYDEVD_DISABLE_FILE_VALIDATION=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 check: $(VENV)/.installed  ## lint, format and types
 	$(BIN)/ruff check .

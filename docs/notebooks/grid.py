@@ -6,6 +6,7 @@
 # was executed when the site was built, with fresh noise.
 
 # %%
+import logging
 import tempfile
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.svm import SVC
 from dptune import Budget, PrivacyLedger
 from dptune_sklearn import PrivateSearch
 
+logging.getLogger("dptune").setLevel("ERROR")  # no line for the new ledger
 X, y = load_breast_cancer(return_X_y=True)
 X_train, X_val, y_train, y_val = train_test_split(X, y, train_size=169, random_state=0)  # 400 private patients
 ledger = PrivacyLedger(f"{tempfile.mkdtemp()}/ledger.db", Budget.gdp(mu=1.0), dataset="tumours", unit="one patient")

@@ -6,6 +6,7 @@
 # private rows only the released numbers exist. This page was executed when the site was built, with fresh noise.
 
 # %%
+import logging
 import tempfile
 
 import matplotlib.pyplot as plt
@@ -15,6 +16,7 @@ from sklearn.svm import SVC
 
 import dptune
 
+logging.getLogger("dptune").setLevel("ERROR")  # no line for each new ledger
 X, y = make_moons(600, noise=0.35, random_state=0)
 X_train, y_train, X_val, y_val = X[:200], y[:200], X[200:], y[200:]
 gammas = np.logspace(-2, 3, 16)
