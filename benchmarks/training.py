@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import argparse
 
-import numpy as np
-
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
-from dptune.training.profiles import epsilon_of
+from dptune.training.profiles import Adaptive, epsilon_of, renyi_epsilon
 
 DELTA = 1e-5
 BASE_MU = 0.25
@@ -22,12 +20,6 @@ LAWS = {
     "Poisson": Repeats.poisson,
 }
 SAMPLE_RATE, STEPS = 0.05, 400
-
-
-def renyi_epsilon(mu: float) -> float:
-    """Epsilon of a Gaussian by Renyi DP, as the papers compose."""
-    a = np.arange(1.1, 200, 0.1)
-    return float(np.min(a * mu**2 / 2 + np.log1p(-1 / a) - (np.log(DELTA) + np.log(a)) / (a - 1)))
 
 
 def row(*cells: object) -> None:
@@ -41,18 +33,19 @@ def header(*cells: str) -> None:
 
 def runs_of_a_gaussian() -> None:
     print(f"\nEpsilon at delta = {DELTA:g} of T runs of a Gaussian mechanism of mu = {BASE_MU}\n")
-    header("T", "all shown (exact)", "all shown (Renyi)", *(f"best of {law}, mean T" for law in LAWS))
+    laws = (f"best of {law}, mean T" for law in LAWS)
+    header("T", "all shown (exact)", "all shown (Renyi)", "best of geometric (Renyi)", *laws)
     for T in (2, 5, 10, 30, 100, 300, 1000):
         mu = BASE_MU * T**0.5
         best = [epsilon_of([SelectionPlan(law(T), score_mu=BASE_MU)], DELTA) for law in LAWS.values()]
-        row(T, epsilon_from_mu(mu, DELTA), renyi_epsilon(mu), *best)
+        renyi = [Adaptive(mu)], [SelectionPlan(Repeats.geometric(T), score_mu=BASE_MU)]
+        row(T, epsilon_from_mu(mu, DELTA), *(renyi_epsilon(parts, DELTA) for parts in renyi), *best)
 
 
 def epsilon_of_trainings(z: float = 2.0) -> None:
     print(f"\nEpsilon at delta = {DELTA:g} of T trainings: noise {z:g}, sampling rate {SAMPLE_RATE}, {STEPS} steps\n")
-    header(
-        "T", "composition: all shown", "best of geometric", "best of Poisson", "public tuning, one training", "cheapest"
-    )
+    ways = "composition: all shown", "best of geometric", "best of Poisson"
+    header("T", *ways, "best of geometric (Renyi)", "public tuning, one training", "cheapest")
     one = TrainingPlan(z, SAMPLE_RATE, STEPS)
     for T in (2, 5, 10, 30, 100):
         parts = {
@@ -61,7 +54,8 @@ def epsilon_of_trainings(z: float = 2.0) -> None:
             "Poisson": SelectionPlan(Repeats.poisson(T), one),
         }
         cost = {name: epsilon_of([part], DELTA) for name, part in parts.items()}
-        row(T, *cost.values(), epsilon_of([one], DELTA), f"public, else {min(cost, key=lambda name: cost[name])}")
+        others = renyi_epsilon([parts["geometric"]], DELTA), epsilon_of([one], DELTA)
+        row(T, *cost.values(), *others, f"public, else {min(cost, key=lambda name: cost[name])}")
 
 
 def noise_of_trainings() -> None:

@@ -9,11 +9,10 @@ Example::
         for x, y in loader: ...
 
 Guarantee: the ledger's :class:`TrainingPlan`, by dptune's own accounting; Opacus's ``get_epsilon`` is not asked.
-Checked
-are Poisson sampling and its rate, the number of rows, flat clipping, noise, number of steps and, without
-``secure_mode``, that PyTorch's generator keeps the seed that it is given here from the operating system. Not checked is
-what the code does with the rows of a batch: the wrapped model must get them as the loader gives them, one gradient a
-person, and no statistics of the data.
+Checked are Poisson sampling and its rate, the number of rows, flat clipping, noise, number of steps, with
+``secure_mode`` that noise and samples come from a generator without a seed, and otherwise that PyTorch's own keeps the
+seed that it is given here from the operating system. Not checked is what the code does with the rows of a batch: the
+wrapped model must get them as the loader gives them, one gradient a person, and no statistics of the data.
 """
 
 from __future__ import annotations
@@ -124,8 +123,21 @@ def _check(plan: TrainingPlan, n: int | None, optimizer: Any, loader: Any) -> No
     if not optimizer.max_grad_norm > 0:
         raise InputError("max_grad_norm must be positive: without clipping one person's gradient has no bound.")
     generators = (optimizer.generator, sampler.generator)
+    if optimizer.secure_mode and any(generator is None or _has_seed(generator) for generator in generators):
+        raise InputError(
+            "secure_mode is on, but noise or samples come from a generator with a seed, not torchcsprng's."
+        )
     if not optimizer.secure_mode and any(generator is not None for generator in generators):
         raise InputError("a generator of your own (noise_generator=) may be seeded: leave it out, or use secure_mode.")
+
+
+def _has_seed(generator: Any) -> bool:
+    """Tell whether a generator can be repeated; torchcsprng's, which reads /dev/urandom, raises instead of a seed."""
+    try:
+        generator.initial_seed()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _at_most(name: str, value: float, most: float) -> None:

@@ -132,6 +132,35 @@ def test_a_seed_of_before_is_undone(ledger: TrainingLedger) -> None:
     assert drawn[0] != drawn[1]
 
 
+class Csprng:
+    """As torchcsprng's generator: it has no seed. (The package has no build for this PyTorch.)"""
+
+    def initial_seed(self) -> int:
+        raise RuntimeError("not implemented")
+
+
+def in_secure_mode(noise: Any, samples: Any) -> tuple[Any, Any, Any]:
+    model, optimizer, loader = private()
+    optimizer.secure_mode, optimizer.generator, loader.batch_sampler.generator = True, noise, samples
+    return model, optimizer, loader
+
+
+def test_secure_mode_is_charged_without_a_warning(ledger: TrainingLedger) -> None:
+    _, optimizer, loader = in_secure_mode(Csprng(), Csprng())
+    with training(ledger, optimizer, loader):
+        pass
+    assert ledger.statement(delta=1e-5).warnings == ()
+
+
+@pytest.mark.parametrize("noise", [None, torch.Generator(), Csprng()])
+@pytest.mark.parametrize("samples", [None, torch.Generator()])
+def test_secure_mode_by_name_only_is_refused(noise: Any, samples: Any, ledger: TrainingLedger) -> None:
+    _, optimizer, loader = in_secure_mode(noise, samples)
+    with pytest.raises(InputError, match="with a seed"), training(ledger, optimizer, loader):
+        pass
+    assert ledger.count() == 0
+
+
 def test_a_repeat_of_a_selection_is_watched_and_not_charged(fast_path: Path) -> None:
     one = TrainingPlan(1.5, 1 / BATCHES, 2)
     ledger = TrainingLedger(fast_path / "s.db", SelectionPlan(Repeats.geometric(4), one), n=N)
