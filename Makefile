@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo docs test test-torch test-oldest check audit bench-gibo bench-private bench-selection bench-spaces bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+.PHONY: demo docs test test-torch test-oldest check audit audit-outside bench-gibo bench-private bench-selection bench-spaces bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -57,6 +57,14 @@ test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the ol
 audit: $(VENV)/.installed  ## the slow audits: long noise, whole runs, random kills; prints what they prove
 	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rP
 	$(BIN)/python -m pytest -m "slow and ray" -rP
+
+$(VENV)-outside/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-outside
+	$(VENV)-outside/bin/python -m pip install --quiet --editable . "jax-privacy==2.0.0"
+	touch $@
+
+audit-outside: $(VENV)-outside/.installed  ## jax-privacy's bounds on our releases, in an environment of its own (700 MB)
+	$(VENV)-outside/bin/python -m benchmarks.audit_outside
 
 docs: $(VENV)/.installed  ## the site in out/site, its notebooks executed; a warning is an error
 	NO_MKDOCS_2_WARNING=1 PYDEVD_DISABLE_FILE_VALIDATION=1 $(BIN)/python -m mkdocs build --quiet --strict
@@ -129,4 +137,4 @@ bench-sklearn: $(VENV)/.installed  ## PrivateSearch beside scikit-learn's search
 	$(BIN)/python -m benchmarks.sklearn_search
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest out dist build
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-outside out dist build
