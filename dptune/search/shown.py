@@ -34,7 +34,6 @@ class Shown:
     _told: dict[str, float]
     _spent_by_others: bool
     _warned: bool
-    scope: str
 
     @property
     def algorithm(self) -> SearchAlgorithm:
