@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo docs test test-torch test-oldest check audit audit-outside bench-gibo bench-private bench-selection bench-spaces bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+.PHONY: demo docs test test-torch test-oldest check audit audit-outside bench-gibo bench-private bench-selection bench-spaces bench-extending bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -91,6 +91,9 @@ bench-frontier: $(VENV)/.installed  ## what privacy costs against the best witho
 
 bench-spaces: $(VENV)/.installed  ## any search space, docs/spaces.md (hours; goes on where it was stopped)
 	$(BIN)/python -m benchmarks.spaces
+
+bench-extending: $(VENV)/.installed  ## extending a run beside planning it at once, docs/extending.md (ten minutes; goes on)
+	$(BIN)/python -m benchmarks.extending
 
 bench-defaults: $(VENV)/.installed  ## the search behind dptune/algorithms/gibo_plan.py
 	$(BIN)/python -m benchmarks.defaults

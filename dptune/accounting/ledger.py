@@ -27,9 +27,10 @@ PLAN = "plan"  # the fact of a scope that says what its run will spend
 _TRAINS = "trains on private people"  # a fact of a scope
 _PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no release paid for
 
-_NOTHING = sa.insert(schema.charges).from_select(  # no row, but a ledger that cannot be written refuses it
-    schema.charges.columns.keys(), sa.select(schema.charges).where(sa.false())
-)
+_PROBE = {  # a charge that is taken back at once
+    **dict.fromkeys(("scope", "key", "kind", "mechanism", "digest", "hash", "mu_squared_so_far", "charged_at"), ""),
+    **{"seq": 0, "nth": 0, "private": True, "seeded_so_far": 0, "description": " " * 2**14},
+}
 
 REPLACE_ONE = "replace all records of one unit, with n public"
 CENTRAL = "trusted curator: one process reads the losses; everybody else sees noisy releases only"
@@ -168,13 +169,12 @@ class PrivacyLedger(DurableLedger):
 
         Raises:
             BudgetExhausted: ``releases`` releases of ``mu`` each do not fit.
-            LedgerError: the ledger may not be written. (A full disk, or a folder that may not be written while the file
-                may, is noticed by a charge only.)
+            LedgerError: a charge cannot be written: the ledger may not be, or its disk is full.
         """
         price = positive("mu", mu) * math.sqrt(at_least("releases", releases, 1))
         with self._transaction(write=True) as (connection, head):
-            connection.execute(_NOTHING)
             self._admit(head.spent, price)
+            _probe(connection)
 
     def _admit(self, spent: Spent, mu: float) -> None:
         if not spent.admits(mu, self.budget.mu):
@@ -283,10 +283,10 @@ class PrivacyLedger(DurableLedger):
         """
         scope = text("scope", scope)
         with self._transaction(write=write) as (connection, head):
-            if write:
-                connection.execute(_NOTHING)
             known = entries.read(connection, schema.charges.c.seq.in_(again)) if again else []
             new = entries.news(connection, scope, after)
+            if write:
+                _probe(connection)
         return News((*known, *new), head.spent, head.private)
 
     def spent(self) -> float:
@@ -337,6 +337,16 @@ class PrivacyLedger(DurableLedger):
 
     def __repr__(self) -> str:
         return f"PrivacyLedger({self._name!r}, mu={self.budget.mu!r})"
+
+
+def _probe(connection: sa.Connection) -> None:
+    """Write a charge and take it back, with the whole transaction: so nothing has to reach the disk, but it must fit.
+
+    Raises:
+        DBAPIError: it cannot be written; a full disk says so before a model is trained.
+    """
+    connection.execute(sa.insert(schema.charges), _PROBE)
+    connection.rollback()
 
 
 def _refuse_no_budget(budget: object) -> None:

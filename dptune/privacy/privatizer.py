@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +15,13 @@ from dptune._checks import at_least
 from dptune._locks import ForkSafeLock
 from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
 from dptune.errors import InputError
+from dptune.privacy.clipping import per_person
 from dptune.privacy.mechanism import Mechanism, gaussian
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise
+from dptune.privacy.pending import PendingLosses, Waiting
 from dptune.privacy.people import count_of, float_type, interval_of, person_of_row, person_weights_of
 from dptune.privacy.private import PerExampleLosses, bare, reveal
-from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery, Query
+from dptune.privacy.query import Box, Interval, MeanQuery, Query
 from dptune.privacy.rows import LossRows
 
 Vector = npt.NDArray[np.float64]
@@ -62,6 +65,7 @@ class LossPrivatizer:
         person_weights: (n,) positive public weights of the mean; default equal.
         dtype: numpy.float32 (default) or float64, how rows are kept: n * itemsize bytes a point.
         insecure_seed: NOT PRIVATE. Reproducible noise for tests; stamps ledger and statement.
+        pending: keeps losses that wait for their question in an encrypted file, so that a kill does not lose them.
 
     Raises:
         InputError: a setting is not usable; before any data is read.
@@ -78,6 +82,7 @@ class LossPrivatizer:
         person_weights: npt.ArrayLike | None = None,
         dtype: type[np.float32] | type[np.float64] = np.float32,
         insecure_seed: int | None = None,
+        pending: PendingLosses | None = None,
     ) -> None:
         if not isinstance(ledger, PrivacyLedger):
             raise InputError('the first argument must be a PrivacyLedger, e.g. PrivacyLedger("ledger.db", budget).')
@@ -91,6 +96,7 @@ class LossPrivatizer:
         self._weights = person_weights_of(person_weights, self.n)  # (n,), sums to 1
         self.dtype = float_type(dtype)
         self._insecure_seed = None if insecure_seed is None else at_least("insecure_seed", insecure_seed, 0)
+        self._pending = pending
         ledger.bind_people(self.n)
         self._start()
 
@@ -189,6 +195,40 @@ class LossPrivatizer:
             if point in self._losses:
                 self._losses.drop(point)
                 self._failed.discard(point)
+                self.settle([point])
+
+    def keep(self, point: str, *, scope: str, parameters: Mapping[str, Any]) -> None:
+        """Write the losses of a point to the encrypted file, if there is one; parameters are plain JSON data.
+
+        Raises:
+            LedgerError: they cannot be written.
+        """
+        with self._lock:
+            if self._pending is not None and point in self._losses:
+                waiting = Waiting(point, scope, parameters, point in self._failed)
+                self._pending.keep(waiting, self._losses.row(point), whose=self._whose())
+
+    def settle(self, points: Collection[str]) -> None:
+        """Delete the losses of points from the encrypted file: a kill loses nothing of them any more."""
+        if self._pending is not None:
+            self._pending.drop(points)
+
+    def kept(self, scope: str) -> list[Waiting]:
+        """Take back what a killed process has left of a run in the encrypted file, as far as this one lacks it.
+
+        Raises:
+            InputError: they were written with another key, or by another privatizer.
+        """
+        with self._lock:
+            found = [] if self._pending is None else self._pending.rows(scope, whose=self._whose())
+            new = [(waiting, row) for waiting, row in found if waiting.point not in self._losses]
+            for waiting, row in new:
+                self._losses.put(waiting.point, row)
+                self._failed.update([waiting.point] if waiting.failed else [])
+            return [waiting for waiting, _ in new]
+
+    def _whose(self) -> list[object]:
+        return [self.ledger.mark()["ledger"], self.fingerprint()]
 
     # ---- released values out -------------------------------------------------------------------
 
@@ -307,7 +347,7 @@ class LossPrivatizer:
             for first in range(0, self.n, _PEOPLE_PER_CHUNK):
                 people = slice(first, min(first + _PEOPLE_PER_CHUNK, self.n))
                 g = self._statistic(query, people)  # (p, people)
-                parts.append(_per_person(g, query, self._centre(query)) @ self._weights[people])
+                parts.append(per_person(g, query, self._centre(query)) @ self._weights[people])
             return np.array([math.fsum(column) for column in np.transpose(parts)])  # exact: see noise.SLACK
 
     def _statistic(self, query: Query, people: slice) -> Vector:
@@ -337,9 +377,8 @@ class LossPrivatizer:
     # ---- copies share the budget and hold no losses ----------------------------------------------
 
     def __getstate__(self) -> dict[str, object]:
-        return {
-            k: v for k, v in self.__dict__.items() if k not in {"_lock", "_losses", "_failed", "_noise", "_unrecorded"}
-        }
+        kept = {"_lock", "_losses", "_failed", "_noise", "_unrecorded"}
+        return {**{k: v for k, v in self.__dict__.items() if k not in kept}, "_pending": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
@@ -348,27 +387,3 @@ class LossPrivatizer:
     def __repr__(self) -> str:
         warning = "" if self.private else ", NOT PRIVATE"
         return f"LossPrivatizer(n={self.n}, clip=({self.interval.low}, {self.interval.high}){warning})"
-
-
-def _per_person(g: Vector, query: Query, centre: float) -> Vector:
-    """Each person's bounded contribution less the centre, (p, people), from the columns of g."""
-    if isinstance(query, NormQuery):  # a norm that is NaN or infinite compares as too large
-        return np.asarray(np.sqrt(np.einsum("ij,ij->j", g, g)) <= query.radius, dtype=np.float64)[None, :] - centre
-    return _clip(g, _centred(query.clip, centre))
-
-
-def _centred(clip: Interval | Ball, centre: float) -> Interval | Ball:
-    return replace(clip, low=clip.low - centre, high=clip.high - centre) if isinstance(clip, Interval) else clip
-
-
-def _clip(g: Vector, clip: Interval | Ball) -> Vector:
-    """Clip each person's column of g (p, people); what overflowed becomes the upper end or zero."""
-    if isinstance(clip, Interval):
-        finite = np.nan_to_num(g, nan=clip.high, posinf=clip.high, neginf=clip.low)
-        return np.asarray(np.clip(finite, clip.low, clip.high))
-    norms = np.sqrt(np.einsum("ij,ij->j", g, g))  # (people,)
-    factor = np.minimum(1.0, clip.radius / np.maximum(norms, np.finfo(float).tiny))
-    finite = np.isfinite(norms)
-    if finite.all():
-        return np.asarray(g * factor)
-    return np.asarray(np.where(finite, g, 0.0) * np.where(finite, factor, 0.0))

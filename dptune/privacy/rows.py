@@ -38,7 +38,7 @@ class LossRows:
         """Return the names held, in the order of arrival."""
         return tuple(self._place)
 
-    def put(self, name: str, row: Vector) -> None:
+    def put(self, name: str, row: npt.NDArray[np.floating[Any]]) -> None:
         """Store a row (n,) under a new name."""
         if not self._free:
             first = len(self._blocks) * _ROWS_PER_BLOCK
@@ -47,6 +47,11 @@ class LossRows:
         slot = self._free[-1]
         self._blocks[slot // _ROWS_PER_BLOCK][slot % _ROWS_PER_BLOCK] = row
         self._place[name] = self._free.pop()
+
+    def row(self, name: str) -> npt.NDArray[np.floating[Any]]:
+        """Return a copy of a row, (n,), as it is kept."""
+        slot = self._place[name]
+        return np.array(self._blocks[slot // _ROWS_PER_BLOCK][slot % _ROWS_PER_BLOCK])
 
     def drop(self, name: str) -> None:
         """Forget a row: its values are overwritten and its memory is reused."""

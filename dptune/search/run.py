@@ -22,14 +22,14 @@ Guarantee: what leaves a run is a function of its releases; each is paid in the 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from dptune._locks import ForkSafeLock
 from dptune.accounting.ledger import Limit
-from dptune.algorithms.method import Method
+from dptune.algorithms.method import Method, Vector
 from dptune.errors import BudgetExhausted, DptuneError, InputError, KeyConflict, PlanComplete
+from dptune.parameters import as_choice
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import agree_on_plan
 from dptune.search.choice import Choice
@@ -115,6 +115,8 @@ class SearchRun(Shown):
         self._choice = Choice(self.privatizer, line_of(self.ledger, self.scope), self.plan)
         self.rungs = Rungs(self.privatizer, self.scope, self.plan, self._learned, self._lock)
         self._learned.sync()
+        if self.space is not None:
+            self._take_back(self.space)
 
     def __getstate__(self) -> dict[str, object]:
         return {
@@ -271,13 +273,28 @@ class SearchRun(Shown):
         u, inside = space.encode(space.completed(parameters)), space.contains(parameters)
         self._outside += not inside
         if inside:
-            if point not in self._failures.points:
-                self._choice.take(point, parameters)
+            self.privatizer.keep(point, scope=self.scope, parameters=as_stored(parameters))
             self.rungs.ended(trial, point, u)
-            self.algorithm.observe(point, u)
+            self._wait(point, parameters, u)
             self._ask_questions()
         value = self.algorithm.value(u)
         return math.inf if value is None else value
+
+    def _wait(self, point: str, parameters: Mapping[str, Value], u: Vector) -> None:
+        if point not in self._failures.points:
+            self._choice.take(point, parameters)
+        self.algorithm.observe(point, u)
+
+    def _take_back(self, space: Space) -> None:
+        """Go on with the points whose losses a killed process has left with the privatizer."""
+        for left in self.privatizer.kept(self.scope):
+            self._held[left.point] = None
+            if left.failed:
+                self._failures.points.add(left.point)
+            self._failures.succeeded |= not left.failed
+            parameters = {name: as_choice(value) for name, value in left.parameters.items()}
+            self._wait(left.point, parameters, space.encode(space.completed(parameters)))
+        self._forget()
 
     def _forget(self) -> None:
         self.rungs.forget(self.algorithm.points_in_use())
@@ -285,13 +302,6 @@ class SearchRun(Shown):
         for point in [point for point in self._held if point not in in_use]:
             self.privatizer.forget(point)
             del self._held[point]
-
-    def released(self, trial: str, value: float) -> bool:
-        """Tell whether ``value`` is what the run released, or this process was told, for the trial."""
-        if trial in self._told or self.plan.monitor_mu == 0:
-            return self._told.get(trial) == value
-        charge = self.ledger.find(self.scope, VALUE + trial)
-        return charge is not None and charge.value == (value,)
 
     # ---- questions and answers ----------------------------------------------------------------------
 
@@ -312,6 +322,8 @@ class SearchRun(Shown):
                 self._failures.points.difference_update(asked.query.points if "failed" in released.charge.note else ())
                 self._learned.history.spent = self._learned.history.spent.plus(released.charge.mu)
                 self._learned.learn(released.charge, own=True)
+                if self.algorithm.t > before:
+                    self.privatizer.settle(asked.query.points)
         if self.algorithm.finished:
             self._choice.make()
 
@@ -328,12 +340,9 @@ class SearchRun(Shown):
             self._learned.join(space)
 
     def extend(self, *, trials: int, mu: float | None = None) -> SearchRun:
-        """Return the run that goes on from this one, which has to be complete, with more trials and more budget.
+        """Return the run that goes on from this one, which has to be complete: see :mod:`dptune.search.extending`.
 
-        It learns every answer of this one, which costs nothing, and asks at prices from the budget that is added. Asked
-        for again, by this or another process, it is the same run::
-
-            run = run.extend(trials=40, mu=1.0)  # 20 trials and mu=.7 so far, so 20 more with mu=.71
+        It learns this one's answers at no cost, and asks with the budget that is added. Asked for again it is the same.
 
         Args:
             trials: wished number of trials in all, with those of this run.
@@ -383,16 +392,3 @@ class SearchRun(Shown):
     @property
     def _final(self) -> FinalEstimate:
         return FinalEstimate(self.privatizer, self.scope, self.plan, self.space, self.default)
-
-    # ---- workers that are too many -------------------------------------------------------------------
-
-    def warn_if_behind(self, trials: int) -> None:
-        """Warn, once, if as many ``trials`` of all processes have ended as planned, and rounds are missing."""
-        with self._lock:
-            if self._warned or trials < self.trials:
-                return
-            self._learned.sync()
-            self._warned = not self.complete
-        if self._warned:
-            planned = f"{trials} trials have ended and {self.trials} trials were planned."
-            warnings.warn(f"{planned} {self._rounds_missing()}", stacklevel=2)

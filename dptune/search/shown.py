@@ -13,6 +13,7 @@ from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.choice import Choice
 from dptune.search.failures import Failures
 from dptune.search.learned import Learned
+from dptune.search.names import VALUE
 from dptune.search.recommendation import Recommendation, among_values, of_algorithm
 from dptune.space import Space, Value
 
@@ -30,7 +31,9 @@ class Shown:
     _failures: Failures
     _lock: ForkSafeLock
     _outside: int
+    _told: dict[str, float]
     _spent_by_others: bool
+    _warned: bool
 
     @property
     def algorithm(self) -> SearchAlgorithm:
@@ -133,6 +136,24 @@ class Shown:
             "trained or spent. If the study was begun again, continue it from its storage (storage=, study_name=, "
             "load_if_exists=True), or give a new study a new name."
         )
+
+    def released(self, trial: str, value: float) -> bool:
+        """Tell whether ``value`` is what the run released, or this process was told, for the trial."""
+        if trial in self._told or self.plan.monitor_mu == 0:
+            return self._told.get(trial) == value
+        charge = self.privatizer.ledger.find(self.scope, VALUE + trial)
+        return charge is not None and charge.value == (value,)
+
+    def warn_if_behind(self, trials: int) -> None:
+        """Warn, once, if as many ``trials`` of all processes have ended as planned, and rounds are missing."""
+        with self._lock:
+            if self._warned or trials < self.trials:
+                return
+            self._learned.sync()
+            self._warned = not self.complete
+        if self._warned:
+            planned = f"{trials} trials have ended and {self.trials} trials were planned."
+            warnings.warn(f"{planned} {self._rounds_missing()}", stacklevel=2)
 
     def _rounds_missing(self) -> str:
         unit = self.algorithm.unit

@@ -28,20 +28,24 @@ import pytest
 from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
 
 KILLS = int(os.environ.get("DPTUNE_KILLS", "1000"))
-FEW = 10
+FEW = 12
+KINDS = ("gibo", "centred", "preempted")
 PER_LEDGER = 50
 LONGEST = 0.4  # seconds that a child lives
 
 NURSERY = """
-import json, os, sys, tempfile
+import json, os, signal, sys, tempfile
 import numpy as np
 from dptune import *
+from dptune.privacy import PendingLosses
 
+KEY = "sGsGd7yWm0GHbqZXbkJyTUkVMDmbF3kZL0Lx3cCJm0E="
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 METHODS = {
     "gibo": (GIBO, {"steps": 1000, "batch": 3, "starts": 4, "clip": 0.5}),
     "centred": (CENTRED, {"trials": 4000, "population": 4, "average": 2, "candidates": 16}),
 }
+METHODS["preempted"] = METHODS["centred"]  # with its losses in an encrypted file
 PEOPLE = np.linspace(0.1, 0.9, 30)
 
 def search(folder, url, method, number, trials=100_000):
@@ -50,7 +54,8 @@ def search(folder, url, method, number, trials=100_000):
         def _draw(self, charge, *rest):
             paying.append(charge)
             return super()._draw(charge, *rest)
-    privatizer = Watched(PrivacyLedger(url, Budget.gdp(mu=2.0)), n=30, clip=(-1.0, 1.0))
+    pending = PendingLosses(folder + "/pending.db", KEY) if method == "preempted" else None
+    privatizer = Watched(PrivacyLedger(url, Budget.gdp(mu=2.0)), n=30, clip=(-1.0, 1.0), pending=pending)
     class Witnessed:
         private, true = True, privatizer._noise
         def add_gaussian(self, statistic, sigma):
@@ -77,6 +82,7 @@ for line in sys.stdin:
     if child == 0:
         try:
             search(*json.loads(line))
+            os.kill(os.getpid(), signal.SIGKILL)
         finally:
             os._exit(1)  # it was to be killed
     print(child, flush=True)
@@ -94,15 +100,23 @@ class Nursery:
     def kill_one(self, folder: Path, url: str, method: str, number: int, delay: float) -> None:
         """Let a child search for ``delay`` seconds, then kill it; every tenth makes a draw first, however slowly."""
         before = size(folder / "witness")
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([str(folder), url, method, number]) + "\n")
-        self._process.stdin.flush()
-        child = int(self._line())
+        child = self._born(str(folder), url, method, number)
         while number % 10 == 0 and size(folder / "witness") == before:
             time.sleep(0.01)
         time.sleep(delay)
         os.kill(child, signal.SIGKILL)  # until it is waited for, nobody else has its number
         assert int(self._line()) == signal.SIGKILL, "the search ended before it was killed"
+
+    def live_shortly(self, folder: Path, url: str, method: str, number: int, trials: int) -> None:
+        """Let a child make a few trials and kill itself."""
+        self._born(str(folder), url, method, number, trials)
+        assert int(self._line()) == signal.SIGKILL, "the search failed"
+
+    def _born(self, *arguments: object) -> int:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.flush()
+        return int(self._line())
 
     def _line(self) -> str:
         assert self._process.stdout is not None
@@ -126,7 +140,7 @@ def audit_kills(folder: Path, kills: int, new_url: Callable[[Path], str]) -> Cou
                 part = folder / str(number)
                 part.mkdir()
                 url = new_url(part)
-            nursery.kill_one(part, url, ("gibo", "centred")[number % 2], number, rng.uniform(0.02, LONGEST))
+            nursery.kill_one(part, url, KINDS[number % 3], number, rng.uniform(0.02, LONGEST))
             last = compare(part, url)
     return found + last
 
@@ -173,6 +187,16 @@ def report(kills: int, new_url: Callable[[Path], str] = in_folder) -> Counter[st
 
 def test_a_few_kills_leave_no_draw_unpaid_and_none_drawn_twice() -> None:
     report(FEW)
+
+
+def test_a_run_killed_faster_than_a_generation_makes_progress_with_its_losses_in_a_file(fast_path: Path) -> None:
+    url = in_folder(fast_path)
+    with closing(Nursery()) as nursery:
+        for number in range(8):  # three trials each, and a generation has four
+            nursery.live_shortly(fast_path, url, ("preempted", "centred")[number < 2], number, 3)
+            compare(fast_path, url)
+    generations = {method: PrivacyLedger(url).count(method, prefix="generation/") for method in KINDS}
+    assert generations == {"gibo": 0, "centred": 0, "preempted": 6 * 3 // 4}
 
 
 @pytest.mark.slow

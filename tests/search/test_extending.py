@@ -198,7 +198,7 @@ def test_answers_about_something_else_are_refused(ledger: PrivacyLedger, change:
     method = how.pop("method", toy_runs)
     privatizer = people(ledger, **how.pop("privatizer", {"n": method.N} if method is toy_runs else {}))
     with pytest.raises(InputError, match=what):
-        SearchRun(getattr(method, "TOY", None) or centred_runs.CENTRED_CMA, privatizer, scope="new", mu=0.1, **how)
+        SearchRun(getattr(method, "TOY", None) or centred_runs.CENTRED, privatizer, scope="new", mu=0.1, **how)
     assert ledger.fact("new", "plan") is None
 
 
