@@ -65,7 +65,7 @@ def audit_decisions(folder: Path) -> int:
                 continue
             best = held[int(np.argmin([found[0] for found in known]))]
             charge = ledger.find("run", f"rung/{i}/{step}")
-            assert charge is not None and charge.value is not None, "a decision without a charge"
+            assert charge is not None, "a decision without a charge"
             difference = losses(i, x, step) - losses(int(best), ended[best], step)
             wanted = float(np.clip(difference, -C, C).mean())
             assert charge.value[0] == pytest.approx(wanted, abs=1e-9), "an answer to another question"
