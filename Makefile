@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo docs test test-torch test-oldest check audit audit-outside bench-gibo bench-private bench-selection bench-spaces bench-extending bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+.PHONY: demo docs test test-torch test-oldest check audit audit-outside bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -127,6 +127,9 @@ bench-ldp: $(VENV)/.installed  ## local privacy: tables of docs/ldp.md; the firs
 bench-training: $(VENV)/.installed-torch  ## private training and tuning: tables of docs/training.md (half an hour; goes on)
 	$(BIN)/python -m benchmarks.training table
 	$(BIN)/python -m benchmarks.training_accuracy --seeds 10
+
+bench-pruning: $(VENV)/.installed  ## trials that stop early, table of docs/pruning.md (half an hour; goes on where it was stopped)
+	$(BIN)/python -m benchmarks.pruning
 
 bench-outsourced: $(VENV)/.installed  ## outsourced tuning: figures and tables of docs/outsourced.md (ten minutes)
 	$(BIN)/python -m benchmarks.outsourced regret

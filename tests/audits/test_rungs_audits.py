@@ -1,0 +1,202 @@
+"""Decisions to stop trials by private losses: each is charged, drawn and decided as the plan says; planted bugs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_tools import NoNoise, audit_pair
+from house_audits import plant_sensitivity
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.privacy import privatizer as implementation
+from dptune.privacy.query import Ball, MeanQuery, Question
+from dptune.search.rungs import MARGIN, Rungs
+
+ANY = st.one_of(st.sampled_from([np.nan, np.inf, -np.inf, 1e300]), st.floats(-3, 3))
+SPACE = Space({"x": Float(0.0, 1.0)})
+N, C = 30, 0.05
+TRIALS = (0.3, 0.5, 0.7, 0.9, 0.95, 0.31, 0.6, 0.28, 0.33, 0.8, 0.3, 0.9)
+
+
+def losses(trial: int, x: float, step: int) -> np.ndarray:
+    people = np.random.default_rng([trial, step]).normal(0.3, 0.05, N)
+    return np.clip(people + (x - 0.3) ** 2 + 0.2 / step, 0, 1)
+
+
+class Drawn(NoNoise):
+    """Noise off; keeps what is drawn while a decision is made, and whether its charge was in the ledger by then."""
+
+    def __init__(self) -> None:
+        self.draws: list[tuple[float, float, int]] = []
+        self.ledger: Any = None
+
+    def add_gaussian(self, statistic: Any, sigma: float) -> Any:
+        if len(statistic) == 1:
+            self.draws.append((float(statistic[0]), sigma, self.ledger.count("run", prefix="rung/")))
+        return np.array(statistic)
+
+
+def audit_decisions(folder: Path) -> int:
+    """Play a run; every decision is the released answer to the right question; return how many there were."""
+    ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(2.0))
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), dtype=np.float64)
+    noise = privatizer._noise = Drawn()
+    noise.ledger = ledger
+    options = {"trials": len(TRIALS), "population": 4, "rung_share": 0.3, "rungs": 2, "rung_radius": C, "share": 0.0}
+    run = SearchRun(CENTRED, privatizer, scope="run", space=SPACE, seed=1, **options)
+    ended: dict[str, float] = {}
+    decisions: list[tuple[str, bool]] = []
+    for i, x in enumerate(TRIALS):
+        for step in (1, 2):
+            run.rungs.report(str(i), {"x": x}, losses(i, x, step), step)
+            held = [t for t, at in ended.items() if run.rungs._ended.get(t) and step in run.rungs._reported[t]]
+            known = [run.algorithm.difference(np.array([ended[t]]), np.array([0.5])) for t in held]
+            stops = run.rungs.stops(str(i))
+            if not held or known[0] is None:
+                assert not stops, "a trial was stopped without a comparison"
+                continue
+            best = held[int(np.argmin([found[0] for found in known]))]
+            charge = ledger.find("run", f"rung/{i}/{step}")
+            assert charge is not None, "a decision without a charge"
+            difference = losses(i, x, step) - losses(int(best), ended[best], step)
+            wanted = float(np.clip(difference, -C, C).mean())
+            assert charge.value[0] == pytest.approx(wanted, abs=1e-9), "an answer to another question"
+            sigma = 2 * C / N * (1 + 1e-6) / (run.plan.rung_mu - 2.0**-40)
+            assert charge.mu == run.plan.mu * math.sqrt(0.3 / (2 * len(TRIALS))), "another price"
+            decisions.append((charge.key, stops))
+            value, drawn, charged = noise.draws[-1]
+            assert (value, charged) == (charge.value[0], len(decisions)), "read before it was charged"
+            assert drawn == pytest.approx(sigma, rel=1e-9), "noise of another size"
+            assert stops == (charge.value[0] > MARGIN * drawn), "a decision by something else"
+            if stops:
+                break
+        if stops:
+            run.finish_stopped(str(i), {"x": x})
+        else:
+            run.finish(str(i), {"x": x}, losses(i, x, 3))
+        ended[str(i)] = x
+    assert run.complete
+    assert run.privatizer.points() == (), "losses are kept for nothing"
+    return len(decisions)
+
+
+def test_every_decision_is_the_released_answer_to_the_right_question(tmp_path: Path) -> None:
+    assert audit_decisions(tmp_path) >= 8
+
+
+def raw_mean(patch: pytest.MonkeyPatch) -> None:
+    def raw(self: Rungs, asked: Question) -> bool:
+        return bool(self._privatizer._clipped_mean(asked.query)[0] > 0)
+
+    patch.setattr(Rungs, "_answered", raw)
+
+
+def raw_mean_after_the_charge(patch: pytest.MonkeyPatch) -> None:
+    true = Rungs._answered
+
+    def raw(self: Rungs, asked: Question) -> bool:
+        true(self, asked)
+        return bool(self._privatizer._clipped_mean(asked.query)[0] > 0)
+
+    patch.setattr(Rungs, "_answered", raw)
+
+
+def no_charge(patch: pytest.MonkeyPatch) -> None:
+    def drawn(self: Rungs, asked: Question) -> bool:
+        sigma = self._privatizer.sigma(asked.query)
+        noisy = self._privatizer._noise.add_gaussian(self._privatizer._clipped_mean(asked.query), sigma)
+        return bool(noisy[0] > MARGIN * sigma)
+
+    patch.setattr(Rungs, "_answered", drawn)
+
+
+def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
+    plant_sensitivity(patch, "rung/", lambda privatizer: 0.5)
+
+
+def cheaper(patch: pytest.MonkeyPatch) -> None:
+    from dptune.algorithms.method import Plan
+
+    true = Plan.rung_mu.fget
+    patch.setattr(Plan, "rung_mu", property(lambda self: true(self) / 2))
+
+
+def stale_incumbent(patch: pytest.MonkeyPatch) -> None:
+    """The first trial stays the incumbent."""
+    patch.setattr(Rungs, "_incumbent", lambda self, step: next(iter(self._ended), None))
+
+
+def incumbents_last_losses(patch: pytest.MonkeyPatch) -> None:
+    """Not those of the same rung."""
+    true = Rungs.question
+
+    def question(self: Rungs, trial: str) -> Question | None:
+        asked = true(self, trial)
+        if asked is None:
+            return None
+        points = (asked.query.points[0], self.last(str(asked.note["incumbent"])))
+        query = MeanQuery(points, asked.query.weights, asked.query.clip, asked.query.mu)
+        return Question(asked.key, query, asked.note)
+
+    patch.setattr(Rungs, "question", question)
+
+
+def forgotten_clip(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(implementation, "_clip", lambda g, clip: g)
+
+
+def kept_losses(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Rungs, "forget", lambda self, in_use: None)
+
+
+BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
+    raw_mean,
+    raw_mean_after_the_charge,
+    no_charge,
+    half_the_sensitivity,
+    cheaper,
+    stale_incumbent,
+    incumbents_last_losses,
+    forgotten_clip,
+    kept_losses,
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_a_planted_bug_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bug: Any) -> None:
+    bug(monkeypatch)
+    with pytest.raises(AssertionError):
+        audit_decisions(tmp_path)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    arrays(np.float64, (2, 7), elements=ANY),
+    arrays(np.float64, 2, elements=ANY),
+    st.integers(0, 6),
+    st.floats(1e-3, 10),
+    st.floats(1e-3, 10),
+)
+def test_replacing_one_person_never_moves_a_decision_beyond_what_its_noise_covers(
+    both: np.ndarray, other: np.ndarray, person: int, radius: float, mu: float
+) -> None:
+    neighbour = both.copy()
+    neighbour[:, person] = other
+    query = MeanQuery(("mine", "incumbent"), np.array([[1.0, -1.0]]), Ball(radius), mu)
+    audit_pair(query, both, neighbour, clip=(-1.0, 2.0))
+
+
+def test_opposite_people_reach_the_sensitivity() -> None:
+    query = MeanQuery(("mine", "incumbent"), np.array([[1.0, -1.0]]), Ball(0.5), 1.0)
+    both = np.tile([[0.5], [0.5]], (1, 7))
+    mine, theirs = both.copy(), both.copy()
+    mine[:, 0], theirs[:, 0] = (1.0, 0.0), (0.0, 1.0)
+    assert audit_pair(query, mine, theirs, clip=(0.0, 1.0)) == pytest.approx(2 * 0.5 / 7)

@@ -1,0 +1,130 @@
+"""Trials in Optuna that private losses stop: what a study shows, and that it shows nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.trial import TrialState
+from sklearn.linear_model import SGDClassifier
+
+import dptune
+from harness import N, create, losses_at, open_centred, open_privatizer, people, transcript
+from test_non_interference import canned, neighbour
+
+SETTINGS: dict[str, Any] = {"n_trials": 12, "rung_share": 0.2, "rungs": 2}
+
+
+def training(data: np.ndarray, kind: str = "other") -> Any:
+    """A function whose losses fall step by step, and that may fail half-way."""
+
+    def losses(trial: Any) -> np.ndarray:
+        x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
+        for step in range(1, 4):
+            with np.errstate(all="ignore"):
+                now = losses_at(data, x, y) + 1 / step
+            if kind == "raise" and trial.number % 3 == 1:
+                raise ValueError(f"bad person: {data[7]}")
+            trial.report_private(now, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned(f"of person 7: {data[7]}")
+        return now
+
+    return losses
+
+
+def study_of(folder: Path, data: np.ndarray, kind: str = "other") -> Any:
+    def run(storage: Any) -> optuna.Study:
+        sampler = open_centred(open_privatizer(folder, insecure_seed=5), **SETTINGS)
+        study = create(storage, sampler)
+        study.optimize(sampler.objective(training(data, kind)), n_trials=sampler.n_trials)
+        return study
+
+    return run
+
+
+def test_a_stopped_trial_is_pruned_without_a_value_and_has_its_place_in_the_run(tmp_path: Path) -> None:
+    study = study_of(tmp_path, people())(None)
+    run = study.sampler.run_of(study)
+    states = [trial.state for trial in study.trials]
+    assert len(states) == run.plan.trials
+    assert run.complete
+    assert 0 < states.count(TrialState.PRUNED) < len(states)
+    assert all(not t.values and not t.intermediate_values for t in study.trials if t.state == TrialState.PRUNED)
+    asked = run.ledger.charges("study", prefix="rung/")
+    assert states.count(TrialState.PRUNED) <= len(asked) <= run.plan.decisions
+    assert {c.key.split("/")[1] for c in asked} >= {str(t.number) for t in study.trials if t.state == TrialState.PRUNED}
+
+
+@pytest.mark.parametrize("answer", [0.09, -0.09], ids=["stops all", "stops none"])
+@pytest.mark.parametrize("kind", ["other", "nan", "raise"])
+def test_transcripts_of_neighbouring_data_are_byte_identical(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, answer: float
+) -> None:
+    canned(monkeypatch)
+    monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, answer))
+    mine, theirs = (
+        transcript(tmp_path / name, study_of(tmp_path / name, data, kind))
+        for name, data in (("a", people()), ("b", neighbour(kind)))
+    )
+    assert mine == theirs
+    assert mine.count("rung/") > 0
+
+
+def test_a_decision_from_the_raw_mean_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    canned(monkeypatch)
+
+    def leak(self: Any, trial: str) -> bool:
+        asked = self.question(trial)
+        held = self._privatizer._losses
+        return bool(asked and held.combine(asked.query.points, asked.query.weights, slice(7, 8))[0, 0] > 0)
+
+    monkeypatch.setattr("dptune.search.rungs.Rungs.stops", leak)
+    data = people()
+    data[7] = -people()[7] * 30
+    mine, theirs = (
+        transcript(tmp_path / name, study_of(tmp_path / name, one)) for name, one in (("a", people()), ("b", data))
+    )
+    assert mine != theirs
+
+
+def test_with_a_named_loss_the_model_is_reported(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, X_train = rng.normal(size=(N, 3)), rng.normal(size=(40, 3))
+    y, y_train = (X[:, 0] > 0).astype(int), (X_train[:, 0] > 0).astype(int)
+    sampler = open_centred(open_privatizer(tmp_path), **SETTINGS)
+
+    @sampler.objective(loss="hinge", data=(X, y))
+    def model(trial: Any) -> Any:
+        made = SGDClassifier(alpha=trial.suggest_float("y", 1e-3, 1e1, log=True), random_state=0)
+        eta = trial.suggest_float("x", -1, 1)
+        for step in range(1, 4):
+            made.set_params(learning_rate="constant", eta0=10.0**eta).partial_fit(X_train, y_train, classes=[0, 1])
+            trial.report_private(made, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return made
+
+    study = create(None, sampler)
+    study.optimize(model, n_trials=sampler.n_trials)
+    assert sampler.run_of(study).complete
+    assert model.estimate(study, sampler.recommend(study)).private
+    assert "private" in model.try_out({"x": 0.1, "y": 1.0})
+
+
+def test_reports_of_a_wrong_shape_are_public_mistakes_and_unplanned_ones_are_refused(tmp_path: Path) -> None:
+    def wrong(trial: Any) -> Any:
+        trial.suggest_float("x", -1, 1)
+        trial.suggest_float("y", 1e-3, 1e1, log=True)
+        trial.report_private(np.zeros(N - 1), 1)
+
+    sampler = open_centred(open_privatizer(tmp_path), **SETTINGS)
+    with pytest.raises(dptune.InputError, match=f"expected {N}"):
+        create(None, sampler).optimize(sampler.objective(wrong), n_trials=1)
+    plain = open_centred(open_privatizer(tmp_path), mu=0.1)
+    with pytest.raises(dptune.PrivacyError, match="report_private"):
+        create(None, plain, "plain").optimize(plain.objective(wrong), n_trials=1)
+    assert sampler.run_of(create(None, sampler)).ledger.spent() == 0
