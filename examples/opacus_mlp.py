@@ -28,7 +28,7 @@ train, val = (torch.utils.data.Subset(rows, half.tolist()) for half in np.array_
 
 TRIALS, BATCHES, EPOCHS, DELTA = 6, 9, 12, 1e-5
 steps = {"sample_rate": 1 / BATCHES, "steps": BATCHES * EPOCHS, "trainings": TRIALS}
-noise = noise_multipliers(epsilon=8.0, delta=DELTA, **steps)["composition"]
+noise = noise_multipliers(epsilon=8.0, delta=DELTA, **steps, ways=["composition"])["composition"]
 people = TrainingLedger(folder / "train.db", TrainingPlan(noise, **steps), n=len(train), unit="one digit")
 tuning = dptune.PrivacyLedger(folder / "val.db", dptune.Budget.gdp(mu=1.0), unit="one digit")
 privatizer = dptune.LossPrivatizer(tuning, n=len(val), clip=(0.0, 1.0))

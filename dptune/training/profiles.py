@@ -8,7 +8,7 @@ dp-accounting convolves. Repeat and select alone has the better of two bounds: i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -88,32 +88,44 @@ def renyi_epsilon(parts: Sequence[Part], delta: float) -> float:
 
 
 def noise_multipliers(
-    *, epsilon: float, delta: float, sample_rate: float, steps: int, trainings: int, score_mu: float = 0.0
+    *,
+    epsilon: float,
+    delta: float,
+    sample_rate: float,
+    steps: int,
+    trainings: int,
+    score_mu: float = 0.0,
+    ways: Collection[str] = ("composition", "geometric", "poisson"),
 ) -> dict[str, float]:
-    """Return the noise multiplier of each training that fits a budget, for three ways to make ``trainings`` of them.
+    """Return the noise multiplier of each training that fits a budget, for several ways to make ``trainings`` of them.
 
     Args:
         epsilon, delta: the budget of the people who are trained on.
         sample_rate, steps: of one training.
         trainings: T; the mean of the random number where it is random.
         score_mu: GDP price of one score, if the same people score, too.
+        ways: which to work out, seconds each.
 
     Returns:
-        By name: "composition" (every model may be shown), and "geometric" and "poisson" (only the best ever is).
+        By name: "composition" (every model may be shown), and "geometric" and "poisson" (only the best ever is), which
+        a single training does not have.
 
     Raises:
         InputError: a setting is out of range, or a noise multiplier would be above 1e4.
     """
 
-    def least(parts: Callable[[float], list[Part]]) -> float:
-        return least_noise(lambda z: epsilon_of(parts(z), delta), epsilon)
-
     def composed(z: float) -> list[Part]:
         scores = [Adaptive(score_mu * trainings**0.5)] if score_mu else []
         return [TrainingPlan(z, sample_rate, steps, trainings), *scores]
 
-    def selected(repeats: Repeats) -> Callable[[float], list[Part]]:
-        return lambda z: [SelectionPlan(repeats, TrainingPlan(z, sample_rate, steps), score_mu or None)]
+    def selected(law: Callable[[float], Repeats]) -> Callable[[float], list[Part]]:
+        return lambda z: [SelectionPlan(law(trainings), TrainingPlan(z, sample_rate, steps), score_mu or None)]
 
-    laws = {"geometric": Repeats.geometric(trainings), "poisson": Repeats.poisson(trainings)} if trainings > 1 else {}
-    return {"composition": least(composed), **{name: least(selected(law)) for name, law in laws.items()}}
+    known = {"composition": composed}
+    if trainings > 1:
+        known |= {"geometric": selected(Repeats.geometric), "poisson": selected(Repeats.poisson)}
+
+    def least(parts: Callable[[float], list[Part]]) -> float:
+        return least_noise(lambda z: epsilon_of(parts(z), delta), epsilon)
+
+    return {way: least(parts) for way, parts in known.items() if way in ways}

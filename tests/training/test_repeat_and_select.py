@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from unwritten import selections
 
 from dptune import InputError, PlanComplete
 from dptune.errors import KeyConflict
@@ -208,29 +209,10 @@ def audit_the_number_of_repeats_is_secret(tmp: Path, monkeypatch: pytest.MonkeyP
 def audit_the_score_is_noisy(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """600 selections of one repeat: their scores have the noise of mu = .5 at n = 40, sigma = .05."""
     always(monkeypatch, 1)
-    monkeypatch.setattr(implementation, "_scoring", lambda _: (SelectionPlan(LAW, score_mu=0.5), N))
-    monkeypatch.setattr(implementation, "_digest", lambda *_: "")
-    scores = [
-        repeat_and_select(lambda: ({}, "", np.full(N, 0.5)), [Unwritten()], clip=CLIP).score  # type: ignore[list-item]
-        for _ in range(600)
-    ]
+    made = selections(monkeypatch, lambda: ({}, "", np.full(N, 0.5)), 600, law=LAW, n=N, score_mu=0.5)
+    scores = [each.score for each in made]
     assert abs(np.std(scores) / 0.05 - 1) < 0.15
     assert abs(np.mean(scores) - 0.5) < 0.01
-
-
-class Unwritten:
-    """A ledger that keeps nothing, for audits of many selections."""
-
-    _identity = ""
-
-    def begin_selection(self, *_: object, **__: object) -> Any:
-        return type("Charge", (), {"value": (), "private": True})()
-
-    def count(self) -> int:
-        return 0
-
-    def fix(self, scope: str, name: str, value: object) -> object:
-        return value
 
 
 def test_the_number_of_repeats_is_secret(tmp_path: Path, monkeypatch: Any, caplog: Any, capsys: Any) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import beta
+from unwritten import selections
 
 from dptune.privacy.noise import SeededNoise
 from dptune.training import Repeats, SelectionPlan, TrainingPlan
@@ -22,30 +22,31 @@ RANDOM = np.random.default_rng(0)
 NOISE = SeededNoise(0)  # OpenDP's law is audited elsewhere, and is slow in such numbers
 
 
-def selections(once: Callable[[], Any], score_mu: float) -> list[Any]:
-    """COUNT selections, as repeat_and_select makes them between charge and record."""
-    score = implementation._score(implementation.Interval(0.0, 1.0), N, score_mu, NOISE)
-    return [implementation._best(once, LAW.draw(), score) for _ in range(COUNT)]
+@pytest.fixture(autouse=True)
+def quick_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(implementation, "OpenDPNoise", lambda: NOISE)
 
 
-def models(canary: int, noise: float) -> np.ndarray:
+def models(patch: pytest.MonkeyPatch, canary: int, noise: float, rate: float = 1.0) -> np.ndarray:
     """Training half: one DP-SGD step on one coordinate; the canary's gradient is the whole clipping norm.
 
     The losses of the scoring people are a function of the model, and the worst one: the largest model wins.
     """
 
     def once() -> tuple[dict[str, Any], float, np.ndarray]:
-        model = float(canary + noise * RANDOM.normal())
+        model = float(canary * (RANDOM.random() < rate) + noise * RANDOM.normal())
         return {}, model, np.full(N, 0.5 - model / 50)
 
-    return np.array([each.model for each in selections(once, score_mu=1e4)])
+    made = selections(patch, once, COUNT, law=LAW, n=N, score_mu=1e4)
+    return np.array([each.model for each in made])
 
 
-def scores(canary: int, score_mu: float) -> np.ndarray:
+def scores(patch: pytest.MonkeyPatch, canary: int, score_mu: float) -> np.ndarray:
     """Validation half: one of N people has the loss 1 instead of 0."""
     losses = np.zeros(N)
     losses[0] = canary
-    return np.array([each.score for each in selections(lambda: ({}, "", losses), score_mu)])
+    made = selections(patch, lambda: ({}, "", losses), COUNT, law=LAW, n=N, score_mu=score_mu)
+    return np.array([each.score for each in made])
 
 
 def proved(a: np.ndarray, b: np.ndarray) -> float:
@@ -65,16 +66,32 @@ def ratio(hits: np.ndarray, misses: np.ndarray, error: float) -> float:
 
 
 TRAINING = epsilon_of([SelectionPlan(LAW, TrainingPlan(2.0, 1.0, 1))], DELTA)
+SAMPLED = epsilon_of([SelectionPlan(LAW, TrainingPlan(0.7, 0.1, 1))], DELTA)
 SCORING = epsilon_of([SelectionPlan(LAW, score_mu=SCORE)], DELTA)
 
 
-def test_both_halves_keep_their_claim() -> None:
-    train, val = proved(models(0, 2.0), models(1, 2.0)), proved(scores(0, SCORE), scores(1, SCORE))
-    print(f"training: {train:.2f} of {TRAINING:.2f} proved; validation: {val:.2f} of {SCORING:.2f}")
+def test_both_halves_keep_their_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = proved(models(monkeypatch, 0, 2.0), models(monkeypatch, 1, 2.0))
+    sampled = proved(models(monkeypatch, 0, 0.7, 0.1), models(monkeypatch, 1, 0.7, 0.1))
+    val = proved(scores(monkeypatch, 0, SCORE), scores(monkeypatch, 1, SCORE))
+    print(
+        f"training: {train:.2f} of {TRAINING:.2f} proved, with sampling rate .1 {sampled:.2f} of {SAMPLED:.2f}; "
+        f"validation: {val:.2f} of {SCORING:.2f}"
+    )
     assert 0 < train <= TRAINING
+    assert 0 <= sampled <= SAMPLED
     assert 0 < val <= SCORING
 
 
-def test_an_eighth_of_the_noise_is_found() -> None:
-    assert proved(models(0, 0.25), models(1, 0.25)) > TRAINING
-    assert proved(scores(0, 8 * SCORE), scores(1, 8 * SCORE)) > SCORING
+def test_an_eighth_of_the_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert proved(models(monkeypatch, 0, 0.25), models(monkeypatch, 1, 0.25)) > TRAINING
+    assert proved(scores(monkeypatch, 0, 8 * SCORE), scores(monkeypatch, 1, 8 * SCORE)) > SCORING
+
+
+def test_a_wrong_sampling_rate_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody in every step, where a tenth was planned."""
+    assert proved(models(monkeypatch, 0, 0.7), models(monkeypatch, 1, 0.7)) > SAMPLED
+
+
+def test_a_best_that_is_shown_with_its_own_score_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert proved(scores(monkeypatch, 0, 1e9), scores(monkeypatch, 1, 1e9)) > SCORING
