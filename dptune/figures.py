@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +17,35 @@ from dptune.search.names import FINAL, VALUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: for all eyes
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+
+
+def style(*, dark: bool = False) -> dict[str, Any]:
+    """Return matplotlib's settings for figures on white or on dark paper: ``with matplotlib.style.context(style()):``.
+
+    Lines differ in their dashes as well as in their colours, so that a figure can be read without colour.
+    """
+    from cycler import cycler
+
+    ink, paper = ("0.92", "#1e2129") if dark else ("0.1", "white")
+    names = ("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor", "xtick.color", "ytick.color")
+    papers = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor", "legend.facecolor"), paper)
+    lines = {"axes.prop_cycle": cycler(color=_COLOURS) + cycler(linestyle=_DASHES)}
+    frame = {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "0.5"}
+    return {**dict.fromkeys(names, ink), **papers, **lines, **frame, "grid.alpha": 0.2, "legend.framealpha": 0.8}
 
 
 def save_figure(
-    ledger: PrivacyLedger, path: str | Path, *, scope: str | None = None, delta: float | None = None
+    ledger: PrivacyLedger,
+    path: str | Path,
+    *,
+    scope: str | None = None,
+    delta: float | None = None,
+    dark: bool = False,
 ) -> Path:
     """Write a figure: released loss against trial, and budget spent against trial.
 
@@ -29,6 +54,7 @@ def save_figure(
         path: file to write; the ending chooses the format.
         scope: the study; default the only one.
         delta: at which epsilon is given; default that of the budget, if it was stated as (epsilon, delta), else 1e-5.
+        dark: draw on dark paper.
 
     Raises:
         InputError: there is no such run, or several to choose from; or the file cannot be written.
@@ -36,14 +62,20 @@ def save_figure(
     """
     try:
         from matplotlib.figure import Figure
+        from matplotlib.style import context
     except ImportError:
         raise MissingExtra('figures need matplotlib: pip install "dptune[figures]".') from None
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
-    endings = sorted(figure.canvas.get_supported_filetypes())
-    if Path(path).suffix.removeprefix(".").lower() not in endings:
-        raise InputError(f"a figure's file ends in one of {', '.join('.' + e for e in endings)}; got {str(path)!r}.")
     charges = ledger.charges(_only_scope(ledger, scope))
     delta = (ledger.budget.stated_delta or 1e-5) if delta is None else delta
+    with context(style(dark=dark)):
+        _save(Figure(figsize=(9, 3.4), layout="constrained"), Path(path), charges, ledger, delta)
+    return Path(path)
+
+
+def _save(figure: Figure, path: Path, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
+    endings = sorted(figure.canvas.get_supported_filetypes())
+    if path.suffix.removeprefix(".").lower() not in endings:
+        raise InputError(f"a figure's file ends in one of {', '.join('.' + e for e in endings)}; got {str(path)!r}.")
     left, right = figure.subplots(1, 2)
     _draw_losses(left, charges)
     _draw_budget(right, charges, ledger, delta)
@@ -53,7 +85,6 @@ def save_figure(
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:
         raise InputError(f"the figure cannot be written to {str(path)!r}: {error}") from None
-    return Path(path)
 
 
 def _only_scope(ledger: PrivacyLedger, scope: str | None) -> str:
@@ -83,7 +114,7 @@ def _draw_generations(axes: Axes, charges: list[Charge]) -> None:
     )
     middles = np.cumsum([g.new for g in told]) - [(g.new + 1) / 2 for g in told]
     averages = [part.mean() for part in np.split(differences, np.cumsum([g.new for g in told])[:-1])]
-    axes.plot(middles, averages, color="C0", label="mean of a generation")
+    axes.plot(middles, averages, "-", color="C0", label="mean of a generation")
 
 
 def _draw_losses(axes: Axes, charges: list[Charge]) -> None:
@@ -101,7 +132,7 @@ def _draw_losses(axes: Axes, charges: list[Charge]) -> None:
         sigma = float(shown[0].description["sigma"])
         window = max(len(values) // 8, 1)
         kept = np.convolve(values, np.ones(window) / window, mode="valid")  # (trials - window + 1,)
-        axes.plot(trials[window - 1 :], kept, color="C0", label=f"mean of the last {window}")
+        axes.plot(trials[window - 1 :], kept, "-", color="C0", label=f"mean of the last {window}")
         band = 1.96 * sigma / window**0.5
         axes.fill_between(
             trials[window - 1 :], kept - band, kept + band, color="C0", alpha=0.15, label="95% noise band"
@@ -121,7 +152,7 @@ def _draw_estimate(axes: Axes, charges: list[Charge], trials: int) -> None:
     estimate = _estimate(charges)
     if estimate is not None:
         mean, half = estimate
-        axes.errorbar(trials, mean, yerr=half, fmt="o", color="C3", capsize=3, label="recommended, 95%")
+        axes.errorbar(trials, mean, yerr=half, fmt="o", color="C1", capsize=3, label="recommended, 95%")
 
 
 def _say_estimate(axes: Axes, charges: list[Charge]) -> None:
@@ -130,7 +161,7 @@ def _say_estimate(axes: Axes, charges: list[Charge]) -> None:
     if estimate is not None:
         mean, half = estimate
         label = f"recommended: {mean:.3g}, 95% {mean - half:.3g} to {mean + half:.3g}"
-        axes.plot([], [], "o", color="C3", label=label)
+        axes.plot([], [], "o", color="C1", label=label)
     axes.legend(fontsize="x-small")
 
 
@@ -142,10 +173,10 @@ def _trials_of(charge: Charge) -> int:
 def _draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
     spent = np.sqrt(np.cumsum([c.mu**2 for c in charges]))  # (releases,)
     trials = np.cumsum([_trials_of(c) for c in charges])  # (releases,) trials that were released by then
-    axes.step(trials, spent, where="post", color="C0", label="spent (odometer)")
+    axes.step(trials, spent, where="post", color="C0", ls="-", label="spent (odometer)")
     limit = ledger.budget.mu
     epsilon = rounded_up(epsilon_from_mu(limit, delta))
     promise = f"eps = {epsilon} at delta = {rounded_up(delta, 6)}" if ledger.private else "NOT PRIVATE"
-    axes.axhline(limit, color="C3", ls="--", label=f"budget: {promise}")
+    axes.axhline(limit, color="C1", ls="--", label=f"budget: {promise}")
     axes.set(xlabel="trial", ylabel="mu (GDP)", title="Privacy budget", ylim=(0, 1.15 * limit))
     axes.legend(fontsize="x-small", loc="lower right")

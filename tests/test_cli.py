@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import dptune
 from dptune.cli import app, main
-from dptune.figures import save_figure
+from dptune.figures import save_figure, style
 from dptune.local import InsecureRandomizer
 from dptune.search.values import VALUES
 from dptune.training.ledger import open_ledger
@@ -200,3 +200,17 @@ def test_a_study_s_name_is_no_markup(tmp_path):
     for name in ("run [/x] 1", ":smile:", "a\\", "[bold]b"):
         privatizer.release(privatizer.mean_query("x", 0.1), scope=name, key="1")
         assert f" {name} " in invoke("show", str(tmp_path / "odd.db"))
+
+
+def test_figures_are_drawn_on_white_and_on_dark_paper_and_read_without_colour(tmp_path):
+    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
+    privatizer = dptune.LossPrivatizer(ledger, n=50, clip=(0.0, 1.0))
+    privatizer.observe("0", np.linspace(0.0, 1.0, 50))
+    privatizer.release(privatizer.mean_query("0", mu=0.5), scope="svm", key="value/0")
+    white = save_figure(ledger, tmp_path / "white.svg").read_text()
+    invoke("plot", str(tmp_path / "ledger.db"), str(tmp_path / "dark.svg"), "--dark")
+    dark = (tmp_path / "dark.svg").read_text()
+    assert "#1e2129" in dark
+    assert "#1e2129" not in white
+    lines = list(style()["axes.prop_cycle"])
+    assert len({str(line["linestyle"]) for line in lines}) == len({line["color"] for line in lines}) == len(lines)

@@ -84,11 +84,17 @@ def raise_budget(
 
 
 @app.command()
-def plot(ledger: Ledger, out: Path, study: str | None = None, delta: Delta = None) -> None:
+def plot(
+    ledger: Ledger,
+    out: Path,
+    study: str | None = None,
+    delta: Delta = None,
+    dark: Annotated[bool, typer.Option("--dark", help="on dark paper")] = False,
+) -> None:
     """Draw released losses and the budget of a study to a file."""
     from dptune.figures import save_figure
 
-    typer.echo(f"wrote {save_figure(PrivacyLedger(ledger), out, scope=study, delta=delta)}")
+    typer.echo(f"wrote {save_figure(PrivacyLedger(ledger), out, scope=study, delta=delta, dark=dark)}")
 
 
 def _studies(opened: PrivacyLedger) -> Found:

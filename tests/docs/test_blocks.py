@@ -17,6 +17,7 @@ from sklearn.svm import SVC
 
 import dptune
 from benchmarks import budgets
+from dptune.cli import app
 from dptune.outsourced.outputs import PublicOutputs
 from dptune_optuna import SelectionObjective
 from dptune_sklearn import PrivateSearch
@@ -28,6 +29,7 @@ ROWS = {"X_train": X[400:].copy(), "y_train": Y[400:].copy(), "X_val": X[:400].c
 ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/audit.md": "tests/audit_room/test_own_audit.py",
     "docs/certificate.md": "tests/certificate/test_certificate_page.py",
+    "docs/extending.md": "tests/optuna_front/test_extending_page.py",
     "docs/federated.md": "tests/test_examples.py",
     "docs/ldp.md": "tests/test_examples.py",
 }
@@ -89,6 +91,9 @@ def test_the_pages_of_the_command_line_print_what_they_show() -> None:
     held.observe("0", np.linspace(0.0, 1.0, 400))
     held.release(held.mean_query("0", mu=0.5), scope="svm", key="value/0")
     run("docs/cli.md")
+    commands = {(command.name or command.callback.__name__).replace("_", "-") for command in app.registered_commands}
+    assert commands >= {"statement", "plan"}
+    assert {name for name in commands if f"`{name}`" not in page("docs/cli.md")} == set()
     run("docs/choose.md")
 
 
