@@ -28,6 +28,7 @@ ROWS = {"X_train": X[400:].copy(), "y_train": Y[400:].copy(), "X_val": X[:400].c
 ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/audit.md": "tests/audit_room/test_own_audit.py",
     "docs/certificate.md": "tests/certificate/test_certificate_page.py",
+    "docs/extending.md": "tests/optuna_front/test_extending_page.py",
     "docs/federated.md": "tests/test_examples.py",
     "docs/ldp.md": "tests/test_examples.py",
 }

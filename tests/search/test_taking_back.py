@@ -22,7 +22,9 @@ METHODS = pytest.mark.parametrize("method", [centred_runs, gibo_runs, mixed_runs
 def begin(ledger: PrivacyLedger, method: Any) -> SearchRun:
     path = Path(str(ledger._url.database))
     pending = PendingLosses(path.with_name("pending.db"), KEY)
-    privatizer = LossPrivatizer(PrivacyLedger(path), n=getattr(method, "N", centred_runs.N), clip=(0.0, 1.0), pending=pending)
+    privatizer = LossPrivatizer(
+        PrivacyLedger(path), n=getattr(method, "N", centred_runs.N), clip=(0.0, 1.0), pending=pending
+    )
     model = method.start(ledger, mu=1.0, seed=1)  # its settings; it holds no losses
     return SearchRun(model.method, privatizer, scope="run", space=model._began, **model._settings)
 
