@@ -96,7 +96,7 @@ class LossPrivatizer:
         self._weights = person_weights_of(person_weights, self.n)  # (n,), sums to 1
         self.dtype = float_type(dtype)
         self._insecure_seed = None if insecure_seed is None else at_least("insecure_seed", insecure_seed, 0)
-        self._pending = pending
+        self.pending = pending
         ledger.bind_people(self.n)
         self._start()
 
@@ -204,14 +204,14 @@ class LossPrivatizer:
             LedgerError: they cannot be written.
         """
         with self._lock:
-            if self._pending is not None and point in self._losses:
+            if self.pending is not None and point in self._losses:
                 waiting = Waiting(point, scope, parameters, point in self._failed)
-                self._pending.keep(waiting, self._losses.row(point), whose=self._whose())
+                self.pending.keep(waiting, self._losses.row(point), whose=self._whose())
 
     def settle(self, points: Collection[str]) -> None:
         """Delete the losses of points from the encrypted file: a kill loses nothing of them any more."""
-        if self._pending is not None:
-            self._pending.drop(points)
+        if self.pending is not None:
+            self.pending.drop(points)
 
     def kept(self, scope: str) -> list[Waiting]:
         """Take back what a killed process has left of a run in the encrypted file, as far as this one lacks it.
@@ -220,7 +220,7 @@ class LossPrivatizer:
             InputError: they were written with another key, or by another privatizer.
         """
         with self._lock:
-            found = [] if self._pending is None else self._pending.rows(scope, whose=self._whose())
+            found = [] if self.pending is None else self.pending.rows(scope, whose=self._whose())
             new = [(waiting, row) for waiting, row in found if waiting.point not in self._losses]
             for waiting, row in new:
                 self._losses.put(waiting.point, row)
@@ -378,7 +378,7 @@ class LossPrivatizer:
 
     def __getstate__(self) -> dict[str, object]:
         kept = {"_lock", "_losses", "_failed", "_noise", "_unrecorded"}
-        return {**{k: v for k, v in self.__dict__.items() if k not in kept}, "_pending": None}
+        return {**{k: v for k, v in self.__dict__.items() if k not in kept}, "pending": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)

@@ -91,6 +91,8 @@ class SpaceSearch(RunSearch):
             raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
         if settings.get("rung_share"):
             raise dptune.InputError("rung_share= is for Optuna; in Ray stop trials by a public quantity, public=.")
+        if getattr(privatizer, "pending", None) is not None:
+            raise dptune.InputError("on Ray losses wait in the vault: make the privatizer without pending=.")
         self.method.refuse_unknown(settings, front_end=type(self).__name__)  # "trials" too: it is n_trials here
         self._request = SearchRequest(
             self.method,

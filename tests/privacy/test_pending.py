@@ -27,8 +27,8 @@ def opened(folder: Path, *, key: str = KEY, ledger: str = "ledger.db", **change:
 
 
 def kill(privatizer: LossPrivatizer) -> None:
-    assert privatizer._pending is not None
-    privatizer._pending._file.close()
+    assert privatizer.pending is not None
+    privatizer.pending._file.close()
 
 
 def losses(seed: int = 0) -> np.ndarray:
@@ -63,7 +63,7 @@ def test_what_is_settled_or_forgotten_is_neither_in_the_file_nor_taken_back(fast
     privatizer.observe("a", losses())
     privatizer.keep("a", **HERE)
     file = fast_path / "pending.db"
-    sealed = privatizer._pending._file.execute("SELECT sealed FROM pending").fetchone()[0]  # type: ignore[union-attr]
+    sealed = privatizer.pending._file.execute("SELECT sealed FROM pending").fetchone()[0]  # type: ignore[union-attr]
     assert sealed[:64] in file.read_bytes()
     if end == "settle":
         privatizer.settle(["a", "unknown"])
@@ -120,7 +120,7 @@ def test_a_file_that_was_changed_is_refused(fast_path: Path) -> None:
     first = opened(fast_path)
     first.observe("a", losses())
     first.keep("a", **HERE)
-    first._pending._file.execute("UPDATE pending SET sealed = replace(sealed, 'A', 'B')")  # type: ignore[union-attr]
+    first.pending._file.execute("UPDATE pending SET sealed = replace(sealed, 'A', 'B')")  # type: ignore[union-attr]
     kill(first)
     with pytest.raises(InputError, match="or they were changed"):
         opened(fast_path).kept("run")
@@ -137,11 +137,11 @@ def test_a_file_belongs_to_one_process_at_a_time(fast_path: Path, monkeypatch: p
 
 def test_the_key_is_neither_shown_nor_pickled_and_copies_have_no_file(fast_path: Path) -> None:
     privatizer = opened(fast_path)
-    assert KEY not in repr(privatizer._pending)
+    assert KEY not in repr(privatizer.pending)
     with pytest.raises(TypeError, match="does not travel"):
-        pickle.dumps(privatizer._pending)
+        pickle.dumps(privatizer.pending)
     for other in (copy.deepcopy(privatizer), pickle.loads(pickle.dumps(privatizer))):
-        assert other._pending is None
+        assert other.pending is None
         other.observe("a", losses())
         other.keep("a", **HERE)
     assert KEY.encode() not in pickle.dumps(privatizer)

@@ -12,6 +12,7 @@ from ray import tune
 from ray.tune.search import Searcher
 
 import dptune
+from dptune.privacy import PendingLosses
 from dptune_optuna import CentredCMASampler
 from dptune_ray import CentredCMASearch, DPGIBOSearch
 from dptune_ray.spaces import flat
@@ -195,3 +196,25 @@ def test_without_cmaes_the_run_does_not_begin(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cmaes", None)
     with pytest.raises(dptune.MissingExtra, match="cmaes"):
         open_centred(open_privatizer(tmp_path)).set_search_properties("loss", "min", SPACE)
+
+
+def test_a_search_is_extended_and_a_new_one_starts_from_it(tmp_path, local_actors):
+    search = open_centred(open_privatizer(tmp_path), n_trials=12, mu=0.6)
+    configs, _ = run(search)
+    with pytest.raises(dptune.InputError, match="give more of both"):
+        search.extend(n_trials=12, mu=1.0)
+    search.extend(n_trials=20, mu=0.9)
+    again = restarted(search, local_actors)
+    again.extend(n_trials=20, mu=0.9)  # the script is run again
+    more, _ = run(again, first=100)
+    assert (len(configs), len(more)) == (12, 8)
+    assert again.n_trials == again.progress()["trials_planned"] == 20
+    new = open_centred(open_privatizer(tmp_path), name="new", n_trials=12, mu=0.4, start_from="run, extended")
+    assert new.recommend() == pytest.approx(again.recommend())
+
+
+def test_losses_in_a_file_are_refused_as_the_vault_holds_them(tmp_path):
+    kept = PendingLosses(tmp_path / "pending.db", PendingLosses.new_key())
+    privatizer = dptune.LossPrivatizer(open_ledger(tmp_path), n=60, clip=(0.0, 4.0), pending=kept)
+    with pytest.raises(dptune.InputError, match="without pending="):
+        open_centred(privatizer)
