@@ -177,10 +177,9 @@ class PrivacyLedger(DurableLedger):
             _probe(connection)
 
     def _admit(self, spent: Spent, mu: float) -> None:
+        self.budget = self._present_budget()  # another process may have raised it
         if not spent.admits(mu, self.budget.mu):
-            self.budget = self._present_budget()  # another process may have raised it
-            if not spent.admits(mu, self.budget.mu):
-                raise BudgetExhausted(mu, spent.remaining(self.budget.mu), self.budget.mu)
+            raise BudgetExhausted(mu, spent.remaining(self.budget.mu), self.budget.mu)
 
     # ---- the budget --------------------------------------------------------------------------
 
@@ -297,6 +296,7 @@ class PrivacyLedger(DurableLedger):
     def remaining(self) -> float:
         """Return mu of the largest single release that still fits."""
         with self._transaction(write=False) as (_, head):
+            self.budget = self._present_budget()
             return head.spent.remaining(self.budget.mu)
 
     def statement(self, *, delta: float | None = None) -> Statement:
@@ -308,26 +308,28 @@ class PrivacyLedger(DurableLedger):
         Raises:
             InputError: delta is not in (0, 1), or missing and the budget was stated in GDP.
         """
-        delta = self.budget.stated_delta if delta is None else delta
-        if delta is None:
-            raise InputError("the budget was stated in GDP: say at which delta to give epsilon, e.g. delta=1e-5.")
-        return Statement(
-            dataset=self.dataset,
-            unit=self.unit,
-            adjacency=self.adjacency,
-            trust_model=self.trust_model,
-            n=self.n,
-            budget=self.budget,
-            spent_mu=self.spent(),
-            delta=delta,
-            mechanisms=self._mechanisms(),
-            private=self.private,
-            versions=dict(self._row["versions"]),
-            failures=sum(int(charge.note.get("failed", 0)) for charge in self.charges()),
-            public=self._declared(_PUBLIC),
-            trained=tuple(run for _, run in self._declared(_TRAINS)),
-            raises=tuple(self.raises()),
-        )
+        with self._transaction(write=False) as (_, head):  # all of it as it stood at one moment
+            self.budget = self._present_budget()
+            delta = self.budget.stated_delta if delta is None else delta
+            if delta is None:
+                raise InputError("the budget was stated in GDP: say at which delta to give epsilon, e.g. delta=1e-5.")
+            return Statement(
+                dataset=self.dataset,
+                unit=self.unit,
+                adjacency=self.adjacency,
+                trust_model=self.trust_model,
+                n=self.n,
+                budget=self.budget,
+                spent_mu=head.spent.mu,
+                delta=delta,
+                mechanisms=self._mechanisms(),
+                private=self.private,
+                versions=dict(self._row["versions"]),
+                failures=sum(int(charge.note.get("failed", 0)) for charge in self.charges()),
+                public=self._declared(_PUBLIC),
+                trained=tuple(run for _, run in self._declared(_TRAINS)),
+                raises=tuple(self.raises()),
+            )
 
     def _declared(self, kind: str) -> tuple[tuple[str, str], ...]:
         f = schema.facts.c

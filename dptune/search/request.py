@@ -35,6 +35,7 @@ class SearchRequest:
         front_end: what the user called, for messages.
         space: on which settings are checked at once; None: the user's is not known yet.
         start_from: name of a run of the ledger whose answers the run learns first, at no cost.
+        takes_reports: whether its trials hand in losses of half-trained models (:mod:`dptune.search.rungs`).
 
     Raises:
         InputError: there is no privatizer, or a setting is unknown or out of range.
@@ -49,12 +50,18 @@ class SearchRequest:
     front_end: str = "the search"
     space: Space | None = None
     start_from: str | None = None
+    takes_reports: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.privatizer, LossPrivatizer):
             raise InputError(f"{self.front_end} needs a LossPrivatizer; got {type(self.privatizer).__name__}.")
         if self.default is not None and not isinstance(self.default, Mapping):
             raise InputError(f"default must be a dict, of names and values; got {type(self.default).__name__}.")
+        if self.settings.get("rung_share") and not self.takes_reports:
+            raise InputError(
+                f"{self.front_end} cannot stop trials by private losses, so rung_share= would be spent on nothing; "
+                "Optuna's samplers can, and in Ray a public quantity does (public=)."
+            )
         options = [name for name in self.settings if name != "trials"]
         self.method.refuse_unknown(dict.fromkeys(options), front_end=self.front_end)
         object.__setattr__(self, "mu", None if self.mu is None else positive("mu", self.mu))

@@ -101,7 +101,8 @@ class PrivateSampler(NumericalSampler):
             raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
         self._space, self._allowed = given_space(space, choices=self.method.any_space), unprotected == "allow"
         settings = {"trials": n_trials, **settings}
-        request = SearchRequest(self.method, privatizer, mu, seed, settings, default, name, self._space, start_from)
+        about = (name, self._space, start_from)
+        request = SearchRequest(self.method, privatizer, mu, seed, settings, default, *about, takes_reports=True)
         super().__init__(
             seed=request.seed,
             independent_sampler=independent_sampler,

@@ -89,8 +89,6 @@ class SpaceSearch(RunSearch):
         super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
         if unprotected not in ("refuse", "allow"):
             raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
-        if settings.get("rung_share"):
-            raise dptune.InputError("rung_share= is for Optuna; in Ray stop trials by a public quantity, public=.")
         if getattr(privatizer, "pending", None) is not None:
             raise dptune.InputError("on Ray losses wait in the vault: make the privatizer without pending=.")
         self.method.refuse_unknown(settings, front_end=type(self).__name__)  # "trials" too: it is n_trials here

@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 from sklearn.linear_model import SGDClassifier
 
 import dptune
+from dptune.search.request import SearchRequest
 from harness import N, create, losses_at, open_centred, open_privatizer, people, transcript
 from test_non_interference import canned, neighbour
 
@@ -128,3 +129,11 @@ def test_reports_of_a_wrong_shape_are_public_mistakes_and_unplanned_ones_are_ref
     with pytest.raises(dptune.PrivacyError, match="report_private"):
         create(None, plain, "plain").optimize(plain.objective(wrong), n_trials=1)
     assert sampler.run_of(create(None, sampler)).ledger.spent() == 0
+
+
+def test_a_share_that_would_be_spent_on_nothing_is_refused(tmp_path: Path) -> None:
+    privatizer = open_privatizer(tmp_path)
+    with pytest.raises(dptune.InputError, match="public= or rung_share="):
+        open_centred(privatizer, **SETTINGS).objective(public="the weather")(training(people()))
+    with pytest.raises(dptune.InputError, match="spent on nothing"):
+        SearchRequest(dptune.CENTRED, privatizer, settings={"trials": 12, "rung_share": 0.2}, front_end="MySearch")
