@@ -121,7 +121,7 @@ def noise_multipliers(
     def selected(law: Callable[[float], Repeats]) -> Callable[[float], list[Part]]:
         return lambda z: [SelectionPlan(law(trainings), TrainingPlan(z, sample_rate, steps), score_mu or None)]
 
-    known = {"composition": composed}
+    known: dict[str, Callable[[float], list[Part]]] = {"composition": composed}
     if trainings > 1:
         known |= {"geometric": selected(Repeats.geometric), "poisson": selected(Repeats.poisson)}
 

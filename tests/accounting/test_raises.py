@@ -81,3 +81,25 @@ def test_the_command_line_raises_a_budget_once_for_all(ledger: PrivacyLedger) ->
     assert CliRunner().invoke(app, ["raise-budget", path]).exit_code == 2
     assert CliRunner().invoke(app, ["raise-budget", path, "--epsilon", "20"]).exit_code == 0
     assert PrivacyLedger(path).budget.stated_epsilon == 20.0
+
+
+def test_an_object_that_did_not_see_the_raise_states_the_present_budget(ledger: PrivacyLedger) -> None:
+    other = PrivacyLedger(ledger._url.database)
+    other.raise_budget(Budget.gdp(3.0))
+    spend(other, 2.9)
+    statement = ledger.statement(delta=1e-5)
+    assert (statement.budget.mu, statement.spent_mu) == (3.0, pytest.approx(2.9))
+    assert ledger.remaining() == pytest.approx((9 - 2.9**2) ** 0.5)
+
+
+def test_a_raise_that_an_older_copy_took_back_pays_for_nothing(ledger: PrivacyLedger) -> None:
+    path = Path(str(ledger._url.database))
+    spend(ledger, 0.5)
+    ledger._database.close()
+    before = path.read_bytes()
+    ledger.raise_budget(Budget.gdp(3.0))
+    ledger._database.close()
+    path.write_bytes(before)
+    with pytest.raises(BudgetExhausted):
+        spend(ledger, 2.0, "more")
+    assert ledger.statement(delta=1e-5).budget.mu == 1.0
