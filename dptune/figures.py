@@ -34,7 +34,7 @@ def style(*, dark: bool = False) -> dict[str, Any]:
     ink, paper = ("0.92", "#1e2129") if dark else ("0.1", "white")
     names = ("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor", "xtick.color", "ytick.color")
     papers = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor", "legend.facecolor"), paper)
-    lines = {"axes.prop_cycle": cycler(color=_COLOURS) + cycler(linestyle=_DASHES)}
+    lines = {"axes.prop_cycle": cycler(color=_COLOURS[:: -1 if dark else 1]) + cycler(linestyle=_DASHES)}
     frame = {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "0.5"}
     return {**dict.fromkeys(names, ink), **papers, **lines, **frame, "grid.alpha": 0.2, "legend.framealpha": 0.8}
 
