@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo docs test test-torch test-oldest check audit audit-outside bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+.PHONY: demo docs test test-torch test-oldest check audit audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -62,6 +62,10 @@ $(VENV)-outside/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-outside
 	$(VENV)-outside/bin/python -m pip install --quiet --editable . "jax-privacy==2.0.0"
 	touch $@
+
+test-wheel:  ## sdist and wheel, installed with each extra alone in environments of their own (minutes)
+	rm -rf build/wheels
+	$(PYTHON) .ci/wheels.py build/wheels
 
 audit-outside: $(VENV)-outside/.installed  ## jax-privacy's bounds on our releases, in an environment of its own (700 MB)
 	$(VENV)-outside/bin/python -m benchmarks.audit_outside

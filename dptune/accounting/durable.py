@@ -249,6 +249,14 @@ class DurableLedger:
             query = sa.select(sa.func.count()).select_from(schema.charges).where(where)
             return int(connection.execute(query).scalar_one())
 
+    def span(self, scope: str) -> tuple[str, str] | None:
+        """Return when the first and the last charge of a scope were made, as ISO dates; None before the first."""
+        at = schema.charges.c.charged_at
+        query = sa.select(sa.func.min(at), sa.func.max(at)).where(schema.charges.c.scope == text("scope", scope))
+        with self._transaction(write=False) as (connection, _):
+            first, last = connection.execute(query).one()
+        return None if first is None else (first, last)
+
     # ---- facts fixed once --------------------------------------------------------------------
 
     def fix(self, scope: str, name: str, value: object) -> object:

@@ -17,7 +17,7 @@ from typing import Any
 from dptune._checks import shown, text
 from dptune._numbers import rounded_up
 from dptune.accounting.plan_statement import PlanStatement
-from dptune.accounting.statement import LedgerStatement, Statement
+from dptune.accounting.statement import RAISED, LedgerStatement, Statement
 from dptune.certificate.risk import Risk
 from dptune.errors import InputError
 
@@ -133,7 +133,7 @@ def record(statement: LedgerStatement, about: About) -> dict[str, Any]:
                 "configuration that was chosen from them, who may be an adversary with any outside knowledge.",
                 "release_type": "One release",
                 "release_type_details": f"{statement.releases} noisy answers and what was chosen from them, within a "
-                "budget that was fixed at the beginning and is never renewed or refunded.",
+                "budget that the ledger enforces and never refunds or renews.",
                 "data_source_type": "Static",
                 "access_type": "Non-interactive",
             },
@@ -163,6 +163,7 @@ def _privacy_loss(statement: LedgerStatement) -> dict[str, Any]:
         mu, spent = rounded_up(statement.budget.mu), rounded_up(statement.spent_mu)
         budget = f"The budget is mu = {mu} in Gaussian differential privacy, which bounds epsilon at every delta; "
         budget += f"mu = {spent} of it was spent. "
+        budget += f"It was raised {len(statement.raises)} times. {RAISED}. " if statement.raises else ""
     return {
         "privacy_unit": statement.unit,
         "privacy_unit_details": f"Neighbouring data sets: {statement.adjacency}.",

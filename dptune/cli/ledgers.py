@@ -58,14 +58,7 @@ def _joint(opened: Sequence[AnyLedger], delta: float | None, disjoint: bool) -> 
 @app.command()
 def show(ledger: Ledger, format: Listing = Listing.text) -> None:
     """List what is in a ledger: studies, rounds of a plan, or users, and what each has spent."""
-    opened = open_any(ledger)
-    if isinstance(opened, PrivacyLedger):
-        found = _studies(opened)
-    elif isinstance(opened, TrainingLedger):
-        found = _trainings(opened)
-    else:
-        found = _users(opened) if isinstance(opened, UserLedger) else _rounds(opened)
-    show_found(found, format)
+    show_found(listed(open_any(ledger)), format)
 
 
 @app.command()
@@ -95,6 +88,15 @@ def plot(
     from dptune.figures import save_figure
 
     typer.echo(f"wrote {save_figure(PrivacyLedger(ledger), out, scope=study, delta=delta, dark=dark)}")
+
+
+def listed(opened: AnyLedger) -> Found:
+    """Return what is in a ledger of any kind."""
+    if isinstance(opened, PrivacyLedger):
+        return _studies(opened)
+    if isinstance(opened, TrainingLedger):
+        return _trainings(opened)
+    return _users(opened) if isinstance(opened, UserLedger) else _rounds(opened)
 
 
 def _studies(opened: PrivacyLedger) -> Found:

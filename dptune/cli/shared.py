@@ -95,16 +95,20 @@ def show_found(found: Found, format: Listing) -> None:
 def print_found(found: Found) -> None:
     """Print title and table; to a file or a pipe as wide as it is, so that nothing is cut."""
     typer.echo(found.title if found.facts["private"] else f"NOT PRIVATE (seeded noise): {found.title}")
+    if found.facts[found.table]:
+        console = Console()
+        (console if console.is_terminal else Console(width=_WIDE)).print(table_of(found))
+
+
+def table_of(found: Found) -> Table:
+    """Return the rows of what was found, each entry as text."""
     rows: list[dict[str, Any]] = found.facts[found.table]
-    if not rows:
-        return
     table = Table()
-    for name in rows[0]:
+    for name in rows[0] if rows else ():
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row.values()))
-    console = Console()
-    (console if console.is_terminal else Console(width=_WIDE)).print(table)
+    return table
 
 
 _WIDE = 100_000

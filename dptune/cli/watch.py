@@ -1,0 +1,119 @@
+"""A view of a ledger that follows a run: budget, progress, noise, released values. All of it is public."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from dptune._numbers import rounded_up
+from dptune.accounting.entries import Charge
+from dptune.accounting.gdp import Spent, epsilon_from_mu
+from dptune.accounting.ledger import PLAN, PrivacyLedger
+from dptune.cli.ledgers import listed
+from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, open_any, table_of
+from dptune.search.names import FINAL, VALUE
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+CELLS, SHOWN = 30, 40  # of a bar; of the released values
+
+
+@app.command()
+def watch(
+    ledger: Ledger,
+    once: Annotated[bool, typer.Option("--once", help="print one frame and stop")] = False,
+    seconds: Annotated[float, typer.Option(min=0.1, help="time between two looks")] = 2.0,
+) -> None:
+    """Show budget, progress, noise and released values of a ledger, and follow them until Ctrl-C."""
+    opened, console = open_any(ledger), Console()
+    if once:
+        console.print(frame(opened))
+        return
+    with Live(frame(opened), console=console, auto_refresh=False) as live:
+        while True:
+            time.sleep(seconds)
+            live.update(frame(opened), refresh=True)
+
+
+def frame(opened: AnyLedger, now: datetime | None = None) -> RenderableType:
+    """Return the view of one moment."""
+    if not isinstance(opened, PrivacyLedger):
+        found = listed(opened)
+        return Panel(table_of(found), title=Text(found.title), border_style="" if found.facts["private"] else "red")
+    charges = opened.charges()
+    scopes = list(dict.fromkeys(charge.scope for charge in charges))
+    studies = [_study(opened, scope, [c for c in charges if c.scope == scope], now) for scope in scopes]
+    private = all(charge.private for charge in charges)
+    title = f"{opened.dataset}, n = {opened.n}" if private else "NOT PRIVATE (seeded noise)"
+    return Panel(Group(_budget(opened, private), *studies), title=Text(title), border_style="" if private else "red")
+
+
+def _budget(opened: PrivacyLedger, private: bool) -> Text:
+    spent, budget = opened.spent(), opened.budget
+    delta = budget.stated_delta or DELTA
+    epsilon = "= infinity" if not private else rounded_up(epsilon_from_mu(spent, delta)) if spent else "0"
+    words = f"mu {rounded_up(spent)} of {rounded_up(budget.mu)} is spent, epsilon {epsilon} at delta {delta:g}"
+    return Text(f"Budget   {_bar((spent / budget.mu) ** 2)}  {words}")
+
+
+def _study(opened: PrivacyLedger, scope: str, charges: list[Charge], now: datetime | None) -> RenderableType:
+    rows = Table.grid(padding=(0, 2))
+    rows.add_row("Progress", _progress(opened, scope, charges, now or datetime.now(UTC)))
+    for kind in dict.fromkeys(charge.key.partition("/")[0] for charge in charges):
+        made = [charge for charge in charges if charge.key.partition("/")[0] == kind]
+        rows.add_row(kind.capitalize(), f"{len(made)} made, noise {_sigma(made[-1])}")
+    values = [c.value[0] for c in charges if c.key.startswith(VALUE) and c.value]
+    if values:
+        rows.add_row("Values", f"{_sparkline(values[-SHOWN:])}  last {values[-1]:.4g}, lowest {min(values):.4g}")
+    rows.add_row("Best", _recommended(charges))
+    return Panel(rows, title=Text(f"study {scope}"), title_align="left")
+
+
+def _progress(opened: PrivacyLedger, scope: str, charges: list[Charge], now: datetime) -> str:
+    """The part of the run's own budget that is spent, and when all of it will be at this pace."""
+    plan, span = opened.fact(scope, PLAN), opened.span(scope)
+    spent = Spent.of(charge.mu for charge in charges).mu
+    if not (isinstance(plan, dict) and isinstance(plan.get("mu"), int | float) and span):
+        return f"mu {rounded_up(spent)} spent, no plan"
+    share = min((spent / plan["mu"]) ** 2, 1.0)
+    first, last = (datetime.fromisoformat(at) for at in span)
+    left = (last - first) * (1 / share - 1) - (now - last)
+    ends = f", ends in about {_rounded(left)}" if share < 1 and left > timedelta(0) else ""
+    return f"{_bar(share)}  mu {rounded_up(spent)} of {rounded_up(plan['mu'])} planned{ends}"
+
+
+def _rounded(left: timedelta) -> str:
+    return str(timedelta(seconds=round(left.total_seconds())))
+
+
+def _recommended(charges: list[Charge]) -> str:
+    final = next((c for c in charges if c.key == FINAL and c.value), None)
+    if final is None or not final.value:
+        return "not in the ledger before the final estimate: ask the run, recommend()"
+    values = (f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value}"
+              for name, value in final.note["parameters"].items())  # fmt: skip
+    half = 1.96 * float(final.description["sigma"])
+    return f"{', '.join(values)}: loss {final.value[0]:.4g} ± {half:.2g} (95%)"
+
+
+def _sigma(charge: Charge) -> str:
+    sigma = charge.description.get("sigma")
+    return f"{sigma:.3g} a coordinate" if isinstance(sigma, float) else "by its mechanism"
+
+
+def _bar(share: float) -> str:
+    full = round(CELLS * min(share, 1.0))
+    return "█" * full + "░" * (CELLS - full) + f" {100 * share:3.0f}%"
+
+
+def _sparkline(values: list[float]) -> str:
+    low, high = min(values), max(values)
+    steps = (int((len(BLOCKS) - 1) * (v - low) / (high - low)) if high > low else 0 for v in values)
+    return "".join(BLOCKS[step] for step in steps)

@@ -1,0 +1,8 @@
+"""Differentially private samplers: the ones of dptune, for OptunaHub."""
+
+try:
+    from dptune_optuna import CentredSampler, DPGIBOSampler, PrivateObjective
+except ImportError as error:
+    raise ImportError('this package needs dptune: pip install "dptune[optuna]"') from error
+
+__all__ = ["CentredSampler", "DPGIBOSampler", "PrivateObjective"]

@@ -1,0 +1,100 @@
+"""`dptune watch`: one frame of every kind of ledger, and what it says of a run's end."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun
+from dptune.accounting import PlanLedger, SubsampledGaussianPlan
+from dptune.cli import app
+from dptune.cli.watch import frame
+from dptune.local import UserLedger
+from dptune.search.values import VALUES
+
+
+def shown(opened: Any, **settings: Any) -> str:
+    console = Console(width=140)
+    with console.capture() as captured:
+        console.print(frame(opened, **settings))
+    return captured.get()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> SearchRun:
+    ledger = PrivacyLedger(tmp_path / "ledger.db", Budget.gdp(1.0), dataset="tumours [/x]")
+    return SearchRun(VALUES, LossPrivatizer(ledger, n=50, clip=(0.0, 1.0)), scope="svm", space=None, trials=4)
+
+
+def play(run: SearchRun, trials: int) -> None:
+    for trial in range(trials):
+        run.finish(str(trial), {"x": 0.1 * trial}, np.full(50, 0.5))
+
+
+def test_a_run_half_way(run: SearchRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(run, 2)
+    text = shown(run.ledger)
+    assert "tumours [/x], n = 50" in text
+    assert "study svm" in text
+    assert "2 made, noise" in text
+    assert "not in the ledger before the final estimate" in text
+    first = datetime.fromisoformat("2026-01-01T10:00:00+00:00")
+    monkeypatch.setattr(PrivacyLedger, "span", lambda *_: ("2026-01-01T10:00:00+00:00", "2026-01-01T10:01:00+00:00"))
+    share = (run.ledger.spent() / 1.0) ** 2
+    left = timedelta(seconds=round(60 * (1 / share - 1) - 10))
+    assert f"ends in about {left}" in shown(run.ledger, now=first + timedelta(seconds=70))
+    assert "ends in about" not in shown(run.ledger, now=first + timedelta(days=1))
+
+
+def test_a_run_at_its_end_shows_its_recommendation(run: SearchRun) -> None:
+    play(run, 4)
+    estimate = run.estimate({"x": 0.1}, np.full(50, 0.5))
+    text = shown(run.ledger)
+    assert f"x = 0.1: loss {run.ledger.charges('svm')[-1].value[0]:.4g} ±" in text
+    assert "100%" in text
+    assert "ends in" not in text
+    assert estimate is not None
+
+
+def test_seeded_noise_is_named(tmp_path: Path) -> None:
+    ledger = PrivacyLedger(tmp_path / "seeded.db", Budget.gdp(1.0))
+    privatizer = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0), insecure_seed=1)
+    privatizer.observe("x", [0.5] * 4)
+    privatizer.release(privatizer.mean_query("x", 0.1), scope="s", key="1")
+    text = shown(ledger)
+    assert "NOT PRIVATE" in text
+    assert "epsilon = infinity" in text
+    assert "no plan" in text
+
+
+def test_once_prints_one_frame_of_every_kind_of_ledger(tmp_path: Path) -> None:
+    PrivacyLedger(tmp_path / "new.db", Budget.gdp(1.0))
+    PlanLedger(tmp_path / "plan.db", SubsampledGaussianPlan(q=0.35, z=1.0, steps=60), n=29)
+    UserLedger(tmp_path / "users.db", cap=2.0)
+    for name, words in (("new", "mu 0 of 1 is spent"), ("plan", "0 of 60 releases"), ("users", "cap of epsilon = 2")):
+        done = CliRunner().invoke(app, ["watch", str(tmp_path / f"{name}.db"), "--once"], env={"COLUMNS": "140"})
+        assert done.exit_code == 0, done.output
+        assert words in done.output
+
+
+def test_it_follows_the_run_until_it_is_stopped(
+    run: SearchRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+        play(run, len(looks))
+
+    monkeypatch.setattr("dptune.cli.watch.time.sleep", sleep)
+    done = CliRunner().invoke(app, ["watch", str(tmp_path / "ledger.db")], env={"COLUMNS": "140"})
+    assert looks == [2.0] * 3
+    assert "2 made" in done.output
