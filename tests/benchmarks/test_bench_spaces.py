@@ -66,9 +66,15 @@ def test_it_goes_on_where_it_was_stopped_and_prints_tables(
         kept = (tmp_path / "results" / "spaces.jsonl").read_text().splitlines()
         assert len(kept) == lines
     found = json.loads(kept[0])["test_loss"]
+    monkeypatch.setattr(spaces, "METHODS", {"random": lambda *about: {"scaler": "minmax"}})
+    monkeypatch.setattr("sys.argv", ["spaces", "--again", "random", "--show", "--out", str(tmp_path)])
+    spaces.main()
+    again = json.loads((tmp_path / "results" / "spaces.jsonl").read_text().splitlines()[0])["test_loss"]
+    assert {name for name in found if found[name] != again[name]} <= {"random 0.5", "random 1"}
+    assert again["random 1"] == 1.5
     assert found["default"] == 1.0
     assert found["TPE none"] == found["random none"] == 0.5
     shown = capsys.readouterr().out
-    assert shown.count("| mlp-digits |") == 3 * 4  # three runs; two budgets, the ratios and the shares
+    assert shown.count("| mlp-digits |") == 4 * 4  # four times two budgets, the ratios and the shares
     assert "| mlp-digits | 50% |" in shown
-    assert shown.count("| all | ") == 3
+    assert shown.count("| all | ") == 4
