@@ -69,7 +69,7 @@ def blocks(seeds: int = SEEDS) -> dict[str, list[Cell]]:
 def in_order(seeds: int = SEEDS, chosen: Collection[str] = ()) -> Iterator[Cell]:
     """The cells of the chosen blocks, or of all: block by block, and within one all tasks of a seed before the next."""
     for cells in (cells for name, cells in blocks(seeds).items() if not chosen or name in chosen):
-        yield from sorted(cells, key=lambda cell: (cell.seed, list(TASKS).index(cell.task), cell.n))
+        yield from sorted(cells, key=lambda cell: (cell.seed, cell.n, list(TASKS).index(cell.task)))
 
 
 def measure(cell: Cell) -> dict[str, float]:

@@ -2,6 +2,10 @@
 
 A surrogate smooths: the point where it is smallest need not be the best one that was evaluated. The exponential
 mechanism among all points costs one release, whose price does not grow with their number, and no trial.
+
+It chooses by means of differences: with L_i a person's losses at the m points and H = I - 11^T/m, of H L_i clipped to
+[-c, c] in each entry. Everybody's level drops out, so c may be a fraction of the loss's range, and the noise shrinks
+with it; replacing one person moves an entry of the mean by at most 2 c / n.
 """
 
 from __future__ import annotations
@@ -10,14 +14,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from dptune.accounting.ledger import Charge
 from dptune.algorithms.method import Plan
 from dptune.errors import BudgetExhausted, KeyConflict
 from dptune.parameters import as_choice
 from dptune.privacy.noisy_min import noisy_min
 from dptune.privacy.privatizer import LossPrivatizer
+from dptune.privacy.query import Box, MeanQuery
 from dptune.search.names import CHOICE, as_stored
 from dptune.space import Value
+
+CLIP = 0.15  # c, in units of the loss's range
 
 
 class Choice:
@@ -48,7 +57,7 @@ class Choice:
     def make(self) -> None:
         """Choose, if there are points to choose from; others may have chosen before, or spent the budget."""
         if len(self._held) > 1:
-            query = self._privatizer.means_query(list(self._held), self._mu)
+            query = differences(tuple(self._held), self._privatizer.loss_range, self._mu)
             note = {"parameters": [as_stored(parameters) for parameters in self._held.values()]}
             with suppress(KeyConflict, BudgetExhausted):
                 self._privatizer.release(query, scope=self._scopes[0], key=CHOICE, note=note, mechanism=noisy_min)
@@ -69,3 +78,9 @@ class Choice:
 def _chosen(charge: Charge) -> dict[str, Any]:
     index = 0 if charge.value is None else int(charge.value[0])
     return {name: as_choice(value) for name, value in charge.note["parameters"][index].items()}
+
+
+def differences(points: tuple[str, ...], loss_range: float, mu: float) -> MeanQuery:
+    """Return the question that the choice is made by: the mean clipped differences from one's own mean, (m,)."""
+    m, c = len(points), CLIP * loss_range
+    return MeanQuery(points, np.eye(m) - 1 / m, Box(-c, c, m), mu)

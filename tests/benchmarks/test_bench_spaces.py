@@ -14,6 +14,7 @@ from benchmarks.curator import Curator
 from benchmarks.space_tasks import KINDS, space_task
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.privacy.noisy_min import noisy_min
+from dptune.search.choice import differences
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -34,12 +35,12 @@ def test_the_simulated_choice_is_the_exponential_mechanism_of_the_package(tmp_pa
     for j, name in enumerate(names):
         for either in (privatizer, *curators):
             either.observe(name, np.full(n, 1.0 + 0.02 * j))
-    query = privatizer.means_query(names, 0.5)
-    assert query == curators[0].means_query(names, 0.5)
-    scale = noisy_min(privatizer._noise).scale(query, privatizer.sensitivity(query))
-    law = np.exp(-np.array([1.0, 1.02, 1.04]) / scale)
-    chosen = np.bincount([int(curator.choose(query)[0]) for curator in curators], minlength=3)
-    assert np.abs(chosen / 400 - law / law.sum()).max() < 0.12
+    assert privatizer.means_query(names, 0.5) == curators[0].means_query(names, 0.5)
+    for query in (privatizer.means_query(names, 0.5), differences(names, 3.0, 0.2)):
+        scale = noisy_min(privatizer._noise).scale(query, privatizer.sensitivity(query))
+        law = np.exp(-np.array([1.0, 1.02, 1.04]) / scale)
+        chosen = np.bincount([int(curator.choose(query)[0]) for curator in curators], minlength=3)
+        assert np.abs(chosen / 400 - law / law.sum()).max() < 0.12
 
 
 @pytest.fixture
@@ -65,8 +66,15 @@ def test_it_goes_on_where_it_was_stopped_and_prints_tables(
         kept = (tmp_path / "results" / "spaces.jsonl").read_text().splitlines()
         assert len(kept) == lines
     found = json.loads(kept[0])["test_loss"]
+    monkeypatch.setattr(spaces, "METHODS", {"random": lambda *about: {"scaler": "minmax"}})
+    monkeypatch.setattr("sys.argv", ["spaces", "--again", "random", "--show", "--out", str(tmp_path)])
+    spaces.main()
+    again = json.loads((tmp_path / "results" / "spaces.jsonl").read_text().splitlines()[0])["test_loss"]
+    assert {name for name in found if found[name] != again[name]} <= {"random 0.5", "random 1"}
+    assert again["random 1"] == 1.5
     assert found["default"] == 1.0
     assert found["TPE none"] == found["random none"] == 0.5
     shown = capsys.readouterr().out
-    assert shown.count("| mlp-digits |") == 3 * 3  # three runs; two budgets, and the ratios
-    assert shown.count("| all | ") == 3
+    assert shown.count("| mlp-digits |") == 4 * 4  # four times two budgets, the ratios and the shares
+    assert "| mlp-digits | 50% |" in shown
+    assert shown.count("| all | ") == 4
