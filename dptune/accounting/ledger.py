@@ -217,6 +217,9 @@ class PrivacyLedger(DurableLedger):
         with self._transaction(write=False) as (connection, _):
             return [value["is"] for value in connection.execute(query).scalars()]
 
+    def _raised_at(self) -> str:
+        return max((str(act["at"]) for act in self.raises()), default="")
+
     def _present_budget(self) -> Budget:
         raises, row = self.raises(), self._row
         return Budget(**raises[-1]["to"]) if raises else Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])

@@ -32,7 +32,7 @@ class JointStatement(Printable):
         parts: the ledgers' own statements, at one delta.
         disjoint: whether nobody is in two of them, as whoever asks for the statement says.
         delta: at which epsilon is given.
-        late: names of the parts that were planned after another of them had been charged.
+        late: names of the parts that were planned, or raised, after another of them had been charged.
     """
 
     parts: tuple[LedgerStatement, ...]
@@ -81,7 +81,7 @@ class JointStatement(Printable):
     def warnings(self) -> tuple[str, ...]:
         """Those of the parts, and where n of a part is not known."""
         unknown = [f"n of {part.dataset!r} is not stated yet." for part in self.parts if part.n is None]
-        late = [f"the ledger of {name!r} was made after another was charged: {_LATE}" for name in self.late]
+        late = [f"the ledger of {name!r} was made or raised after another was charged: {_LATE}" for name in self.late]
         own = [f"{part.dataset}: {warning}" for part in self.parts for warning in part.warnings]
         return (*own, *unknown, *late, *self._unplanned())
 
@@ -125,7 +125,10 @@ class JointStatement(Printable):
 
 
 _LATE = "epsilon does not hold if its budget or plan was chosen by looking at the other's results."
-_DOMINATED = "the adaptive releases are dominated by one Gaussian of their budget, fixed in advance like the plans"
+_DOMINATED = (
+    "the adaptive releases are dominated by one Gaussian of their budget, which, like the plans, no result of another "
+    "part may decide"
+)
 
 
 def _of_part(part: LedgerStatement) -> list[tuple[str, str]]:

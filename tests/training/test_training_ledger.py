@@ -142,8 +142,21 @@ def test_a_ledger_that_was_planned_after_another_was_charged_is_warned_of(
     monkeypatch.setattr(durable, "_now", lambda: "2000-01-01T00:00:00+00:00")
     assert join([train, val], delta=DELTA).warnings == ()
     train.begin(secure=True)
-    assert "'validation data' was made after another was charged" in join([train, val], delta=DELTA).warnings[0]
+    assert (
+        "'validation data' was made or raised after another was charged" in join([train, val], delta=DELTA).warnings[0]
+    )
     assert join([train, val], disjoint=True, delta=DELTA).warnings == ()
+
+
+def test_a_budget_that_was_raised_after_another_ledger_was_charged_is_warned_of(
+    train: TrainingLedger, val: PrivacyLedger
+) -> None:
+    train.begin(secure=True)
+    before = join([train, val], delta=DELTA)
+    val.raise_budget(Budget.gdp(2.0))
+    after = join([train, val], delta=DELTA)
+    assert [*before.late, *after.late] == ["validation data"]
+    assert after.epsilon > before.epsilon
 
 
 def test_a_run_that_trains_on_private_people_is_named(train: TrainingLedger, val: PrivacyLedger) -> None:
