@@ -10,5 +10,5 @@ What a user needs on the first day is here; the rest is in the rooms: :mod:`dptu
 
 from dptune._exports import exports
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__, __getattr__, __dir__ = exports(__name__, __file__)
