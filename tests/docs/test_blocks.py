@@ -30,6 +30,7 @@ ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/audit.md": "tests/audit_room/test_own_audit.py",
     "docs/certificate.md": "tests/certificate/test_certificate_page.py",
     "docs/extending.md": "tests/optuna_front/test_extending_page.py",
+    "docs/watch.md": "tests/test_cli_watch.py",
     "docs/federated.md": "tests/test_examples.py",
     "docs/ldp.md": "tests/test_examples.py",
 }
