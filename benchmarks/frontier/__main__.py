@@ -46,7 +46,7 @@ def main() -> None:
     print(json.dumps(machine()), report.progress(results), *report.sentences(losses), sep="\n\n")
     print("", report.headline(losses), sep="\n")
     for n, mu in ((1000, 1.0), (300, 1.0), (300, 0.5)):
-        print("", report.tasks(losses, n, mu), "", report.methods(losses, n, mu), sep="\n")
+        print(report.tasks(losses, n, mu), report.methods(losses, n, mu), sep="\n")
     print("", report.clips(losses), "", report.trials(losses), sep="\n")
 
 

@@ -71,7 +71,7 @@ def methods(losses: Losses, n: int, mu: float) -> str:
             )
             rows.append([*reading, str(len(over)), shown(interval(over)), shown(interval(ours))])
     heads = ["method", "recommends", "data sets", "over the frontier", "centred over it"]
-    return f"n = {n}, mu = {mu:g}, {TRIALS} trials\n\n" + markdown(heads, rows)
+    return _titled(n, mu, heads, rows)
 
 
 def tasks(losses: Losses, n: int, mu: float) -> str:
@@ -95,9 +95,7 @@ def tasks(losses: Losses, n: int, mu: float) -> str:
         share = "-" if kept is None else f"{kept:.2f}"
         rows.append([place[0], seen, str(len(found[3])), *means[:2], names[0], *means[2:], names[1], share])
     heads = ["task", "", "splits", "start", "frontier", "which is", "centred, no noise", "centred"]
-    return f"n = {n}, mu = {mu:g}, {TRIALS} trials\n\n" + markdown(
-        [*heads, "best of values", "which is", "share kept"], rows
-    )
+    return _titled(n, mu, [*heads, "best of values", "which is", "share kept"], rows)
 
 
 def clips(losses: Losses, n: int = 300, mu: float = 1.0) -> str:
@@ -132,7 +130,7 @@ def trials(losses: Losses) -> str:
 
 def sentences(losses: Losses) -> Iterator[str]:
     """What README and docs/private.md quote."""
-    for n, mu in ((1000, 1.0), (300, 0.5)):
+    for n, mu in ((1000, 1.0), (300, 1.0), (300, 0.5)):
         over = losses.over_frontier(n, mu, MINE)
         if not over:
             continue
@@ -140,14 +138,18 @@ def sentences(losses: Losses) -> Iterator[str]:
         rival = interval(
             losses.logs(n, lambda p, mu=mu: losses.at(p, mu, MINE), lambda p, mu=mu: losses.at_best_of_values(p, mu))
         )
-        kept = np.median(list(losses.shares_kept(n, mu).values()) or [np.nan])
+        kept = list(losses.shares_kept(n, mu).values())
+        share = f", and it keeps {100 * np.median(kept or 0):.0f}% of the achievable improvement (median of tasks)"
         yield (
             f"With {n} people, mu = {mu:g} and {TRIALS} trials the centred search's test loss is {mean:.2f} times "
             f"[{low:.2f}, {high:.2f}] that of the best search without privacy, over {len(over)} data sets and "
-            f"{sum(map(len, over.values()))} splits, and it keeps {100 * kept:.0f}% of the achievable improvement "
-            f"(median of tasks). Over the best search on privatised values it is {rival[0]:.2f} [{rival[1]:.2f}, "
-            f"{rival[2]:.2f}]; both bests were chosen in hindsight, task by task."
+            f"{sum(map(len, over.values()))} splits{share if kept else ''}. Over the best search on privatised values "
+            f"it is {rival[0]:.2f} [{rival[1]:.2f}, {rival[2]:.2f}]; both bests were chosen in hindsight, task by task."
         )
+
+
+def _titled(n: int, mu: float, heads: list[str], rows: list[list[str]]) -> str:
+    return f"n = {n}, mu = {mu:g}, {TRIALS} trials\n\n{markdown(heads, rows)}\n" if rows else ""
 
 
 def _mean(of: dict[int, float]) -> str:

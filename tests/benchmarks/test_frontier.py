@@ -98,5 +98,8 @@ def test_the_tables_and_sentences_of_what_is_there() -> None:
     assert "0.834 [" in report.headline(losses)
     assert "values, TPE" in report.methods(losses, 300, 1.0)
     assert "krr-fair | new" in report.tasks(losses, 300, 1.0)
-    assert list(report.sentences(losses)) == []
+    (said,) = report.sentences(losses)
+    assert "1.10 times" in said
+    assert "keeps 90% of" in said
+    assert not any("keeps" in said for said in report.sentences(Losses(results(0.55, seeds=1))))
     assert report.clips(losses) == report.trials(losses) == "(none yet)"
