@@ -277,6 +277,8 @@ class SearchRun(Shown):
             self.rungs.ended(trial, point, u)
             self._wait(point, parameters, u)
             self._ask_questions()
+        else:
+            self.rungs.withdraw(trial)
         value = self.algorithm.value(u)
         return math.inf if value is None else value
 
