@@ -41,7 +41,7 @@ READ = {  # page -> why its blocks are compiled here, and not run
 }
 RUN = {"README.md", "docs/budget.md", "docs/cli.md", "docs/choose.md", "docs/outsourced.md", "docs/selection.md",
        "docs/sklearn.md", "docs/spaces.md", "docs/training.md", "docs/tutorial.md",
-       "docs/tutorial_sklearn.md"}  # fmt: skip
+       "docs/tutorial_sklearn.md", "docs/watch.md"}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +96,7 @@ def test_the_pages_of_the_command_line_print_what_they_show() -> None:
     assert commands >= {"statement", "plan"}
     assert {name for name in commands if f"`{name}`" not in page("docs/cli.md")} == set()
     run("docs/choose.md")
+    run("docs/watch.md")
 
 
 def test_the_page_of_private_selection_runs() -> None:
