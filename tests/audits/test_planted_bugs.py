@@ -18,8 +18,8 @@ from audit_tools import (
     audit_vector_sensitivity,
 )
 
+from dptune.privacy import clipping as implementation
 from dptune.privacy import mechanism
-from dptune.privacy import privatizer as implementation
 from dptune.privacy.noise import OpenDPNoise, noise_scale
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.query import Ball

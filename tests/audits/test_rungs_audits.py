@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.privacy import privatizer as implementation
+from dptune.privacy import clipping as implementation
 from dptune.privacy.query import Ball, MeanQuery, Question
 from dptune.search.rungs import MARGIN, Rungs
 
