@@ -18,6 +18,7 @@ from audit_tools import (
     audit_vector_sensitivity,
 )
 
+from dptune import PrivacyLedger
 from dptune.privacy import clipping as implementation
 from dptune.privacy import mechanism
 from dptune.privacy.noise import OpenDPNoise, noise_scale
@@ -163,16 +164,14 @@ def value_stored_raw(patch: pytest.MonkeyPatch) -> None:
         raw["mean"] = true_scale(self, query)
         return raw["mean"]
 
-    true_record = implementation.PrivacyLedger.record
+    true_record = PrivacyLedger.record
     patch.setattr(LossPrivatizer, "_clipped_mean", remember)
-    patch.setattr(
-        implementation.PrivacyLedger, "record", lambda self, charge, _: true_record(self, charge, raw["mean"].tolist())
-    )
+    patch.setattr(PrivacyLedger, "record", lambda self, charge, _: true_record(self, charge, raw["mean"].tolist()))
 
 
 def raw_mean_in_the_note(patch: pytest.MonkeyPatch) -> None:
     """The released value is noisy, but a debugging aid stores the raw one beside it."""
-    true = implementation.PrivacyLedger.charge
+    true = PrivacyLedger.charge
 
     def charge(self: Any, scope: str, key: str, event: Any, **kw: Any) -> Any:
         (owner,) = [p for p in owners if p.ledger is self]
@@ -187,7 +186,7 @@ def raw_mean_in_the_note(patch: pytest.MonkeyPatch) -> None:
         true_start(self)
 
     patch.setattr(LossPrivatizer, "_start", start)
-    patch.setattr(implementation.PrivacyLedger, "charge", charge)
+    patch.setattr(PrivacyLedger, "charge", charge)
 
 
 AUDITS = [
