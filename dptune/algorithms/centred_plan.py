@@ -30,6 +30,7 @@ REFERENCES = 2
 SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
 SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
 MIXED_SPREAD = 1.0  # the same with categories or conditions
+CHOICE_CLIP = 0.15  # of the differences that it goes by, in units of the loss's range
 CHOICE = 0.5  # share of mu^2 for the choice among all trials at the end, with categories or conditions
 SATURATION = 4.0  # kappa, with categories or conditions
 CANDIDATES = 40
@@ -150,7 +151,16 @@ def plan_centred(
     radius = rung_radius if rung_radius is not None else RUNG_RADIUS * loss_range
     stops = RungPlan(asked, rungs, radius) if asked else None
     trials = generations * population
-    return Plan(NAME, mu, settings, trials, rungs=stops, final_share=final_share, choice_share=choice_share)
+    return Plan(
+        NAME,
+        mu,
+        settings,
+        trials,
+        rungs=stops,
+        final_share=final_share,
+        choice_share=choice_share,
+        choice_clip=CHOICE_CLIP if choice_share else 0.0,
+    )
 
 
 def _the_same(population: int | None, earlier: int) -> int:

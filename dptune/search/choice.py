@@ -3,9 +3,9 @@
 A surrogate smooths: the point where it is smallest need not be the best one that was evaluated. The exponential
 mechanism among all points costs one release, whose price does not grow with their number, and no trial.
 
-It chooses by means of differences: with L_i a person's losses at the m points and H = I - 11^T/m, of H L_i clipped to
-[-c, c] in each entry. Everybody's level drops out, so c may be a fraction of the loss's range, and the noise shrinks
-with it; replacing one person moves an entry of the mean by at most 2 c / n.
+It goes by means of losses, or, where the plan has a clip for it, of differences: with L_i a person's losses at the m
+points and H = I - 11^T/m, of H L_i clipped to [-c, c] in each entry. Everybody's level drops out, so c may be a part of
+the loss's range, and the noise shrinks with it; replacing one person moves an entry of the mean by at most 2 c / n.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from dptune.privacy.query import Box, MeanQuery
 from dptune.search.names import CHOICE, as_stored
 from dptune.space import Value
 
-CLIP = 0.15  # c, in units of the loss's range
-
 
 class Choice:
     """The points of this process, held until one of them is chosen.
@@ -42,6 +40,7 @@ class Choice:
 
     def __init__(self, privatizer: LossPrivatizer, scopes: Sequence[str], plan: Plan) -> None:
         self._privatizer, self._scopes, self._mu = privatizer, scopes, plan.choice_mu  # the run's own scope first
+        self._clip = plan.choice_clip
         self._held: dict[str, Mapping[str, Value]] = {}
 
     @property
@@ -57,7 +56,8 @@ class Choice:
     def make(self) -> None:
         """Choose, if there are points to choose from; others may have chosen before, or spent the budget."""
         if len(self._held) > 1:
-            query = differences(tuple(self._held), self._privatizer.loss_range, self._mu)
+            points, clip = tuple(self._held), self._clip * self._privatizer.loss_range
+            query = differences(points, clip, self._mu) if clip else self._privatizer.means_query(points, self._mu)
             note = {"parameters": [as_stored(parameters) for parameters in self._held.values()]}
             with suppress(KeyConflict, BudgetExhausted):
                 self._privatizer.release(query, scope=self._scopes[0], key=CHOICE, note=note, mechanism=noisy_min)
@@ -80,7 +80,7 @@ def _chosen(charge: Charge) -> dict[str, Any]:
     return {name: as_choice(value) for name, value in charge.note["parameters"][index].items()}
 
 
-def differences(points: tuple[str, ...], loss_range: float, mu: float) -> MeanQuery:
-    """Return the question that the choice is made by: the mean clipped differences from one's own mean, (m,)."""
-    m, c = len(points), CLIP * loss_range
-    return MeanQuery(points, np.eye(m) - 1 / m, Box(-c, c, m), mu)
+def differences(points: tuple[str, ...], clip: float, mu: float) -> MeanQuery:
+    """Return the question of the mean differences from one's own mean, (m,), each clipped to [-clip, clip]."""
+    m = len(points)
+    return MeanQuery(points, np.eye(m) - 1 / m, Box(-clip, clip, m), mu)

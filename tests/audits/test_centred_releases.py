@@ -108,19 +108,19 @@ def test_the_worst_neighbours_reach_the_sensitivity(n: int) -> None:
 
 
 def share_of_all_people_counted_twice(patch: pytest.MonkeyPatch) -> None:
-    true = implementation._per_person
-    patch.setattr(implementation, "_per_person", lambda g, query, centre: 2 * true(g, query, centre))
+    true = implementation.per_person
+    patch.setattr(implementation, "per_person", lambda g, query, centre: 2 * true(g, query, centre))
 
 
 def norms_for_the_share(patch: pytest.MonkeyPatch) -> None:
     """The mean norm is released in place of the share."""
-    true = implementation._per_person
+    true = implementation.per_person
 
     def per_person(g: Any, query: Any, centre: float) -> Any:
         norms = np.linalg.norm(g, axis=0)[None, :]
         return norms - centre if isinstance(query, NormQuery) else true(g, query, centre)
 
-    patch.setattr(implementation, "_per_person", per_person)
+    patch.setattr(implementation, "per_person", per_person)
 
 
 def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
