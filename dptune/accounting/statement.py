@@ -97,7 +97,7 @@ class LedgerStatement(Printable):
     @property
     def caveats(self) -> tuple[str, ...]:
         """Warnings and remarks in sentences, for whoever shows the numbers without the statement."""
-        return (*self.warnings, *(f"{name}: {text.rstrip('.')}." for name, text in self.remarks))
+        return (*self.warnings, *(f"{name}: {text}." for name, text in self.remarks))
 
     @abstractmethod
     def _numbers(self) -> dict[str, object]:
@@ -192,8 +192,9 @@ class Statement(LedgerStatement):
         super().__post_init__()
         if self.spent_mu > self.budget.mu * (1 + _ROUNDING):
             raise LedgerError(
-                f"the ledger of {self.dataset!r} was changed from outside: its charges are mu = {self.spent_mu!r} in all, "
-                f"more than its budget of mu = {self.budget.mu!r}. No guarantee holds; put back a copy that is whole."
+                f"the ledger of {self.dataset!r} was changed from outside: its charges are mu = {self.spent_mu!r} in "
+                f"all, more than its budget of mu = {self.budget.mu!r}. No guarantee holds; `dptune verify` holds it "
+                "against a receipt."
             )
 
     @property
