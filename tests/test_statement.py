@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dptune import Budget
+from dptune import Budget, LedgerError
 from dptune._numbers import rounded_down, rounded_up
 from dptune.accounting.gdp import delta_from_mu
 from dptune.accounting.statement import Statement
@@ -44,6 +44,13 @@ def test_the_printed_epsilon_follows_from_the_budget(mu: float, delta: float) ->
         printed_mu, epsilon, printed_delta = map(float, found.groups())
         assert printed_mu >= spent * (1 - 1e-9)
         assert delta_from_mu(spent, epsilon) <= delta <= printed_delta * (1 + 1e-9)
+
+
+def test_a_statement_of_more_than_the_budget_is_refused() -> None:
+    most = Budget.gdp(0.7).mu * (1 + 5e-13)  # what the filter forgives
+    assert Statement("", "", "", "", 9, Budget.gdp(0.7), most, 1e-6, (), True, {}).spent_mu == most
+    with pytest.raises(LedgerError, match=r"0\.71 in all, more than its budget of mu = 0\.7"):
+        Statement("", "", "", "", 9, Budget.gdp(0.7), 0.71, 1e-6, (), True, {})
 
 
 def test_a_stated_pair_is_printed_no_smaller_than_it_is() -> None:

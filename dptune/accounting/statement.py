@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from dptune._numbers import finite, rounded_up
 from dptune._statement import Printable
 from dptune.accounting.gdp import Budget, epsilon_from_mu, probability
+from dptune.errors import LedgerError
 
 NOT_COVERED = (
     "losses that do not depend on one person each: a function that lets one record decide whether it raises, how many "
@@ -32,8 +33,9 @@ TRAINED = (
 )
 ACCOUNTANT = (
     "Gaussian differential privacy (Dong, Roth, Su 2022); adaptive composition mu^2 = sum of mu_t^2 with a "
-    "filter fixed in advance (Smith & Thakurta, arXiv 2210.17520)"
+    "filter {} (Smith & Thakurta, arXiv 2210.17520)"
 )
+_ROUNDING = 1e-12  # of mu; the filter forgives half of it
 
 
 def library_versions() -> dict[str, str]:
@@ -60,7 +62,6 @@ class LedgerStatement(Printable):
     mechanisms: tuple[tuple[str, int], ...]
     private: bool
     versions: dict[str, str]
-    accountant: ClassVar[str]
     not_covered: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
@@ -70,6 +71,33 @@ class LedgerStatement(Printable):
     @abstractmethod
     def epsilon(self) -> float:
         """Epsilon at ``delta`` of everything that the ledger may spend; infinite if any noise was seeded."""
+
+    @property
+    @abstractmethod
+    def accountant(self) -> str:
+        """How epsilon was computed."""
+
+    @property
+    def noise(self) -> str:
+        """How noise is drawn."""
+        number = self.versions.get("opendp", "of an unknown version")
+        unseeded = f"OpenDP {number}, discrete, unseeded, on a grid (no floating-point noise)"
+        return unseeded if self.private else "A SEEDED GENERATOR"
+
+    @property
+    def unprotected(self) -> tuple[tuple[str, str], ...]:
+        """Rows (name, text) of what no release protects, because the user said that it need not."""
+        return ()
+
+    @property
+    def remarks(self) -> tuple[tuple[str, str], ...]:
+        """Rows (name, text) that belong to the numbers wherever these are shown."""
+        return self.unprotected
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Warnings and remarks in sentences, for whoever shows the numbers without the statement."""
+        return (*self.warnings, *(f"{name}: {text}." for name, text in self.remarks))
 
     @abstractmethod
     def _numbers(self) -> dict[str, object]:
@@ -94,6 +122,7 @@ class LedgerStatement(Printable):
         return {
             "private": self.private,
             "warnings": list(self.warnings),
+            "remarks": dict(self.remarks),
             "dataset": self.dataset,
             "unit": self.unit,
             "n": self.n,
@@ -114,15 +143,12 @@ class LedgerStatement(Printable):
             ("Adjacency", self.adjacency),
             ("Trust model", self.trust_model),
             *self._promises(),
+            *self.remarks,
             ("Mechanisms", "; ".join(f"{name} ({count})" for name, count in self.mechanisms) or "none so far"),
-            *self._remarks(),
             ("Accountant", self.accountant),
             ("Not covered", "; ".join(self.not_covered)),
             ("Versions", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
         ]
-
-    def _remarks(self) -> list[tuple[str, str]]:
-        return []
 
 
 @dataclass(frozen=True)
@@ -139,6 +165,9 @@ class Statement(LedgerStatement):
         failures: evaluations that failed; public, and no loss of privacy as long as no record decides about them.
         public: pairs (quantity, run): what trials show without a release, which is public by the user's word alone.
         trained: runs that the user said to train on private people, too.
+
+    Raises:
+        LedgerError: more was spent than the budget, so that the guarantee would be false.
     """
 
     dataset: str
@@ -157,8 +186,21 @@ class Statement(LedgerStatement):
     trained: tuple[str, ...] = ()
     raises: tuple[Mapping[str, Any], ...] = ()
 
-    accountant = ACCOUNTANT
     not_covered = NOT_COVERED
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.spent_mu > self.budget.mu * (1 + _ROUNDING):
+            raise LedgerError(
+                f"the ledger of {self.dataset!r} was changed from outside: its charges are mu = {self.spent_mu!r} in "
+                f"all, more than its budget of mu = {self.budget.mu!r}. No guarantee holds; `dptune verify` holds it "
+                "against a receipt."
+            )
+
+    @property
+    def accountant(self) -> str:
+        """How epsilon was computed."""
+        return ACCOUNTANT.format("that was raised after it was fixed" if self.raises else "fixed in advance")
 
     @property
     def epsilon(self) -> float:
@@ -189,7 +231,7 @@ class Statement(LedgerStatement):
     def _numbers(self) -> dict[str, object]:
         return {
             "failed_evaluations": self.failures,
-            "private_trainings": {"runs": list(self.trained), "assumed": TRAINED} if self.trained else None,
+            "private_trainings": list(self.trained),
             "declared_public": [{"quantity": quantity, "run": run} for quantity, run in self.public],
             "stated": self._stated(),
             "raises": list(self.raises),
@@ -209,25 +251,27 @@ class Statement(LedgerStatement):
         return [
             *self._promise(),
             ("Guarantee", self._cost(self.budget.mu, self.epsilon)),
-            *self._raised(),
             ("Spent so far", f"{self._cost(self.spent_mu, self.spent_epsilon)} in {self.releases} releases"),
         ]
 
-    def _raised(self) -> list[tuple[str, str]]:
-        if not self.raises:
-            return []
-        acts = [
-            f"from mu = {rounded_up(each['from']['mu'])} at {each['at']}, after {each['releases']} releases"
-            for each in self.raises
-        ]
-        return [("Raised", f"{'; '.join(acts)}. {RAISED}")]
-
-    def _remarks(self) -> list[tuple[str, str]]:
-        failed = [("Failures", f"{self.failures} evaluations failed, for everybody")] if self.failures else []
+    @property
+    def unprotected(self) -> tuple[tuple[str, str], ...]:
+        """Rows (name, text): whom runs train on, and what trials show without a release."""
         shown = "; ".join(f"{quantity} (run {run!r})" for quantity, run in self.public)
         word = f"by the user's word alone, shown by trials without a release: {shown}"
         trained = f"private, in the runs {', '.join(map(repr, self.trained))}. {TRAINED}"
-        return [*failed, *([("Training", trained)] if self.trained else []), *([("Public", word)] if shown else [])]
+        return (*((("Training", trained),) if self.trained else ()), *((("Public", word),) if shown else ()))
+
+    @property
+    def remarks(self) -> tuple[tuple[str, str], ...]:
+        """Rows (name, text): when the budget was raised, failures, and what is unprotected."""
+        acts = "; ".join(
+            f"from mu = {rounded_up(each['from']['mu'])} at {each['at']}, after {each['releases']} releases"
+            for each in self.raises
+        )
+        raised = (("Raised", f"{acts}. {RAISED}"),) if acts else ()
+        failed = (("Failures", f"{self.failures} evaluations failed, for everybody"),) if self.failures else ()
+        return (*raised, *failed, *self.unprotected)
 
     def _promise(self) -> list[tuple[str, str]]:
         epsilon, delta = self.budget.stated_epsilon, self.budget.stated_delta

@@ -47,7 +47,6 @@ class Item:
 def checklist(statement: LedgerStatement) -> Sequence[Item]:
     """Return the questions, first those that the statement answers."""
     epsilon = f"epsilon = {rounded_up(statement.epsilon)} at delta = {rounded_up(statement.delta, 6)}"
-    drawn = "OpenDP's mechanisms on a grid, no floating-point noise" if statement.private else "A SEEDED GENERATOR"
     known = (
         ("privacy parameter", "How much can one person lose?", f"{epsilon}. {Risk.of_statement(statement)}"),
         ("unit of privacy", "Who is protected?", statement.protects),
@@ -56,7 +55,8 @@ def checklist(statement: LedgerStatement) -> Sequence[Item]:
         ("composition", "How many were made?", f"{statement.releases}, each charged before any row was read for it"),
         ("algorithm", "Which mechanisms?", "; ".join(f"{m} ({k})" for m, k in statement.mechanisms) or "none so far"),
         ("trust model", "Who must be trusted with the rows?", statement.trust_model),
-        ("implementation", "How is noise drawn?", f"{drawn} (OpenDP {statement.versions.get('opendp', 'unknown')})"),
+        ("implementation", "How is noise drawn?", statement.noise),
+        ("limits", "What must be said with the numbers?", " ".join(statement.caveats) or "nothing more"),
         ("limits", "What is not covered?", "; ".join(statement.not_covered)),
     )
     return [Item(*each) for each in known] + [Item(*each) for each in YOURS]

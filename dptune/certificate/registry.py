@@ -17,7 +17,7 @@ from typing import Any
 from dptune._checks import shown, text
 from dptune._numbers import rounded_up
 from dptune.accounting.plan_statement import PlanStatement
-from dptune.accounting.statement import RAISED, LedgerStatement, Statement
+from dptune.accounting.statement import LedgerStatement, Statement
 from dptune.certificate.risk import Risk
 from dptune.errors import InputError
 
@@ -123,7 +123,8 @@ def record(statement: LedgerStatement, about: About) -> dict[str, Any]:
                 "variant_name": "Approximate DP",
                 "data_domain": f"Data sets that hold records of: {statement.protects}.",
                 "unprotected_quantities": "The number of units, the search space, the clipping bounds, the "
-                "configurations that were tried, and how many evaluations failed.",
+                "configurations that were tried, and how many evaluations failed."
+                + "".join(f" {name}: {said}." for name, said in statement.unprotected),
             },
             "privacy_loss": _privacy_loss(statement),
             "deployment_model": {
@@ -133,7 +134,7 @@ def record(statement: LedgerStatement, about: About) -> dict[str, Any]:
                 "configuration that was chosen from them, who may be an adversary with any outside knowledge.",
                 "release_type": "One release",
                 "release_type_details": f"{statement.releases} noisy answers and what was chosen from them, within a "
-                "budget that the ledger enforces and never refunds or renews.",
+                "budget that the ledger enforces and never refunds.",
                 "data_source_type": "Static",
                 "access_type": "Non-interactive",
             },
@@ -163,13 +164,12 @@ def _privacy_loss(statement: LedgerStatement) -> dict[str, Any]:
         mu, spent = rounded_up(statement.budget.mu), rounded_up(statement.spent_mu)
         budget = f"The budget is mu = {mu} in Gaussian differential privacy, which bounds epsilon at every delta; "
         budget += f"mu = {spent} of it was spent. "
-        budget += f"It was raised {len(statement.raises)} times. {RAISED}. " if statement.raises else ""
     return {
         "privacy_unit": statement.unit,
         "privacy_unit_details": f"Neighbouring data sets: {statement.adjacency}.",
         **units,
         "privacy_parameters": {"epsilon": float(rounded_up(statement.epsilon, 6)), "delta": statement.delta},
-        "privacy_parameters_details": f"{budget}{Risk.of_statement(statement)}",
+        "privacy_parameters_details": " ".join([*statement.caveats, f"{budget}{Risk.of_statement(statement)}"]),
     }
 
 
@@ -181,9 +181,8 @@ def _implementation(statement: LedgerStatement, about: About) -> dict[str, Any]:
         f"tuning is accounted for in full: all {statement.releases} releases that the ledger holds, and what was "
         f"chosen from them, cost together at most epsilon = {epsilon} at delta = {delta}, the parameters above. Each "
         f"was charged durably before private rows were read for it. Preparation and settings: {about.preparation}",
-        "mechanisms": f"{used}. Noise: OpenDP {statement.versions.get('opendp', '')}, discrete, unseeded, on a grid "
-        f"(no floating-point noise). Software: dptune {statement.versions.get('dptune', '')}. No measure against "
-        "timing and other side channels.",
+        "mechanisms": f"{used}. Noise: {statement.noise}. Software: dptune {statement.versions.get('dptune', '')}. "
+        "No measure against timing and other side channels.",
         "composition": f"{statement.accountant}.",
         "post_processing": "Proposing configurations, models of the loss, recommendations and intervals are computed "
         "from released values only.",

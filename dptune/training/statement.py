@@ -44,9 +44,21 @@ class TrainingStatement(LedgerStatement):
     not_covered: ClassVar[tuple[str, ...]] = NOT_COVERED
 
     @property
-    def accountant(self) -> str:  # type: ignore[override]
+    def accountant(self) -> str:
         """How epsilon was computed."""
         return f"{accountant_of([self.plan])}; the plan was fixed before the first training"
+
+    @property
+    def noise(self) -> str:
+        """How noise is drawn: of trainings by the library that trains, of a selection's scores by OpenDP."""
+        if not self.private:
+            return super().noise
+        generator = f"PyTorch's own generator in {self.ordinary} of {self.releases} charges, else a secure one"
+        trained = f"of DP-SGD: from the library that trains, in floating point ({generator})"
+        if not isinstance(self.plan, SelectionPlan):
+            return trained
+        scored = f"of scores: {super().noise}"
+        return "; ".join([trained] * bool(self.plan.training) + [scored] * bool(self.plan.score_mu))
 
     @property
     def epsilon(self) -> float:

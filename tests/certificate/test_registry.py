@@ -14,6 +14,7 @@ from dptune import Budget, InputError, LossPrivatizer, PrivacyLedger
 from dptune.accounting import PlanLedger, SubsampledGaussianPlan
 from dptune.certificate import About, checklist, record, to_yaml
 from dptune.cli import app
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 
 
 def printed(ledger: str, about: Path) -> dict[str, Any]:
@@ -62,6 +63,53 @@ def test_a_federated_plan_has_a_record(tmp_path: Path, about: Path) -> None:
     found = record(plan.statement(delta=1e-3), About.read(about))
     assert complaints(found) == []
     assert found["deployment"]["deployment_model"]["model_name"] == "Federated"
+
+
+def everywhere(ledger: PrivacyLedger | TrainingLedger, about: Path) -> list[str]:
+    """What the registry, the checklist, the statement and its JSON, which receipts sign, say."""
+    statement = ledger.statement(delta=0.4)  # above 1/n, and a warning
+    asked = "\n".join(map(str, checklist(statement)))
+    return [str(record(statement, About.read(about))), asked, str(statement), str(statement.to_dict())]
+
+
+def test_what_belongs_to_the_numbers_is_said_wherever_they_are(used: PrivacyLedger, about: Path) -> None:
+    assert all("fixed in advance" in words for words in everywhere(used, about))
+    used.raise_budget(Budget.gdp(12.0))
+    used.declare_public("svm", "AUC of all rows")
+    used.declare_private_training("forest")
+    for words in everywhere(used, about):
+        assert "no released value could have led to a larger one" in words
+        assert "AUC of all rows" in words
+        assert "forest" in words
+        assert "NOT protected by this ledger" in words
+        assert "not below 1/n" in words
+        assert "fixed in advance" not in words
+    fields = record(used.statement(delta=1e-5), About.read(about))["deployment"]
+    assert "AUC of all rows" in fields["dp_variant"]["unprotected_quantities"]
+    assert "NOT protected by this ledger" in fields["dp_variant"]["unprotected_quantities"]
+    assert "renew" not in fields["deployment_model"]["release_type_details"]
+
+
+def test_noise_of_trainings_is_named_as_it_is(tmp_path: Path, about: Path) -> None:
+    ledger = TrainingLedger(tmp_path / "train.db", TrainingPlan(2.0, 0.1, 20), n=900)
+    ledger.begin(secure=False)
+    statement = ledger.statement(delta=0.01)
+    for words in everywhere(ledger, about):
+        assert "PyTorch's own generator, in floating point" in words
+        assert "not below 1/n" in words
+    mechanisms = record(statement, About.read(about))["deployment"]["implementation"]["mechanisms"]
+    drawn = next(item.answer for item in checklist(statement) if item.factor == "implementation")
+    for words in (mechanisms, drawn):
+        assert "in floating point (PyTorch's own generator in 1 of 1 charges" in words
+        assert "OpenDP" not in words
+
+
+@pytest.mark.parametrize("training", [TrainingPlan(2.0, 0.1, 20), None])
+def test_noise_of_a_selections_scores_is_opendps(tmp_path: Path, training: TrainingPlan | None) -> None:
+    plan = SelectionPlan(Repeats.geometric(3.0), training, score_mu=0.1)
+    noise = TrainingLedger(tmp_path / "train.db", plan, n=900).statement(delta=1e-4).noise
+    assert ("of DP-SGD: from the library that trains, in floating point" in noise) == (training is not None)
+    assert "of scores: OpenDP" in noise
 
 
 def test_seeded_noise_is_not_registered(tmp_path: Path, about: Path) -> None:
