@@ -213,10 +213,13 @@ class DurableLedger:
         self._see(paid)
         return entries.charge_of({**row, "seq": paid.mark.seq, "value": None})
 
-    def record(self, charge: Charge, value: Sequence[float]) -> Charge:
+    def record(self, charge: Charge, value: Sequence[float], *, at: str | None = None) -> Charge:
         """Store the released value of ``charge``; if one is stored already, return that one instead.
 
         Only what this returns may be published: with two writers, both publish the first one's value.
+
+        Args:
+            at: the date to store with it, if the time of day is private; default now.
         """
         numbers = json_data("value", [float(v) for v in value])
         with self._transaction(write=True) as (connection, _):
@@ -224,7 +227,7 @@ class DurableLedger:
             if row is None or row["seq"] != charge.seq:
                 raise LedgerError(f"the ledger {self._name} lost a charge; do not go on with it.")
             if row["value"] is None:
-                stored = {"charge": charge.seq, "value": numbers, "released_at": _now()}
+                stored = {"charge": charge.seq, "value": numbers, "released_at": at or _now()}
                 connection.execute(_INSERT_RELEASE, stored)
                 return entries.charge_of({**row, "value": numbers})
             return entries.charge_of(row)

@@ -26,7 +26,7 @@ class FreeLedger(PrivacyLedger):
         """Note a charge."""
         return self.paid.setdefault((scope, key), SimpleNamespace(value=None, mu=event.mu, seq=len(self.paid) + 1))
 
-    def record(self, charge: Any, value: Sequence[float]) -> Any:
+    def record(self, charge: Any, value: Sequence[float], *, at: str | None = None) -> Any:
         """Note a released value."""
         charge.value = tuple(value)
         return charge

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -100,6 +100,11 @@ class TrainingLedger(FixedPlanLedger):
         if not isinstance(self.plan, SelectionPlan):
             raise InputError("this ledger plans trainings of which every model may be shown: charge each with begin().")
         return self._charge("selection/best", "repeat and select", digest, secure, private, None)
+
+    def record_selection(self, charge: Charge, value: Sequence[float]) -> Charge:
+        """Store the score of the best, dated as its charge: when a selection ended tells how many repeats it made."""
+        began, _ = self.span(_SCOPE) or (None, None)
+        return self.record(charge, value, at=began)
 
     def _charge(
         self,

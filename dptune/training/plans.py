@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from random import SystemRandom
 from typing import Any
 
@@ -110,31 +111,28 @@ class Repeats:
 
     def draw(self) -> int:
         """Draw K from the operating system's randomness: secret, and drawn anew in every call."""
-        k, p = (0, math.exp(-self.mean)) if self.shape is None else (1, self._first())
-        left = SystemRandom().random() - p
-        while left > 0 and p > 0:
-            p *= self._ratio(k)
-            k, left = k + 1, left - p
+        k, log_p = (0, -self.mean) if self.shape is None else (1, self._log_first())  # logarithms do not underflow
+        left = SystemRandom().random()
+        while (left := left - math.exp(log_p)) > 0 and (k < self.mean or math.exp(log_p) > 0):
+            log_p += math.log(self._ratio(k))
+            k += 1
         return k
 
     def _ratio(self, k: int) -> float:
         """P(K = k + 1) / P(K = k)."""
         return self.mean / (k + 1) if self.shape is None else (1 - self.gamma()) * (k + self.shape) / (k + 1)
 
-    def _first(self) -> float:
-        """P(K = 1) of the truncated negative binomial."""
-        gamma, eta = self.gamma(), self.shape or 0.0
-        return (1 - gamma) * (gamma**eta * eta / -math.expm1(eta * math.log(gamma)) if eta else -1 / math.log(gamma))
+    def _log_first(self) -> float:
+        """Return log P(K = 1) of the truncated negative binomial."""
+        eta, log_gamma = self.shape or 0.0, math.log(self.gamma())
+        log_step = math.log(-math.expm1(log_gamma))
+        if eta == 0:
+            return log_step - math.log(-log_gamma)
+        return log_step + math.log(eta) + eta * log_gamma - math.log(-math.expm1(eta * log_gamma))
 
     def gamma(self) -> float:
         """Return the parameter of the truncated negative binomial: its mean is eta (1/gamma - 1) / (1 - gamma^eta)."""
-        eta = self.shape or 0.0
-
-        def excess(log_gamma: float) -> float:
-            spread = -math.expm1(eta * log_gamma) / eta if eta else -log_gamma
-            return math.expm1(-log_gamma) / spread / self.mean - 1
-
-        return math.exp(brentq(excess, -50.0 - 2 * math.log(self.mean), -1e-12, xtol=1e-14))
+        return _gamma(self.mean, self.shape or 0.0)
 
     def rare(self) -> float:
         """Return the scale of u in :meth:`slope`: an output that is beaten with much less nearly always wins."""
@@ -150,6 +148,15 @@ class Repeats:
         named = {None: "Poisson", 0.0: "logarithmic", 1.0: "geometric"}
         law = named.get(self.shape, f"truncated negative binomial (shape {self.shape})")
         return f"a {law} number of repeats of mean {self.mean:g}"
+
+
+@lru_cache
+def _gamma(mean: float, eta: float) -> float:
+    def excess(log_gamma: float) -> float:
+        spread = -math.expm1(eta * log_gamma) / eta if eta else -log_gamma
+        return math.expm1(-log_gamma) / spread / mean - 1
+
+    return math.exp(brentq(excess, -50.0 - 2 * math.log(mean), -1e-12, xtol=1e-14))
 
 
 @dataclass(frozen=True)

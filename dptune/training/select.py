@@ -11,28 +11,25 @@ Example::
 
 Guarantee: what the people of each ledger pay is its ``SelectionPlan`` (Papernot & Steinke, arXiv 2110.03620), under
 removing one person with n public, towards everybody who sees the returned :class:`Selected` and nothing else of the
-repeats: neither their number, nor their models, losses or failures. Trust model: a trusted curator. Noise of the scores
-from OpenDP. The bound needs repeats that are draws from one law: ``once`` remembers nothing and its hyperparameters are
-drawn from secret, unseeded randomness.
+repeats: neither their number, nor their models, losses or failures, nor how long the call takes, which tells their
+number. Trust model: a trusted curator. Noise of the scores from OpenDP. The bound needs repeats that are draws from one
+law: ``once`` remembers nothing and its hyperparameters are drawn from secret, unseeded randomness.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
-import os
 import secrets
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dptune._checks import json_data
+from dptune._silence import silence
 from dptune.accounting.entries import Charge
 from dptune.errors import InputError, PlanComplete
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
@@ -78,8 +75,13 @@ def repeat_and_select(
     probability differs between neighbours, too.
 
     A repeat that raises, or whose losses are no vector of n, is never chosen. Nothing of it is told, because that would
-    tell how many repeats there were: what Python prints and logs meanwhile, in all threads, is swallowed. Try ``once``
-    on public rows first.
+    tell how many repeats there were: what the process prints, warns and logs meanwhile is swallowed, in all threads, in
+    C and in child processes (``dptune._silence`` has the list); another thread's selection waits for this one. Not
+    swallowed are files that ``once`` writes and connections that it opens, such as an experiment tracker's. Try
+    ``once`` on public rows first.
+
+    Whoever sees when the call ends learns about the number of repeats. Let it run where nobody watches, as a job of the
+    night, and read its result at an hour that was fixed before. The ledgers date it as it began.
 
     Args:
         once: () -> (hyperparameters as JSON data, model, losses (n,) of the scoring people).
@@ -96,14 +98,15 @@ def repeat_and_select(
     plan, n = _scoring(ledgers)
     interval, noise = Interval(*clip), OpenDPNoise() if insecure_seed is None else SeededNoise(insecure_seed)
     ledgers = sorted(ledgers, key=lambda ledger: ledger._identity)  # the first keeps what is shown, in whatever order
-    charges = _charged(ledgers, _digest(interval, ledgers), secure=secure, private=noise.private)
-    home, mine = ledgers[0], secrets.token_hex(16)
-    if home.fix(_SCOPE, _DRAWN, mine) != mine:
-        return _shown_before(ledgers, charges)
-    with _silence():
-        best = _best(once, plan.repeats.draw(), _score(interval, n, plan.score_mu or 0.0, noise))
-    home.fix(_SCOPE, _SELECTED, {"parameters": best.parameters, "score": _number(best.score)})
-    return _published(ledgers, charges, best)
+    score = _score(interval, n, plan.score_mu or 0.0, noise)
+    with silence():  # from before the charge: a process that cannot be silenced, or waits for another, has paid nothing
+        charges = _charged(ledgers, _digest(interval, ledgers), secure=secure, private=noise.private)
+        home, mine = ledgers[0], secrets.token_hex(16)
+        if home.fix(_SCOPE, _DRAWN, mine) != mine:
+            return _shown_before(ledgers, charges)
+        best = _best(once, plan.repeats.draw(), score)
+        home.fix(_SCOPE, _SELECTED, {"parameters": best.parameters, "score": _number(best.score)})
+        return _published(ledgers, charges, best)
 
 
 def _charged(ledgers: Sequence[TrainingLedger], digest: str, *, secure: bool, private: bool) -> list[Charge]:
@@ -122,23 +125,6 @@ def _shown_before(ledgers: Sequence[TrainingLedger], charges: Sequence[Charge]) 
         "spent, as drawing it anew would let a crash choose what is shown. Another selection needs new ledgers, "
         "whose price adds to what these people pay."
     )
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Swallow what is printed and logged: a line for each repeat would count them."""
-    level = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with (
-            open(os.devnull, "w") as nowhere,
-            redirect_stdout(nowhere),
-            redirect_stderr(nowhere),
-            warnings.catch_warnings(action="ignore"),
-        ):
-            yield
-    finally:
-        logging.disable(level)
 
 
 @dataclass(frozen=True)
@@ -169,7 +155,8 @@ def _repeat(once: Once, score: Callable[[Any], float]) -> _Repeat:
 def _score(clip: Interval, n: int, mu: float, noise: NoiseSource) -> Callable[[Any], float]:
     """Return the mechanism that scores one repeat: the mean clipped loss plus Gaussian noise, mu-GDP.
 
-    Removing a person is to count the upper clip instead of its loss: the mean moves by at most (high - low) / n.
+    Removing a person is to count the upper clip instead of its loss: the mean moves by at most (high - low) / n. That
+    holds in floating point because it is summed exactly and less ``low``, which is added after the noise.
     """
     sigma = noise_scale(sensitivity=clip.diameter / n, mu=mu, dimension=1)
 
@@ -178,7 +165,8 @@ def _score(clip: Interval, n: int, mu: float, noise: NoiseSource) -> Callable[[A
         if len(values) != n:
             raise InputError(f"a repeat must return one loss for each of {n} people.")
         kept = np.clip(np.nan_to_num(values, nan=clip.high, posinf=clip.high, neginf=clip.low), clip.low, clip.high)
-        return float(noise.add_gaussian(np.array([kept.mean()]), sigma)[0])
+        mean = math.fsum(kept - clip.low) / n
+        return float(noise.add_gaussian(np.array([mean]), sigma)[0]) + clip.low
 
     return score
 
@@ -187,7 +175,7 @@ def _published(ledgers: Sequence[TrainingLedger], charges: Sequence[Charge], bes
     score = best.score if math.isfinite(best.score) else math.nan
     for ledger, charge in zip(ledgers, charges, strict=True):
         if charge.value is None:
-            ledger.record(charge, [] if math.isnan(score) else [score])
+            ledger.record_selection(charge, [] if math.isnan(score) else [score])
     return Selected(best.parameters, score, best.model, all(charge.private for charge in charges))
 
 

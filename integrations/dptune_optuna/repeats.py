@@ -15,6 +15,7 @@ number is nowhere to be seen (:func:`dptune.training.select.repeat_and_select` s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import optuna
@@ -65,13 +66,17 @@ def repeat_and_select(
         spaces.append((trial.params, trial.distributions))
         return trial.params, model, losses
 
+    began = datetime.now()
     one_of(candidates)  # refuses an empty list while that can be told
     best = _repeat_and_select(once, ledgers, clip=clip, secure=secure, insecure_seed=insecure_seed)
-    _add(study, best, dict(next((space for params, space in spaces if params == best.parameters), {})))
+    _add(study, best, began, dict(next((space for params, space in spaces if params == best.parameters), {})))
     return best
 
 
-def _add(study: optuna.Study, best: Selected, distributions: dict[str, BaseDistribution]) -> None:
+def _add(study: optuna.Study, best: Selected, began: datetime, distributions: dict[str, BaseDistribution]) -> None:
+    """Add the best, dated at the beginning for good: the end would tell how many repeats there were."""
     if best.model is not None and best.parameters is not None:
         params = dict(best.parameters)
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=best.score))
+        trial = optuna.trial.create_trial(params=params, distributions=distributions, value=best.score)
+        trial.datetime_start = trial.datetime_complete = began
+        study.add_trial(trial)

@@ -11,9 +11,7 @@ from __future__ import annotations
 import copy
 import dis
 import math
-import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
@@ -24,6 +22,7 @@ import ray
 from ray import cloudpickle, tune
 
 import dptune
+from dptune._silence import swallow
 from dptune.losses.user_function import Function, call_guarded
 from dptune.privacy.private import bare, loss_vector
 from dptune.search.names import FINAL
@@ -32,7 +31,6 @@ from dptune_ray.public import PUBLIC, reports_of
 from dptune_ray.spaces import flat
 from dptune_ray.vault import VaultClient
 
-STDOUT, STDERR = 1, 2
 T = TypeVar("T")
 
 
@@ -45,12 +43,7 @@ def prepare_this_process(*, silent: bool) -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if silent:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for descriptor in (STDOUT, STDERR):  # of Python, C and child processes alike
-            os.dup2(nowhere, descriptor)
-        os.close(nowhere)
+        swallow()
 
 
 class Carried:

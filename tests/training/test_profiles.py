@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -156,6 +158,19 @@ def test_the_number_of_repeats_has_its_law(
     drawn = np.bincount([repeats.draw() for _ in range(20000)], minlength=30)[:30] / 20000
     assert np.abs(drawn - [law(k) for k in range(30)]).max() <= 1e-4
     assert sum(k * law(k) for k in range(1, 400)) == pytest.approx(repeats.mean, rel=1e-3)
+
+
+LARGE = [(Repeats.poisson(800), stats.poisson(800)), (law := Repeats(800, 1e3), stats.nbinom(1e3, law.gamma()))]
+
+
+@pytest.mark.parametrize(("repeats", "law"), LARGE, ids=[str(repeats) for repeats, _ in LARGE])
+def test_a_law_whose_smallest_numbers_have_no_chance_is_drawn_from(
+    repeats: Repeats, law: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """exp(-800) is 0 in floating point."""
+    for u in (1e-6, 0.1, 0.5, 0.999):
+        monkeypatch.setattr(plans_module, "SystemRandom", lambda u=u: SimpleNamespace(random=lambda: u))
+        assert repeats.draw() == law.ppf(u)
 
 
 @pytest.mark.parametrize(

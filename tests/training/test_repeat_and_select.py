@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +23,10 @@ import pytest
 from unwritten import selections
 
 from dptune import InputError, PlanComplete
+from dptune.accounting import durable
 from dptune.errors import KeyConflict
 from dptune.privacy.noise import OpenDPNoise
+from dptune.privacy.query import Interval
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training import select as implementation
 from dptune.training.select import Selected, repeat_and_select
@@ -168,23 +174,86 @@ def test_a_second_process_does_not_draw_beside_the_first(fast_path: Path, monkey
     assert repeat_and_select(once, ledgers(fast_path), clip=CLIP).model == "mine"
 
 
+def test_a_selection_waits_for_that_of_another_thread(fast_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    one = [TrainingLedger(fast_path / f"{i}.db", SelectionPlan(Repeats.poisson(9), score_mu=0.5), n=N) for i in (0, 1)]
+    capfd.readouterr()
+    began = threading.Event()
+
+    def once() -> tuple[dict[str, Any], str, np.ndarray]:
+        began.wait(0.02)  # while the other selection begins, or ends
+        print("training")
+        return {}, "model", np.zeros(N)
+
+    threads = [threading.Thread(target=repeat_and_select, args=(once, [each]), kwargs={"clip": CLIP}) for each in one]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    print("afterwards")
+    assert capfd.readouterr() == ("afterwards\n", "")
+    assert [ledger.count() for ledger in one] == [1, 1]
+
+
+def test_nothing_that_is_kept_tells_how_long_it_took(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the ledgers nor the study's trial bears a time of the end."""
+    always(monkeypatch, 1)
+    study, both = optuna.create_study(), ledgers(fast_path)
+
+    def objective(trial: Any) -> tuple[str, np.ndarray]:
+        clock.append("2099-01-01T00:00:00+00:00")  # the time goes on while it trains
+        trained.append(datetime.now())
+        return "model", np.zeros(N)
+
+    clock, trained = ["2026-01-01T00:00:00+00:00"], []
+    monkeypatch.setattr(durable, "_now", lambda: clock[-1])
+    in_optuna(study, objective, both, clip=CLIP)
+    assert study.trials[0].datetime_start == study.trials[0].datetime_complete < trained[0]
+    for name in ("train", "val"):
+        with contextlib.closing(sqlite3.connect(fast_path / f"{name}.db")) as ledger:
+            times = ledger.execute("SELECT charged_at, released_at FROM dptune_spending").fetchall()
+        assert times == [(clock[0], clock[0])]
+
+
+class Heard:
+    """Noise that is none, and keeps what it was given."""
+
+    def add_gaussian(self, statistic: np.ndarray, sigma: float) -> np.ndarray:
+        self.statistic, self.sigma = float(statistic[0]), sigma
+        return statistic
+
+
+@pytest.mark.parametrize("low", [0.0, -1.0, 1e9, 1e12, 1e15])
+def test_one_person_moves_a_score_by_what_its_noise_covers_wherever_the_clip_lies(low: float) -> None:
+    rng, n, clip, heard = np.random.default_rng(7), 1000, Interval(low, low + 1), Heard()
+    score = implementation._score(clip, n, 1.0, heard)  # type: ignore[arg-type]
+    for i in range(100):
+        losses = low + rng.choice([0.0, 1.0, rng.uniform()], n)
+        assert score(losses) == pytest.approx(np.mean(losses - low) + low, rel=1e-15, abs=1e-12)
+        before = heard.statistic
+        losses[i] = rng.choice([low, low + 1, np.inf, -np.inf, np.nan])
+        score(losses)
+        assert abs(heard.statistic - before) <= heard.sigma
+
+
 # ---- audits, and bugs that they must find -----------------------------------------------------------------
 
 
-def transcript(folder: Path, repeats: int, monkeypatch: pytest.MonkeyPatch, caplog: Any, capsys: Any) -> list[object]:
+def transcript(folder: Path, repeats: int, monkeypatch: pytest.MonkeyPatch, caplog: Any, capfd: Any) -> list[object]:
     """Everything that may be seen of a selection whose repeats are all alike, but for times and random names."""
     folder.mkdir()
     always(monkeypatch, repeats)
     optuna.logging.enable_propagation()
     study = optuna.create_study(study_name="s")
     caplog.clear()
-    capsys.readouterr()
+    capfd.readouterr()
     both = ledgers(folder)
 
     def objective(trial: Any) -> tuple[str, np.ndarray]:
         trial.suggest_categorical("kind", ["a"])
         print("training")  # and whatever else tells of a repeat
-        logging.getLogger("user").warning("training")
+        print("training", file=sys.__stderr__)
+        os.write(1, b"training")
+        logging.getLogger("user").log(logging.CRITICAL + 10, "training")
         warnings.warn("training", stacklevel=1)
         return "model", np.full(N, 0.5)
 
@@ -195,13 +264,13 @@ def transcript(folder: Path, repeats: int, monkeypatch: pytest.MonkeyPatch, capl
     stored = [each.fact("trainings", name) for each in both for name in ("selected", "drawn")]
     facts = sorted(str(sorted(fact) if isinstance(fact, dict) else len(str(fact))) for fact in stored)
     trials = [(trial.number, trial.params, trial.user_attrs) for trial in study.trials]
-    output = capsys.readouterr()
+    output = capfd.readouterr()
     optuna.logging.disable_propagation()
     return [seen, charges, facts, trials, output.out, output.err.replace(str(folder), "")]
 
 
-def audit_the_number_of_repeats_is_secret(tmp: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, capsys: Any) -> None:
-    few, many = (transcript(tmp / str(k), k, monkeypatch, caplog, capsys) for k in (2, 7))
+def audit_the_number_of_repeats_is_secret(tmp: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, capfd: Any) -> None:
+    few, many = (transcript(tmp / str(k), k, monkeypatch, caplog, capfd) for k in (2, 7))
     assert few == many
     assert len(few[3]) == 1  # type: ignore[arg-type]
 
@@ -215,8 +284,8 @@ def audit_the_score_is_noisy(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert abs(np.mean(scores) - 0.5) < 0.01
 
 
-def test_the_number_of_repeats_is_secret(tmp_path: Path, monkeypatch: Any, caplog: Any, capsys: Any) -> None:
-    audit_the_number_of_repeats_is_secret(tmp_path, monkeypatch, caplog, capsys)
+def test_the_number_of_repeats_is_secret(tmp_path: Path, monkeypatch: Any, caplog: Any, capfd: Any) -> None:
+    audit_the_number_of_repeats_is_secret(tmp_path, monkeypatch, caplog, capfd)
 
 
 def test_the_score_is_noisy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +293,7 @@ def test_the_score_is_noisy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def shows_the_number_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(implementation, "_silence", contextlib.nullcontext)
+    monkeypatch.setattr(implementation, "silence", contextlib.nullcontext)
 
 
 def stores_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,11 +316,11 @@ def shows_every_trial(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("bug", [shows_the_number_early, stores_the_number, shows_every_trial])
 def test_a_number_of_repeats_that_shows_is_found(
-    bug: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: Any, caplog: Any, capsys: Any
+    bug: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: Any, caplog: Any, capfd: Any
 ) -> None:
     bug(monkeypatch)
     with pytest.raises(AssertionError):
-        audit_the_number_of_repeats_is_secret(tmp_path, monkeypatch, caplog, capsys)
+        audit_the_number_of_repeats_is_secret(tmp_path, monkeypatch, caplog, capfd)
 
 
 def test_a_best_that_is_shown_with_its_own_score_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
