@@ -160,7 +160,7 @@ def test_the_number_of_repeats_has_its_law(
     assert sum(k * law(k) for k in range(1, 400)) == pytest.approx(repeats.mean, rel=1e-3)
 
 
-LARGE = [(Repeats.poisson(800), stats.poisson(800)), (law := Repeats(800, 1e3), stats.nbinom(1e3, law.gamma()))]
+LARGE = [(Repeats.poisson(800), stats.poisson(800)), (law := Repeats(800, 1e5), stats.nbinom(1e5, law.gamma()))]
 
 
 @pytest.mark.parametrize(("repeats", "law"), LARGE, ids=[str(repeats) for repeats, _ in LARGE])
