@@ -18,7 +18,7 @@ mistake of which the type is told, and nothing is paid.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeGuard, TypeVar
 
 import numpy.typing as npt
 
@@ -39,8 +39,16 @@ Training: TypeAlias = Literal["public", "private"]
 T = TypeVar("T")
 
 
-def call_guarded(function: Function, argument: Any, take: Callable[[Any], T]) -> T | BaseException | None:
+def call_guarded(
+    function: Function, argument: Any, take: Callable[[Any], T], stops: type[Exception] | tuple[()] = ()
+) -> T | BaseException | None:
     """Return ``take`` of the losses, None if a private half failed, or the public error to raise without frames.
+
+    Args:
+        function, argument: what is called, and with what.
+        take: makes of the losses what is returned.
+        stops: what a function raises that heeds a request to stop; if the user's own part raised it in the private
+            half, :class:`Stopped` is returned. Whether there was a request is for the caller to say.
 
     Raises:
         Exception: what the public half raised, training with ``loss=`` and ``data=``; let it through, nothing is paid.
@@ -55,12 +63,15 @@ def call_guarded(function: Function, argument: Any, take: Callable[[Any], T]) ->
         raise
     except BaseException:  # noqa: BLE001 - SystemExit and panics are failures, wherever they come from
         return None
+    heeded = () if _trains_in_public(function) else stops  # in public the user's own part has returned by now
     try:
         result = losses()
     except _PublicMistake as error:
         return InputError(str(error))
     except KeyboardInterrupt:
         return KeyboardInterrupt()
+    except heeded:
+        return Stopped()
     except BaseException:  # noqa: BLE001 - SystemExit and panics too: nothing of it may be seen
         return None
     try:
@@ -83,16 +94,24 @@ def preflight(function: Function, argument: Any) -> None:
         Exception: what the training half raised.
         InputError: the data cannot be loaded, or the model lacks a method or does not answer a public row.
     """
-    if isinstance(function, _EstimatorLosses) and function.trains_in_public:
+    if _trains_in_public(function):
         function.try_out(function.train(argument))
+
+
+class Stopped(Exception):
+    """Returned for a function that says it stops because it was told to."""
 
 
 def _private_half(function: Function, argument: Any) -> Callable[[], Any]:
     """Do what is public, and return what is not."""
-    if isinstance(function, _EstimatorLosses) and function.trains_in_public:
+    if _trains_in_public(function):
         model = function.train(argument)
         return lambda: function.losses_of(model)
     return lambda: function(argument)
+
+
+def _trains_in_public(function: Function) -> TypeGuard[_EstimatorLosses]:
+    return isinstance(function, _EstimatorLosses) and function.trains_in_public
 
 
 def losses_function(

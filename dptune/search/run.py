@@ -113,7 +113,7 @@ class SearchRun(Shown):
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
         self._told: dict[str, float] = {}  # trial -> its value, where that is no release of its own
         self._choice = Choice(self.privatizer, line_of(self.ledger, self.scope), self.plan)
-        self.rungs = Rungs(self.privatizer, self.scope, self.plan, self._learned, self._lock)
+        self.rungs = Rungs(self.privatizer, self.scope, self.plan, self._learned, self._failures, self._lock)
         self._learned.sync()
         if self.space is not None:
             self._take_back(self.space)
@@ -216,16 +216,21 @@ class SearchRun(Shown):
         """
         refuse_name(trial)
         if losses is None:
-            with self._lock:
-                self._failures.count(begun=self._learned.history.begun, batch=self.algorithm.batch)
+            self._count_failure()
         return self._end(trial, self._observe(trial, parameters, losses), parameters)
 
     def finish_stopped(self, trial: str, parameters: Mapping[str, Value]) -> float:
         """As :meth:`finish`, with the losses that the trial reported last to :attr:`rungs`."""
-        self._failures.went_on()
-        return self._end(trial, self.rungs.last(trial), parameters)
+        if (point := self.rungs.last(trial)) in self._failures.points:
+            self._count_failure()
+        return self._end(trial, point, parameters)
+
+    def _count_failure(self) -> None:
+        with self._lock:
+            self._failures.count(begun=self._learned.history.begun, batch=self.algorithm.batch)
 
     def _end(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
+        self._failures.went_on()
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
         with self._lock:
             self._held[point] = None
@@ -248,7 +253,6 @@ class SearchRun(Shown):
     def _observe(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
         """Hand losses to the privatizer; return the name of their point."""
         point = point_name(self.scope, trial, parameters)
-        self._failures.went_on()
         if losses is None:
             self._failures.points.add(point)
             self.privatizer.observe_failure(point)

@@ -29,6 +29,7 @@ from dptune.algorithms.method import Plan
 from dptune.errors import BudgetExhausted, InputError, KeyConflict, PlanComplete
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Ball, MeanQuery, Question
+from dptune.search.failures import Failures
 from dptune.search.learned import Learned
 from dptune.search.names import RUNG, point_name, refuse_name
 from dptune.space import Value
@@ -45,13 +46,20 @@ class Rungs:
         scope: the run's name in the ledger.
         plan: of the run.
         learned: what the run has learned, by which the incumbent is chosen.
+        failures: of the run; a report that failed is among their points.
         lock: of the run.
     """
 
     def __init__(
-        self, privatizer: LossPrivatizer, scope: str, plan: Plan, learned: Learned, lock: AbstractContextManager[Any]
+        self,
+        privatizer: LossPrivatizer,
+        scope: str,
+        plan: Plan,
+        learned: Learned,
+        failures: Failures,
+        lock: AbstractContextManager[Any],
     ) -> None:
-        self._privatizer, self._scope, self._plan = privatizer, scope, plan
+        self._privatizer, self._scope, self._plan, self._failures = privatizer, scope, plan, failures
         self._learned, self._lock = learned, lock
         self._reported: dict[str, dict[int, str]] = {}  # trial -> step -> point, in the order of the reports
         self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
@@ -68,6 +76,7 @@ class Rungs:
         step = at_least("step", step, 0)
         point = point_name(self._scope, f"{trial} at step {step}", parameters)
         if losses is None:
+            self._failures.points.add(point)
             self._privatizer.observe_failure(point)
         else:
             self._privatizer.observe(point, losses)

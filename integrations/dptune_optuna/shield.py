@@ -19,7 +19,7 @@ from optuna.study import Study
 from optuna.trial import FixedTrial, Trial
 
 import dptune
-from dptune.losses.user_function import Function, call_guarded
+from dptune.losses.user_function import Function, Stopped, call_guarded
 from dptune.privacy.private import PerExampleLosses, bare
 from dptune.search.run import SearchRun
 
@@ -176,12 +176,12 @@ def shielded(function: Function, shield: ShieldedTrial, take: Callable[[Any], T]
 
     Raises:
         Exception: what Optuna or the shield's check raised for a suggestion, or PrivacyError for a refused method.
-        TrialPruned: the function was told to stop, and raised.
+        TrialPruned: the function raised it, and was told to stop; to raise it unasked is a failure.
         InputError: ``take`` refused what came back.
     """
-    outcome = call_guarded(function, shield, take)
-    if outcome is None and shield._pruned:
-        outcome = optuna.TrialPruned("the trial was told to stop before its end.")
+    outcome = call_guarded(function, shield, take, optuna.TrialPruned)
+    if isinstance(outcome, Stopped):
+        outcome = optuna.TrialPruned("the trial was told to stop before its end.") if shield._pruned else None
     if shield._public_error is not None:
         outcome = shield._public_error
     if isinstance(outcome, BaseException):

@@ -57,6 +57,7 @@ def reports_of(call: Callable[[], T]) -> Generator[dict[str, float], None, T]:
             refused.append(dptune.InputError("report_public(value, step) takes a number and a whole number."))
             raise refused[0] from None
         if not goes_on.get():
+            goes_on.put(False)  # for a function that swallows what is raised here, and reports again
             raise StoppedByTune
 
     def run() -> None:

@@ -171,7 +171,7 @@ class SpaceSearch(RunSearch):
         """Likewise; nothing is learned from Tune. May come twice, or never."""
         if result and not self._allows:
             self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
-        if not result or not math.isnan(result.get(self.metric, 0.0)):
+        if error or not result or not math.isnan(result.get(self.metric, 0.0)):
             return
         if not math.isnan(result.get(PUBLIC, math.nan)):
             self.vault.call("stopped", trial_id)  # by a scheduler: another trial takes its place

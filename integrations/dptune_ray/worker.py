@@ -245,7 +245,8 @@ class PrivateTrainable(WorkerTrial):
             raise
         except (dptune.PlanComplete, dptune.errors.TrialFailed):
             pass
-        yield {self.metric: value, "done": True}
+        unpaid = {PUBLIC: math.nan} if self.public is not None and math.isnan(value) else {}
+        yield {self.metric: value, "done": True, **unpaid}  # no scheduler has stopped it, as NaN beside a report says
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """End a trial that Tune has stopped; nothing is kept of it."""

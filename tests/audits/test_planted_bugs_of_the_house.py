@@ -203,7 +203,7 @@ def leak(patch: pytest.MonkeyPatch, difference: str, logger: logging.Logger, lev
         logger.log(level, "the model fails on %d rows", found.sum())
         return output, found
 
-    def log_error(function: Any, argument: Any, take: Any) -> Any:
+    def log_error(function: Any, *others: Any) -> Any:
         def called(trial: Any) -> Any:
             try:
                 return function(trial)
@@ -211,7 +211,7 @@ def leak(patch: pytest.MonkeyPatch, difference: str, logger: logging.Logger, lev
                 logger.log(level, "the objective failed: %s", error)
                 raise
 
-        return guarded(called, argument, take)
+        return guarded(called, *others)
 
     if difference == "number of NaN losses":
         patch.setattr(LossPrivatizer, "_clean", log_nan)

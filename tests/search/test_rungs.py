@@ -151,3 +151,15 @@ def test_the_margin_is_in_standard_deviations_of_the_noise(tmp_path: Path) -> No
     for name, factor, stops in (("above", 1.1, True), ("below", 0.9, False)):
         run.rungs.report(name, {"x": 0.3}, losses(0.3, 1) + MARGIN * factor * sigma, 1)
         assert run.rungs.stops(name) is stops
+
+
+def test_a_trial_that_is_stopped_with_a_failed_report_is_counted_as_a_failure(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    a_generation(run)
+    for name, x in (("a", 0.3), ("b", 0.35), ("c", 0.4)):
+        train(run, name, x)
+    run.rungs.report("d", {"x": 0.95}, None, 1)
+    assert run.rungs.stops("d")
+    run.finish_stopped("d", {"x": 0.95})
+    assert run.complete
+    assert run.ledger.statement(delta=1e-6).failures == 1
