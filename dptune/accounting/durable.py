@@ -31,7 +31,7 @@ import sqlalchemy as sa
 
 from dptune._chain import Mark, behind, damaged
 from dptune._checks import json_data, text
-from dptune.accounting import entries, schema
+from dptune.accounting import entries, facts, schema
 from dptune.accounting.connection import Database
 from dptune.accounting.entries import Charge, Head, Limit, Row
 from dptune.accounting.statement import library_versions
@@ -273,7 +273,7 @@ class DurableLedger:
     def _fix(self, scope: str, name: str, value: object) -> object:
         wanted = json_data("a fact's value", value)
         with self._transaction(write=True) as (connection, _):
-            return _first(connection, scope, name, lambda: wanted)
+            return facts.first(connection, scope, name, lambda: wanted)
 
     def fact(self, scope: str, name: str) -> object:
         """Return a fact stored by :meth:`fix`, or None."""
@@ -281,7 +281,7 @@ class DurableLedger:
 
     def _fact(self, scope: str, name: str) -> object:
         with self._transaction(write=False) as (connection, _):
-            stored = _stored(connection, scope, name)
+            stored = facts.stored(connection, scope, name)
         return None if stored is None else stored["is"]
 
     def bind_people(self, n: int) -> None:
@@ -360,21 +360,6 @@ class DurableLedger:
 
     def __hash__(self) -> int:
         return hash(self._url)
-
-
-def _first(connection: sa.Connection, scope: str, name: str, make: Callable[[], object]) -> object:
-    """Return the fact that is stored, or store the one that ``make`` returns. In a writing transaction."""
-    stored = _stored(connection, scope, name)
-    if stored is not None:
-        return stored["is"]
-    value = make()
-    connection.execute(sa.insert(schema.facts).values(scope=scope, name=name, value={"is": value}))
-    return value
-
-
-def _stored(connection: sa.Connection, scope: str, name: str) -> dict[str, object] | None:
-    where = (schema.facts.c.scope == scope) & (schema.facts.c.name == name)
-    return connection.execute(sa.select(schema.facts.c.value).where(where)).scalar()
 
 
 def _check_limit(connection: sa.Connection, scope: str, limit: Limit | None) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from dptune._checks import at_least, json_data, positive, text
-from dptune.accounting import entries, schema
-from dptune.accounting.durable import _WHOLE, DurableLedger, _first, _now
+from dptune.accounting import entries, facts, schema
+from dptune.accounting.durable import _WHOLE, DurableLedger, _now
 from dptune.accounting.entries import Charge, Limit, described
 from dptune.accounting.events import Event
 from dptune.accounting.gdp import Budget, Spent
@@ -207,7 +207,7 @@ class PrivacyLedger(DurableLedger):
             if budget.mu <= present.mu:
                 raise InputError(f"a budget is only raised: it is mu={present.mu:.6g}, in all, and it cannot shrink.")
             fact = {"from": asdict(present), "to": asdict(budget), "at": _now(), "releases": head.mark.seq}
-            _first(connection, _WHOLE, f"{RAISE}{len(self.raises()) + 1:06}", lambda: json_data("a raise", fact))
+            facts.first(connection, _WHOLE, f"{RAISE}{len(self.raises()) + 1:06}", lambda: json_data("a raise", fact))
         self.budget = budget
 
     def raises(self) -> list[dict[str, Any]]:
@@ -238,7 +238,7 @@ class PrivacyLedger(DurableLedger):
         """
         scope = text("scope", scope)
         with self._transaction(write=True) as (connection, head):
-            return _first(
+            return facts.first(
                 connection, scope, PLAN, lambda: json_data("a plan", make(self._rest(connection, head.spent)))
             )
 
