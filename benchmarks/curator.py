@@ -153,10 +153,9 @@ class Curator:
 
     def choose(self, query: MeanQuery) -> Array:
         """The index of a small mean, by the exponential mechanism, (1,)."""
-        scale = 2 * (query.clip.high - query.clip.low) / self.n / bounded_range_from_mu(query.mu)
+        scale = 2 * self.loss_range / self.n / bounded_range_from_mu(query.mu)
         noise = self._rng.gumbel(size=len(query.points)) if self.private else 0.0
-        means = clip(query.weights @ self._told(query), query.clip).mean(axis=1)
-        return np.array([float(np.argmax(-means / scale + noise))])
+        return np.array([float(np.argmax(-self._told(query).mean(axis=1) / scale + noise))])
 
     def _told(self, query: Query) -> Array:
         """The losses a query is about, (m, n), with its rules for failed and for bad evaluations."""

@@ -22,7 +22,6 @@ from dptune.space import Space
 NAME = "CMA-ES on centred releases"  # as ledgers store it, from the time when it searched numbers only
 RADIUS = 0.4  # the first C, in units of the loss's range
 QUANTILE = 0.5  # share of people that C aims to leave unclipped
-MIXED_QUANTILE = 0.95  # the same with categories or conditions
 RATE = 1.0  # of C's logarithm, per unit of the share
 FLOOR = 0.01  # the smallest C, in units of the first
 SHARE = 0.05  # of mu^2, for the releases that C follows
@@ -30,9 +29,8 @@ REFERENCES = 2
 SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
 SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
 MIXED_SPREAD = 1.0  # the same with categories or conditions
-CHOICE_CLIP = 0.15  # of the differences that it goes by, in units of the loss's range
-CHOICE = 0.5  # share of mu^2 for the choice among all trials at the end, with categories or conditions
-SATURATION = 4.0  # kappa, with categories or conditions
+CHOICE = 0.3  # share of mu^2 for the choice among all trials at the end, with categories or conditions
+SATURATION = 2.0  # kappa, with categories or conditions
 CANDIDATES = 40
 REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
 AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
@@ -73,7 +71,7 @@ def plan_centred(
     trials: int | None = None,
     population: int | None = None,
     radius: float | None = None,
-    quantile: float | None = None,
+    quantile: float = QUANTILE,
     rate: float = RATE,
     floor: float = FLOOR,
     share: float = SHARE,
@@ -105,7 +103,7 @@ def plan_centred(
         radius: the first C; default 0.4 of the loss's range.
         default: the user's default configuration, a point of the cube.
         space: the search space, for ``steps``; None: a continuum.
-        choice_share: share of mu^2 for a choice among all trials at the end, by the exponential mechanism; default .5
+        choice_share: share of mu^2 for a choice among all trials at the end, by the exponential mechanism; default .3
             with categories or conditions, else 0.
         rung_share: share of mu^2 for decisions to stop trials by private losses; 0: none are made.
         rungs: decisions that are paid for, a trial.
@@ -132,7 +130,7 @@ def plan_centred(
         population=population,
         mu=positive("mu", mu) * math.sqrt(1 - share_of("final_share + choice_share + rung_share", kept)),
         radius=radius if radius is not None else RADIUS * loss_range,
-        quantile=quantile if quantile is not None else (MIXED_QUANTILE if mixed else QUANTILE),
+        quantile=quantile,
         rate=rate,
         floor=floor,
         share=share,
@@ -151,16 +149,7 @@ def plan_centred(
     radius = rung_radius if rung_radius is not None else RUNG_RADIUS * loss_range
     stops = RungPlan(asked, rungs, radius) if asked else None
     trials = generations * population
-    return Plan(
-        NAME,
-        mu,
-        settings,
-        trials,
-        rungs=stops,
-        final_share=final_share,
-        choice_share=choice_share,
-        choice_clip=CHOICE_CLIP if choice_share else 0.0,
-    )
+    return Plan(NAME, mu, settings, trials, rungs=stops, final_share=final_share, choice_share=choice_share)
 
 
 def _the_same(population: int | None, earlier: int) -> int:

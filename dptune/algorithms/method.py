@@ -103,7 +103,6 @@ class Plan:
         monitor_share: for the trials' own values; 0 withholds them.
         final_share: for the final estimate; 0 makes none.
         choice_share: for the choice; 0: the algorithm's own answer is recommended.
-        choice_clip: the choice goes by differences of losses, clipped at this share of the loss's range; 0: by losses.
         spare: trials beyond the plan that may still get a value, to replace lost ones.
 
     Raises:
@@ -118,7 +117,6 @@ class Plan:
     final_share: float = 0.05
     spare: int = 0
     choice_share: float = 0.0
-    choice_clip: float = 0.0
     rungs: RungPlan | None = None
 
     def __post_init__(self) -> None:
@@ -164,7 +162,6 @@ class Plan:
             "trials": self.trials,
             "shares": {"monitor": self.monitor_share, "choice": self.choice_share, "final": self.final_share},
             "spare": self.spare,
-            **({"choice_clip": self.choice_clip} if self.choice_clip else {}),
             **({} if self.rungs is None else {"rungs": asdict(self.rungs)}),
         }
 

@@ -176,8 +176,7 @@ class MeanQuery(_Question):
     def statistic(self) -> str:
         """The released statistic in words, for the statement."""
         if isinstance(self.clip, Box):
-            what = "losses" if np.array_equal(self.weights, np.eye(self.clip.dimension)) else "differences of losses"
-            return f"mean clipped {what} of {self.clip.dimension} evaluated points"
+            return f"mean clipped losses of {self.clip.dimension} evaluated points"
         if isinstance(self.clip, Interval):
             return "mean clipped loss of one evaluated point"
         return "mean clipped linear statistic of the losses"

@@ -2,10 +2,6 @@
 
 A surrogate smooths: the point where it is smallest need not be the best one that was evaluated. The exponential
 mechanism among all points costs one release, whose price does not grow with their number, and no trial.
-
-It goes by means of losses, or, where the plan has a clip for it, of differences: with L_i a person's losses at the m
-points and H = I - 11^T/m, of H L_i clipped to [-c, c] in each entry. Everybody's level drops out, so c may be a part of
-the loss's range, and the noise shrinks with it; replacing one person moves an entry of the mean by at most 2 c / n.
 """
 
 from __future__ import annotations
@@ -14,15 +10,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
 from dptune.accounting.ledger import Charge
 from dptune.algorithms.method import Plan
 from dptune.errors import BudgetExhausted, KeyConflict
 from dptune.parameters import as_choice
 from dptune.privacy.noisy_min import noisy_min
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.privacy.query import Box, MeanQuery
 from dptune.search.names import CHOICE, as_stored
 from dptune.space import Value
 
@@ -40,7 +33,6 @@ class Choice:
 
     def __init__(self, privatizer: LossPrivatizer, scopes: Sequence[str], plan: Plan) -> None:
         self._privatizer, self._scopes, self._mu = privatizer, scopes, plan.choice_mu  # the run's own scope first
-        self._clip = plan.choice_clip
         self._held: dict[str, Mapping[str, Value]] = {}
 
     @property
@@ -56,8 +48,7 @@ class Choice:
     def make(self) -> None:
         """Choose, if there are points to choose from; others may have chosen before, or spent the budget."""
         if len(self._held) > 1:
-            points, clip = tuple(self._held), self._clip * self._privatizer.loss_range
-            query = differences(points, clip, self._mu) if clip else self._privatizer.means_query(points, self._mu)
+            query = self._privatizer.means_query(list(self._held), self._mu)
             note = {"parameters": [as_stored(parameters) for parameters in self._held.values()]}
             with suppress(KeyConflict, BudgetExhausted):
                 self._privatizer.release(query, scope=self._scopes[0], key=CHOICE, note=note, mechanism=noisy_min)
@@ -78,9 +69,3 @@ class Choice:
 def _chosen(charge: Charge) -> dict[str, Any]:
     index = 0 if charge.value is None else int(charge.value[0])
     return {name: as_choice(value) for name, value in charge.note["parameters"][index].items()}
-
-
-def differences(points: tuple[str, ...], clip: float, mu: float) -> MeanQuery:
-    """Return the question of the mean differences from one's own mean, (m,), each clipped to [-clip, clip]."""
-    m = len(points)
-    return MeanQuery(points, np.eye(m) - 1 / m, Box(-clip, clip, m), mu)

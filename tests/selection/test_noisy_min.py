@@ -21,7 +21,6 @@ from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.privacy.mechanism import Mechanism
 from dptune.privacy.noise import NoiseSource
 from dptune.privacy.noisy_min import noisy_min
-from dptune.search.choice import differences
 
 Making = Callable[[NoiseSource], Mechanism]
 
@@ -91,9 +90,7 @@ def test_the_adversary_finds_the_planted_bug(bug: Making) -> None:
 ANY_LOSS = st.one_of(st.sampled_from([np.nan, np.inf, -np.inf, 1e300, -0.0]), st.floats(-10, 10), st.floats(width=64))
 
 
-def compared(
-    losses: np.ndarray, mu: float, failed: set[int], *, centred: bool, **chosen: Any
-) -> tuple[np.ndarray, float, float]:
+def compared(losses: np.ndarray, mu: float, failed: set[int], **chosen: Any) -> tuple[np.ndarray, float, float]:
     """Return the means that are compared, the noise's scale, and the bounded range that is charged."""
     privatizer = LossPrivatizer(FreeLedger(), **chosen)
     watching = privatizer._noise = Watching()
@@ -104,8 +101,6 @@ def compared(
         else:
             privatizer.observe(point, losses[j])
     query = privatizer.means_query(points, mu)
-    if centred:
-        query = differences(tuple(points), privatizer.loss_range, mu)
     privatizer.release(query, scope="s", key="k", mechanism=noisy_min)
     mechanism = noisy_min(watching)
     sensitivity = privatizer.sensitivity(query)
@@ -118,7 +113,7 @@ def compared(
 def neighbours(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, set[int], float, dict[str, Any]]:
     rows, m = draw(st.integers(1, 8)), draw(st.integers(2, 5))
     low = draw(st.floats(-1e3, 1e3))
-    chosen: dict[str, Any] = {"clip": (low, low + draw(st.floats(1e-2, 1e4))), "centred": draw(st.booleans())}
+    chosen: dict[str, Any] = {"clip": (low, low + draw(st.floats(1e-2, 1e4)))}
     chosen["dtype"] = draw(st.sampled_from([np.float32, np.float64]))
     groups = np.arange(rows)
     kind = draw(st.sampled_from(["groups", "weights", "equal"]))
@@ -148,8 +143,8 @@ def test_replacing_one_person_moves_no_difference_by_more_than_the_noise_covers(
 
 def test_the_bounded_range_is_reached() -> None:
     losses = np.array([[-np.inf, 0.3, 0.4], [np.inf, 0.3, 0.4], [0.5, 0.3, 0.4]])
-    means, scale, eta = compared(losses, 1.0, set(), centred=False, n=3, clip=(0.0, 1.0))
-    moved = compared(losses[[1, 0, 2]], 1.0, set(), centred=False, n=3, clip=(0.0, 1.0))[0] - means
+    means, scale, eta = compared(losses, 1.0, set(), n=3, clip=(0.0, 1.0))
+    moved = compared(losses[[1, 0, 2]], 1.0, set(), n=3, clip=(0.0, 1.0))[0] - means
     assert (moved.max() - moved.min()) / scale == pytest.approx(eta, rel=1e-5)
 
 
