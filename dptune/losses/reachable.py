@@ -36,8 +36,10 @@ def refuse_reachable(function: Callable[..., Any], *private: Any) -> None:
     """
     objects = {id(each) for each in private} | {id(row) for each in private for row in _rows(each)}
     arrays = [array for each in private for array in _arrays(each)]
+    none: list[npt.NDArray[Any]] = []
     for way, found in _reachable(function):
-        if id(found) in objects or any(_shares(a, b) for a in _arrays(found) for b in arrays):
+        theirs = attempt(_arrays, found, failed=none)  # a proxy may raise whatever it is asked
+        if id(found) in objects or any(_shares(a, b) for a in theirs for b in arrays):
             raise InputError(
                 f"the function can reach the private data= through {way}: training, early stopping or an eval_set on "
                 "private rows would show them without noise. Stop early on public rows; take copies of the public part "

@@ -185,3 +185,12 @@ def test_the_loader_itself_is_private() -> None:
     with pytest.raises(InputError, match="through load"):
         losses_function(lambda trial: load(), "mse", load, rows=N)
     losses_function(trains_only, "mse", load, rows=N)
+
+
+def test_an_object_that_answers_no_question_is_no_private_row() -> None:
+    class Proxy:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("not connected")
+
+    proxy = Proxy()
+    assert callable(losses_function(lambda _: proxy, "mse", (X_VAL, Y_VAL), rows=N))
