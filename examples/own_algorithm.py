@@ -7,8 +7,7 @@ import optuna
 from ray.tune import TuneConfig, Tuner, uniform
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.algorithms import Method, Plan
-from dptune.algorithms.rounds import Rounds, RoundSettings
+from dptune.algorithms import Method, Plan, Rounds, RoundSettings
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy import Ball, MeanQuery, Question
 from dptune_optuna import PrivateSampler
@@ -24,9 +23,10 @@ class RandomPoints(Rounds):  # holds points and released answers, never a loss
         return np.random.default_rng([self.settings.seed, self.t, slot]).random(self.settings.d)
 
     def next_question(self):  # by how much does the mean loss at each point differ from their average?
-        names = self.waiting()
-        query = MeanQuery(names, np.eye(self.batch) - 1 / self.batch, Ball(self.settings.clip), self.settings.round_mu)
-        return Question(f"round/{self.t + 1}", query, {"points": self.points_at(names).tolist()})
+        query = MeanQuery(
+            self.waiting(), np.eye(self.batch) - 1 / self.batch, Ball(self.settings.clip), self.settings.round_mu
+        )
+        return Question(f"round/{self.t + 1}", query, {"points": self.points_at(query.points).tolist()})
 
     def learn(self, key, note, answer, sigma, *, own):
         self.used_up(own=own)

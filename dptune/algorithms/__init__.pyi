@@ -10,6 +10,8 @@ from dptune.algorithms.gibo_plan import GIBO as GIBO
 from dptune.algorithms.method import Method as Method
 from dptune.algorithms.method import Plan as Plan
 from dptune.algorithms.one_choice import SELECTION as SELECTION
+from dptune.algorithms.rounds import Rounds as Rounds
+from dptune.algorithms.rounds import RoundSettings as RoundSettings
 from dptune.algorithms.steps import AdaGrad as AdaGrad
 from dptune.algorithms.steps import AdaGradNorm as AdaGradNorm
 from dptune.algorithms.steps import GradientDescent as GradientDescent

@@ -103,12 +103,15 @@ def test_an_objective_that_breaks_the_promise_is_found(
 
 
 @pytest.mark.parametrize(
-    ("factor", "broken"), [(0.5, {"noise", "attack"}), (2.0, {"noise"}), (0.0, {"noise", "attack"})]
+    ("factor", "attack"), [(0.5, {True, False}), (2.0, {False}), (0.0, {True})], ids=["half", "twice", "none"]
 )
-def test_noise_of_another_size_is_found(monkeypatch: pytest.MonkeyPatch, factor: float, broken: set[str]) -> None:
+def test_noise_of_another_size_is_found(monkeypatch: pytest.MonkeyPatch, factor: float, attack: set[bool]) -> None:
+    """Of half the noise an attack does not always prove too much: it bounds from below."""
     true = OpenDPNoise.add_gaussian
     monkeypatch.setattr(OpenDPNoise, "add_gaussian", lambda self, s, sigma: s + factor * (true(self, s, sigma) - s))
-    assert {name for name, finding in findings(good).items() if not finding.holds} == broken
+    broken = {name for name, finding in findings(good).items() if not finding.holds}
+    assert broken - {"attack"} == {"noise"}
+    assert ("attack" in broken) in attack
 
 
 @pytest.mark.parametrize(
