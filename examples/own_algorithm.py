@@ -23,14 +23,12 @@ class RandomPoints(Rounds):  # holds points and released answers, never a loss
         return np.random.default_rng([self.settings.seed, self.t, slot]).random(self.settings.d)
 
     def next_question(self):  # by how much does the mean loss at each point differ from their average?
-        query = MeanQuery(
-            self.waiting(), np.eye(self.batch) - 1 / self.batch, Ball(self.settings.clip), self.settings.round_mu
-        )
-        return Question(f"round/{self.t + 1}", query, {"points": self.points_at(query.points).tolist()})
+        names, centring, clip = self.waiting(), np.eye(self.batch) - 1 / self.batch, Ball(self.settings.clip)
+        query, points = MeanQuery(names, centring, clip, self.settings.round_mu), self.points_at(names)
+        return Question(f"round/{self.t + 1}", query, {"points": points.tolist()})
 
     def learn(self, key, note, answer, sigma, *, own):
-        self.used_up(own=own)
-        self.keep()
+        self.used_up(own=own, forget=True)
         if answer is not None:
             self.answers.append(Group(np.array(note["points"]), answer, sigma))
             self.surface.fit(self.answers)

@@ -123,11 +123,16 @@ class Rounds:
         """Return the names of the new points that the next question is about, as far as there are any."""
         return tuple(self._waiting[: self.batch])
 
-    def used_up(self, *, own: bool) -> None:
-        """The round is over; if its question was this process's ``own``, the points it was about wait no longer."""
+    def used_up(self, *, own: bool, forget: bool = False) -> None:
+        """The round is over; if its question was this process's ``own``, the points it was about wait no longer.
+
+        With ``forget`` no later question is about them, either.
+        """
         self.t += 1
         if own:
             self._waiting = self._waiting[self.batch :]
+        if forget:
+            self.keep()
 
     def keep(self, names: Collection[str] = ()) -> None:
         """Forget all points but these and those that wait."""

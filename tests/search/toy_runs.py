@@ -34,8 +34,7 @@ class RandomPoints(Rounds):
         return Question(f"round/{self.t + 1}", query, {"points": self.points_at(names).tolist()})
 
     def learn(self, key: str, note: Mapping[str, Any], answer: Any, sigma: float, *, own: bool) -> None:
-        self.used_up(own=own)
-        self.keep()
+        self.used_up(own=own, forget=True)
         if answer is not None:
             self.winners.append(note["points"][int(np.argmin(answer))])
 
