@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 
-.PHONY: demo docs test test-torch test-oldest check audit audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+.PHONY: demo docs test test-torch test-oldest check audit audit-core audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -54,9 +54,11 @@ $(VENV)-oldest/.installed: pyproject.toml .ci/oldest.py
 test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the oldest versions that pyproject.toml allows
 	$(VENV)-oldest/bin/python -m pytest -W default -m "not slow" -n 2 --dist loadgroup $(SMOKE)
 
-audit: $(VENV)/.installed  ## the slow audits: long noise, whole runs, random kills; prints what they prove
-	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rP
+audit: audit-core  ## the slow audits: long noise, whole runs, random kills; prints what they prove
 	$(BIN)/python -m pytest -m "slow and ray" -rP
+
+audit-core: $(VENV)/.installed  ## those without a Ray cluster
+	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rP
 
 $(VENV)-outside/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-outside

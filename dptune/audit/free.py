@@ -24,7 +24,9 @@ class FreeLedger(PrivacyLedger):
 
     def charge(self, scope: str, key: str, event: Any, **_: Any) -> Any:
         """Note a charge."""
-        return self.paid.setdefault((scope, key), SimpleNamespace(value=None, mu=event.mu, seq=len(self.paid) + 1))
+        return self.paid.setdefault(
+            (scope, key), SimpleNamespace(scope=scope, value=None, mu=event.mu, seq=len(self.paid) + 1)
+        )
 
     def record(self, charge: Any, value: Sequence[float], *, at: str | None = None) -> Any:
         """Note a released value."""
