@@ -97,6 +97,6 @@ def test_after_kill_9_of_the_driver_the_restored_run_finishes_within_its_budget(
     if opened is open_search:
         assert {r.metrics["loss"] for r in reported.values()} <= {c.value[0] for c in released if c.key[:6] == "value/"}
     else:
-        told = {trial: ledger.fact("run", REPORTED + trial)["value"] for trial in reported}
+        told = {trial: float(ledger.fact("run", REPORTED + trial)["value"]) for trial in reported}
         assert {trial: r.metrics["loss"] for trial, r in reported.items()} == told
     assert search.recommend()
