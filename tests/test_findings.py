@@ -117,7 +117,7 @@ HELD = {
         "optuna_front/test_pages.py::test_the_note_has_the_budget_and_in_the_end_the_recommendation",
     ],
     "B.8 Ray": [
-        "ray_front/test_searchers.py::"
+        "ray_front/test_searcher_refusals.py::"
         "test_an_estimate_at_a_configuration_that_lacks_a_choice_is_refused_before_anything_is_run",
         "ray_front/test_searchers.py::test_a_search_whose_trials_all_failed_is_fitted_again",
         "ray_front/test_trainables.py::test_objects_around_a_trainable_are_refused_and_resources_are_not",

@@ -14,7 +14,10 @@ from audit_tools import MISTAKE, CannedNoise, FreeLedger, audit_uncorrelated
 from scipy.stats import chi2, kstest, norm
 
 import dptune
-from dptune import Budget, PrivacyLedger
+from dptune import (
+    Budget,
+    PrivacyLedger,
+)
 from dptune.accounting.ledger import adjacency_of
 from dptune.outsourced.curator import OutsourcedCurator, random_projection
 from dptune.outsourced.formats import Exchange
@@ -204,3 +207,6 @@ def published(folder: Path) -> str | None:
     """Digest of the table in a shared folder, or None."""
     path = folder / "table.npy"
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+
+
+TABLE = np.random.default_rng(0).normal(size=(7, 2))

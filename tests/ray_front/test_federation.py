@@ -7,10 +7,6 @@ would hold the test up past its own limit.
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
-import textwrap
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,11 +17,8 @@ import pytest
 import ray
 from optuna.distributions import FloatDistribution
 from ray import cloudpickle, tune
-from ray.tune.utils import flatten_dict
 
 import dptune
-from dptune.accounting.plan_ledger import PlanLedger
-from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.federated import FTSServer, InProcess, Message
 from dptune.federated.settings import FTSSettings
 from dptune_optuna import DPFTSSampler
@@ -34,53 +27,21 @@ from dptune_ray.federated import AgentSpace
 from dptune_ray.hosts import Host
 from dptune_ray.transport import Server
 from dptune_ray.worker import Carried
-from ray_harness import SPACE, folder_bytes, found
+from federation_harness import (
+    LONG,
+    ROUNDS,
+    SETTINGS,
+    a_message,
+    open_plan,
+    open_searches,
+    result_of,
+    serve,
+    step,
+    value,
+)
+from ray_harness import SPACE, found
 
-SETTINGS = FTSSettings(agents=4, d=2, M=20, own_features=40, candidates=64, regions=(2, 1), initial=3, refit=5)
-ROUNDS, LONG = 4, 600.0
-SECRET = 8765.4321098
 local = pytest.mark.usefixtures("local_actors")
-
-
-def open_plan(folder: Path) -> PlanLedger:
-    return PlanLedger(folder / "agents.db", SubsampledGaussianPlan(q=0.5, z=1.0, steps=ROUNDS), n=SETTINGS.agents)
-
-
-def serve(folder: Path, timeout: float = LONG) -> RayTransport:
-    return RayTransport.serve(open_plan(folder), SETTINGS, timeout=timeout)
-
-
-def value(agent: int, config: dict[str, Any]) -> float:
-    return float((config["x"] - 0.1 * agent) ** 2 + (np.log10(config["y"]) / 2 + 0.2) ** 2)
-
-
-def result_of(loss: float, config: dict[str, Any]) -> dict[str, Any]:
-    """What Tune tells a searcher: it flattens a trial's result."""
-    return flatten_dict({"value": loss, "config": config, "training_iteration": 1})
-
-
-def open_searches(folder: Path, transport: Any, seed: int = 1) -> list[DPFTSSearch]:
-    searches = []
-    for n in range(SETTINGS.agents):
-        search = DPFTSSearch(SPACE, transport, SETTINGS, agent=n, trials=folder / f"agent{n}.db", seed=seed)
-        assert search.set_search_properties("value", "min", SPACE)
-        searches.append(search)
-    return searches
-
-
-def step(searches: list[DPFTSSearch], trials: range) -> list[list[dict[str, Any]]]:
-    configs: list[list[dict[str, Any]]] = [[] for _ in searches]
-    for k in trials:
-        for n, search in enumerate(searches):
-            config = search.suggest(f"a{n}t{k}")
-            assert isinstance(config, dict)
-            configs[n].append(config)
-            search.on_trial_complete(f"a{n}t{k}", result_of(value(n, config), config))
-    return configs
-
-
-def a_message(n: int, t: int = 0, size: float = 1.0) -> Message:
-    return Message(n, t, np.full(SETTINGS.M, size))
 
 
 # ---- one searcher per agent, without a cluster ---------------------------------------------------------
@@ -340,86 +301,3 @@ def test_a_host_that_always_dies_is_given_up(fast_path: Path, monkeypatch: Any) 
     for method in (lambda: federation.advance(3), federation.best):
         with pytest.raises(dptune.DptuneError, match="died more often"):
             method()
-
-
-# ---- on a cluster --------------------------------------------------------------------------------------
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-def test_a_federation_whose_server_and_host_are_killed_in_mid_round_loses_no_round(
-    cluster: Path, fast_path: Path
-) -> None:
-    marks = fast_path / "marks"
-    marks.mkdir()
-
-    def slow(agent: int, config: dict[str, Any]) -> float:
-        (marks / f"{agent}-{time.time_ns()}").touch()
-        print("an agent's", SECRET, flush=True)
-        time.sleep(0.05)
-        return value(agent, config)
-
-    transport = serve(fast_path)
-    federation = Federation(slow, SPACE, transport, SETTINGS, hosts=2, mode="min", seed=1)
-    try:
-        federation.advance(SETTINGS.initial + 1)
-        running = [host.advance.remote(SETTINGS.initial + 3) for host in federation._hosts]
-        ray.kill(federation._hosts[1], no_restart=False)
-        ray.kill(transport._client.actor(), no_restart=False)
-        assert [ray.get(one, timeout=900).get() for one in running] == [SETTINGS.initial + 3] * 2
-        assert transport.open_round() == 3
-        charges = open_plan(fast_path).charges()
-        assert [c.key for c in charges] == ["round/0", "round/1", "round/2"]
-        assert all(c.value is not None for c in charges)
-        federation.advance(SETTINGS.initial + 3)
-        ray.kill(federation._hosts[0], no_restart=False)
-        best = federation.best()
-    finally:  # they hold all of the cluster's CPUs
-        federation.stop()
-        transport.stop()
-    assert list(best) == [0, 1, 2, 3]
-    assert all(result == pytest.approx(value(n, config)) for n, (config, result) in best.items())
-    assert len(list(marks.iterdir())) > SETTINGS.agents * (SETTINGS.initial + 3)  # the lost hosts' agents repeated
-    assert found([SECRET], folder_bytes(cluster)) == []
-
-
-AGENT = """
-    import sys, ray
-    from pathlib import Path
-    from ray import tune
-    from dptune_ray import DPFTSSearch, RayTransport
-    sys.path.insert(0, {here!r})
-    from test_federation import ROUNDS, SETTINGS, SPACE, value
-
-    n, folder = int(sys.argv[1]), Path({folder!r})
-    ray.init(address={address!r}, namespace={namespace!r}, log_to_driver=False)
-    search = DPFTSSearch(SPACE, RayTransport("tuners"), SETTINGS, agent=n, trials=folder / f"agent{{n}}.db", seed=1)
-    config = dict(search_alg=search, metric="value", mode="min", num_samples=SETTINGS.initial + 2)
-    tuning = tune.TuneConfig(max_concurrent_trials=1, reuse_actors=True, **config)
-    storage = tune.RunConfig(name=f"agent{{n}}", storage_path=str(folder), verbose=0)
-    trainable = tune.with_resources(lambda config: {{"value": value(n, config)}}, {{"cpu": 0.1}})
-    tune.Tuner(trainable, param_space=SPACE, tune_config=tuning, run_config=storage).fit()
-    print(search.recommend())
-"""
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
-def test_every_agent_has_a_tuner_of_its_own(fast_path: Path) -> None:
-    transport = RayTransport.serve(open_plan(fast_path), SETTINGS, timeout=LONG, name="tuners")
-    context = ray.get_runtime_context()
-    code = textwrap.dedent(AGENT).format(
-        here=str(Path(__file__).parent),
-        folder=str(fast_path),
-        address=context.gcs_address,
-        namespace=context.namespace,
-    )
-    command = [sys.executable, "-c", code]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    agents = [subprocess.Popen([*command, str(n)], **pipes) for n in range(SETTINGS.agents)]
-    ended = [(*agent.communicate(timeout=900), agent.returncode) for agent in agents]
-    assert [code for *_, code in ended] == [0] * SETTINGS.agents, ended[0][1][-2000:]
-    assert all("'x'" in output for output, *_ in ended)
-    assert transport.open_round() == 2
-    assert len(open_plan(fast_path).charges()) == 2

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,72 +15,25 @@ from ray import cloudpickle, tune
 
 import dptune
 from dptune.local.randomizer import LocalRandomizer
-from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
-from dptune_ray import LDPATASearch, LDPMoMASearch, LDPTGPSearch
+from dptune_optuna import LocalObjective
+from dptune_ray import LDPMoMASearch, LDPTGPSearch
 from dptune_ray.actors import ActorClient
-from dptune_ray.collector import Ask, Collector, Device
-from dptune_ray.log import TrialLog
-from ray_harness import folder_bytes, found, object_store_bytes, tuner
-
-KINDS = {
-    LDPTGPSearch: LDPTGPSampler,
-    LDPATASearch: LDPATASampler,
-    LDPMoMASearch: LDPMoMASampler,
-}
-SPACE = {"x": tune.uniform(-1.0, 1.0), "n": tune.lograndint(1, 101)}
-SETTINGS = dptune.bandits.LDPSettings(
-    dptune.bandits.LaplaceReplies(8.0, B=1.0, R=0.2), horizon=400, plays=3, exploration=0.1
+from ldp_harness import (
+    KINDS,
+    ONE,
+    SECRET,
+    SETTINGS,
+    SPACE,
+    NoNoise,
+    begin,
+    local,
+    open_search,
+    reply_of,
+    run,
+    satisfaction,
+    told,
 )
-SECRET = 0.87654321987
-
-
-def told(epsilon: float, half: float) -> dptune.bandits.LDPSettings:
-    """Settings for the replies of a randomiser."""
-    return replace(SETTINGS, replies=dptune.bandits.LaplaceReplies(epsilon, B=0.8 * half, R=0.2 * half))
-
-
-ONE = told(1.0, 1.0)
-
-
-class NoNoise(LocalRandomizer):
-    """NOT PRIVATE: replies with the clamped value itself."""
-
-    private = False
-
-    def randomize(self, value: Any) -> float:
-        return self.clamp(value)
-
-
-def satisfaction(config: dict[str, Any]) -> float:
-    return float(1 - (config["x"] - 0.4) ** 2 - 0.1 * np.log(config["n"] / 10) ** 2)
-
-
-def open_search(folder: Path, kind: Any = LDPTGPSearch, **more: Any) -> Any:
-    settings = {"replies": folder / "replies.db", "name": "run", "count": 24, "seed": 1, **more}
-    return kind(settings.pop("param_space", SPACE), settings.pop("settings", SETTINGS), **settings)
-
-
-def begin(search: Any, mode: str = "max") -> Any:
-    assert search.set_search_properties("reply", mode, SPACE)
-    return search
-
-
-def reply_of(trainable: Any, trial: str, config: dict[str, Any]) -> float:
-    """Run a trial like Tune, in this process."""
-    one = trainable.__new__(trainable)
-    one.config, one._trial_info = config, SimpleNamespace(trial_id=trial)
-    return float(one.step()["reply"])
-
-
-def run(search: Any, trainable: Any, trials: range) -> list[dict[str, Any]]:
-    configs = []
-    for trial in (f"t{i}" for i in trials):
-        configs.append(search.suggest(trial))
-        search.on_trial_complete(trial, {"reply": reply_of(trainable, trial, configs[-1])})
-    return configs
-
-
-local = pytest.mark.usefixtures("local_actors")
+from ray_harness import folder_bytes, found, object_store_bytes, tuner
 
 
 @local
@@ -230,126 +181,6 @@ def test_the_collector_is_sent_replies_only(tmp_path: Path, monkeypatch: pytest.
     trainable = clamped.trainable(private, randomizer=NoNoise(1.0, 1.0))
     begin(clamped)
     assert reply_of(trainable, "a", clamped.suggest("a")) == (SECRET if wrong == "value" else -1.0)
-
-
-def ask(trial: str = "a", **more: Any) -> Ask:
-    device = Device.of(LocalRandomizer(1.0, 1.0))
-    return Ask(**{"trial": trial, "parameters": {"x": 0.5}, "user": "me", "device": device, **more})
-
-
-def hand_in(collector: Collector, reply: float, asked: Ask | None = None, draw: str = "d") -> float:
-    asked = asked or ask()
-    known = collector.announce(asked, draw).get()
-    return float(collector.record(asked, draw, reply).get() if known is None else known)
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> TrialLog:
-    return TrialLog(str(tmp_path / "replies.db"), "run")
-
-
-def test_a_collector_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(
-    tmp_path: Path, log: TrialLog
-) -> None:
-    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
-    assert Collector(log, ledger).charge(ask()).get() is None
-    assert Collector(log, ledger).charge(ask()).get() is None  # the device died, and begins again
-    assert ledger.spent("me") == 1.0
-    assert hand_in(Collector(log, ledger), 0.25) == 0.25
-    assert hand_in(Collector(log, ledger), 0.75, draw="e") == 0.25
-    assert Collector(log, ledger).record(ask(), "d", 0.75).get() == 0.25  # Ray may repeat a call
-    assert Collector(log, ledger).charge(ask()).get() == 0.25
-    assert [reply.value for reply in log.since(-1)] == [0.25]
-    assert ledger.spent("me") == 1.0
-
-
-def test_a_trial_that_draws_again_after_its_reply_may_have_been_seen_pays_again(
-    tmp_path: Path, log: TrialLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(self: Any, row: Any, value: float) -> float:
-        seen.append(value)
-        raise dptune.LedgerError("disk full")
-
-    ledger, seen = dptune.local.UserLedger(tmp_path / "users.db", cap=2.0), []
-    for attempt in range(2):
-        assert Collector(log, ledger).charge(ask()).get() is None
-        with monkeypatch.context() as patch:
-            patch.setattr(dptune.local.UserLedger, "_record", full)
-            assert Collector(log, ledger).announce(ask(), f"d{attempt}").get() is None
-            assert Collector(log, ledger).announce(ask(), f"d{attempt}").get() is None  # Ray may repeat a call
-            assert isinstance(
-                Collector(log, ledger).record(ask(), f"d{attempt}", 0.5 + attempt).error, dptune.LedgerError
-            )
-        assert ledger.spent("me") == len(set(seen)) == attempt + 1.0
-    assert isinstance(Collector(log, ledger).charge(ask()).error, dptune.errors.CapReached)  # a third draw does not fit
-    assert seen == [0.5, 1.5]
-
-
-def test_two_devices_of_one_trial_pay_for_two_draws(tmp_path: Path, log: TrialLog) -> None:
-    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=2.0)
-    collector = Collector(log, ledger)
-    for _ in ("one", "that Tune thought lost"):
-        assert collector.charge(ask()).get() is None
-    assert ledger.spent("me") == 1.0
-    assert [collector.announce(ask(), draw).get() for draw in ("d", "e")] == [None, None]
-    assert ledger.spent("me") == 2.0
-    assert isinstance(collector.announce(ask(), "f").error, dptune.errors.CapReached)
-    assert [collector.record(ask(), draw, reply).get() for draw, reply in (("e", 0.5), ("d", 0.25))] == [0.5, 0.5]
-    assert collector.charge(ask()).get() == 0.5
-
-
-def test_a_collector_that_dies_between_ledger_and_log_finds_the_reply_again(
-    tmp_path: Path, log: TrialLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
-    collector = Collector(log, ledger)
-    collector.announce(ask(), "d").get()
-    with monkeypatch.context() as patch:
-        patch.setattr(TrialLog, "record", lambda *about: 1 / 0)
-        assert collector.record(ask(), "d", 0.25).error is not None
-    assert log.since(-1) == []
-    assert Collector(log, ledger).charge(ask()).get() == 0.25
-    assert [reply.value for reply in log.since(-1)] == [0.25]  # the searcher knows it, too
-    assert ledger.spent("me") == 1.0
-    assert isinstance(collector.charge(ask("b")).error, dptune.errors.CapReached)
-    assert isinstance(collector.announce(ask("b"), "x").error, dptune.errors.CapReached)
-    assert isinstance(collector.record(ask("b"), "x", 0.5).error, dptune.InputError)  # not announced
-    assert len(log.since(-1)) == 1
-
-
-def test_a_lost_file_of_replies_does_not_make_the_ledger_pay_for_what_it_has(tmp_path: Path, log: TrialLog) -> None:
-    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
-    hand_in(Collector(TrialLog(str(tmp_path / "lost.db"), "run"), ledger), 0.25)
-    assert Collector(log, ledger).charge(ask()).get() == 0.25
-    assert [reply.value for reply in log.since(-1)] == [0.25]
-    assert ledger.spent("me") == 1.0
-
-
-def test_every_method_of_the_collector_refuses_another_randomiser(tmp_path: Path, log: TrialLog) -> None:
-    collector, other = (
-        Collector(log, dptune.local.UserLedger(tmp_path / "users.db", cap=9.0)),
-        LocalRandomizer(0.5, 1.0),
-    )
-    hand_in(collector, 0.25)
-    cheap = ask("b", device=Device.of(other))
-    for answer in (collector.charge(cheap), collector.announce(cheap, "x"), collector.record(cheap, "d", 0.5)):
-        with pytest.raises(dptune.InputError, match="another randomiser"):
-            answer.get()
-    assert [reply.trial for reply in log.since(-1)] == ["a"]
-
-
-def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path: Path) -> None:
-    logs = [TrialLog(str(tmp_path / "replies.db"), run) for run in ("one", "two")]
-    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
-    for log in logs:
-        assert hand_in(Collector(log, None), 0.5, ask(user=None)) == 0.5
-        assert hand_in(Collector(log, None), 0.75, ask(user=None), "e") == 0.5
-    assert [len(log.since(-1)) for log in logs] == [1, 1]
-    Collector(logs[0], ledger).begin(logs[0], repr(ledger)).get()
-    with pytest.raises(dptune.errors.BudgetMismatch, match="another ledger"):
-        Collector(logs[0], ledger).begin(logs[0], repr(None)).get()
-    with pytest.raises(dptune.InputError, match="does not exist"):
-        TrialLog(str(tmp_path / "no" / "replies.db"), "run")
 
 
 @local

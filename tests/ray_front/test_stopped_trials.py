@@ -12,7 +12,7 @@ import pytest
 import dptune_ray
 from dptune_ray.public import reports_of
 from ray_harness import open_ledger
-from test_trainables import a_trial, made_public
+from trials_by_hand import a_trial, made_public
 
 
 def stubborn() -> str:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,12 @@ from ray.tune.experiment import Experiment
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
-import dptune_ray
-from dptune.search.failures import MOST_STOPPED
 from dptune_ray import PrivateSearch, vault, worker
 from dptune_ray.vault import VaultClient
 from dptune_ray.worker import Carried, WorkerTrial, losses_at, resources
 from ray_harness import SPACE, N, losses, open_ledger, open_privatizer, random_search
+from trials_by_hand import CONFIG, made, value_of
 
-CONFIG = {"x": 0.1, "y": 1.0}
 MODULE = """
 import numpy as np
 print("the top level of a module may say anything")
@@ -240,21 +237,6 @@ def test_the_final_trial_gets_what_trials_get() -> None:
     assert resources(children) == {"num_cpus": 0.0, "num_gpus": 0.0, "resources": {}}
 
 
-def made(folder: Path, function: Any, **settings: Any) -> Any:
-    privatizer = open_privatizer(folder, n=settings.pop("n", N))
-    search = PrivateSearch(random_search(), privatizer, **{"n_trials": 2, "name": "run", "seed": 3, **settings})
-    trainable = search.trainable(function)
-    assert search.set_search_properties("loss", "min", SPACE)
-    return search, trainable
-
-
-def value_of(trainable: Any, trial: str) -> float:
-    """Run a trial like Tune, in this process."""
-    one = trainable.__new__(trainable)
-    one.config, one._trial_info = CONFIG, SimpleNamespace(trial_id=trial)
-    return float(one.step()["loss"])
-
-
 @pytest.mark.usefixtures("local_actors")
 def test_a_trial_of_a_complete_run_is_not_trained(tmp_path: Path) -> None:
     calls: list[Any] = []
@@ -268,104 +250,6 @@ def test_a_trial_of_a_complete_run_is_not_trained(tmp_path: Path) -> None:
     assert [np.isfinite(value) for value in values] == [True, True, False]
     assert len(calls) == 2
     assert len(open_ledger(tmp_path).charges()) == 2
-
-
-def reporting(config: dict[str, Any]) -> np.ndarray:
-    for step in range(1, 4):
-        dptune_ray.report_public(config["x"] / step, step)
-    return losses(config)
-
-
-def made_public(folder: Path, function: Any = reporting) -> tuple[Any, Any]:
-    search, _ = made(folder, losses)
-    return search, search.trainable(public="x, of which everybody knows")(function)
-
-
-def a_trial(trainable: Any, trial: str) -> Any:
-    one = trainable.__new__(trainable)
-    one.config, one._trial_info = CONFIG, SimpleNamespace(trial_id=trial)
-    return one
-
-
-@pytest.mark.usefixtures("local_actors")
-def test_public_reports_come_one_by_one_and_every_result_has_both_metrics(tmp_path: Path) -> None:
-    _, trainable = made_public(tmp_path)
-    one = a_trial(trainable, "a")
-    results = [one.step() for _ in range(4)]
-    assert [result["public"] for result in results] == [0.1, 0.05, pytest.approx(0.1 / 3), pytest.approx(0.1 / 3)]
-    assert [result["step"] for result in results] == [1, 2, 3, 3]
-    assert [bool(np.isfinite(result["loss"])) for result in results] == [False, False, False, True]
-    assert [result.get("done", False) for result in results] == [False, False, False, True]
-    assert "everybody knows (run 'run')" in str(open_ledger(tmp_path).statement(delta=1e-5))
-    assert dptune_ray.report_public(1.0, 1) is None  # outside a trial
-    assert "private" in trainable.try_out(CONFIG)
-
-
-@pytest.mark.usefixtures("local_actors")
-def test_a_trial_that_tune_stops_ends_at_its_report_and_costs_nothing(tmp_path: Path) -> None:
-    ended: list[str] = []
-
-    def closing(config: dict[str, Any]) -> np.ndarray:
-        try:
-            return reporting(config)
-        except Exception:
-            ended.append("it took the stop for an error")
-            raise
-        finally:
-            ended.append("closed")
-
-    search, trainable = made_public(tmp_path, closing)
-    assert search.suggest("a")
-    one = a_trial(trainable, "a")
-    stopped = one.step()
-    assert one.reset_config(CONFIG)
-    assert ended == ["closed"]
-    search.on_trial_complete("a", result=stopped)
-    assert open_ledger(tmp_path).spent() == 0
-    assert [np.isfinite(value_of(search.trainable(losses), trial)) for trial in ("b", "c", "d")] == [True, True, False]
-
-
-@pytest.mark.usefixtures("local_actors")
-def test_a_run_whose_trials_are_all_stopped_ends(tmp_path: Path) -> None:
-    search, _ = made_public(tmp_path)
-    asked = 0
-    while search.suggest(str(asked)) != "FINISHED":
-        search.on_trial_complete(str(asked), result={"loss": np.nan, "public": 1.0})
-        asked += 1
-    assert asked == MOST_STOPPED
-
-
-@pytest.mark.usefixtures("local_actors")
-def test_mistakes_in_public_reports_are_told_before_anything_is_paid(tmp_path: Path) -> None:
-    search, trainable = made_public(tmp_path, lambda config: dptune_ray.report_public("much", 1))
-    with pytest.raises(dptune.InputError, match="takes a number"):
-        a_trial(trainable, "a").step()
-    with pytest.raises(dptune.InputError, match="in words"):
-        search.trainable(reporting)
-    with pytest.raises(dptune.InputError, match="private people"):
-        search.trainable(losses, public="x", training="private")
-    assert open_ledger(tmp_path).spent() == 0
-
-
-@pytest.mark.usefixtures("local_actors")
-def test_trials_that_fail_before_any_succeeded_report_nan_and_the_first_generation_of_them_ends_the_run(
-    tmp_path: Path,
-) -> None:
-    def broken(config: dict[str, Any]) -> Any:
-        raise ValueError("person 7")
-
-    search, trainable = made(tmp_path, broken)
-    values = [value_of(trainable, trial) for trial in ("a", "b", "c")]
-    assert np.isnan(values).all()
-    for name in ("d", "e"):  # "e" is not trained
-        with pytest.raises(dptune.errors.AllTrialsFailed, match="try_out") as caught:
-            value_of(trainable, name)
-        assert "person 7" not in "".join(traceback.format_exception(caught.value))
-    with pytest.raises(dptune.errors.AllTrialsFailed, match="try_out"):
-        search.suggest("f")
-    assert open_ledger(tmp_path).spent() == 0.0
-    search.set_search_properties("loss", "min", SPACE)  # fitted again
-    assert np.isfinite(value_of(search.trainable(losses), "g"))
 
 
 @pytest.mark.usefixtures("local_actors")

@@ -126,7 +126,7 @@ FEDERATION = """
     import time, ray
     from pathlib import Path
     from dptune_ray import Federation
-    from test_federation import SETTINGS, SPACE, open_plan, serve, value
+    from federation_harness import SETTINGS, SPACE, open_plan, serve, value
 
     folder = Path({folder!r})
     ray.init(log_to_driver=False)

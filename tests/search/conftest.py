@@ -1,10 +1,11 @@
-"""A ledger for one run, in memory."""
+"""A ledger for one run, in memory, and every method in turn."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from every_kind import KINDS, Kind, readable
 
 from dptune import Budget, PrivacyLedger
 
@@ -12,3 +13,9 @@ from dptune import Budget, PrivacyLedger
 @pytest.fixture
 def ledger(fast_path: Path) -> PrivacyLedger:
     return PrivacyLedger(fast_path / "ledger.db", Budget.gdp(4.0))
+
+
+@pytest.fixture(params=KINDS, ids=readable)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Give every method in turn."""
+    return request.param

@@ -1,0 +1,149 @@
+"""The file of a users' ledger: append-only, copied as a view, missed if deleted or replaced, waiting for the disk."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dptune import Budget, PrivacyLedger
+from dptune.errors import BudgetMismatch, InputError, LedgerError
+from dptune.local import CapReached, LocalRandomizer, UserLedger
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM dptune_replies",
+        "UPDATE dptune_replies SET epsilon = 0",
+        "INSERT OR REPLACE INTO dptune_replies VALUES (1, 'bob', 'l', 0.0, 1, '', 1, '0', '')",
+        "UPDATE dptune_values SET value = 0",
+        "UPDATE dptune_local SET cap = 100",
+    ],
+)
+def test_the_file_is_append_only(ledger: UserLedger, statement: str) -> None:
+    ledger.reply(LocalRandomizer(0.5, 1.0), 0.0, user="ann", key="k")
+    with closing(sqlite3.connect(ledger._path)) as connection, pytest.raises(sqlite3.IntegrityError, match="append"):
+        connection.execute(statement)
+
+
+def test_the_cap_is_fixed_and_the_file_is_a_file(ledger: UserLedger, fast_path: Path) -> None:
+    with pytest.raises(BudgetMismatch):
+        UserLedger(ledger._path, cap=3.0)
+    with pytest.raises(LedgerError, match="no ledger"):
+        UserLedger(fast_path / "none.db")
+    with pytest.raises(LedgerError, match="folder"):
+        UserLedger(fast_path / "none" / "a.db", cap=1.0)
+    (fast_path / "text.db").write_text("not a database at all, by any means, however long it may be" * 20)
+    with pytest.raises(LedgerError, match="cannot be used"):
+        UserLedger(fast_path / "text.db", cap=1.0)
+    for cap in (0.0, math.inf, math.nan):
+        with pytest.raises(InputError, match="cap"):
+            UserLedger(fast_path / "x.db", cap=cap)
+    for url in (":memory:", "sqlite://", "sqlite:///a.db", "postgresql://h/d", "file:a.db"):
+        with pytest.raises(InputError, match="outlive"):
+            UserLedger(url, cap=1.0)
+
+
+# ---- one file, one ledger ------------------------------------------------------------------------------
+
+
+def another(path: Path, cap: float = 2.0) -> None:
+    """Put a fresh ledger in the place of the one at ``path``."""
+    path.unlink()
+    UserLedger(path, cap=cap)
+
+
+def reply_of_ann(ledger: UserLedger, key: str) -> float:
+    return ledger.reply(LocalRandomizer(1.0, 1.0), 0.5, user="ann", key=key)
+
+
+@pytest.mark.parametrize("copied", [lambda ledger: pickle.loads(pickle.dumps(ledger)), copy.copy, copy.deepcopy])
+def test_a_copy_is_a_view_of_the_same_file(ledger: UserLedger, copied: Any) -> None:
+    reply = reply_of_ann(ledger, "k")
+    twin = copied(ledger)
+    assert reply_of_ann(twin, "k") == reply
+    assert (twin.cap, twin.spent("ann")) == (2.0, 1.0)
+    assert "cap=2.0" in repr(twin)
+
+
+def test_a_pickle_of_a_ledger_never_makes_one(ledger: UserLedger) -> None:
+    frozen = pickle.dumps(ledger)
+    another(ledger._path)
+    with pytest.raises(LedgerError, match="replaced"):
+        pickle.loads(frozen)
+    ledger._path.unlink()
+    with pytest.raises(LedgerError, match="no ledger"):
+        pickle.loads(frozen)
+    assert not ledger._path.exists()
+
+
+@pytest.mark.parametrize("cap", [2.0, 100.0])
+def test_another_ledger_in_its_place_is_refused(ledger: UserLedger, cap: float) -> None:
+    reply_of_ann(ledger, "k")
+    another(ledger._path, cap)
+    for use in (lambda: reply_of_ann(ledger, "l"), lambda: ledger.spent("ann"), lambda: ledger.private("ann")):
+        with pytest.raises(LedgerError, match="replaced"):
+            use()
+    assert UserLedger(ledger._path).spent("ann") == 0
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_a_deleted_ledger_is_missed_and_leaves_no_empty_file(ledger: UserLedger, content: bytes | None) -> None:
+    ledger._path.unlink()
+    if content is not None:
+        ledger._path.write_bytes(content)
+    for use in (lambda: reply_of_ann(ledger, "l"), lambda: ledger.remaining("ann")):
+        with pytest.raises(LedgerError, match="cannot be used"):
+            use()
+    assert ledger._path.exists() == (content is not None)
+    assert UserLedger(ledger._path, cap=1.0).cap == 1.0  # what a crash while creating leaves does not stand in the way
+
+
+def test_the_cap_is_the_files_not_a_memory_of_it(ledger: UserLedger) -> None:
+    ledger.cap = 1e9
+    reply_of_ann(ledger, "1")
+    assert ledger.remaining("ann") == 1.0
+    reply_of_ann(ledger, "2")
+    with pytest.raises(CapReached) as refused:
+        reply_of_ann(ledger, "3")
+    assert refused.value.cap == 2.0
+
+
+def test_a_value_without_its_charge_is_not_sent(ledger: UserLedger) -> None:
+    before = ledger._path.read_bytes()
+
+    def measure() -> float:
+        ledger._path.write_bytes(before)  # somebody puts an old copy back
+        return 0.5
+
+    with pytest.raises(LedgerError, match="An older copy was put back"):
+        ledger.reply(LocalRandomizer(1.0, 1.0), measure, user="ann", key="k")
+    with closing(sqlite3.connect(ledger._path)) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM dptune_values").fetchone() == (0,)
+
+
+def test_every_transaction_waits_for_the_disk(ledger: UserLedger) -> None:
+    for begin in ("BEGIN", "BEGIN IMMEDIATE"):
+        with ledger._transaction(begin) as (connection, _):
+            assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+
+
+def test_a_ledger_of_users_is_recognised(fast_path: Path) -> None:
+    UserLedger(fast_path / "users.db", cap=1.0)
+    PrivacyLedger(fast_path / "curator.db", Budget.gdp(1.0))
+    (fast_path / "text.db").write_text("this is no database" * 100)
+    (fast_path / "empty.db").touch()
+    found = {p.name: UserLedger.is_at(p) for p in [*fast_path.iterdir(), fast_path / "none.db", fast_path]}
+    assert [name for name, is_one in found.items() if is_one] == ["users.db"]
+    for budget in (None, Budget.gdp(1.0)):
+        with pytest.raises(LedgerError, match="UserLedger"):
+            PrivacyLedger(fast_path / "users.db", budget)
+    with pytest.raises(LedgerError, match="curator"):
+        UserLedger(fast_path / "curator.db", cap=1.0)

@@ -1,0 +1,61 @@
+"""A small federation on Ray: its settings, its server, its agents' searches and their trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ray.tune.utils import flatten_dict
+
+from dptune.accounting.plan_ledger import PlanLedger
+from dptune.accounting.subsampled import SubsampledGaussianPlan
+from dptune.federated import Message
+from dptune.federated.settings import FTSSettings
+from dptune_ray import DPFTSSearch, RayTransport
+from ray_harness import SPACE
+
+SETTINGS = FTSSettings(agents=4, d=2, M=20, own_features=40, candidates=64, regions=(2, 1), initial=3, refit=5)
+ROUNDS, LONG = 4, 600.0
+SECRET = 8765.4321098
+
+
+def open_plan(folder: Path) -> PlanLedger:
+    return PlanLedger(folder / "agents.db", SubsampledGaussianPlan(q=0.5, z=1.0, steps=ROUNDS), n=SETTINGS.agents)
+
+
+def serve(folder: Path, timeout: float = LONG) -> RayTransport:
+    return RayTransport.serve(open_plan(folder), SETTINGS, timeout=timeout)
+
+
+def value(agent: int, config: dict[str, Any]) -> float:
+    return float((config["x"] - 0.1 * agent) ** 2 + (np.log10(config["y"]) / 2 + 0.2) ** 2)
+
+
+def result_of(loss: float, config: dict[str, Any]) -> dict[str, Any]:
+    """What Tune tells a searcher: it flattens a trial's result."""
+    return flatten_dict({"value": loss, "config": config, "training_iteration": 1})
+
+
+def open_searches(folder: Path, transport: Any, seed: int = 1) -> list[DPFTSSearch]:
+    searches = []
+    for n in range(SETTINGS.agents):
+        search = DPFTSSearch(SPACE, transport, SETTINGS, agent=n, trials=folder / f"agent{n}.db", seed=seed)
+        assert search.set_search_properties("value", "min", SPACE)
+        searches.append(search)
+    return searches
+
+
+def step(searches: list[DPFTSSearch], trials: range) -> list[list[dict[str, Any]]]:
+    configs: list[list[dict[str, Any]]] = [[] for _ in searches]
+    for k in trials:
+        for n, search in enumerate(searches):
+            config = search.suggest(f"a{n}t{k}")
+            assert isinstance(config, dict)
+            configs[n].append(config)
+            search.on_trial_complete(f"a{n}t{k}", result_of(value(n, config), config))
+    return configs
+
+
+def a_message(n: int, t: int = 0, size: float = 1.0) -> Message:
+    return Message(n, t, np.full(SETTINGS.M, size))
