@@ -1,4 +1,4 @@
-"""Private rows behind a loader: what it raises stays inside, and what is no table is refused before anything is paid."""
+"""Private rows behind a loader: what it raises stays inside; what is no table is refused before anything is paid."""
 
 from __future__ import annotations
 
