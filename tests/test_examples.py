@@ -24,7 +24,8 @@ ROOT = Path(__file__).parent.parent
 OWN = ROOT / "examples" / "own_algorithm.py"
 LONG = (OWN, ROOT / "examples" / "opacus_mlp.py")
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-ELSEWHERE = ("ray", "outsourced", "opacus")  # tests/ray_front/test_example.py, tests/outsourced, tests/training
+# tests/ray_front/test_example.py, tests/outsourced, tests/training, and two below
+ELSEWHERE = ("ray", "outsourced", "opacus", "federated", "ldp_users")
 HERE = [path for path in EXAMPLES if not path.stem.startswith(ELSEWHERE)]
 
 
@@ -51,6 +52,7 @@ def test_the_federated_example_runs_without_the_landmine_data(tmp_path):
     run = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
     assert run.returncode == 0, run.stderr
     assert "3 of 3 releases" in run.stdout
+    assert "NOT PRIVATE" not in run.stdout
     assert "at delta = 0.001" in run.stdout
     assert "sent nothing" not in run.stderr
 
@@ -75,7 +77,10 @@ def test_no_phone_of_the_example_replies_past_its_cap(tmp_path, monkeypatch, cap
     made = runpy.run_path(str(ROOT / "examples" / "ldp_users.py"))
     counts = Counter(reads.values())
     assert counts == {1: made["phones"], 2: 1}  # one phone has a ledger, with a cap of two
-    assert "refused" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "refused" in printed
+    assert "epsilon" in printed
+    assert "NOT PRIVATE" not in printed
 
 
 def test_the_python_of_the_page_on_local_privacy_runs(tmp_path, monkeypatch):

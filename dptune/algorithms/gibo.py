@@ -26,7 +26,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import qmc
+import scipy  # its parts are loaded when they are used
 
 from dptune._checks import at_least, positive
 from dptune._numbers import plain, real
@@ -181,7 +181,7 @@ class DPGIBO(Rounds):
     def _start_point(self, slot: int) -> Vector:
         if slot >= len(self._starts):
             count = max(self.settings.starts, slot + 1)
-            sobol = qmc.Sobol(self.settings.d, rng=np.random.default_rng([self.settings.seed, 0]))
+            sobol = scipy.stats.qmc.Sobol(self.settings.d, rng=np.random.default_rng([self.settings.seed, 0]))
             self._starts = sobol.random_base2(math.ceil(math.log2(count)))
         return self.theta0.copy() if slot == 0 else np.array(self._starts[slot])
 

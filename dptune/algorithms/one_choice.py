@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import qmc
+import scipy  # its parts are loaded when they are used
 
 from dptune._checks import at_least, share
 from dptune.algorithms.method import Method, Plan, Statistic
@@ -75,7 +75,7 @@ class OneChoice(Rounds):
         given = self.settings
         if slot == 0 and given.default is not None:
             return np.array(given.default)
-        halton = qmc.Halton(given.d, rng=np.random.default_rng([given.seed, given.d]))
+        halton = scipy.stats.qmc.Halton(given.d, rng=np.random.default_rng([given.seed, given.d]))
         return np.asarray(halton.fast_forward(slot).random(1)[0])
 
     def question(self) -> Question | None:

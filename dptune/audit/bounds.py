@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta, norm
+from scipy.special import betaincinv, ndtri
 
 Array = npt.NDArray[np.float64]
 
@@ -21,8 +21,8 @@ def lower_bound(a: Array, b: Array, threshold: float, confidence: float = 1 - 1e
         confidence: chance that the bound holds.
     """
     fpr, fnr = (_upper(int(wrong.sum()), len(wrong), confidence) for wrong in (a > threshold, b <= threshold))
-    return float(norm.isf(fpr) - norm.ppf(fnr))
+    return float(-ndtri(fpr) - ndtri(fnr))
 
 
 def _upper(successes: int, trials: int, confidence: float) -> float:
-    return float(beta.ppf(1 - (1 - confidence) / 2, successes + 1, trials - successes)) if successes < trials else 1.0
+    return float(betaincinv(successes + 1, trials - successes, 1 - (1 - confidence) / 2)) if successes < trials else 1.0

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp
 
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from dptune._numbers import rounded_up
 from dptune.accounting.statement import LedgerStatement, Statement
@@ -40,7 +40,7 @@ class Risk:
     @classmethod
     def of_mu(cls, mu: float) -> Risk:
         """Return what mu-GDP allows."""
-        return cls(float(2 * norm.cdf(mu / 2) - 1), float(norm.cdf(mu + norm.ppf(FALSE_POSITIVES))))
+        return cls(float(2 * ndtr(mu / 2) - 1), float(ndtr(mu + ndtri(FALSE_POSITIVES))))
 
     @classmethod
     def of_epsilon(cls, epsilon: float, delta: float) -> Risk:

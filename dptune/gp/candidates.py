@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy  # its parts are loaded when they are used
 from numpy.typing import ArrayLike
-from scipy.stats import qmc
 
 from dptune._checks import at_least
 from dptune.errors import InputError
@@ -20,7 +20,7 @@ def sobol_candidates(d: int, count: int, *, seed: int = 0) -> FloatArray:
         InputError: d or count is not an integer of at least 1.
     """
     d, count = at_least("d", d, 1), at_least("count", count, 1)
-    sobol = qmc.Sobol(d, rng=np.random.default_rng([seed, d]))
+    sobol = scipy.stats.qmc.Sobol(d, rng=np.random.default_rng([seed, d]))
     return np.asarray(sobol.random_base2(math.ceil(math.log2(count)))[:count], dtype=np.float64)
 
 

@@ -40,7 +40,7 @@ def searches() -> list[ManyDataSets]:
     usual = {"ledger": "folder", "validation": 0.4, "mu": 1e3}
     C, two = {"C": loguniform(0.1, 10)}, {"alpha": [0.1, 1.0]}
     return [
-        ManyDataSets(LogisticRegression(), C, loss="log_loss", clip=(0, 3), n_trials=8, **usual),
+        ManyDataSets(LogisticRegression(), C, loss="log_loss", clip=(0, 3), n_trials=4, **usual),
         ManyDataSets(Ridge(), two, loss="squared_error", clip=(0, 9), method="selection", **usual),
     ]
 
