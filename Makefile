@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 # Tests write many small durable files; memory-backed storage makes their commits cheap.
 export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
+# Examples and workers are processes of their own: they shall find compiled modules.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo docs test test-torch test-oldest check audit audit-core audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
 

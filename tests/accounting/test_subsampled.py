@@ -104,7 +104,7 @@ plans = st.builds(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(plans, st.sampled_from([1e-2, 1e-5, 1e-8]))
 def test_pld_is_tighter_than_the_classic_accountant_and_grows_with_steps(
     plan: SubsampledGaussianPlan, delta: float

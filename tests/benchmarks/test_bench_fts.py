@@ -47,6 +47,7 @@ def test_silence_is_noise_only_and_methods_share_their_beginning() -> None:
     assert curves[0][0] == curves[1][0]
 
 
+@pytest.mark.slow  # searches the noise of every method
 def test_the_tables_name_every_method_once() -> None:
     for group in ("paper", "found"):
         names = [m.name for g, _, m in bench_fts.landmine_methods() if g == group]

@@ -124,12 +124,12 @@ def test_a_gdp_through_one_point_of_dp_sgd_says_too_little_at_another() -> None:
 
 
 def test_noise_for_many_trainings_fits_the_budget_and_no_less_does() -> None:
-    wanted = {"epsilon": 3.0, "delta": DELTA, "sample_rate": 0.1, "steps": 50}
+    wanted = {"epsilon": 3.0, "delta": DELTA, "sample_rate": 0.1, "steps": 10}
     found = noise_multipliers(**wanted, trainings=20)
-    assert found["composition"] == noise_multiplier(q=0.1, steps=1000, epsilon=3.0, delta=DELTA)
+    assert found["composition"] == noise_multiplier(q=0.1, steps=200, epsilon=3.0, delta=DELTA)
     assert found["geometric"] < found["poisson"] < found["composition"]
-    plan = SelectionPlan(Repeats.geometric(20), TrainingPlan(found["geometric"], 0.1, 50))
-    less = SelectionPlan(Repeats.geometric(20), TrainingPlan(found["geometric"] * 0.99, 0.1, 50))
+    plan = SelectionPlan(Repeats.geometric(20), TrainingPlan(found["geometric"], 0.1, 10))
+    less = SelectionPlan(Repeats.geometric(20), TrainingPlan(found["geometric"] * 0.99, 0.1, 10))
     assert epsilon_of([plan], DELTA) <= 3.0 < epsilon_of([less], DELTA)
     assert set(noise_multipliers(**wanted, trainings=1)) == {"composition"}
     scored = noise_multipliers(**wanted, trainings=20, score_mu=0.1)
