@@ -3,9 +3,10 @@
 ``make audit-outside`` runs it. Scores are answers about the two worst neighbours, through the real release path. Two
 bounds of jax-privacy 2.0.0 are used: Clopper-Pearson over all thresholds, and auditing f-DP (arXiv 2410.22235), for
 which every answer is one canary, in or out by the toss of a coin. Its ``epsilon_from_gdp`` is not used: in 2.0.0 it
-takes the absolute value of a negative bound, so that two equal laws "leak". The first line shows that.
+takes the absolute value of a negative bound, so that two equal laws "leak". The first line shows that. The second
+reads a plan of jax-privacy's as a :class:`TrainingPlan`.
 
-Exit code 1 if a bound exceeds what was paid, or is so small that the audit is blind.
+Exit code 1 if a bound exceeds what was paid, or is so small that the audit is blind, or the plan is not what was asked.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import sys
 
 import numpy as np
 from jax_privacy.auditing import CanaryScoreAuditor
+from jax_privacy.experimental.execution_plan import BandMFExecutionPlanConfig
 
 from dptune import LossPrivatizer
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.audit.bounds import Array
 from dptune.audit.free import FreeLedger
+from dptune.training import TrainingPlan
 
 DELTA, SIGNIFICANCE, N, CLIP, CANARIES = 1e-3, 1e-6, 5, (0.0, 3.0), 6000
 
@@ -39,12 +42,21 @@ def bounds(inside: Array, outside: Array) -> dict[str, float]:
     }
 
 
+def reads_their_plan() -> bool:
+    theirs = BandMFExecutionPlanConfig(
+        iterations=400, strategy=[1.0], sampling_prob=0.05, noise_multiplier=3.0, epsilon=None, delta=None
+    )
+    ours = TrainingPlan.of_event(theirs.plan.dp_event, trainings=10)
+    print(f"an execution plan of jax-privacy, ten times: {ours}")
+    return ours == TrainingPlan(3.0, 0.05, 400, trainings=10)
+
+
 def main() -> bool:
     rng = np.random.default_rng(0)
     same = rng.normal(size=100), rng.normal(size=100)
     wrong = CanaryScoreAuditor(*same).epsilon_from_gdp(SIGNIFICANCE, DELTA)
     print(f"two equal laws: {bounds(*same)}; epsilon_from_gdp, which is not used: {wrong:.2f}")
-    good = max(bounds(*same).values()) == 0.0
+    good = max(bounds(*same).values()) == 0.0 and reads_their_plan()
     for mu in (1.0, 3.0):
         inside = int(rng.binomial(CANARIES, 0.5))
         paid, found = (

@@ -171,9 +171,10 @@ def _checked(loss: NamedLoss, name: str, output: Any, labels: list[Any] | None) 
             "Of a tensor give x.detach().float().cpu().numpy()"
         )
     wanted = f"(1, {len(labels or ())})" if loss.output == "predict_proba" else "(1,)"
+    many = "; for more than two labels use log_loss or zero_one_loss" if array.shape == (1, len(labels or ())) else ""
     raise InputError(
         f"the {loss.output} of this {name} answers one public row with shape {array.shape} and dtype {array.dtype}; "
-        f"{loss.name} needs {wanted}, one answer a row"
+        f"{loss.name} needs {wanted}, one answer a row{many}"
     )
 
 

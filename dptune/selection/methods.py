@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
+from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.privacy.noisy_min import noisy_min
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.selection.race import Race
@@ -34,3 +36,11 @@ def usual_method(n: int, mu: float) -> Method:
     Where noise is large, the race's smaller ball pays; where it is small, the bias of clipping to the ball costs.
     """
     return exponential if n * mu > FEW else race
+
+
+def lead(n: int, mu: float, candidates: int) -> float:
+    """Return by how much, in widths of the clip, the best mean loss must lead for :func:`exponential` to find it.
+
+    At 95%, whatever the other losses are: its odds are at least e^(eta n lead / 2) to the number of the others.
+    """
+    return 2 * math.log(19 * max(candidates - 1, 1)) / (bounded_range_from_mu(mu) * n)

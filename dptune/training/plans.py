@@ -55,6 +55,28 @@ class TrainingPlan:
             object.__setattr__(self, name, value)
         self.whole()
 
+    @classmethod
+    def of_event(cls, event: Any, *, trainings: int = 1) -> TrainingPlan:
+        """Return the plan of a training that another library describes as an event of dp-accounting.
+
+        jax-privacy's ``dp_event`` of an execution plan and its ``dpsgd_event`` are such; jax itself is not needed.
+
+        Raises:
+            InputError: the event is not a number of Poisson-sampled Gaussian steps.
+            MissingExtra: dp-accounting is not installed.
+        """
+        dp = dp_accounting()
+        match event:
+            case dp.SelfComposedDpEvent(
+                event=dp.PoissonSampledDpEvent(sampling_probability=q, event=dp.GaussianDpEvent(noise_multiplier=z)),
+                count=steps,
+            ):
+                return cls(z, q, steps, trainings)
+        raise InputError(
+            "a TrainingPlan is a number of Poisson-sampled Gaussian steps, SelfComposedDpEvent(PoissonSampledDpEvent("
+            f"rate, GaussianDpEvent(noise)), steps); got {type(event).__name__}. Other samplings are not supported."
+        )
+
     def whole(self) -> SubsampledGaussianPlan:
         """Return all steps of all trainings as one plan: later ones may depend on earlier models."""
         return SubsampledGaussianPlan(self.sample_rate, self.noise_multiplier, self.steps * self.trainings)

@@ -48,7 +48,8 @@ class Models:
     ) -> None:
         self._train = partial(train, estimator, training)
         self._losses = losses_function(_itself, loss, private.rows, rows=len(private.rows.y))
-        refuse_reachable(partial(clone, (estimator, vars(training))), private.rows.X, private.rows.y)
+        reached = {"the estimator": estimator, **{f"fit's {name}": held for name, held in vars(training).items()}}
+        refuse_reachable(partial(clone, **reached), private.rows.X, private.rows.y)
         self._parallel = Parallel(n_jobs=n_jobs, return_as="generator")
 
     def trained(self, points: Iterable[Mapping[str, Any]]) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.search.values import VALUES
+from dptune.selection.methods import lead
 from dptune_sklearn.fitting import Failed, Models, usable
 from dptune_sklearn.spaces import USUAL_TRIALS, Distributions, UserSpace, candidates
 
@@ -74,8 +75,10 @@ def select(asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> F
             usable(model)
 
     points = candidates(asked.distributions, asked.n_trials, asked.seed)
-    settings = {"estimate_share": 0.1, **asked.settings}
-    chosen = dptune.select(losses(), privatizer, mu=_mu(asked, privatizer.ledger), name=asked.name, **settings)
+    settings, mu = {"estimate_share": 0.1, **asked.settings}, _mu(asked, privatizer.ledger)
+    if (needed := lead(privatizer.n, mu, len(points))) > 1:
+        _warn(asked.name, f"the best is found surely only if it leads by {needed:.2g} times the clip's width.", depth=4)
+    chosen = dptune.select(losses(), privatizer, mu=mu, name=asked.name, **settings)
     best = tried[chosen.index]
     return Found(Recommendation(best, defaults={}, improvement=None), models.fitted(best), chosen.estimate)
 
@@ -150,8 +153,13 @@ def _begun(
     request.check_start(asked.name)
     run = request.begin(asked.name, None if method is VALUES else where.space)
     if warning := request.warning(run):
-        warnings.warn(f"The search {asked.name!r} will learn little: {warning}", stacklevel=5)
+        _warn(asked.name, warning, depth=5)
     return run
+
+
+def _warn(name: str, why: str, *, depth: int) -> None:
+    """Warn where ``fit`` was called, ``depth`` frames up."""
+    warnings.warn(f"The search {name!r} will learn little: {why}", stacklevel=depth)
 
 
 def _ended(run: SearchRun, models: Models, where: UserSpace) -> Found:

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from selection_audits import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import dptune
 from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetMismatch, UnsupportedMetric
-from dptune.selection.methods import FEW, exponential, race, usual_method
+from dptune.selection.methods import FEW, exponential, lead, race, usual_method
 from dptune.selection.select import select_points
 
 N = 40
@@ -186,3 +187,11 @@ def test_the_usual_method_is_a_function_of_public_numbers() -> None:
     few, many = int(FEW / 2), int(FEW * 2)
     assert usual_method(few, 1.0) is not usual_method(many, 1.0)
     assert usual_method(many, 1.0) is usual_method(many * 2, 0.5)
+
+
+@pytest.mark.parametrize("mu", [0.5, 4.0])
+@pytest.mark.parametrize("candidates", [2, 50])
+def test_a_best_that_leads_by_so_much_is_found_at_95_percent(mu: float, candidates: int) -> None:
+    others = np.full((candidates, 100), lead(100, mu, candidates))
+    others[0] = 0.0
+    assert softmax(others, mu, (0.0, 1.0))[0] == pytest.approx(0.95)

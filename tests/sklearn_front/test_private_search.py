@@ -174,9 +174,11 @@ def test_a_candidate_that_fails_is_told_and_not_chosen(fast_path, method):
     assert search.best_params_["C"] <= 1.0
 
 
-def test_noise_that_leaves_little_to_learn_is_announced(fast_path):
-    with pytest.warns(UserWarning, match="will learn little"):
-        search_in(fast_path, mu=0.01, param_distributions=SPACE).fit(*PUBLIC, **VAL)
+@pytest.mark.parametrize("method", ["centred", "selection"])
+def test_noise_that_leaves_little_to_learn_is_announced_where_fit_was_called(fast_path, method):
+    with pytest.warns(UserWarning, match="will learn little") as told:
+        search_in(fast_path, mu=0.01, param_distributions=SPACE, method=method).fit(*PUBLIC, **VAL)
+    assert told[0].filename == __file__
 
 
 def test_kinds_of_models_are_searched_with_their_own_parameters(fast_path):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event
 from scipy import stats
 from scipy.integrate import quad
 
@@ -108,6 +109,16 @@ def remaining(z: float, q: float, mu: float, epsilon: float, turned: bool) -> fl
         return a * (1 - math.exp(shifted) + math.exp(shifted) * delta_from_mu(mu, -shifted))
 
     return float(quad(excess, -12 * z, 12 * z + 1, limit=400, epsabs=1e-14)[0])
+
+
+def test_a_plan_is_read_from_an_event_of_dp_accounting() -> None:
+    step = dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(2.0))
+    assert TrainingPlan.of_event(dp_event.SelfComposedDpEvent(step, 20), trainings=3) == TrainingPlan(2.0, 0.1, 20, 3)
+    shuffled = dp_event.SampledWithoutReplacementDpEvent(100, 10, dp_event.GaussianDpEvent(2.0))
+    discrete = dp_event.PoissonSampledDpEvent(0.1, dp_event.ZCDpEvent(0.1))
+    for other in (step, *(dp_event.SelfComposedDpEvent(each, 20) for each in (shuffled, discrete)), None):
+        with pytest.raises(InputError, match="Poisson-sampled Gaussian steps"):
+            TrainingPlan.of_event(other)
 
 
 def test_a_plan_of_several_trainings_is_one_plan_of_all_steps() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import beta
+from proofs import proved
 from unwritten import selections
 
 from dptune.privacy.noise import SeededNoise
@@ -49,31 +48,15 @@ def scores(patch: pytest.MonkeyPatch, canary: int, score_mu: float) -> np.ndarra
     return np.array([each.score for each in made])
 
 
-def proved(a: np.ndarray, b: np.ndarray) -> float:
-    """Epsilon at DELTA proved with confidence 1 - 1e-6 in the second half; the first chooses the thresholds."""
-    found = 0.0
-    for x, y in ((a, b), (b, a), (-a, -b), (-b, -a)):
-        t = max(np.quantile(x, np.linspace(0.02, 0.98, 49)), key=lambda t: ratio(x[::2] > t, y[::2] > t, 0.1))
-        found = max(found, ratio(x[1::2] > t, y[1::2] > t, 1e-6))
-    return found
-
-
-def ratio(hits: np.ndarray, misses: np.ndarray, error: float) -> float:
-    k, m, n = hits.sum(), misses.sum(), len(hits)
-    low = float(beta.ppf(error / 2, k, n - k + 1)) if k else 0.0
-    high = float(beta.ppf(1 - error / 2, m + 1, n - m)) if m < n else 1.0
-    return math.log((low - DELTA) / high) if low > DELTA else 0.0
-
-
 TRAINING = epsilon_of([SelectionPlan(LAW, TrainingPlan(2.0, 1.0, 1))], DELTA)
 SAMPLED = epsilon_of([SelectionPlan(LAW, TrainingPlan(0.7, 0.1, 1))], DELTA)
 SCORING = epsilon_of([SelectionPlan(LAW, score_mu=SCORE)], DELTA)
 
 
 def test_both_halves_keep_their_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    train = proved(models(monkeypatch, 0, 2.0), models(monkeypatch, 1, 2.0))
-    sampled = proved(models(monkeypatch, 0, 0.7, 0.1), models(monkeypatch, 1, 0.7, 0.1))
-    val = proved(scores(monkeypatch, 0, SCORE), scores(monkeypatch, 1, SCORE))
+    train = proved(models(monkeypatch, 0, 2.0), models(monkeypatch, 1, 2.0), DELTA)
+    sampled = proved(models(monkeypatch, 0, 0.7, 0.1), models(monkeypatch, 1, 0.7, 0.1), DELTA)
+    val = proved(scores(monkeypatch, 0, SCORE), scores(monkeypatch, 1, SCORE), DELTA)
     print(
         f"training: {train:.2f} of {TRAINING:.2f} proved, with sampling rate .1 {sampled:.2f} of {SAMPLED:.2f}; "
         f"validation: {val:.2f} of {SCORING:.2f}"
@@ -84,14 +67,14 @@ def test_both_halves_keep_their_claim(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_eighth_of_the_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert proved(models(monkeypatch, 0, 0.25), models(monkeypatch, 1, 0.25)) > TRAINING
-    assert proved(scores(monkeypatch, 0, 8 * SCORE), scores(monkeypatch, 1, 8 * SCORE)) > SCORING
+    assert proved(models(monkeypatch, 0, 0.25), models(monkeypatch, 1, 0.25), DELTA) > TRAINING
+    assert proved(scores(monkeypatch, 0, 8 * SCORE), scores(monkeypatch, 1, 8 * SCORE), DELTA) > SCORING
 
 
 def test_a_wrong_sampling_rate_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody in every step, where a tenth was planned."""
-    assert proved(models(monkeypatch, 0, 0.7), models(monkeypatch, 1, 0.7)) > SAMPLED
+    assert proved(models(monkeypatch, 0, 0.7), models(monkeypatch, 1, 0.7), DELTA) > SAMPLED
 
 
 def test_a_best_that_is_shown_with_its_own_score_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert proved(scores(monkeypatch, 0, 1e9), scores(monkeypatch, 1, 1e9)) > SCORING
+    assert proved(scores(monkeypatch, 0, 1e9), scores(monkeypatch, 1, 1e9), DELTA) > SCORING

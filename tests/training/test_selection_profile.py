@@ -85,6 +85,22 @@ def gaussian(mu: float, s: np.ndarray) -> np.ndarray:
     return np.asarray(norm.cdf(mu / 2 - s / mu) - np.exp(s) * norm.cdf(-mu / 2 - s / mu))
 
 
+@pytest.mark.parametrize("repeats", [Repeats.geometric(100), Repeats.poisson(20), *LAWS], ids=str)
+@pytest.mark.parametrize("mu", [0.25, 2.0])
+def test_gaussian_repeats_of_which_the_likeliest_under_a_neighbour_wins(repeats: Repeats, mu: float) -> None:
+    """N(0, 1) against N(mu, 1), the largest or the smallest output wins; integrated."""
+    bound = SelectionProfile(repeats, lambda s: gaussian(mu, s), most=12.0)
+    y = np.linspace(-9, 9 + mu, 20001)
+    for epsilon in (0.2, 1.0, 2.0):
+        exact = 0.0
+        for a, b in ((0.0, mu), (mu, 0.0)):
+            for beaten in (norm.sf, norm.cdf):
+                here, there = (norm.pdf(y - m) * repeats.slope(beaten(y - m)) for m in (a, b))
+                exact = max(exact, np.trapezoid(np.maximum(here - math.exp(epsilon) * there, 0), y))
+        assert exact <= bound.delta(epsilon) * (1 + 1e-6)
+        assert mu < 2 or exact > 0.3 * bound.delta(epsilon), "near the truth where a repeat costs much"
+
+
 @pytest.mark.parametrize("mean", [10, 100])
 @pytest.mark.parametrize("mu", [0.25, 1.0])
 def test_never_above_the_form_of_the_paper(mean: int, mu: float) -> None:
