@@ -49,6 +49,11 @@ def plain(value: Any) -> Any:
     return next((number for number in found if number is not None), value)
 
 
+def tupled(value: Any) -> Any:
+    """Return plain JSON data with its lists as tuples, at every depth of lists."""
+    return tuple(tupled(each) for each in value) if isinstance(value, list) else value
+
+
 def finite(value: float) -> float | str:
     """Return a number as JSON has it: infinity is a word."""
     return value if value != float("inf") else "infinity"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.accounting import PlanLedger, SubsampledGaussianPlan
 from dptune.cli import app
-from dptune.cli.watch import frame
+from dptune.cli.watch import Runs, frame
 from dptune.local import UserLedger
 from dptune.search.values import VALUES
 
@@ -22,7 +22,7 @@ from dptune.search.values import VALUES
 def shown(opened: Any, **settings: Any) -> str:
     console = Console(width=140)
     with console.capture() as captured:
-        console.print(frame(opened, **settings))
+        console.print(frame(opened, Runs(), **settings))
     return captured.get()
 
 
@@ -43,7 +43,7 @@ def test_a_run_half_way(run: SearchRun, monkeypatch: pytest.MonkeyPatch) -> None
     assert "tumours [/x], n = 50" in text
     assert "study svm" in text
     assert "2 made, noise" in text
-    assert "not in the ledger before the final estimate" in text
+    assert f"x = {run.so_far()['x']:.4g}" in text
     first = datetime.fromisoformat("2026-01-01T10:00:00+00:00")
     monkeypatch.setattr(PrivacyLedger, "span", lambda *_: ("2026-01-01T10:00:00+00:00", "2026-01-01T10:01:00+00:00"))
     share = (run.ledger.spent() / 1.0) ** 2

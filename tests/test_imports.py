@@ -56,7 +56,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "search/": {"algorithms", "gp", "privacy", "accounting", "space", "parameters"},
     "selection/": {"accounting", "privacy", "losses", "search"},
     "training/": {"accounting", "privacy", "gp", "space"},
-    "certificate/": {"accounting", "training"},
+    "certificate/": {"accounting", "training", "local"},
     "audit/": {"accounting", "privacy"},
     "outsourced/": {"accounting", "gp", "privacy", "search"},
     "bandits/": {"gp", "space", "parameters"},

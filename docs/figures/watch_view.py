@@ -7,9 +7,9 @@ from pathlib import Path
 from rich.console import Console
 
 from dptune.cli.shared import open_any
-from dptune.cli.watch import frame
+from dptune.cli.watch import Runs, frame
 
 ledger = sys.argv[1] if len(sys.argv) > 1 else "out/demo/ledger.db"
 console = Console(record=True, width=120, file=StringIO())
-console.print(frame(open_any(ledger)))
+console.print(frame(open_any(ledger), Runs()))
 console.save_svg(str(Path(__file__).parent / "watch.svg"), title=f"dptune watch {Path(ledger).name}")

@@ -12,6 +12,7 @@ from typing import Any
 
 from dptune._checks import at_least, positive
 from dptune._checks import share as share_of
+from dptune._numbers import tupled
 from dptune.algorithms.centred import CentredSettings
 from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.centred_mixed import CentredMixed, joined
@@ -163,4 +164,9 @@ def centred(settings: CentredSettings) -> CentredCMA | CentredMixed:
     return CentredCMA(settings) if settings.space is None else CentredMixed(settings)
 
 
-CENTRED = Method(NAME, plan_centred, centred, shared_slots=True, any_space=True, joined=joined)
+def _restored(described: Mapping[str, Any], space: Space | None) -> CentredSettings:
+    mixed = space if space is not None and not space.plain else None
+    return CentredSettings(**{name: tupled(value) for name, value in described.items()}, space=mixed)
+
+
+CENTRED = Method(NAME, plan_centred, centred, shared_slots=True, any_space=True, joined=joined, restored=_restored)

@@ -165,6 +165,14 @@ class Plan:
             **({} if self.rungs is None else {"rungs": asdict(self.rungs)}),
         }
 
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], settings: Any) -> Self:
+        """Return the plan that described itself so, with its settings."""
+        shares = {f"{name}_share": value for name, value in described["shares"].items()}
+        rungs = RungPlan(**described["rungs"]) if "rungs" in described else None
+        name, mu, trials, spare = (described[each] for each in ("algorithm", "mu", "trials", "spare"))
+        return cls(name, mu, settings, trials, **shares, spare=spare, rungs=rungs)
+
 
 class SearchAlgorithm(Protocol):
     """A private search in rounds; its state is a fold over released answers.
@@ -292,6 +300,8 @@ class Method:
         any_space: whether it searches categories and conditions too; others search float and int parameters.
         joined: (algorithm, space, now=, began=) -> the algorithm before its first answer, holding the same points, in
             a wider space than its own, ``now``; ``began`` is that of the plan. None: its space never grows.
+        restored: (settings as they describe themselves, space) -> the settings, so that others can watch a run who
+            have nothing but its ledger. None: they cannot.
     """
 
     name: str  # by which it is recognised: a method that travelled to another process has functions of its own
@@ -300,6 +310,7 @@ class Method:
     shared_slots: bool = False
     any_space: bool = False
     joined: Callable[..., SearchAlgorithm] | None = field(default=None, compare=False)
+    restored: Callable[[Mapping[str, Any], Space | None], Any] | None = field(default=None, compare=False)
 
     def plan(
         self,

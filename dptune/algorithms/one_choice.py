@@ -19,9 +19,11 @@ import numpy.typing as npt
 import scipy  # its parts are loaded when they are used
 
 from dptune._checks import at_least, share
+from dptune._numbers import tupled
 from dptune.algorithms.method import Method, Plan, Statistic
 from dptune.algorithms.rounds import Rounds
 from dptune.privacy.query import Question
+from dptune.space import Space
 
 Vector = npt.NDArray[np.float64]
 USUAL_TRIALS = 100
@@ -115,4 +117,8 @@ def plan_one_choice(
     return Plan("selection", mu, settings, trials, final_share=final_share, choice_share=chosen)
 
 
-SELECTION = Method("selection", plan_one_choice, OneChoice, shared_slots=True, any_space=True)
+def _restored(described: Mapping[str, Any], space: Space | None) -> OneChoiceSettings:
+    return OneChoiceSettings(**{name: tupled(value) for name, value in described.items()})
+
+
+SELECTION = Method("selection", plan_one_choice, OneChoice, shared_slots=True, any_space=True, restored=_restored)

@@ -17,8 +17,10 @@ from scipy.special import ndtr, ndtri
 
 from dptune._numbers import rounded_up
 from dptune.accounting.statement import LedgerStatement, Statement
+from dptune.local.statement import LocalStatement
 
 FALSE_POSITIVES = 0.01
+Claim = LedgerStatement | LocalStatement  # what has a certificate
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Risk:
         return cls(min(advantage, 1.0), min(steep, 1 - shrink * (1 - FALSE_POSITIVES - delta), 1.0))
 
     @classmethod
-    def of_statement(cls, statement: LedgerStatement) -> Risk:
+    def of_statement(cls, statement: Claim) -> Risk:
         """Return what a statement's guarantee allows; certainty where nothing is promised."""
         if not statement.private:
             return cls(1.0, 1.0)

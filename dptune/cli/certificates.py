@@ -24,11 +24,13 @@ def certificate(
     ] = None,
 ) -> None:
     """Print the statement, its risk in words, and NIST SP 800-226's questions; or a record for the public registry."""
-    opened = _central(open_any(ledger))
-    found: LedgerStatement = opened.statement(delta=delta_of([opened], delta))
+    opened = open_any(ledger)
     if registry is not None:
-        typer.echo(to_yaml(record(found, About.read(registry))), nl=False)
+        central = _central(opened)
+        stated: LedgerStatement = central.statement(delta=delta_of([central], delta))
+        typer.echo(to_yaml(record(stated, About.read(registry))), nl=False)
         return
+    found = opened.statement() if isinstance(opened, UserLedger) else opened.statement(delta=delta_of([opened], delta))
     questions = "\n".join(f"  {item}" for item in checklist(found))
     typer.echo(f"{found.to_text()}\n\nRisk\n  {Risk.of_statement(found)}\n\nNIST SP 800-226\n{questions}")
 
@@ -66,5 +68,8 @@ def verify(
 
 def _central(opened: AnyLedger) -> CentralLedger:
     if isinstance(opened, UserLedger):
-        raise InputError("a ledger of users' own devices has no certificate; `dptune statement` says what it promises.")
+        raise InputError(
+            "records and receipts are of a curator's ledger; this one is of users' own devices, each of which keeps a "
+            "ledger of its own. `dptune certificate` without --registry says what it promises, and its risk in words."
+        )
     return opened

@@ -20,6 +20,8 @@ from dptune.accounting.ledger import PLAN, PrivacyLedger
 from dptune.cli.ledgers import listed
 from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, open_any, table_of
 from dptune.search.names import FINAL, VALUE
+from dptune.search.recommendation import listed as listed_parameters
+from dptune.search.watched import Watched
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 CELLS, SHOWN = 30, 40  # of a bar; of the released values
@@ -32,24 +34,40 @@ def watch(
     seconds: Annotated[float, typer.Option(min=0.1, help="time between two looks")] = 2.0,
 ) -> None:
     """Show budget, progress, noise and released values of a ledger, and follow them until Ctrl-C."""
-    opened, console = open_any(ledger), Console()
+    opened, console, runs = open_any(ledger), Console(), Runs()
     if once:
-        console.print(frame(opened))
+        console.print(frame(opened, runs))
         return
-    with Live(frame(opened), console=console, auto_refresh=False) as live:
+    with Live(frame(opened, runs), console=console, auto_refresh=False) as live:
         while True:
             time.sleep(seconds)
-            live.update(frame(opened), refresh=True)
+            live.update(frame(opened, runs), refresh=True)
 
 
-def frame(opened: AnyLedger, now: datetime | None = None) -> RenderableType:
+class Runs(dict[str, Watched | None]):
+    """The runs that were looked at, so that the next look learns only what is new."""
+
+    def best(self, ledger: PrivacyLedger, scope: str) -> str:
+        """Return what the run recommends now, in words."""
+        if self.get(scope) is None:
+            self[scope] = Watched.found(ledger, scope)
+        watched = self[scope]
+        if watched is None:
+            return "known to the run only, whose method or settings are the user's own: ask it, recommend()"
+        found = watched.so_far()
+        if found is None:
+            return "nothing is released yet that says where to look"
+        return f"{listed_parameters(found)}. {found.summary()}"
+
+
+def frame(opened: AnyLedger, runs: Runs, now: datetime | None = None) -> RenderableType:
     """Return the view of one moment."""
     if not isinstance(opened, PrivacyLedger):
         found = listed(opened)
         return Panel(table_of(found), title=Text(found.title), border_style="" if found.facts["private"] else "red")
     charges = opened.charges()
     scopes = list(dict.fromkeys(charge.scope for charge in charges))
-    studies = [_study(opened, scope, [c for c in charges if c.scope == scope], now) for scope in scopes]
+    studies = [_study(opened, scope, [c for c in charges if c.scope == scope], runs, now) for scope in scopes]
     private = all(charge.private for charge in charges)
     title = f"{opened.dataset}, n = {opened.n}" if private else "NOT PRIVATE (seeded noise)"
     return Panel(Group(_budget(opened, private), *studies), title=Text(title), border_style="" if private else "red")
@@ -63,7 +81,9 @@ def _budget(opened: PrivacyLedger, private: bool) -> Text:
     return Text(f"Budget   {_bar((spent / budget.mu) ** 2)}  {words}")
 
 
-def _study(opened: PrivacyLedger, scope: str, charges: list[Charge], now: datetime | None) -> RenderableType:
+def _study(
+    opened: PrivacyLedger, scope: str, charges: list[Charge], runs: Runs, now: datetime | None
+) -> RenderableType:
     rows = Table.grid(padding=(0, 2))
     rows.add_row("Progress", _progress(opened, scope, charges, now or datetime.now(UTC)))
     for kind in dict.fromkeys(charge.key.partition("/")[0] for charge in charges):
@@ -72,7 +92,8 @@ def _study(opened: PrivacyLedger, scope: str, charges: list[Charge], now: dateti
     values = [c.value[0] for c in charges if c.key.startswith(VALUE) and c.value]
     if values:
         rows.add_row("Values", f"{_sparkline(values[-SHOWN:])}  last {values[-1]:.4g}, lowest {min(values):.4g}")
-    rows.add_row("Best", _recommended(charges))
+    if opened.fact(scope, PLAN) is not None:
+        rows.add_row("Best", Text(_final(charges) or runs.best(opened, scope)))
     return Panel(rows, title=Text(f"study {scope}"), title_align="left")
 
 
@@ -93,14 +114,13 @@ def _rounded(left: timedelta) -> str:
     return str(timedelta(seconds=round(left.total_seconds())))
 
 
-def _recommended(charges: list[Charge]) -> str:
+def _final(charges: list[Charge]) -> str:
+    """What the final estimate says, if it was made."""
     final = next((c for c in charges if c.key == FINAL and c.value), None)
     if final is None or not final.value:
-        return "not in the ledger before the final estimate: ask the run, recommend()"
-    values = (f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value}"
-              for name, value in final.note["parameters"].items())  # fmt: skip
+        return ""
     half = 1.96 * float(final.description["sigma"])
-    return f"{', '.join(values)}: loss {final.value[0]:.4g} ± {half:.2g} (95%)"
+    return f"{listed_parameters(final.note['parameters'])}: loss {final.value[0]:.4g} ± {half:.2g} (95%)"
 
 
 def _sigma(charge: Charge) -> str:

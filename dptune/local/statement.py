@@ -95,6 +95,22 @@ class LocalStatement(Printable):
         """Number of charged replies."""
         return sum(device.replies for device in self.devices)
 
+    # ---- what a certificate asks of every statement --------------------------------------------------
+
+    n, delta, protects, adjacency = None, 0.0, UNIT, ADJACENCY
+    trust_model, accountant, not_covered = TRUST_MODEL, ACCOUNTANT, NOT_COVERED
+    noise = "on each user's device, before anything leaves it; the mechanisms' settings are what the devices said"
+
+    @property
+    def mechanisms(self) -> tuple[tuple[str, int], ...]:
+        """In words, with the number of replies."""
+        return tuple((str(device), device.replies) for device in self.devices)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What must be said with the numbers."""
+        return self.warnings
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a reader must see before the numbers."""

@@ -42,5 +42,7 @@ class Estimate:
         if self.improvement is None:
             return text
         low, high = self.improvement.interval()
-        better = "better than the defaults' by" if low > 0 else "not distinguishable from the defaults': better by"
-        return f"{text}, {better} {self.improvement.value:.4g} ({low:.4g} to {high:.4g})"
+        gain = f"{self.improvement.value:.4g} ({low:.4g} to {high:.4g})"
+        if low > 0:
+            return f"{text}, better than the loss of the defaults by {gain}"
+        return f"{text}, not distinguishable from the loss of the defaults: better by {gain}"

@@ -45,17 +45,15 @@ class Recommendation(dict[str, Any]):
         """Return what is known about the recommendation, in a sentence or two."""
         edge = f" At an end of its range, which may be too narrow: {', '.join(self.at_edge)}." if self.at_edge else ""
         if self.improvement is None:
-            return f"Nothing was released that compares it with {self.defaults or 'defaults'}.{edge}"
+            return f"Nothing was released that compares it with {listed(self.defaults) or 'defaults'}.{edge}"
         low, high = self.improvement.interval()
+        than = listed(self.defaults)
         seeded = "" if self.improvement.private else " NOT PRIVATE."
         gain = f"{self.improvement.value:.3g} (95% of the model: {low:.3g} to {high:.3g})"
         if not self.distinguishable:
-            return (
-                f"By a model of all released values not distinguishable from {self.defaults}: better by {gain}."
-                f"{edge}{seeded}"
-            )
+            return f"By a model of all released values not distinguishable from {than}: better by {gain}.{edge}{seeded}"
         return (
-            f"By a model of all released values better in the mean by {gain} than with {self.defaults}; clipping may "
+            f"By a model of all released values better in the mean by {gain} than with {than}; clipping may "
             f"bias it, which a final estimate does not have.{edge}{seeded}"
         )
 
@@ -96,6 +94,12 @@ def among_values(values: Sequence[Released], default: Mapping[str, Value] | None
     found, gain = best
     improvement = None if gain is None else Estimate(*gain, private)
     return Recommendation(found, defaults=default or {}, improvement=improvement)
+
+
+def listed(parameters: Mapping[str, Any], quote: str = "") -> str:
+    """Return parameters for people to read, numbers in four digits."""
+    shown = {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in parameters.items()}
+    return ", ".join(f"{name} = {quote}{value}{quote}" for name, value in shown.items())
 
 
 def at_edge(space: Space, parameters: Mapping[str, Any]) -> tuple[str, ...]:

@@ -25,20 +25,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dptune._locks import ForkSafeLock
 from dptune.accounting.ledger import Limit
 from dptune.algorithms.method import Method, Vector
 from dptune.errors import BudgetExhausted, DptuneError, InputError, KeyConflict, PlanComplete
 from dptune.parameters import as_choice
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import agree_on_plan
-from dptune.search.choice import Choice
-from dptune.search.earlier import Earlier, line_of
+from dptune.search.earlier import Earlier
 from dptune.search.estimate import Estimate
-from dptune.search.extending import extended, totals
-from dptune.search.failures import Failures
+from dptune.search.extending import extended
 from dptune.search.final import FinalEstimate
-from dptune.search.learned import Learned
 from dptune.search.names import VALUE, as_stored, point_name, refuse_name
 from dptune.search.rungs import Rungs
 from dptune.search.shown import Shown
@@ -102,19 +98,9 @@ class SearchRun(Shown):
 
     def _start(self) -> None:
         """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
-        earlier = Earlier.of(self.ledger, self.scope)
-        answers = [] if earlier is None else earlier.charges(self.ledger)
-        self._learned = Learned(self.method, self.privatizer, self.scope, self.plan, self._began, answers)
-        self._lock = ForkSafeLock()
-        self._spent_by_others = self._warned = False
-        self._failures = Failures(self.scope)
-        self.trials = totals(self.ledger, self.scope)[0]  # planned, with those of the runs that this one extends
-        self._outside = 0  # trials of this process that were no points of the space
+        self._look()
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
-        self._told: dict[str, float] = {}  # trial -> its value, where that is no release of its own
-        self._choice = Choice(self.privatizer, line_of(self.ledger, self.scope), self.plan)
         self.rungs = Rungs(self.privatizer, self.scope, self.plan, self._learned, self._failures, self._lock)
-        self._learned.sync()
         if self.space is not None:
             self._take_back(self.space)
 

@@ -7,10 +7,12 @@ import warnings
 from collections.abc import Mapping
 
 from dptune._locks import ForkSafeLock
-from dptune.algorithms.method import Plan, SearchAlgorithm
+from dptune.algorithms.method import Method, Plan, SearchAlgorithm
 from dptune.errors import KeyConflict
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.choice import Choice
+from dptune.search.earlier import Earlier, line_of
+from dptune.search.extending import totals
 from dptune.search.failures import Failures
 from dptune.search.learned import Learned
 from dptune.search.names import VALUE
@@ -21,9 +23,11 @@ from dptune.space import Space, Value
 class Shown:
     """The part of a :class:`dptune.SearchRun` that only looks: nothing here reads a loss or spends."""
 
+    method: Method
     scope: str
     privatizer: LossPrivatizer
     plan: Plan
+    _began: Space | None
     trials: int
     default: Mapping[str, Value] | None
     _learned: Learned
@@ -34,6 +38,21 @@ class Shown:
     _told: dict[str, float]
     _spent_by_others: bool
     _warned: bool
+
+    def _look(self) -> None:
+        """Learn what the ledger holds; it is all that is needed to recommend."""
+        ledger, scope = self.privatizer.ledger, self.scope
+        earlier = Earlier.of(ledger, scope)
+        answers = [] if earlier is None else earlier.charges(ledger)
+        self._learned = Learned(self.method, self.privatizer, scope, self.plan, self._began, answers)
+        self._lock = ForkSafeLock()
+        self._spent_by_others = self._warned = False
+        self._failures = Failures(scope)
+        self.trials = totals(ledger, scope)[0]  # planned, with those of the runs that this one extends
+        self._outside = 0  # trials of this process that were no points of the space
+        self._told = {}  # trial -> its value, where that is no release of its own
+        self._choice = Choice(self.privatizer, line_of(ledger, scope), self.plan)
+        self._learned.sync()
 
     @property
     def algorithm(self) -> SearchAlgorithm:
@@ -78,13 +97,28 @@ class Shown:
         """
         with self._lock:
             self._learned.sync()
-            values, private = self._learned.history.released_values(), self._private
-            if self.space is None:
-                return among_values(values, self.default, private=private)
-            if self.algorithm.t == 0 and self.plan.monitor_mu == 0 and not self._learned.history.chosen:
+            if self.space is not None and self.plan.monitor_mu == 0 and not self._knows:
                 centre = "no answer is released yet, so this recommendation is the centre of the search space."
                 warnings.warn(f"{centre} {self._rounds_missing()}", stacklevel=2)
-            return of_algorithm(self.algorithm, self.space, self._found(), self.default, values, private=private)
+            return self._recommended()
+
+    def so_far(self) -> Recommendation | None:
+        """Return what :meth:`recommend` would return now, or None as long as no answer says where to look."""
+        with self._lock:
+            self._learned.sync()
+            return self._recommended() if self._knows else None
+
+    @property
+    def _knows(self) -> bool:
+        """Whether any answer of the ledger says where to look."""
+        history = self._learned.history
+        return history.values > 0 if self.space is None else self.algorithm.t > 0 or history.chosen
+
+    def _recommended(self) -> Recommendation:
+        values, private = self._learned.history.released_values(), self._private
+        if self.space is None:
+            return among_values(values, self.default, private=private)
+        return of_algorithm(self.algorithm, self.space, self._found(), self.default, values, private=private)
 
     @property
     def _private(self) -> bool:

@@ -92,4 +92,4 @@ def plan_values(*, mu: float, seed: int, trials: int, final_share: float = 0.05)
     )
 
 
-VALUES = Method("values", plan_values, Values)
+VALUES = Method("values", plan_values, Values, restored=lambda described, space: _NoQuestions(**described))

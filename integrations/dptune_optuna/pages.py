@@ -11,6 +11,7 @@ from inspect import unwrap
 import optuna
 from optuna.trial import Trial
 
+from dptune.search.recommendation import listed
 from dptune.search.run import SearchRun
 
 ATTRIBUTE = "dptune:"  # begins the name of every user attribute that is written here: released facts only
@@ -61,19 +62,14 @@ def note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
 
 
 def _recommended(run: SearchRun, progress: dict[str, object]) -> str:
-    if not run.complete:
-        return (
-            f"so far: {_listed(progress['recommended'])}" if "recommended" in progress else "when the run is complete"
-        )
-    found = run.recommend()
-    return f"{_listed(found)}\n\n{found.summary()}"
-
-
-def _listed(parameters: object) -> str:
-    shown = parameters.items() if isinstance(parameters, dict) else ()
-    return ", ".join(
-        f"{name} = `{value:.4g}`" if isinstance(value, float) else f"{name} = `{value}`" for name, value in shown
-    )
+    if run.plan.monitor_mu > 0 and not run.complete:  # a model of all values, at every trial, would take too long
+        known = progress.get("recommended")
+        so_far = f"so far: {listed(known, '`')}; how sure that is" if isinstance(known, dict) else "so far:"
+        return f"{so_far} `dptune watch` works out from the ledger"
+    found = run.so_far()
+    if found is None:
+        return "when something is released that says where to look"
+    return f"{'' if run.complete else 'so far: '}{listed(found, '`')}\n\n{found.summary()}"
 
 
 def _write_note(study: optuna.Study, text: str) -> None:

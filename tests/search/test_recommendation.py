@@ -64,7 +64,7 @@ def test_where_noise_rules_the_recommendation_says_so(fast_path: Path) -> None:
     run = finished(fast_path, CENTRED, mu=0.02, default={"a": 0.32, "b": 1.0})
     best = run.recommend()
     assert not best.distinguishable
-    assert "not distinguishable from {'a': 0.32, 'b': 1.0}" in best.summary()
+    assert "not distinguishable from a = 0.32, b = 1:" in best.summary()
 
 
 def test_without_defaults_it_compares_with_the_centre_and_before_any_answer_with_nothing(fast_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_the_final_estimate_releases_the_defaults_with_it_and_its_interval_needs
     assert estimate.improvement.sigma == pytest.approx(2**0.5 * estimate.sigma)
     low, high = estimate.improvement.interval(1 - 1e-9)
     assert low <= float(np.mean(losses(DEFAULT) - losses(best))) <= high
-    assert "better than the defaults' by" in str(estimate)
+    assert "better than the loss of the defaults by" in str(estimate)
     assert run.estimate(best, losses(best), default=losses(DEFAULT)) == estimate  # the recorded one, for nothing
     assert run.privatizer.points() == ()
 

@@ -1,0 +1,94 @@
+"""Whoever has the ledger alone comes to the run's own recommendation, at every moment, and pays nothing for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import centred_runs
+import gibo_runs
+import mixed_runs
+import numpy as np
+import pytest
+import toy_runs
+from run_harness import begin, trial
+
+from dptune import PrivacyLedger, SearchRun
+from dptune.algorithms import GradientDescent
+from dptune.algorithms.one_choice import SELECTION
+from dptune.search.values import VALUES
+from dptune.search.watched import Watched
+
+DEFAULT = {"a": 0.3, "b": 1.0}
+MIXED_DEFAULT = {**DEFAULT, "kind": "x", "fixed": 7}  # "c" is not active
+
+
+def values(ledger: PrivacyLedger, **change: Any) -> SearchRun:
+    return begin(VALUES, ledger, 20, trials=6, space=None, **change)
+
+
+def play(run: SearchRun, name: str) -> None:
+    if run.space is None:
+        run.finish(name, {"a": 0.1 * int(name)}, np.full(20, 0.1 * int(name)))
+    else:
+        trial(run, name)
+
+
+@pytest.mark.parametrize(
+    ("start", "default"),
+    [
+        (centred_runs.start, DEFAULT),
+        (mixed_runs.start, MIXED_DEFAULT),
+        (gibo_runs.start, None),
+        (lambda ledger, **change: begin(SELECTION, ledger, 20, trials=5, **change), DEFAULT),
+        (values, None),
+    ],
+    ids=["centred", "mixed", "gibo", "selection", "values"],
+)
+def test_at_every_trial_the_ledger_alone_says_what_the_run_says(
+    ledger: PrivacyLedger, start: Any, default: dict[str, Any] | None
+) -> None:
+    run, number, known = start(ledger, seed=1, default=default), 0, 0
+    watched = Watched.found(ledger, "run")
+    assert watched is not None
+    assert watched.so_far() is None
+    assert watched.default == default
+    while not run.complete:
+        play(run, str(number))
+        number += 1
+        here, there = run.so_far(), watched.so_far()
+        assert here == there
+        known += here is not None
+        if here is not None and there is not None:
+            assert here.defaults == there.defaults
+            assert here.improvement == there.improvement
+    paid = ledger.count()
+    again = Watched.found(PrivacyLedger(ledger._url.database), "run")
+    assert again is not None
+    assert again.recommend() == run.recommend()
+    assert again.complete
+    assert ledger.count() == paid
+    assert known >= 1
+
+
+def test_an_extension_is_followed_too(ledger: PrivacyLedger) -> None:
+    run = centred_runs.start(ledger, mu=0.6, seed=1, default=DEFAULT)
+    while not run.complete:
+        trial(run, f"{ledger.count()} {len(run._held)}")
+    more = run.extend(trials=2 * run.trials, mu=1.0)
+    watched = Watched.found(ledger, more.scope)
+    assert watched is not None
+    assert watched.so_far() == more.so_far() == run.recommend()
+
+
+def test_what_is_the_users_own_is_not_guessed(ledger: PrivacyLedger) -> None:
+    class MyRule(GradientDescent):
+        pass
+
+    gibo_runs.start(ledger, scope="rule", rule=MyRule(0.1))
+    for scope in ("rule", "nobody's"):
+        assert Watched.found(ledger, scope) is None
+
+
+def test_nor_is_a_method_of_the_users_own(ledger: PrivacyLedger) -> None:
+    toy_runs.start(ledger)
+    assert Watched.found(ledger, "run") is None
