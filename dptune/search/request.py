@@ -59,8 +59,8 @@ class SearchRequest:
             raise InputError(f"default must be a dict, of names and values; got {type(self.default).__name__}.")
         if self.settings.get("rung_share") and not self.takes_reports:
             raise InputError(
-                f"{self.front_end} cannot stop trials by private losses, so rung_share= would be spent on nothing; "
-                "Optuna's samplers can, and in Ray a public quantity does (public=)."
+                f"{self.front_end} cannot stop trials by private losses, so rung_share= would be spent on nothing: it "
+                "sees a model only when it is trained. The samplers for Optuna and the searchers for Ray can."
             )
         options = [name for name in self.settings if name != "trials"]
         self.method.refuse_unknown(dict.fromkeys(options), front_end=self.front_end)
@@ -95,6 +95,15 @@ class SearchRequest:
     def stored_space(self, scope: str) -> Space | None:
         """Return the space that was fixed when the run began, or None if it has not begun."""
         return stored_space(self.ledger, scope)
+
+    def check_public(self, words: str | None) -> None:
+        """Refuse trials that show a public quantity (``words`` say which), where private losses stop them.
+
+        Raises:
+            InputError: a trial is stopped by one of them.
+        """
+        if words is not None and self.settings.get("rung_share"):
+            raise InputError("give public= or rung_share=: a trial is stopped by one of them.")
 
     def check_start(self, scope: str) -> None:
         """Refuse, before a model is trained, a run that could not begin.

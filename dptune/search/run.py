@@ -206,8 +206,8 @@ class SearchRun(Shown):
         return self._end(trial, self._observe(trial, parameters, losses), parameters)
 
     def finish_stopped(self, trial: str, parameters: Mapping[str, Value]) -> float:
-        """As :meth:`finish`, with the losses that the trial reported last to :attr:`rungs`."""
-        if (point := self.rungs.last(trial)) in self._failures.points:
+        """As :meth:`finish`, of a trial that :attr:`rungs` has told to stop, with the losses that it would end with."""
+        if (point := self.rungs.stopped(trial)) in self._failures.points:
             self._count_failure()
         return self._end(trial, point, parameters)
 

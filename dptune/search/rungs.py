@@ -62,6 +62,7 @@ class Rungs:
         self._privatizer, self._scope, self._plan, self._failures = privatizer, scope, plan, failures
         self._learned, self._lock = learned, lock
         self._reported: dict[str, dict[int, str]] = {}  # trial -> step -> point, in the order of the reports
+        self._stopped: dict[str, str] = {}  # trial that was told to stop -> the point that it takes part with
         self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
 
     def report(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None, step: int) -> None:
@@ -82,13 +83,25 @@ class Rungs:
             self._privatizer.observe(point, losses)
         with self._lock:
             self._reported.setdefault(trial, {})[step] = point
+            self._privatizer.forget(self._stopped.pop(trial, ""))  # it went on
 
     def stops(self, trial: str) -> bool:
         """Ask, and pay, whether the trial is to end with what it reported last."""
         with self._lock:
             self._learned.sync()
             asked = self.question(trial)
-            return asked is not None and self._answered(asked)
+            if asked is None or not self._answered(asked):
+                return False
+            self._stop(trial, asked)
+            return True
+
+    def _stop(self, trial: str, asked: Question) -> None:
+        """Keep what the trial takes part with: the incumbent's losses at its end, and how far it was behind."""
+        mine, theirs = asked.query.points
+        if mine not in self._failures.points:  # one that failed takes part as a failure
+            end, _ = self._ended[str(asked.note["incumbent"])]
+            self._stopped[trial] = f"{mine}, stopped"
+            self._privatizer.combine(self._stopped[trial], {mine: 1.0, theirs: -1.0, end: 1.0})
 
     def _answered(self, asked: Question) -> bool:
         limit = Limit(RUNG, self._plan.decisions)
@@ -121,9 +134,9 @@ class Rungs:
         known = {trial: found[0] for trial, found in above.items() if found is not None}
         return min(known, key=lambda trial: known[trial], default=None)
 
-    def last(self, trial: str) -> str:
-        """Return the point of the trial's last report: a stopped trial takes part with it."""
-        return list(self._reported[trial].values())[-1]
+    def stopped(self, trial: str) -> str:
+        """Return the point with which a trial takes part that was told to stop."""
+        return self._stopped.get(trial) or list(self._reported[trial].values())[-1]
 
     def ended(self, trial: str, point: str, u: Vector) -> None:
         """Take note that a trial takes part with ``point``, at u (d,); it may be an incumbent from now on."""
@@ -138,6 +151,6 @@ class Rungs:
     def withdraw(self, trial: str) -> None:
         """Forget a trial's reports, but for one with which it takes part."""
         kept, _ = self._ended.pop(trial, ("", None))
-        for point in self._reported.pop(trial, {}).values():
+        for point in (*self._reported.pop(trial, {}).values(), self._stopped.pop(trial, "")):
             if point != kept:
                 self._privatizer.forget(point)

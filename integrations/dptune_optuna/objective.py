@@ -71,8 +71,7 @@ class PrivateFunction:
     ) -> None:
         self._runs = runs
         self._public, self._declared = declared_public(public, training), set[str]()
-        if public is not None and runs.request.settings.get("rung_share"):
-            raise dptune.InputError("give public= or rung_share=: a trial is stopped by one of them.")
+        runs.request.check_public(public)
         self._trains_in_private = training == "private"
         self._loss = "loss" if loss is None else per_example_loss(loss).name if isinstance(loss, str) else loss.name
         self._function = losses_function(function, loss, data, rows=runs.request.privatizer.rows, training=training)

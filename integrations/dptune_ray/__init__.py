@@ -15,6 +15,7 @@ from dptune_ray.hosts import Federation
 from dptune_ray.local import LDPATASearch, LDPMoMASearch, LDPTGPSearch
 from dptune_ray.public import report_public
 from dptune_ray.repeats import repeat_and_select
+from dptune_ray.rungs import report_private
 from dptune_ray.search import CentredCMASearch, CentredSearch, DPGIBOSearch, SelectionSearch, SpaceSearch
 from dptune_ray.transport import RayTransport
 from dptune_ray.wrapper import PrivateSearch
@@ -33,5 +34,6 @@ __all__ = [
     "SelectionSearch",
     "SpaceSearch",
     "repeat_and_select",
+    "report_private",
     "report_public",
 ]

@@ -101,6 +101,7 @@ class SpaceSearch(RunSearch):
             default=flat(default) if isinstance(default, Mapping) else default,
             front_end=type(self).__name__,
             start_from=start_from,
+            takes_reports=True,
         )
         self._when, self._default = when, default
         if (known := self._known_space()) is not None:
@@ -223,6 +224,7 @@ class SpaceSearch(RunSearch):
         self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
         self._refuse_maximised_loss()
         taken = losses_function(function, loss, data, rows=self._request.privatizer.rows, training=training)
+        self._request.check_public(public)
         if declared_public(public, training) is not None:
             self._request.ledger.declare_public(self._name, str(public))
         if training == "private":

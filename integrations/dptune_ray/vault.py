@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -288,10 +288,33 @@ class Vault:
         losses = self._losses(trial, upload, rows)
         if losses is None and rows is not None:
             return None
+        return self._ended(trial, parameters, lambda: self._finish(trial, parameters, losses))
+
+    @answered
+    def report(
+        self, trial: str, parameters: Mapping[str, Any], upload: str, rows: int | None, step: int = 0
+    ) -> bool | None:
+        """Take the losses of a trial's half-trained model; tell whether the trial ends with them, as one release.
+
+        Arguments and None as for :meth:`finish`. A trial that ends has its value then: :meth:`told` returns it.
+
+        Raises:
+            InputError: the run was planned without decisions, or the losses have a wrong shape; nothing was paid.
+        """
+        losses = self._losses(trial, upload, rows)
+        if losses is None and rows is not None:
+            return None
+        self._run.rungs.report(trial, parameters, losses, step)
+        stops = self._run.rungs.stops(trial)
+        if stops:
+            self._ended(trial, parameters, lambda: self._run.finish_stopped(trial, parameters))
+        return stops
+
+    def _ended(self, trial: str, parameters: Mapping[str, Any], end: Callable[[], float]) -> float:
+        """End a trial, once, and tell its value."""
         self._asked.pop(trial, None)
         if trial not in self._taken:
-            told = self._tell(trial, parameters, self._finish(trial, parameters, losses))
-            self._told[trial] = told.at(parameters, trial)
+            self._told[trial] = self._tell(trial, parameters, end()).at(parameters, trial)
             self._taken.add(trial)
         self._uploads.pop(trial, None)  # of another process of the trial, which gets the value too
         return self._told[trial].at(parameters, trial).value
@@ -349,14 +372,17 @@ class VaultClient(ActorClient):
 
     _what: ClassVar[str] = "vault"
 
-    def upload(self, method: str, trial: str, parameters: Mapping[str, Any], *losses: Vector | None) -> Any:
-        """Hand over the losses (rows,), or None for a failure, to ``finish`` or ``estimate``; return its answer.
+    def upload(
+        self, method: str, trial: str, parameters: Mapping[str, Any], *losses: Vector | None, **further: Any
+    ) -> Any:
+        """Hand over losses (rows,), or None for a failure, to ``finish``, ``report``, ``estimate``; return its answer.
 
         Args:
             method: which of them.
             trial: its identifier.
             parameters: where it was really evaluated, by path.
             losses: of the trial; for ``estimate`` also those at the default configuration, if there is one.
+            further: arguments of the method.
         """
         actor = self.actor()
         rows = [None if one is None else len(one) for one in losses]
@@ -364,7 +390,7 @@ class VaultClient(ActorClient):
             upload = secrets.token_hex(8)
             for name, one in zip((trial, DEFAULT), losses, strict=False):
                 _put(actor, name, upload, np.zeros(0) if one is None else one)
-            answer = answer_of(getattr(actor, method).remote(trial, dict(parameters), upload, *rows))
+            answer = answer_of(getattr(actor, method).remote(trial, dict(parameters), upload, *rows, **further))
             if answer is not None:
                 return answer
         raise dptune.DptuneError("the vault was restarted too often while it took a trial's losses.")

@@ -23,11 +23,12 @@ from ray import cloudpickle, tune
 
 import dptune
 from dptune._silence import swallow
-from dptune.losses.user_function import Function, call_guarded
+from dptune.losses.user_function import Function, call_guarded, losses_of_result
 from dptune.privacy.private import bare, loss_vector
 from dptune.search.names import FINAL
 from dptune_ray.actors import ActorClient, Answer, answered
 from dptune_ray.public import PUBLIC, reports_of
+from dptune_ray.rungs import Rungs
 from dptune_ray.spaces import flat
 from dptune_ray.vault import VaultClient
 
@@ -234,12 +235,18 @@ class PrivateTrainable(WorkerTrial):
     def _results(self) -> Generator[dict[str, Any], None, None]:
         """Yield the public reports, then the released value."""
         parameters, value = flat(self.config), math.nan
-        call = partial(losses_at, type(self).function, self.config)
+        function = type(self).function.load()
+        reported = partial(called_in_worker, losses_of_result(function), take=loss_vector)
+        rungs = Rungs(self.vault, self.trial_id, parameters, reported)
+        call = partial(rungs.during, partial(losses_at, function, self.config))
         try:
             known = self.vault.call("check", self.trial_id, parameters)
             if known is None:
                 losses = call() if self.public is None else (yield from reports_of(call))
-                known = self.vault.upload("finish", self.trial_id, parameters, losses)
+                if rungs.stopped:
+                    known = self.vault.call("told", self.trial_id)
+                else:
+                    known = self.vault.upload("finish", self.trial_id, parameters, losses)
             value = float(known)
         except dptune.errors.AllTrialsFailed:
             raise
@@ -276,8 +283,8 @@ class FinalTrial:
     def run(self, trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.search.Estimate:
         """Evaluate and hand over, like a trial."""
         prepare_this_process(silent=trainable.silent)
-        trainable.function.load()
-        losses = [losses_at(trainable.function, config) for config in configs]
+        function = trainable.function.load()
+        losses = [losses_at(function, config) for config in configs]
         estimate: dptune.search.Estimate = trainable.vault.upload("estimate", FINAL, flat(configs[0]), *losses)
         return estimate
 

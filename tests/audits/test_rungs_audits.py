@@ -142,7 +142,7 @@ def incumbents_last_losses(patch: pytest.MonkeyPatch) -> None:
         asked = true(self, trial)
         if asked is None:
             return None
-        points = (asked.query.points[0], self.last(str(asked.note["incumbent"])))
+        points = (asked.query.points[0], list(self._reported[str(asked.note["incumbent"])].values())[-1])
         query = MeanQuery(points, asked.query.weights, asked.query.clip, asked.query.mu)
         return Question(asked.key, query, asked.note)
 

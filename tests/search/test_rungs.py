@@ -77,17 +77,29 @@ def test_the_answer_is_the_clipped_mean_difference_at_the_same_rung_and_is_price
     assert asked(run)[-1].value == pytest.approx([C])  # 0.245 for everybody, clipped
 
 
-def test_a_stopped_trial_takes_part_with_its_last_losses(tmp_path: Path) -> None:
+def test_a_stopped_trial_takes_part_as_far_behind_the_incumbents_end_as_it_was_at_the_rung(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     a_generation(run)
-    assert [train(run, name, x) for name, x in (("a", 0.3), ("b", 0.35), ("c", 0.9), ("d", 0.95))] == [3, 3, 1, 1]
+    assert [train(run, name, x) for name, x in (("a", 0.3), ("b", 0.35), ("c", 0.7), ("d", 0.75))] == [3, 3, 1, 1]
     assert run.complete
-    points = run.ledger.charges("run", prefix="generation/")[1]
-    values = np.array(points.value)[:4]
-    wanted = np.array([losses(0.3, 3), losses(0.35, 3), losses(0.9, 1), losses(0.95, 1)]).mean(axis=1)
-    assert np.argsort(values).tolist() == np.argsort(wanted).tolist()
-    assert values[2] - values[0] > 0.3 * (wanted[2] - wanted[0])  # clipped, and far from the half-trained incumbent's
+    charge = run.ledger.charges("run", prefix="generation/")[1]
+    values, radius = np.array(charge.value), charge.note["radius"]
+    ends = np.array([losses(x, 3).mean() for x in (0.3, 0.35, 0.7, 0.75, 0.3, 0.5)])  # and the references
+    assert radius * (values / np.linalg.norm(values)) == pytest.approx(
+        radius * (ends - ends.mean()) / np.linalg.norm(ends - ends.mean()), abs=0.01
+    )
     assert run.privatizer.points() == ()  # all is forgotten
+
+
+def test_a_trial_that_goes_on_when_told_to_stop_takes_part_with_what_it_ends_with(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    a_generation(run)
+    for step in (1, 2):
+        run.rungs.report("a", {"x": 0.9}, losses(0.9, step), step)
+        assert run.rungs.stops("a")
+    assert [point for point in run.privatizer.points() if "stopped" in point] == [run.rungs.stopped("a")]
+    run.finish("a", {"x": 0.9}, losses(0.9, 3))
+    assert "stopped" not in run.rungs._ended["a"][0]
 
 
 def test_all_that_can_be_asked_is_paid_by_the_plan_and_then_nobody_is_stopped(tmp_path: Path) -> None:

@@ -1,0 +1,178 @@
+"""Trials on Ray that private losses stop: run by hand, without a cluster, beside the core's own run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from every_logger import every_logger, without_clocks
+from ray.tune.search import Searcher
+
+import dptune
+import dptune_ray
+from ray_harness import SPACE, N, NoiselessPrivatizer, losses_at, open_centred, open_ledger, open_privatizer, people
+from test_trainables import a_trial
+
+pytestmark = pytest.mark.usefixtures("local_actors")
+SETTINGS: dict[str, Any] = {"n_trials": 8, "population": 4, "rung_share": 0.2, "rungs": 2}
+MU = 10.0  # at which 60 people are told apart
+STEPS = (1, 2, 3)
+
+
+def half_trained(config: dict[str, Any], step: int) -> np.ndarray:
+    return losses_at(people(), config["x"], config["y"]) + 0.5 / step
+
+
+def training(config: dict[str, Any]) -> np.ndarray:
+    for step in STEPS[:-1]:
+        dptune_ray.report_private(half_trained(config, step), step)
+    return half_trained(config, STEPS[-1])
+
+
+def stubborn(config: dict[str, Any]) -> np.ndarray:
+    """Swallows every request to stop."""
+    for step in STEPS[:-1]:
+        try:
+            dptune_ray.report_private(half_trained(config, step), step)
+        except BaseException:  # noqa: BLE001 - that is what it is about
+            continue
+    return half_trained(config, STEPS[-1])
+
+
+def played(search: Any, trainable: Any, most: int = 20) -> list[tuple[dict[str, Any], float]]:
+    """Run trials as Tune does until the search ends; return configurations and what they reported."""
+    assert search.set_search_properties("loss", "min", SPACE)
+    trials = []
+    for trial in map(str, range(most)):
+        config = search.suggest(trial)
+        if config == Searcher.FINISHED:
+            break
+        one = a_trial(trainable, trial)
+        one.config = config
+        result = one.step()
+        search.on_trial_complete(trial, result=result)
+        trials.append((config, result["loss"]))
+    return trials
+
+
+def in_core(folder: Path, trials: list[tuple[dict[str, Any], float]], space: dptune.Space) -> dptune.SearchRun:
+    """The same trials by the core's own run."""
+    privatizer = open_privatizer(folder, mu=MU, kind=NoiselessPrivatizer)
+    run = dptune.SearchRun(
+        dptune.CENTRED, privatizer, scope="run", space=space, seed=1, trials=8, population=4, rung_share=0.2, rungs=2
+    )
+    for trial, (config, _) in enumerate(trials):
+        for step in STEPS[:-1]:
+            run.rungs.report(str(trial), config, half_trained(config, step), step)
+            if run.rungs.stops(str(trial)):
+                run.finish_stopped(str(trial), config)
+                break
+        else:
+            run.finish(str(trial), config, half_trained(config, STEPS[-1]))
+    return run
+
+
+@pytest.mark.parametrize("function", [training, stubborn])
+def test_the_vault_asks_and_answers_as_the_core_does(tmp_path: Path, function: Callable[..., Any]) -> None:
+    (tmp_path / "core").mkdir()
+    search = open_centred(open_privatizer(tmp_path, mu=MU, kind=NoiselessPrivatizer), **SETTINGS)
+    trials = played(search, search.trainable(function))
+    assert len(trials) == 8
+    core = in_core(tmp_path / "core", trials, search._space())
+    mine, theirs = open_ledger(tmp_path, MU).charges("run"), core.ledger.charges("run")
+    assert [(c.key, c.mu, c.value) for c in mine] == [(c.key, c.mu, c.value) for c in theirs]
+    asked = [c.key for c in mine if c.key.startswith("rung/")]
+    assert 4 <= len(asked) < 8, "of the four trials that were compared some were stopped at the first rung"
+    assert search._read().complete
+
+
+def test_a_named_loss_takes_the_model_and_a_training_error_is_shown_and_unpaid(tmp_path: Path) -> None:
+    search = open_centred(open_privatizer(tmp_path, mu=MU), **SETTINGS)
+    X, y = np.zeros((N, 2)), np.tile([0, 1], N // 2)
+
+    class Constant:
+        classes_, n_features_in_ = np.array([0, 1]), 2
+
+        def __init__(self, config: dict[str, Any]) -> None:
+            self.label = int(config["x"] > 0)
+
+        def predict(self, rows: Any) -> np.ndarray:
+            return np.full(len(rows), self.label)
+
+    @search.trainable(loss="zero_one", data=(X, y))
+    def model(config: dict[str, Any]) -> Any:
+        dptune_ray.report_private(Constant(config), 1)
+        return Constant(config)
+
+    assert len(played(search, model)) == 8
+    (tmp_path / "other").mkdir()
+    other = open_centred(open_privatizer(tmp_path / "other"))
+    with pytest.raises(ZeroDivisionError):
+        played(other, other.trainable(loss="zero_one", data=(X, y))(lambda config: 1 / 0))
+    assert open_ledger(tmp_path / "other").spent() == 0
+
+
+def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallows_it(tmp_path: Path) -> None:
+    def wrong(config: dict[str, Any]) -> np.ndarray:
+        try:
+            dptune_ray.report_private(np.zeros(N - 1), 1)
+        except Exception:  # noqa: BLE001 - that is what it is about
+            pass
+        return half_trained(config, 1)
+
+    search = open_centred(open_privatizer(tmp_path, mu=MU), **SETTINGS)
+    with pytest.raises(dptune.InputError, match=f"expected {N}"):
+        played(search, search.trainable(wrong))
+    plain = open_centred(open_privatizer(tmp_path, mu=MU), name="plain", mu=0.1)
+    with pytest.raises(dptune.InputError, match="rung_share"):
+        played(plain, plain.trainable(training))
+    with pytest.raises(dptune.InputError, match="public= or rung_share="):
+        search.trainable(public="the weather")(training)
+    assert open_ledger(tmp_path, MU).spent() == 0
+    dptune_ray.report_private(np.zeros(N), 1)  # outside a trial: nothing
+
+
+def test_a_stopped_trial_has_its_value_also_for_a_vault_that_was_restarted(
+    tmp_path: Path, local_actors: dict[str, Any]
+) -> None:
+    search = open_centred(open_privatizer(tmp_path, mu=MU, kind=NoiselessPrivatizer), **SETTINGS)
+    trainable = search.trainable(training)
+    trials = played(search, trainable)
+    spent = open_ledger(tmp_path, MU).spent()
+    local_actors.clear()
+    search._handle = None
+    for trial, (config, value) in enumerate(trials):
+        again = a_trial(trainable, str(trial))
+        again.config = config
+        assert search.vault and again.step()["loss"] == value
+    assert open_ledger(tmp_path, MU).spent() == spent
+
+
+@pytest.mark.parametrize("answer", [0.09, -0.09], ids=["stops all", "stops none"])
+def test_neighbouring_people_make_the_same_lines_results_and_ledger(
+    tmp_path: Path, local_actors: dict[str, Any], monkeypatch: pytest.MonkeyPatch, answer: float
+) -> None:
+    monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, answer))
+    transcripts = []
+    for name, person in (("a", 0.0), ("b", np.nan)):
+        local_actors.clear()
+        (tmp_path / name).mkdir()
+
+        def function(config: dict[str, Any], person: float = person) -> np.ndarray:
+            for step in STEPS[:-1]:
+                losses = half_trained(config, step)
+                losses[7] = person
+                dptune_ray.report_private(losses, step)
+            return losses
+
+        with every_logger() as lines:
+            search = open_centred(open_privatizer(tmp_path / name, mu=MU, insecure_seed=5), **SETTINGS)
+            results = repr(played(search, search.trainable(function)))
+        charges = open_ledger(tmp_path / name, MU).charges("run")
+        kept = [(c.key, c.mu, c.value, dict(c.note)) for c in charges]
+        transcripts.append((without_clocks(lines, tmp_path / name), results, kept))
+    assert transcripts[0] == transcripts[1]
+    assert any(key.startswith("rung/") for key, *_ in transcripts[0][2])
