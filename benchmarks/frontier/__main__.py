@@ -21,6 +21,8 @@ from tqdm import tqdm
 from benchmarks.frontier import report
 from benchmarks.frontier.design import SEEDS, blocks, in_order, measure
 from benchmarks.frontier.losses import Losses
+from benchmarks.frontier.methods import METHODS
+from benchmarks.frontier.tasks import ALL, TASKS
 from benchmarks.report import DOCS, machine
 
 
@@ -28,6 +30,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=SEEDS, help="the first so many splits")
     parser.add_argument("--blocks", nargs="+", choices=list(blocks(0)), default=list(blocks(0)))
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--people", nargs="+", type=int, choices=ALL, default=ALL)
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no cell after so many")
     parser.add_argument("--show", action="store_true", help="run nothing")
     parser.add_argument("--out", type=Path, default=DOCS)
@@ -35,8 +40,13 @@ def main() -> None:
     path, end = asked.out / "results" / "frontier.jsonl", time.monotonic() + 60 * asked.minutes
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {json.dumps({key: value for key, value in result.items() if key != "test_loss"}) for result in results}
-    wanted = [] if asked.show else list(in_order(asked.seeds, asked.blocks))
-    for cell in tqdm([cell for cell in wanted if json.dumps(asdict(cell)) not in done], smoothing=0.02):
+    chosen = (
+        cell
+        for cell in in_order(asked.seeds, asked.blocks)
+        if cell.task in asked.tasks and cell.n in asked.people and cell.method in asked.methods
+    )
+    wanted = [] if asked.show else [cell for cell in chosen if json.dumps(asdict(cell)) not in done]
+    for cell in tqdm(wanted, smoothing=0.02):
         if time.monotonic() > end:
             break
         results.append({**asdict(cell), "test_loss": measure(cell)})

@@ -29,7 +29,7 @@ RESAMPLED = 2000
 
 def readings(methods: Collection[str]) -> tuple[Reading, ...]:
     """The recommendations of these methods."""
-    two = [name for name in methods if name.startswith("values, ") and name != "values, ours"]
+    two = [name for name in methods if name.startswith("values, ") and not name.startswith("values, ours")]
     return tuple((name, read) for name in methods for read in ((BEST, MODEL) if name in two else (OWN,)))
 
 
@@ -56,14 +56,21 @@ class Losses:
         return [(task, n, trials) for task, kind in TASKS.items() if n in kind.people]
 
     def best(self, place: Place, mu: float | None, among: Iterable[Reading]) -> Reading | None:
-        """The reading with the smallest mean loss among those with the most splits."""
-        found = {reading: of for reading in among if (of := self.at(place, mu, reading))}
-        most = max(map(len, found.values()), default=0)
-        means = {reading: float(np.mean(list(of.values()))) for reading, of in found.items() if len(of) == most}
-        return min(means, key=means.__getitem__, default=None)
+        """The reading with the smallest mean loss; one with fewer splits than another is compared on these."""
+        found = sorted(
+            ((reading, of) for reading in among if (of := self.at(place, mu, reading))), key=lambda pair: -len(pair[1])
+        )
+        if not found:
+            return None
+        best, losses = found[0]
+        for reading, of in found[1:]:
+            both = of.keys() & losses.keys()
+            if both and sum(of[seed] for seed in both) < sum(losses[seed] for seed in both):
+                best, losses = reading, of
+        return best
 
     def frontier(self, place: Place) -> Reading | None:
-        """The best limit without privacy; one with fewer splits than others has no say."""
+        """The best limit without privacy."""
         return self.best(place, None, readings(LIMITS))
 
     def logs(

@@ -27,10 +27,11 @@ from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.centred_mixed import CentredMixed
 from dptune.algorithms.method import Method
 from dptune.gp.grouped import Group, GroupedRegression
-from dptune.privacy.query import Box, MeanQuery, Question
+from dptune.privacy.query import Box, MeanQuery, NormQuery, Question
 
 Found = dict[str, Parameters]
 BEST, MODEL, OWN = "best value", "model's mean", "own"
+FOLLOWING, UNCLIPPED = 0.05, 0.75  # of a followed clip: share of mu^2, share of people left as they are
 
 
 def run(method: Method, task: FrontierTask, mu: float | None, trials: int, seed: int, **settings: Any) -> Found:
@@ -78,21 +79,32 @@ def on_values(
 
         def next_question(self) -> Question:
             asked, names = super().next_question(), self.waiting()
-            note = {**asked.note, "points": self.points_at(names).tolist()}
-            means = MeanQuery(names, np.eye(len(names)), Box(*clip, len(names)), self.settings.mean_mu)
-            return Question(asked.key, means, note)
+            if isinstance(asked.query, NormQuery):
+                return replace(asked, query=replace(asked.query, points=names, weights=_root_mean_square(len(names))))
+            high = min(clip[0] + self.radius, clip[1]) if self.settings.share else clip[1]
+            means = MeanQuery(names, np.eye(len(names)), Box(clip[0], high, len(names)), self.settings.mean_mu)
+            return replace(asked, query=means, note={**asked.note, "points": self.points_at(names).tolist()})
 
     return OnValues
 
 
-def surrogate_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+def _root_mean_square(m: int) -> Array:
+    return np.eye(m) / math.sqrt(m)
+
+
+def surrogate_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int, **settings: Any) -> Found:
     """The package's proposals, model and recommendation, on privatised values."""
 
     def algorithm(settings: CentredSettings) -> Any:
         return on_values(CentredCMA if settings.space is None else CentredMixed, task.clip)(settings)
 
-    plain = {"share": 0.0, "references": 0, "choice_share": 0.0}
+    plain = {"share": 0.0, "references": 0, "choice_share": 0.0, **settings}
     return run(replace(CENTRED, algorithm=algorithm, joined=None), task, mu, trials, seed, **plain)
+
+
+def followed_values(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+    """The same with a clip that follows, by 5% of mu^2, what leaves 3 of 4 people's losses as they are."""
+    return surrogate_on_values(task, mu, trials, seed, share=FOLLOWING, quantile=UNCLIPPED)
 
 
 # ---- Optuna's samplers on values --------------------------------------------------------------------------------
@@ -161,11 +173,12 @@ def start(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found
     return {OWN: task.start}
 
 
-OURS = "centred"
+OURS, FOLLOWED = "centred", "values, ours, followed clip"
 METHODS: dict[str, Callable[..., Found]] = {
     "start": start,
     OURS: centred,
     "values, ours": surrogate_on_values,
+    FOLLOWED: followed_values,
     "values, TPE": sampler(_optuna("TPESampler", multivariate=True, group=True)),
     "values, CMA-ES": sampler(_optuna("CmaEsSampler")),
     "values, GP": sampler(_optuna("GPSampler")),
