@@ -165,6 +165,7 @@ def centred(settings: CentredSettings) -> CentredCMA | CentredMixed:
 
 
 def _restored(described: Mapping[str, Any], space: Space | None) -> CentredSettings:
+    """The settings that a ledger describes."""
     mixed = space if space is not None and not space.plain else None
     return CentredSettings(**{name: tupled(value) for name, value in described.items()}, space=mixed)
 

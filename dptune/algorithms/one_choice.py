@@ -118,6 +118,7 @@ def plan_one_choice(
 
 
 def _restored(described: Mapping[str, Any], space: Space | None) -> OneChoiceSettings:
+    """The settings that a ledger describes."""
     return OneChoiceSettings(**{name: tupled(value) for name, value in described.items()})
 
 

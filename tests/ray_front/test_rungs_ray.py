@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,10 +118,8 @@ def test_a_named_loss_takes_the_model_and_a_training_error_is_shown_and_unpaid(t
 
 def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallows_it(tmp_path: Path) -> None:
     def wrong(config: dict[str, Any]) -> np.ndarray:
-        try:
+        with contextlib.suppress(Exception):
             dptune_ray.report_private(np.zeros(N - 1), 1)
-        except Exception:  # noqa: BLE001 - that is what it is about
-            pass
         return half_trained(config, 1)
 
     search = open_centred(open_privatizer(tmp_path, mu=MU), **SETTINGS)
@@ -147,7 +146,8 @@ def test_a_stopped_trial_has_its_value_also_for_a_vault_that_was_restarted(
     for trial, (config, value) in enumerate(trials):
         again = a_trial(trainable, str(trial))
         again.config = config
-        assert search.vault and again.step()["loss"] == value
+        assert search.vault
+        assert again.step()["loss"] == value
     assert open_ledger(tmp_path, MU).spent() == spent
 
 
