@@ -15,7 +15,7 @@ from ray.tune.search import Searcher
 import dptune
 import dptune_ray
 from ray_harness import SPACE, N, NoiselessPrivatizer, losses_at, open_centred, open_ledger, open_privatizer, people
-from test_trainables import a_trial
+from trials_by_hand import a_trial
 
 pytestmark = pytest.mark.usefixtures("local_actors")
 SETTINGS: dict[str, Any] = {"n_trials": 8, "population": 4, "rung_share": 0.2, "rungs": 2}
