@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
@@ -27,6 +28,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("ray"):
             item.add_marker(pytest.mark.xdist_group("ray"))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what the test modules imported: it would look through it again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ import platform
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
@@ -35,19 +36,24 @@ ACCOUNTANT = (
     "Gaussian differential privacy (Dong, Roth, Su 2022); adaptive composition mu^2 = sum of mu_t^2 with a "
     "filter {} (Smith & Thakurta, arXiv 2210.17520)"
 )
+_MISSING = "not installed as a package"
 _ROUNDING = 1e-12  # of mu; the filter forgives half of it
 
 
 def library_versions() -> dict[str, str]:
     """Return the versions of what the guarantee rests on."""
-    found = {"python": platform.python_version()}
-    for name in ("dptune", "opendp", "sqlalchemy", "numpy", "scipy", "dp-accounting"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            if name != "dp-accounting":  # plans of subsampled releases alone rest on it, and need it
-                found[name] = "not installed as a package"
-    return found
+    found = {name: _version(name) for name in ("dptune", "opendp", "sqlalchemy", "numpy", "scipy", "dp-accounting")}
+    if found["dp-accounting"] == _MISSING:  # plans of subsampled releases alone rest on it, and need it
+        del found["dp-accounting"]
+    return {"python": platform.python_version(), **found}
+
+
+@cache  # every new ledger asks, and a version is looked for in a package's files
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return _MISSING
 
 
 class LedgerStatement(Printable):
