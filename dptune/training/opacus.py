@@ -12,7 +12,8 @@ Guarantee: the ledger's :class:`TrainingPlan`, by dptune's own accounting; Opacu
 Checked are Poisson sampling and its rate, the number of rows, flat clipping, noise, number of steps, with
 ``secure_mode`` that noise and samples come from a generator without a seed, and otherwise that PyTorch's own keeps the
 seed that it is given here from the operating system. Not checked is what the code does with the rows of a batch: the
-wrapped model must get them as the loader gives them, one gradient a person, and no statistics of the data.
+wrapped model must get them as the loader gives them, one gradient a person, and no statistics of the data; and a batch
+is for one step only (``signal_skip_step`` is for the parts of one batch, as ``BatchMemoryManager`` uses it).
 """
 
 from __future__ import annotations
