@@ -1,4 +1,4 @@
-"""An agent's half. Its observations stay in the state of its node; its weights leave it, for the trusted server only."""
+"""An agent's half. Observations stay in the state of its node; weights leave it, for the trusted server only."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Agent:
             self.one.tell(x, y)
 
     def catch_up(self, t: int, broadcast: ArrayRecord | None) -> None:
-        """Make the initial observations, and the one that follows the broadcast of round t - 1, if they are not made."""
+        """Make the initial observations, and the one that the broadcast of round t - 1 leads to, once."""
         while self.kept["asked"] < self.one.settings.initial:
             self._evaluate(self.one.initial_point(self.kept["asked"]))
         if t > self.kept["round"] and broadcast is not None:
