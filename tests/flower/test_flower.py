@@ -12,6 +12,8 @@ import pytest
 pytest.importorskip("flwr")
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.supercore.task_identity import TaskIdentity
 
 from dptune import Float, InputError, Space
 from dptune.accounting import PlanLedger, SubsampledGaussianPlan
@@ -21,6 +23,12 @@ from dptune_flower import answer, best, run_rounds
 SETTINGS = FTSSettings(agents=3, d=2, M=20, own_features=20, candidates=64, initial=2)
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 ROUNDS = 3
+
+
+@pytest.fixture(autouse=True)
+def in_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)  # as Flower does in the process of an app
 
 
 def near_the_middle(parameters: Any) -> float:
@@ -49,7 +57,8 @@ class Nodes:
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None) -> list[Message]:
         replies = []
-        for message in messages:
+        for sent in messages:
+            message = message_from_proto(message_to_proto(sent))  # as it travels
             node = message.metadata.dst_node_id
             self.asked.append((int(message.content["dptune"]["round"]), node))
             if node not in self.silent:
@@ -59,7 +68,7 @@ class Nodes:
 
     def reply(self, node: int, message: Message) -> Message:
         try:
-            return self.apps[node](message, self.contexts[node])
+            return message_from_proto(message_to_proto(self.apps[node](message, self.contexts[node])))
         except InputError as error:  # as Flower does: the node's error travels in place of its answer
             return Message(Error(0, str(error)), reply_to=message)
 
