@@ -8,7 +8,7 @@ export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 # Examples and workers are processes of their own: they shall find compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo docs test test-torch test-oldest check audit audit-core audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+.PHONY: demo docs test test-torch test-flower test-oldest check audit audit-core audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,14 @@ $(VENV)/.installed-torch: $(VENV)/.installed  ## PyTorch and what trains with it
 test-torch: $(VENV)/.installed-torch  ## what needs PyTorch, Opacus or skorch, and examples/opacus_mlp.py; a CPU will do
 	$(BIN)/python -m pytest tests/training/test_opacus.py tests/losses/test_models.py
 	$(BIN)/python -m pytest tests/test_examples.py -k "torch or skorch"
+
+$(VENV)-flower/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-flower
+	$(VENV)-flower/bin/python -m pip install --quiet --editable ".[federated]" "flwr==1.41.0" pytest
+	touch $@
+
+test-flower: $(VENV)-flower/.installed  ## the Flower adapter, in an environment of its own: Flower pins much (300 MB)
+	$(VENV)-flower/bin/python -m pytest -c /dev/null --rootdir . --noconftest tests/flower
 
 # What uses each dependency: command line and figures, noise, ledgers, accounting, models, Optuna, algorithms, Ray.
 SMOKE := tests/test_cli.py tests/certificate/test_receipt.py tests/privacy/test_noise.py tests/accounting/test_postgresql.py \
@@ -151,4 +159,4 @@ bench-sklearn: $(VENV)/.installed  ## PrivateSearch beside scikit-learn's search
 	$(BIN)/python -m benchmarks.sklearn_search
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-outside out dist build
+	rm -rf $(VENV) $(VENV)-flower $(VENV)-oldest $(VENV)-outside out dist build

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.fts_problems import FederatedProblem, landmine, landmine_path, synthetic
 from benchmarks.fts_runs import Method, run, timed
-from benchmarks.report import DOCS, in_parallel, machine, markdown, mean_and_error, save
+from benchmarks.report import DOCS, drawing, in_parallel, machine, markdown, mean_and_error, save
 from dptune.accounting.subsampled import (
     SubsampledGaussianPlan,
     epsilon_moments_accountant,
@@ -142,9 +142,6 @@ def _signed(x: np.ndarray) -> str:
 
 
 def _draw_landmine(results: list[dict[str, Any]], out: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4), layout="constrained")
     shown = {
         "paper": ["TS", "FTS-DE, not private", "DP-FTS-DE z=1", "DP-FTS-DE z=4", "control: noise only, z=1"],
         "found": [
@@ -157,12 +154,12 @@ def _draw_landmine(results: list[dict[str, Any]], out: Path) -> None:
         ],
     }
     titles = {"paper": "the paper's settings, 60 releases", "found": "one region, means, 3 releases"}
-    for axes, (group, names) in zip(figure.subplots(1, 2, sharey=True), shown.items(), strict=True):
-        for name in names:
-            _band(axes, _curves(results, group, name)[:, :31], name)
-        axes.set(xlabel="round", ylabel="best AUC, mean over 29 agents", title=titles[group])
-        axes.legend(fontsize="x-small")
-    _save_figure(figure, out, "fts_landmine")
+    with drawing(out / "figures" / "fts_landmine.png", 11, 4) as figure:
+        for axes, (group, names) in zip(figure.subplots(1, 2, sharey=True), shown.items(), strict=True):
+            for name in names:
+                _band(axes, _curves(results, group, name)[:, :31], name)
+            axes.set(xlabel="round", ylabel="best AUC, mean over 29 agents", title=titles[group])
+            axes.legend(fontsize="x-small")
 
 
 def _band(axes: Any, curves: np.ndarray, name: str) -> None:
@@ -170,13 +167,6 @@ def _band(axes: Any, curves: np.ndarray, name: str) -> None:
     t = np.arange(len(mean))
     (line,) = axes.plot(t, mean, label=name)
     axes.fill_between(t, mean - error, mean + error, alpha=0.2, color=line.get_color(), lw=0)
-
-
-def _save_figure(figure: Any, out: Path, name: str) -> None:
-    path = out / "figures" / f"{name}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    print(f"wrote {path}")
 
 
 def _measure(work: Any, jobs: list[Any], name: str, out: Path) -> list[dict[str, Any]]:
@@ -292,15 +282,12 @@ def bench_synthetic(seeds: int, out: Path) -> None:
 
 
 def _draw_synthetic(results: list[dict[str, Any]], out: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 7), layout="constrained")
-    for axes, (title, methods) in zip(figure.subplots(2, 3).flat, synthetic_methods().items(), strict=True):
-        for method in methods:
-            _band(axes, _curves(results, "synthetic", method.name), method.name)
-        axes.set(xlabel="round", ylabel="best value, mean over agents", title=title)
-        axes.legend(fontsize="x-small")
-    _save_figure(figure, out, "fts_synthetic")
+    with drawing(out / "figures" / "fts_synthetic.png", 13, 7) as figure:
+        for axes, (title, methods) in zip(figure.subplots(2, 3).flat, synthetic_methods().items(), strict=True):
+            for method in methods:
+                _band(axes, _curves(results, "synthetic", method.name), method.name)
+            axes.set(xlabel="round", ylabel="best value, mean over agents", title=title)
+            axes.legend(fontsize="x-small")
 
 
 # ---- time of a round -------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from benchmarks.ldp_runs import (
     table,
 )
 from benchmarks.ldp_search import RUNS_PER_SEED, multiplier_tables, paired_table, plays_table
+from benchmarks.report import drawing
 from dptune.bandits.replies import Replies
 
 EPSILONS = (0.5, 1.0, 2.0)
@@ -106,34 +107,27 @@ def tables(name: str) -> None:
 
 def draw(name: str, data: dict[str, Any], T: str, variant: str) -> None:
     """One panel per problem: mean cumulative regret of the three against t, with standard errors."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     cases = sorted({key.split(" | ")[2] for key in data if key.split(" | ")[1::2] == [variant, T]})
     columns = min(3, len(cases))
     rows = -(-len(cases) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(4 * columns, 3 * rows), squeeze=False, layout="constrained")
-    for axis in axes.flat[len(cases) :]:
-        axis.axis("off")
     t = checkpoints(int(T[2:]))
-    for axis, case in zip(axes.flat, cases, strict=False):
-        for algorithm in ALGORITHMS:
-            runs = data.get(f"{algorithm} | {variant} | {case} | {T}", {})
-            if runs:
-                curves = np.array([run["curve"] for run in runs.values()])
-                mean, error = curves.mean(axis=0), curves.std(axis=0) / max(len(curves) - 1, 1) ** 0.5
-                axis.plot(t, mean, label=f"{algorithm} ({len(curves)} seeds)")
-                axis.fill_between(t, mean - error, mean + error, alpha=0.2)
-        axis.set_title(case, fontsize=9)
-        axis.set_xlabel("replies")
-        axis.legend(fontsize=7)
-    axes[0, 0].set_ylabel("regret / uniform play's per round")
-    figure.suptitle(f"{variant}, {T}")
-    FIGURES.mkdir(parents=True, exist_ok=True)
-    figure.savefig(FIGURES / f"{name}.png", dpi=110)
-    plt.close(figure)
+    with drawing(FIGURES / f"{name}.png", 4 * columns, 3 * rows) as figure:
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for axis in axes.flat[len(cases) :]:
+            axis.axis("off")
+        for axis, case in zip(axes.flat, cases, strict=False):
+            for algorithm in ALGORITHMS:
+                runs = data.get(f"{algorithm} | {variant} | {case} | {T}", {})
+                if runs:
+                    curves = np.array([run["curve"] for run in runs.values()])
+                    mean, error = curves.mean(axis=0), curves.std(axis=0) / max(len(curves) - 1, 1) ** 0.5
+                    axis.plot(t, mean, label=f"{algorithm} ({len(curves)} seeds)")
+                    axis.fill_between(t, mean - error, mean + error, alpha=0.2, lw=0)
+            axis.set_title(case, fontsize=9)
+            axis.set_xlabel("replies")
+            axis.legend(fontsize=7)
+        axes[0, 0].set_ylabel("regret / uniform play's per round")
+        figure.suptitle(f"{variant}, {T}")
 
 
 # ---- the search for the multiplier ---------------------------------------------------------------------

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -22,9 +23,12 @@ import numpy as np
 from benchmarks.data import load_split
 from benchmarks.digits_tasks import elastic_net_task, gradient_boosting_task
 from benchmarks.loops import SAMPLERS, run
-from benchmarks.report import DOCS, machine, markdown, run_missing, save
+from benchmarks.report import DOCS, drawing, machine, markdown, run_missing, save
 from benchmarks.small_tasks import breast_cancer_task
 from benchmarks.tasks import Task, kernel_ridge_task, svr_task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 OURS = "centred CMA-ES"
 VALUES = "CMA-ES"
@@ -226,9 +230,16 @@ def _shown(losses: np.ndarray, *, bold: bool) -> str:
 
 def figure(results: list[dict[str, object]], out: Path) -> Path:
     """Mean test loss of every private method in every cell, divided by that of CMA-ES without privacy."""
-    from matplotlib.figure import Figure
+    path = out / "figures" / "private.png"
+    with drawing(path, 11, 6.5) as canvas:
+        _draw(Losses(results), canvas)
+    return path
 
-    losses, canvas = Losses(results), Figure(figsize=(11, 6), layout="constrained")
+
+MARKERS = "svD^<>pX*Ph"  # so that methods differ without colour, too
+
+
+def _draw(losses: Losses, canvas: Figure) -> None:
     panels = canvas.subplots(len(TRIALS), 1, sharex=True)
     cells_of = [(task, n, mu) for task, people in PEOPLE.items() for n in people for mu in BUDGETS]
     firsts = [next(i for i, cell in enumerate(cells_of) if cell[0] == task) for task in PEOPLE]
@@ -237,14 +248,14 @@ def figure(results: list[dict[str, object]], out: Path) -> Path:
             pairs = [losses.of(task, n, trials, mu, (method, "none")) for task, n, mu in cells_of]
             shown = [(i, pair[0].mean() / pair[1].mean()) for i, pair in enumerate(pairs) if pair.size]
             style = (
-                {"color": "black", "ms": 5, "zorder": 3}
+                {"color": "black", "ms": 5, "zorder": 3, "marker": "o"}
                 if method == OURS
-                else {"color": f"C{j}", "ms": 3, "alpha": 0.7}
+                else {"color": f"C{j}", "ms": 4, "alpha": 0.8, "marker": MARKERS[j]}
             )
             if shown:
                 axes.plot(
                     *zip(*shown, strict=True),
-                    "o",
+                    ls="",
                     label=method if method in (OURS, "DP-GIBO") else f"values, {method}",
                     **style,
                 )
@@ -265,10 +276,6 @@ def figure(results: list[dict[str, object]], out: Path) -> Path:
     canvas.legend(
         *panels[0].get_legend_handles_labels(), fontsize="small", loc="outside upper center", ncols=len(METHODS)
     )
-    path = out / "figures" / "private.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    canvas.savefig(path, dpi=110)
-    return path
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.bench_private import OURS, TRIALS
 from benchmarks.data import Array
-from benchmarks.report import DOCS, markdown
+from benchmarks.report import DOCS, drawing, markdown
 from dptune.algorithms.centred_plan import default_trials
 
 D = {
@@ -57,24 +57,21 @@ def table(found: dict[str, dict[float, Array]]) -> str:
 
 def figure(found: dict[str, dict[float, Array]], out: Path) -> Path:
     """The table as lines."""
-    from matplotlib.figure import Figure
-
-    canvas = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = canvas.subplots()
-    for j, (task, by) in enumerate(found.items()):
-        x, y = list(by), [math.exp(logs.mean()) for logs in by.values()]
-        deviations = [v * error(logs) for v, logs in zip(y, by.values(), strict=True)]
-        axes.errorbar(x, y, deviations, color=f"C{j}", marker="o", label=f"{task}, d = {D[task]}")
-    axes.axhline(1.0, color="0.6", lw=0.8)
-    axes.set(xscale="log", yscale="log", xlabel="n mu", ylabel="test loss, 400 trials over 100")
-    axes.set_xticks([150, 300, 600, 1000, 2000, 4000, 8000])
-    axes.set_yticks([0.3, 0.5, 0.7, 1.0, 1.3])
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter("")
-    canvas.legend(loc="outside right upper", fontsize="small")
     path = out / "figures" / "trials.png"
-    canvas.savefig(path, dpi=110)
+    with drawing(path, 8, 4.5) as canvas:
+        axes = canvas.subplots()
+        for marker, (task, by) in zip("osD^vP*X", found.items(), strict=False):
+            x, y = list(by), [math.exp(logs.mean()) for logs in by.values()]
+            deviations = [v * error(logs) for v, logs in zip(y, by.values(), strict=True)]
+            axes.errorbar(x, y, deviations, marker=marker, label=f"{task}, d = {D[task]}")
+        axes.axhline(1.0, color="0.6", ls="-", lw=0.8)
+        axes.set(xscale="log", yscale="log", xlabel="n mu", ylabel="test loss, 400 trials over 100")
+        axes.set_xticks([150, 300, 600, 1000, 2000, 4000, 8000])
+        axes.set_yticks([0.3, 0.5, 0.7, 1.0, 1.3])
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter("")
+        canvas.legend(loc="outside right upper", fontsize="small")
     return path
 
 

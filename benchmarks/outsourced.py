@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from tqdm import tqdm
 
-from benchmarks.report import DOCS, markdown, mean_and_error, save
+from benchmarks.report import DOCS, drawing, markdown, mean_and_error, save
 from dptune.accounting.gdp import mu_from_epsilon
 from dptune.gp.fit import Hyperparameters, fit
 from dptune.gp.kernels import RBF
@@ -154,20 +154,17 @@ def run_regret(out: Path, seeds: int, exploration: float, extra: Problem) -> str
 
 
 def draw_regret(arrays: dict[str, dict[str, Array]], path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 6), layout="constrained")
-    colours = ["black", "#1a9850", "#4575b4", "#e08214", "#b2182b", "#b39ddb", "0.6"]
-    axes = figure.subplots(2, 3).ravel()
-    for axis, (name, by) in zip(axes, arrays.items(), strict=True):
-        for method, colour in zip(METHODS, colours, strict=True):
-            curves, rounds = by[method], np.arange(1, ROUNDS + 1)
-            mean, error = curves.mean(axis=0), curves.std(axis=0, ddof=1) / math.sqrt(len(curves))
-            axis.plot(rounds, mean, color=colour, label=method, ls="--" if method in (REPLACING, "random") else "-")
-            axis.fill_between(rounds, mean - error, mean + error, color=colour, alpha=0.15, lw=0)
-        axis.set(title=name, xlabel="round", ylabel="simple regret", ylim=(0, None), xlim=(1, ROUNDS))
-    axes[0].legend(fontsize="x-small")
-    figure.savefig(path, dpi=130)
+    with drawing(path, 11, 6) as figure:
+        axes = figure.subplots(2, 3).ravel()
+        for axis, (name, by) in zip(axes, arrays.items(), strict=True):
+            for method in METHODS:
+                curves, rounds = by[method], np.arange(1, ROUNDS + 1)
+                mean, error = curves.mean(axis=0), curves.std(axis=0, ddof=1) / math.sqrt(len(curves))
+                last = {"color": "0.5", "ls": ":"} if method == "random" else {}  # the style has six lines
+                (line,) = axis.plot(rounds, mean, label=method, **last)
+                axis.fill_between(rounds, mean - error, mean + error, color=line.get_color(), alpha=0.15, lw=0)
+            axis.set(title=name, xlabel="round", ylabel="simple regret", ylim=(0, None), xlim=(1, ROUNDS))
+        axes[0].legend(fontsize="x-small")
 
 
 # ---- speed ---------------------------------------------------------------------------------------------
@@ -216,8 +213,6 @@ def run_speed(out: Path) -> str:
 
 def run_attack(out: Path) -> str:
     """What three known rows tell about 2,000 others."""
-    from matplotlib.figure import Figure
-
     demonstration, rng = runpy.run_path(str(EXAMPLE)), np.random.default_rng(0)
     angle = rng.uniform(0, 2 * np.pi, 2000)
     X = (3 + 14 * rng.integers(1, 3, 2000) / 2)[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
@@ -231,12 +226,11 @@ def run_attack(out: Path) -> str:
         "our Z, ε = 3, changes of norm 1": X + rng.normal(0, 1 / mu, X.shape),
         "our Z, ε = 3, replacing a row": X + rng.normal(0, 50 / mu, X.shape),
     }
-    figure = Figure(figsize=(14, 3.2), layout="constrained")
-    for axis, (name, points) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
-        axis.scatter(*points.T, c=np.arctan2(X[:, 1], X[:, 0]), s=2, cmap="twilight")
-        axis.set_title(name, fontsize=9)
-        axis.set_aspect("equal", adjustable="datalim")
-    figure.savefig(out / "figures" / "outsourced_attack.png", dpi=130)
+    with drawing(out / "figures" / "outsourced_attack.png", 14, 3.2) as figure:
+        for axis, (name, points) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+            axis.scatter(*points.T, c=np.arctan2(X[:, 1], X[:, 0]), s=2, cmap="twilight")
+            axis.set_title(name, fontsize=9)
+            axis.set_aspect("equal", adjustable="datalim")
     error = np.abs(panels["rows recovered from it"] - X).max()
     return f"largest error of a recovered row: {error:.1e}"
 

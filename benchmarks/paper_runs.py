@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import paper_examples as paper
 from benchmarks.data import Array, load_split
 from benchmarks.loops import SAMPLERS, result, run, simulate
-from benchmarks.report import in_parallel, markdown, mean_and_error
+from benchmarks.report import drawing, in_parallel, markdown, mean_and_error
 from benchmarks.tasks import Task, svr_task, values
 from dptune.algorithms.gibo import DPGIBO, GIBOSettings
 from dptune.algorithms.method import Method, Plan
@@ -169,43 +169,41 @@ def table(results: list[dict[str, object]]) -> str:
 
 def figure(results: list[dict[str, object]], path: Path) -> None:
     """One panel per example: mean and standard error of the paper's iterates, marks where the others end."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
 
-    fig, axes = plt.subplots(2, 3, figsize=(12, 7), constrained_layout=True)
-    for ax, example in zip(axes.ravel(), EXAMPLES, strict=True):
-        for mu in BUDGETS.get(example, (1.0, None)):
-            _draw(ax, [r for r in results if (r["example"], r["mu"]) == (example, mu)], COLORS[mu])
-        excess = example in ("4.1", "4.2")
-        ax.set(title=example, xlabel="evaluations", ylabel="excess loss" if excess else "test loss")
-        ax.set_yscale("log" if excess else "linear")
-    names = {mu: "no privacy" if mu is None else f"mu = {mu:g}" for mu in COLORS}
-    lines = [Line2D([], [], color=color, label=f"DP-GIBO, paper's plan, {names[mu]}") for mu, color in COLORS.items()]
-    marks = [Line2D([], [], color="grey", marker=k, ls="", label=NAMES.get(m, m)) for m, k in MARKS.items()]
-    fig.legend(handles=[*lines, *marks], loc="outside lower center", ncols=4, fontsize=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fig.savefig(path, dpi=130)
-    plt.close(fig)
+    with drawing(path, 12, 7) as fig:
+        for ax, example in zip(fig.subplots(2, 3).ravel(), EXAMPLES, strict=True):
+            for mu in BUDGETS.get(example, (1.0, None)):
+                _draw(ax, [r for r in results if (r["example"], r["mu"]) == (example, mu)], LINES[mu])
+            excess = example in ("4.1", "4.2")
+            ax.set(title=example, xlabel="evaluations", ylabel="excess loss" if excess else "test loss")
+            ax.set_yscale("log" if excess else "linear")
+        names = {mu: "no privacy" if mu is None else f"mu = {mu:g}" for mu in LINES}
+        lines = [Line2D([], [], **line, label=f"DP-GIBO, paper's plan, {names[mu]}") for mu, line in LINES.items()]
+        marks = [Line2D([], [], color="grey", marker=k, ls="", label=NAMES.get(m, m)) for m, k in MARKS.items()]
+        fig.legend(handles=[*lines, *marks], loc="outside lower center", ncols=4, fontsize=9)
 
 
-COLORS: dict[float | None, str] = {0.5: "C3", 1.0: "C0", 2.0: "C2", None: "C1"}
+LINES: dict[float | None, dict[str, str]] = {
+    0.5: {"color": "C3", "ls": ":"},
+    1.0: {"color": "C0", "ls": "-"},
+    2.0: {"color": "C2", "ls": "-."},
+    None: {"color": "C1", "ls": "--"},
+}
 MARKS = {"defaults": "*", "Random": "x", "TPE": "^", "CMA-ES": "s"}
 NAMES = {"defaults": "DP-GIBO, dptune's defaults"}
 
 
-def _draw(ax, found: list[dict[str, object]], color: str) -> None:
+def _draw(ax, found: list[dict[str, object]], line: dict[str, str]) -> None:
     Y = np.array([r["path"] for r in found if r["method"] == "paper"])  # (seeds, T + 1)
     x = np.linspace(0, int(found[0]["evaluations"]), Y.shape[1])
     mean, error = Y.mean(axis=0), Y.std(axis=0, ddof=1) / np.sqrt(len(Y))
-    ax.plot(x, mean, color=color)
-    ax.fill_between(x, mean - error, mean + error, color=color, alpha=0.2, lw=0)
+    ax.plot(x, mean, **line)
+    ax.fill_between(x, mean - error, mean + error, color=line["color"], alpha=0.2, lw=0)
     for method, marker in MARKS.items():
         ends = [float(r["loss"]) for r in found if r["method"] == method]
         if ends:
-            ax.plot(x[-1], np.mean(ends), marker=marker, color=color, ls="", ms=7, clip_on=False)
+            ax.plot(x[-1], np.mean(ends), marker=marker, color=line["color"], ls="", ms=7, clip_on=False)
 
 
 def main(seeds: int, jobs: int, out: Path) -> str:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from tqdm import tqdm
+
+from dptune.figures import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -111,3 +117,17 @@ def save(name: str, results: object, out: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
     return path
+
+
+@contextmanager
+def drawing(path: Path, *size: float) -> Iterator[Figure]:
+    """Give a figure of this size in inches, in dptune's style, and save it at the end."""
+    from matplotlib.figure import Figure
+    from matplotlib.style import context
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with context(style()):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        figure.savefig(path, dpi=120)
+    print(f"wrote {path}")

@@ -1,0 +1,25 @@
+"""DP-FTS-DE over Flower: the rounds of a federation as queries that a ServerApp sends and ClientApps answer.
+
+Server (``dptune.federated.FTSServer`` does everything that matters)::
+
+    app = ServerApp()
+
+    @app.main()
+    def main(grid, context):
+        run_rounds(grid, FTSServer(PlanLedger("agents.db", plan, n=29), settings), timeout=600.0)
+
+Client, with ``agent=7`` in its node's configuration (``flower-supernode --node-config``)::
+
+    app = ClientApp()
+
+    @app.query()
+    def query(message, context):
+        return answer(message, context, settings=settings, space=space, objective=auc)  # larger is better
+
+docs/federated.md says what is promised, and what Flower adds to those who must be trusted.
+"""
+
+from dptune_flower.client import answer, best
+from dptune_flower.server import run_rounds
+
+__all__ = ["answer", "best", "run_rounds"]

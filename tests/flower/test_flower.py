@@ -1,0 +1,145 @@
+"""DP-FTS-DE over Flower's messages, in an environment of its own: `make test-flower`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.supercore.task_identity import TaskIdentity
+
+from dptune import Float, InputError, Space
+from dptune.accounting import PlanLedger, SubsampledGaussianPlan
+from dptune.federated import FTSServer, FTSSettings
+from dptune_flower import answer, best, run_rounds
+
+SETTINGS = FTSSettings(agents=3, d=2, M=20, own_features=20, candidates=64, initial=2)
+SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
+ROUNDS = 3
+
+
+@pytest.fixture(autouse=True)
+def in_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)  # as Flower does in the process of an app
+
+
+def near_the_middle(parameters: Any) -> float:
+    return -float((parameters["a"] - 0.5) ** 2 + (parameters["b"] - 0.5) ** 2)
+
+
+class Nodes:
+    """Stands for Flower's grid: ClientApps in this process, with the messages that Flower makes."""
+
+    def __init__(self, objectives: list[Callable[[Any], float]], silent: frozenset[int] = frozenset()) -> None:
+        self.silent, self.asked, self.replies = silent, [], []
+        self.contexts = [Context(1, node, {"agent": node}, RecordDict(), {}) for node in range(len(objectives))]
+        self.apps = [self.app(objective) for objective in objectives]
+
+    def app(self, objective: Callable[[Any], float], settings: FTSSettings = SETTINGS) -> ClientApp:
+        app = ClientApp()
+
+        @app.query()
+        def query(message: Message, context: Context) -> Message:
+            return answer(message, context, settings=settings, space=SPACE, objective=objective)
+
+        return app
+
+    def get_node_ids(self) -> list[int]:
+        return list(range(len(self.apps)))
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None) -> list[Message]:
+        replies = []
+        for sent in messages:
+            message = message_from_proto(message_to_proto(sent))  # as it travels
+            node = message.metadata.dst_node_id
+            self.asked.append((int(message.content["dptune"]["round"]), node))
+            if node not in self.silent:
+                replies.append(self.reply(node, message))
+        self.replies += replies
+        return replies
+
+    def reply(self, node: int, message: Message) -> Message:
+        try:
+            return message_from_proto(message_to_proto(self.apps[node](message, self.contexts[node])))
+        except InputError as error:  # as Flower does: the node's error travels in place of its answer
+            return Message(Error(0, str(error)), reply_to=message)
+
+
+def open_server(folder: Path) -> FTSServer:
+    plan = SubsampledGaussianPlan(q=1.0, z=1.0, steps=ROUNDS)
+    return FTSServer(PlanLedger(folder / "agents.db", plan, n=3), SETTINGS)
+
+
+def test_every_node_is_asked_in_every_round_and_learns_the_last_broadcast(tmp_path: Path) -> None:
+    nodes, server = Nodes([near_the_middle] * 3), open_server(tmp_path)
+    run_rounds(nodes, server, timeout=60.0)
+    assert server.open_round == ROUNDS
+    assert nodes.asked == [(t, node) for t in range(ROUNDS + 1) for node in range(3)]
+    for context in nodes.contexts:
+        assert len(context.state["dptune"]["y"]) == SETTINGS.initial + ROUNDS
+        assert SPACE.contains(best(context, SPACE))
+    weights = ["weights" in reply.content for reply in nodes.replies]
+    assert weights == [True] * 3 * ROUNDS + [False] * 3  # the last question needs no answer
+    assert all(set(reply.content) <= {"dptune", "weights"} for reply in nodes.replies)
+
+
+def test_a_node_that_is_silent_or_fails_counts_as_zero_and_a_failed_evaluation_sends(tmp_path: Path) -> None:
+    def fails(parameters: Any) -> float:
+        raise ValueError("a secret of this node")
+
+    nodes, server = Nodes([near_the_middle, fails, near_the_middle], silent=frozenset({2})), open_server(tmp_path)
+    sent: list[frozenset[int]] = []
+    release = server.release
+    server.release = lambda t: (sent.append(frozenset(server.sent)), release(t))[1]  # type: ignore[method-assign]
+    run_rounds(nodes, server, timeout=60.0)
+    assert sent == [frozenset({0, 1})] * ROUNDS
+    assert "secret" not in str([reply.content for reply in nodes.replies])
+    with pytest.raises(InputError, match="observed nothing"):
+        best(nodes.contexts[1], SPACE)
+
+
+def test_a_restarted_server_and_a_question_that_comes_twice_change_nothing(tmp_path: Path) -> None:
+    nodes, server = Nodes([near_the_middle] * 3), open_server(tmp_path)
+    server.release(0)  # without anybody: then the process died
+    run_rounds(nodes, open_server(tmp_path), timeout=60.0)
+    kept = [len(context.state["dptune"]["y"]) for context in nodes.contexts]
+    again = Nodes([near_the_middle] * 3)
+    again.contexts = nodes.contexts
+    run_rounds(again, open_server(tmp_path), timeout=60.0)  # only the last broadcast, which they know
+    assert kept == [len(context.state["dptune"]["y"]) for context in again.contexts]
+    assert PlanLedger(tmp_path / "agents.db").count() == ROUNDS
+
+
+def test_other_settings_and_a_node_without_a_number_are_refused(tmp_path: Path) -> None:
+    nodes = Nodes([near_the_middle] * 3)
+    nodes.apps[0] = nodes.app(near_the_middle, FTSSettings(agents=3, d=2, M=20, initial=3))
+    nodes.contexts[1].node_config.clear()
+    run_rounds(nodes, open_server(tmp_path), timeout=60.0)
+    refused = {reply.metadata.src_node_id for reply in nodes.replies if reply.has_error()}
+    said = " ".join(reply.error.reason for reply in nodes.replies if reply.has_error())
+    assert len(refused) >= 1
+    assert "other settings" in said
+    assert "--node-config" in said
+
+
+def test_weights_that_are_not_numbers_are_refused_and_the_round_goes_on(tmp_path: Path) -> None:
+    nodes, server = Nodes([near_the_middle] * 3), open_server(tmp_path)
+    true = nodes.reply
+
+    def spoiled(node: int, message: Message) -> Message:
+        reply = true(node, message)
+        if node == 0 and "weights" in reply.content:
+            reply.content["weights"] = type(reply.content["weights"])([np.full(20, np.nan)])
+        return reply
+
+    nodes.reply = spoiled  # type: ignore[method-assign]
+    run_rounds(nodes, server, timeout=60.0)
+    assert server.open_round == ROUNDS
