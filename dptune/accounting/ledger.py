@@ -285,6 +285,7 @@ class PrivacyLedger(DurableLedger):
         """
         scope = text("scope", scope)
         with self._transaction(write=write) as (connection, head):
+            self.budget = self._present_budget()
             known = entries.read(connection, schema.charges.c.seq.in_(again)) if again else []
             new = entries.news(connection, scope, after)
             if write:

@@ -27,12 +27,18 @@ if TYPE_CHECKING:
 def totals(ledger: PrivacyLedger, scope: str) -> tuple[int, float]:
     """Return how many trials the run and those that it extends have planned, and their GDP budget."""
     trials, squares = 0, 0.0
-    while True:
-        plan, earlier = stored_plan(ledger, scope) or {}, Earlier.of(ledger, scope)
+    for name in parts(ledger, scope):
+        plan = stored_plan(ledger, name) or {}
         trials, squares = trials + int(plan["trials"]), squares + float(plan["mu"]) ** 2
-        if earlier is None or earlier.in_all is None:
-            return trials, math.sqrt(squares)
-        scope = earlier.scope
+    return trials, math.sqrt(squares)
+
+
+def parts(ledger: PrivacyLedger, scope: str) -> list[str]:
+    """Return the names of the run and of those that it extends, the newest first."""
+    names = [scope]
+    while (earlier := Earlier.of(ledger, names[-1])) is not None and earlier.in_all is not None:
+        names.append(earlier.scope)
+    return names
 
 
 def name_of_extension(scope: str) -> str:

@@ -21,8 +21,9 @@ class Failures:
 
     def __init__(self, scope: str) -> None:
         self._scope = scope
-        self.number, self.succeeded, self._stopped = 0, False, 0
+        self.number, self.succeeded = 0, False
         self.points: set[str] = set()
+        self._stopped: set[str] = set()  # trials in a row; a front end may tell of one twice
 
     def count(self, *, begun: bool, batch: int) -> None:
         """Count one more.
@@ -46,22 +47,22 @@ class Failures:
             "decorated function, on public or made-up data, to see it."
         )
 
-    def stopped(self) -> None:
+    def stopped(self, trial: str) -> None:
         """Count a trial that was stopped and handed in no losses.
 
         Raises:
             PlanComplete: so were too many in a row.
         """
-        self._stopped += 1
-        if self._stopped >= MOST_STOPPED:
+        self._stopped.add(trial)
+        if len(self._stopped) >= MOST_STOPPED:
             raise PlanComplete(
-                f"{self._stopped} trials in a row of the run {self._scope!r} were stopped before they handed in "
+                f"{len(self._stopped)} trials in a row of the run {self._scope!r} were stopped before they handed in "
                 "losses; nothing was paid for them. Let the pruner begin later or stop fewer, and go on."
             )
 
     def went_on(self) -> None:
         """A trial has trained to its end."""
-        self._stopped = 0
+        self._stopped.clear()
 
     def note(self, points: Iterable[str]) -> dict[str, int]:
         """Return how many of the points failed, for the note of the charge that counts them first."""

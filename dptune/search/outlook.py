@@ -49,7 +49,8 @@ class Outlook:
     """The noise of every kind of release of a plan.
 
     Attributes:
-        noises: of the trials' values, the algorithm's questions, the final estimate, as far as the plan has them.
+        noises: of the trials' values, the algorithm's questions, decisions and the final estimate, as far as the plan
+            has them.
     """
 
     noises: tuple[Noise, ...]
@@ -76,6 +77,9 @@ class Outlook:
             ratio = sigma * math.sqrt(asked.dimension) / asked.radius
             hides = f"the noise of {asked.name} is {ratio:.2g} of the largest signal that the clip lets through"
             found.append(Noise(asked.name, sigma, sigma / width, hides if ratio > LOUD else ""))
+        if plan.rungs is not None:
+            sigma = 2 * plan.rungs.radius / (people.n * plan.rung_mu)
+            found.append(Noise("a decision to stop a trial", sigma, sigma / width))
         if plan.final_mu > 0:
             sigma = math.sqrt(levels) * width / (people.n * plan.final_mu)
             found.append(Noise("the final estimate", sigma, sigma / width))

@@ -234,7 +234,7 @@ class SearchRun(Shown):
         """
         with self._lock:
             self.rungs.withdraw(trial)
-        self._failures.stopped()
+        self._failures.stopped(trial)
 
     def _observe(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
         """Hand losses to the privatizer; return the name of their point."""

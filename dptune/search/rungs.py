@@ -8,6 +8,10 @@ mean over people of
 where the incumbent is, by everything released so far, the best trial whose losses at s this process holds. The trial is
 stopped if the answer is more than one standard deviation of its noise above 0: asynchronous halving against the best.
 
+A stopped trial takes part in its generation as far behind the incumbent as it was at the rung: with the losses
+L_i(incumbent, end) + L_i(x, s) - L_i(incumbent, s), within the clip. Its own at s would be those of a half-trained
+model among trained ones, and the search would learn a step where trials were stopped.
+
 Guarantee: each question is one Gaussian release of ``plan.rung_mu``, mu-GDP under replacing one person: a person's
 clipped difference lies in [-C, C], so its mean moves by at most 2 C / n. It is charged before losses are read. The plan
 has paid for ``plan.decisions`` of them; where they are used up, where another run has spent the budget or no incumbent

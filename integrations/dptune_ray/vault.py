@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
+from dptune.search.extending import parts
 from dptune.search.names import DEFAULT, VALUE, as_stored
 from dptune.search.request import SearchRequest
 from dptune_ray.actors import ActorClient, answer_of, answered
@@ -230,8 +231,10 @@ class Vault:
             self._run.check(trial, parameters)
             return None
         value = known.at(parameters, trial).value
-        lost = trial not in self._taken and self._run.space is not None and not self._run.complete
-        return None if lost else value
+        if trial in self._taken or self._run.space is None or self._run.complete:
+            return value
+        earlier = self._own and self._run.recorded_parameters(trial) is None  # of a run that this one extends
+        return value if earlier else None
 
     def _refuse_failing(self) -> None:
         if self._all_failed:
@@ -253,9 +256,12 @@ class Vault:
         return self._told[trial]
 
     def _released(self, trial: str) -> dict[str, Any] | None:
-        if self._run.recorded_parameters(trial) is None:
-            return None
-        charge = self._ledger.find(self._run.scope, VALUE + trial)
+        """The trial's own release, of the run or of one that it extends."""
+        run, scopes = self._run, [self._run.scope]
+        if run.recorded_parameters(trial) is None:  # parts of the whole are looked up where there are any
+            scopes = parts(self._ledger, run.scope)[1:] if run.trials > run.plan.trials else []
+        found = (self._ledger.find(scope, VALUE + trial) for scope in scopes)
+        charge = next((charge for charge in found if charge is not None), None)
         if charge is None or charge.value is None:
             return None
         return {"parameters": charge.note["parameters"], "value": self._about.level(charge.value[0])}

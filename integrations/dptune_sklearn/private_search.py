@@ -16,7 +16,7 @@ from dptune_sklearn.fitting import Models
 from dptune_sklearn.halves import given_halves, split_halves
 from dptune_sklearn.naming import name_of
 from dptune_sklearn.spaces import Distributions
-from dptune_sklearn.strategies import Asked, strategy
+from dptune_sklearn.strategies import Asked, charges_of, strategy
 
 REFUSED = {
     "cv": "there is no cross-validation on private rows: a person trains the models of all folds but one, so each of "
@@ -50,6 +50,8 @@ class PrivateSearch(Around):
         settings: of the method's planner, e.g. ``{"final_share": 0.1}``; of "selection" ``estimate_share``, ``method``.
         name: of the search in the ledger; default made of everything public, training rows included. Under its name a
             search that was stopped goes on, and one that is complete is told again, for nothing.
+        warm_start: True: with more ``n_trials`` (and ``mu``), both in all, ``fit`` goes on from the search with
+            fewer. That one is found in the ledger, in another process too: the default name is made without these two.
         cv, scoring: refused by ``fit``, with the reason.
 
     Attributes:
@@ -87,6 +89,7 @@ class PrivateSearch(Around):
         random_state: int = 0,
         settings: Mapping[str, Any] | None = None,
         name: str | None = None,
+        warm_start: bool = False,
         cv: None = None,
         scoring: None = None,
     ) -> None:
@@ -104,6 +107,7 @@ class PrivateSearch(Around):
         self.random_state = random_state
         self.settings = settings
         self.name = name
+        self.warm_start = warm_start
         self.cv = cv
         self.scoring = scoring
 
@@ -148,6 +152,7 @@ class PrivateSearch(Around):
             self.random_state,
             self.settings or {},
             self.name_,
+            self.warm_start,
         )
         found = search(asked, privatizer, models)
         self.best_params_, self.best_estimator_, self.best_loss_ = found.best, found.model, found.loss
@@ -177,13 +182,14 @@ class PrivateSearch(Around):
 
     def _public(self) -> dict[str, Any]:
         """The settings on which answers depend."""
-        other = ("estimator", "ledger", "budget", "n_jobs", "name")
+        other = ["estimator", "ledger", "budget", "n_jobs", "name", "warm_start"]
+        other += ["n_trials", "mu"] if self.warm_start else []
         return {name: value for name, value in self.get_params(deep=False).items() if name not in other}
 
 
 def _released(ledger: dptune.PrivacyLedger, name: str) -> dict[str, list[Any]]:
     """Return what was released under a name: keys, mechanisms, prices, noise and values, in the ledger's order."""
-    charges = ledger.charges(name)
+    charges = charges_of(ledger, name)
     return {
         "release": [charge.key for charge in charges],
         "what": [charge.description["statistic"] for charge in charges],

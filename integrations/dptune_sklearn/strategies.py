@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import uuid4
@@ -11,6 +11,7 @@ from uuid import uuid4
 import dptune
 from dptune.errors import InputError
 from dptune.search.agreement import check_start, stored_plan, usual_share
+from dptune.search.extending import newest_name, parts
 from dptune.search.names import VALUE
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
@@ -47,6 +48,7 @@ class Asked:
     seed: int
     settings: Mapping[str, Any]
     name: str
+    goes_on: bool  # with a search of fewer trials under this name
 
 
 class Strategy(Protocol):
@@ -64,6 +66,8 @@ class Strategy(Protocol):
 
 def select(asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
     """Train all candidates in parallel, choose one, and pay once."""
+    if asked.goes_on:
+        raise InputError('a choice is made once, among all candidates: warm_start= cannot go with method="selection".')
     tried: list[dict[str, Any]] = []
 
     def losses() -> Any:
@@ -92,7 +96,11 @@ class Run:
     def __call__(self, asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
         """Search round by round until the run is complete."""
         where = UserSpace(asked.distributions)
-        run = _begun(asked, self._method, privatizer, where)
+        for run in _runs(asked, self._method, privatizer, where):
+            self._complete(run, models, where)
+        return _ended(run, models, where)
+
+    def _complete(self, run: SearchRun, models: Models, where: UserSpace) -> None:
         succeeded = run.algorithm.t > 0
         while not run.complete:
             names = [uuid4().hex for _ in range(max(run.algorithm.missing(), 1))]
@@ -104,7 +112,6 @@ class Run:
             succeeded = True
             for name, point, model in round_of:
                 run.finish(name, point, models.losses(model))
-        return _ended(run, models, where)
 
 
 class Sampler:
@@ -120,20 +127,27 @@ class Sampler:
         from dptune_optuna.distributions import to_distributions
 
         where = UserSpace(asked.distributions)
-        distributions, run = to_distributions(where.space), _begun(asked, VALUES, privatizer, where)
+        distributions = to_distributions(where.space)
         study = optuna.create_study(study_name=asked.name, sampler=self._sampler)
-        for charge in privatizer.ledger.charges(asked.name, prefix=VALUE):
-            if charge.value is not None:
-                known = dict(charge.note["parameters"])
-                study.add_trial(
-                    optuna.trial.create_trial(params=known, distributions=distributions, value=charge.value[0])
-                )
-        while not run.complete:
-            name, trial = uuid4().hex, study.ask(distributions)
-            run.check(name)
-            losses = models.losses(models.fitted(where.user(trial.params)))
-            study.tell(trial, run.finish(name, trial.params, losses))
+        for run in _runs(asked, VALUES, privatizer, where):
+            if not study.trials:
+                for charge in charges_of(privatizer.ledger, asked.name, prefix=VALUE):
+                    known, value = dict(charge.note["parameters"]), charge.value
+                    if value is not None:
+                        told = optuna.trial.create_trial(params=known, distributions=distributions, value=value[0])
+                        study.add_trial(told)
+            while not run.complete:
+                name, trial = uuid4().hex, study.ask(distributions)
+                run.check(name)
+                losses = models.losses(models.fitted(where.user(trial.params)))
+                study.tell(trial, run.finish(name, trial.params, losses))
         return _ended(run, models, where)
+
+
+def charges_of(ledger: dptune.PrivacyLedger, name: str, *, prefix: str = "") -> list[Any]:
+    """Return the charges of a search and of what extends it, in the ledger's order."""
+    scopes = reversed(parts(ledger, newest_name(ledger, name)))
+    return [charge for scope in scopes for charge in ledger.charges(scope, prefix=prefix)]
 
 
 def _mu(asked: Asked, ledger: dptune.PrivacyLedger) -> float:
@@ -143,18 +157,37 @@ def _mu(asked: Asked, ledger: dptune.PrivacyLedger) -> float:
     return usual_share(ledger, asked.mu) if begun is None or asked.mu is not None else float(begun["mu"])
 
 
-def _begun(
+def _runs(
     asked: Asked, method: dptune.algorithms.Method, privatizer: dptune.LossPrivatizer, where: UserSpace
-) -> SearchRun:
-    """Begin the run, or continue it; say so where noise leaves it little to learn."""
-    settings = {"trials": asked.n_trials or (USUAL_TRIALS if method is VALUES else None), **asked.settings}
-    usual = where.ours(asked.usual)
-    request = SearchRequest(method, privatizer, asked.mu, asked.seed, settings, usual, "PrivateSearch", where.space)
-    request.check_start(asked.name)
-    run = request.begin(asked.name, None if method is VALUES else where.space)
-    if warning := request.warning(run):
+) -> Iterator[SearchRun]:
+    """Yield the run, begun or continued; when it is complete, what extends it, if it is to go on and has fewer trials.
+
+    Noise that leaves a run little to learn is warned of.
+    """
+    space = None if method is VALUES else where.space
+    wanted = _request(asked, method, privatizer, where, asked.n_trials, asked.mu)
+    begun = stored_plan(privatizer.ledger, asked.name) if asked.goes_on else None
+    first = wanted if begun is None else _request(asked, method, privatizer, where, begun["trials"], begun["mu"])
+    first.check_start(asked.name)
+    run = first.begin(asked.name, space)
+    if warning := first.warning(run):
         _warn(asked.name, warning, depth=5)
-    return run
+    yield run
+    if begun is not None and wanted.plan(space).trials > run.trials:
+        yield run.extend(trials=wanted.settings["trials"], mu=asked.mu)
+
+
+def _request(
+    asked: Asked,
+    method: dptune.algorithms.Method,
+    privatizer: dptune.LossPrivatizer,
+    where: UserSpace,
+    trials: int | None,
+    mu: float | None,
+) -> SearchRequest:
+    settings = {"trials": trials or (USUAL_TRIALS if method is VALUES else None), **asked.settings}
+    usual = where.ours(asked.usual)
+    return SearchRequest(method, privatizer, mu, asked.seed, settings, usual, "PrivateSearch", where.space)
 
 
 def _warn(name: str, why: str, *, depth: int) -> None:

@@ -22,13 +22,14 @@ from sklearn.linear_model import LogisticRegression
 
 import dptune
 from dptune_optuna import DPGIBOSampler
-from dptune_ray import PrivateSearch
+from dptune_ray import PrivateSearch, report_private
 from ray_harness import (
     SPACE,
     N,
     NoiselessPrivatizer,
     losses,
     losses_at,
+    open_centred,
     open_ledger,
     open_privatizer,
     open_search,
@@ -57,6 +58,25 @@ def test_a_run_from_end_to_end(fast_path):
     assert estimate.private
     assert search.estimate(trainable, search.recommend()) == estimate
     assert open_ledger(fast_path).spent() <= 1.0
+
+
+@pytest.mark.slow
+def test_private_losses_stop_trials_of_a_run_from_end_to_end(fast_path):
+    def training(config):
+        for step in (1, 2):
+            report_private(losses(config) + 0.5 / step, step)
+        return losses(config)
+
+    privatizer = open_privatizer(fast_path, mu=10.0)
+    search = open_centred(privatizer, n_trials=8, population=4, rung_share=0.2, rungs=2)
+    results = tuner(search.trainable(training), search, fast_path, num_samples=search.n_trials).fit()
+    assert results.num_errors == 0
+    assert search.progress()["generations_done"] == 2
+    asked = privatizer.ledger.charges("run", prefix="rung/")
+    assert 4 <= len(asked) <= 8
+    stopped = [c for c in asked if c.value[0] > c.description["sigma"]]
+    assert len(asked) == 8 - sum(c.key.endswith("/1") for c in stopped)
+    assert privatizer.ledger.spent() <= 10.0
 
 
 def test_optuna_and_ray_visit_the_same_points_with_the_noise_off(fast_path):

@@ -54,3 +54,14 @@ def test_a_trial_that_failed_unpaid_after_a_report_was_not_stopped_by_a_schedule
     assert "its function failed" in caplog.text
     assert search.suggest("b") != "FINISHED"
     assert open_ledger(tmp_path).spent() == 0
+
+
+@pytest.mark.usefixtures("local_actors")
+def test_a_stopped_trial_of_which_tune_tells_twice_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dptune.search.failures.MOST_STOPPED", 2)
+    search, _ = made_public(tmp_path)
+    for trial in "ab":
+        assert search.suggest(trial) != "FINISHED"
+        for _ in range(2):
+            search.on_trial_complete(trial, result={"loss": np.nan, "public": 0.1})
+    assert search.suggest("c") == "FINISHED"

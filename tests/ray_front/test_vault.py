@@ -28,8 +28,8 @@ def values_vault(folder, **settings) -> Vault:
     return Vault(values_run(open_privatizer(folder, kind=kind), **settings))
 
 
-def gibo_vault(folder) -> Vault:
-    request = SearchRequest(dptune.GIBO, open_privatizer(folder), seed=1, settings={"trials": 12})
+def gibo_vault(folder, mu=None, trials=12) -> Vault:
+    request = SearchRequest(dptune.GIBO, open_privatizer(folder), mu=mu, seed=1, settings={"trials": trials})
     return Vault(VaultRun(request, "run", to_space(domains_of(SPACE)), "min"))
 
 
@@ -370,3 +370,16 @@ def test_a_vault_goes_on_with_what_extends_its_run_and_so_does_a_restarted_one(t
     finish(again, "e")
     assert again.ask("f").get() is None
     assert open_ledger(tmp_path).spent() <= 0.8
+
+
+@pytest.mark.parametrize("make", [values_vault, gibo_vault])
+def test_a_trial_that_the_extended_run_has_paid_is_not_paid_again_after_a_restart(tmp_path, make):
+    vault = make(tmp_path, mu=0.5, trials=4)
+    told = {trial: finish(vault, trial) for trial in "abcd"}
+    make(tmp_path, mu=0.5, trials=4).extend(8, 0.8).get()
+    again, spent = make(tmp_path, mu=0.5, trials=4), open_ledger(tmp_path).spent()
+    assert {trial: again.check(trial, POINT).get() for trial in told} == told
+    assert (again.told("a").get(), again.check("e", POINT).get()) == (told["a"], None)
+    with pytest.raises(dptune.errors.KeyConflict):
+        again.check("a", {**POINT, "x": 0.2}).get()
+    assert open_ledger(tmp_path).spent() == spent

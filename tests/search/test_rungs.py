@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from audit_tools import NoNoise
 
-from dptune import CENTRED, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune import CENTRED, Budget, Float, InputError, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.accounting.events import GaussianRelease
 from dptune.algorithms.centred_plan import plan_centred
 from dptune.search.rungs import MARGIN
@@ -175,3 +175,29 @@ def test_a_trial_that_is_stopped_with_a_failed_report_is_counted_as_a_failure(tm
     run.finish_stopped("d", {"x": 0.95})
     assert run.complete
     assert run.ledger.statement(delta=1e-6).failures == 1
+
+
+def test_an_answer_that_could_not_be_recorded_is_paid_once_and_told_to_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path, noise=True)
+    a_generation(run)
+    run.rungs.report("a", {"x": 0.9}, losses(0.9, 1), 1)
+    with monkeypatch.context() as cut:
+        cut.setattr(PrivacyLedger, "record", raises_no_space)
+        with pytest.raises(LedgerError):
+            run.rungs.stops("a")
+    (charge,) = asked(run)
+    spent = run.ledger.spent()
+    assert charge.value is None, "it was charged before it was drawn"
+    again = make_run(tmp_path, noise=True)  # a process that begins after a kill: the losses are gone
+    again.rungs.report("a", {"x": 0.9}, losses(0.9, 1), 1)
+    assert not again.rungs.stops("a")
+    told = [run.rungs.stops("a") for _ in range(3)]
+    (charge,) = asked(run)
+    assert told == 3 * [charge.value[0] > MARGIN * charge.description["sigma"]]
+    assert run.ledger.spent() == spent
+
+
+def raises_no_space(ledger: PrivacyLedger, charge: Any, value: Any) -> Any:
+    raise LedgerError("no space left on the device")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import optuna
 import pytest
 from scipy.stats import loguniform
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -192,3 +193,45 @@ def test_kinds_of_models_are_searched_with_their_own_parameters(fast_path):
     best = search.set_params(n_trials=16).fit(*PUBLIC, **VAL).best_params_
     assert set(best) in ({"model", "model__C"}, {"model", "model__C", "model__kernel"})
     assert (search.predict(PRIVATE[0]) == PRIVATE[1]).mean() > 0.6
+
+
+@pytest.mark.filterwarnings("ignore:The search")
+@pytest.mark.parametrize("method", ["centred", "dp-gibo", "sampler"])
+def test_a_warm_start_with_more_trials_goes_on_with_the_search_and_pays_the_rest(fast_path, method):
+    how = optuna.samplers.RandomSampler(seed=0) if method == "sampler" else method
+    search = search_in(fast_path, method=how, mu=2.0, warm_start=True).fit(*PUBLIC, **VAL)
+    spent, first = search.ledger.spent(), list(search.released_["release"])
+    wider = clone(search).set_params(n_trials=16, mu=4.0).fit(*PUBLIC, **VAL)
+    assert wider.name_ == search.name_
+    assert 1.9 < spent <= 2.0 < 3.9 < search.ledger.spent() <= 4.0
+    assert wider.released_["release"][: len(first)] == first
+    assert sum(mu**2 for mu in wider.released_["mu"]) == pytest.approx(search.ledger.spent() ** 2)
+    paid = search.ledger.spent()
+    for again in (wider, search.set_params(n_jobs=None), clone(wider).set_params(n_trials=12)):
+        assert again.fit(*PUBLIC, **VAL).best_params_ == wider.best_params_  # also of the script that asked for less
+    assert search.ledger.spent() == paid
+    with pytest.raises(dptune.BudgetError):
+        wider.set_params(n_trials=24, mu=4.5).fit(*PUBLIC, **VAL)
+
+
+def test_a_warm_start_first_completes_a_search_that_was_stopped(fast_path):
+    class Stopped(LogisticRegression):
+        fits = 0
+
+        def fit(self, X, y):
+            Stopped.fits += 1
+            if Stopped.fits == 6:
+                raise KeyboardInterrupt
+            return super().fit(X, y)
+
+    search = search_in(fast_path, estimator=Stopped(), mu=2.0, warm_start=True)
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(*PUBLIC, **VAL)
+    search.set_params(n_trials=16, mu=4.0).fit(*PUBLIC, **VAL)
+    assert search.released_["release"].count("generation/4") == 1
+    assert 3.9 < search.ledger.spent() <= 4.0
+
+
+def test_a_choice_that_is_made_once_has_no_warm_start(fast_path):
+    with pytest.raises(dptune.InputError, match="made once"):
+        search_in(fast_path, method="selection", warm_start=True).fit(*PUBLIC, **VAL)
