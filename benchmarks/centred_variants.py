@@ -11,7 +11,7 @@ import argparse
 import json
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -27,12 +27,14 @@ from benchmarks.tasks import Task
 from dptune.algorithms.centred import PROPOSALS, CentredSettings, Generation, best_of_each
 from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
 from dptune.algorithms.centred_plan import CENTRED, default_population
+from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Question
 
 N = 300
 TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")
 BUDGETS, TRIALS = (0.5, 1.0, 2.0), (100, 400)
 STUCK = 0.5  # test loss of a run that got stuck; about 1 is that of predicting the mean
+LATER = ("asks its answer", "tried points", "long scales", "undoes clipping", "C follows faster")  # where asked for
 FIRST_SEED = 100  # other splits than those of `make bench-private`
 
 
@@ -167,6 +169,69 @@ class TPE(CentredCMA):
         self.means[-1] = seen[int(np.argmin(self.surrogate.mean(seen)))]
 
 
+class AsksItsAnswer(CentredCMA):
+    """One proposal of each generation is what would be recommended now."""
+
+    def _propose(self, rng: np.random.Generator) -> Array:
+        drawn = super()._propose(rng)
+        if self.generations:
+            drawn[0] = self.recommend()
+        return drawn
+
+
+class Tried(CentredCMA):
+    """Recommends the evaluated point whose posterior mean is smallest."""
+
+    def recommend(self) -> Array:
+        """Among all points that were asked about."""
+        seen = np.vstack([generation.points for generation in self.generations])
+        return np.asarray(seen[int(np.argmin(self.surrogate.mean(seen)))])
+
+
+class LongScales(GroupedRegression):
+    """Length-scales with the prior of Hvarfner et al. (arXiv 2402.02229): median e^sqrt(2) sqrt(d)."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__(d)
+        self._prior = np.array([math.sqrt(2) + math.log(d) / 2] * d + list(self._prior[d:]))
+        self._theta = self._prior
+
+    def _objective(self, theta: Array) -> tuple[float, Array]:
+        value, slopes = super()._objective(theta)
+        spare = np.where(np.arange(len(theta)) < self.d, 2 / 3, 0.0) * (theta - self._prior)  # 1 - 1 / 3
+        return value - 0.5 * float(spare @ (theta - self._prior)), slopes - spare
+
+
+class LongScaled(CentredCMA):
+    """The same search with that prior."""
+
+    def __init__(self, settings: CentredSettings) -> None:
+        super().__init__(settings)
+        self.surrogate = LongScales(settings.d)
+
+
+class Rescaled(GroupedRegression):
+    """A generation's values and noise times sqrt(1 / C): where C is small it holds most people's differences down."""
+
+    def fit(self, groups: Sequence[Group]) -> None:
+        """Take the groups, of which the newest is not rescaled yet."""
+        *old, new = groups
+        scale = 1 / math.sqrt(self.radius)
+        super().fit([*old, Group(new.points, new.values * scale, new.sigma * scale)])
+
+
+class UndoesClipping(CentredCMA):
+    """The same search with such values."""
+
+    def __init__(self, settings: CentredSettings) -> None:
+        super().__init__(settings)
+        self.surrogate = Rescaled(settings.d)
+
+    def _tell(self, generation: Generation) -> None:
+        self.surrogate.radius = generation.radius / self.settings.radius
+        super()._tell(generation)
+
+
 def centred(kind: type[CentredCMA], task: Task, mu: float, trials: int, seed: int, **settings: object) -> Array:
     """A run's recommendation, (d,)."""
     method = replace(CENTRED, algorithm=kind)
@@ -196,6 +261,11 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "4 lambda": partial(large_population, 4),
     "learning rate": partial(centred, LearningRate),
     "learning rate, raw": partial(centred, RawLearningRate),
+    "asks its answer": partial(centred, AsksItsAnswer),
+    "tried points": partial(centred, Tried),
+    "long scales": partial(centred, LongScaled),
+    "undoes clipping": partial(centred, UndoesClipping),
+    "C follows faster": partial(centred, CentredCMA, rate=2.0),
 }
 
 
@@ -249,7 +319,8 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
     parser.add_argument("--budgets", nargs="+", type=float, default=BUDGETS)
     parser.add_argument("--trials", nargs="+", type=int, default=TRIALS)
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    usual = [variant for variant in VARIANTS if variant not in LATER]
+    parser.add_argument("--variants", nargs="+", default=usual, choices=list(VARIANTS))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.data import Array
 from benchmarks.frontier.design import CLIPPED, TRIALS, Cell, blocks
 from benchmarks.frontier.losses import VALUES, Losses, Reading, interval, readings
 from benchmarks.frontier.methods import METHODS, OURS, OWN
@@ -44,9 +45,8 @@ def headline(losses: Losses) -> str:
         rival = losses.logs(
             n, lambda p, mu=mu: losses.at(p, mu, MINE), lambda p, mu=mu: losses.at_best_of_values(p, mu)
         )
-        splits = sum(map(len, over.values()))
         median = f"{np.median(list(kept.values())):.2f} ({len(kept)} tasks)" if kept else ""
-        numbers = [str(len(over)), str(splits)]
+        numbers = [str(len(over)), _splits(over)]
         rows.append([str(n), f"{mu:g}", *numbers, *map(shown, map(interval, (over, rival, price, alone))), median])
     heads = [
         "n",
@@ -75,7 +75,10 @@ def methods(losses: Losses, n: int, mu: float) -> str:
 
 
 def tasks(losses: Losses, n: int, mu: float) -> str:
-    """Mean test losses by task: the start, the frontier, ours without and with noise, the best of values."""
+    """Mean test losses by task: the start, the frontier, ours without and with noise, the best of values.
+
+    A frontier with fewer splits than ours has their number in brackets, and its mean is over these.
+    """
     rows = []
     for place in losses.places(n):
         best, rival = losses.frontier(place), losses.best(place, mu, VALUES)
@@ -93,6 +96,7 @@ def tasks(losses: Losses, n: int, mu: float) -> str:
         means = [_mean(of) for of in found]
         names = [f"{best[0].removeprefix('values, ')}", ": ".join(rival).removeprefix("values, ")]
         share = "-" if kept is None else f"{kept:.2f}"
+        names[0] += f" ({len(found[1])})" * (len(found[1]) < len(found[3]))
         rows.append([place[0], seen, str(len(found[3])), *means[:2], names[0], *means[2:], names[1], share])
     heads = ["task", "", "splits", "start", "frontier", "which is", "centred, no noise", "centred"]
     return _titled(n, mu, [*heads, "best of values", "which is", "share kept"], rows)
@@ -143,13 +147,18 @@ def sentences(losses: Losses) -> Iterator[str]:
         yield (
             f"With {n} people, mu = {mu:g} and {TRIALS} trials the centred search's test loss is {mean:.2f} times "
             f"[{low:.2f}, {high:.2f}] that of the best search without privacy, over {len(over)} data sets and "
-            f"{sum(map(len, over.values()))} splits{share if kept else ''}. Over the best search on privatised values "
+            f"{_splits(over)} of each{share if kept else ''}. Over the best search on privatised values "
             f"it is {rival[0]:.2f} [{rival[1]:.2f}, {rival[2]:.2f}]; both bests were chosen in hindsight, task by task."
         )
 
 
 def _titled(n: int, mu: float, heads: list[str], rows: list[list[str]]) -> str:
     return f"n = {n}, mu = {mu:g}, {TRIALS} trials\n\n{markdown(heads, rows)}\n" if rows else ""
+
+
+def _splits(logs: dict[str, Array]) -> str:
+    few, many = min(map(len, logs.values())), max(map(len, logs.values()))
+    return f"{few} split{'s' * (few > 1)}" if few == many else f"{few} to {many} splits"
 
 
 def _mean(of: dict[int, float]) -> str:

@@ -29,13 +29,16 @@ def ran(kind: type[CentredCMA], task: Task) -> tuple[CentredCMA, float]:
     return run.algorithm, sum(charge.mu**2 for charge in run.ledger.charges)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "package's"])
 def test_every_variant_recommends_a_point_of_the_cube(task: Task, variant: str) -> None:
-    u = VARIANTS[variant](task, 1.0, 36, 3)
+    u = VARIANTS[variant](task, 1.0, 20, 3)
     assert u.shape == (task.d,)
     assert np.all((u >= 0) & (u <= 1))
-    same = np.array_equal(u, run_centred(task, 1.0, 36, 3).u)
-    assert same == (variant == "package's")
+    assert not np.array_equal(u, VARIANTS["package's"](task, 1.0, 20, 3))
+
+
+def test_the_packages_own_is_the_packages(task: Task) -> None:
+    assert np.array_equal(VARIANTS["package's"](task, 1.0, 20, 3), run_centred(task, 1.0, 20, 3).u)
 
 
 @pytest.mark.parametrize("kind", [CentredCMA, RawValues, Schedule, TrustRegion, LearningRate, RawLearningRate])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict
 
@@ -13,6 +14,7 @@ from benchmarks.frontier.design import Cell, blocks, in_order
 from benchmarks.frontier.losses import Losses, interval
 from benchmarks.frontier.methods import METHODS, NUMBERS_ONLY, OURS, OWN, OneScale, read
 from benchmarks.frontier.tasks import TASKS, FrontierTask
+from benchmarks.report import DOCS
 from dptune import Categorical, Float, Space
 from dptune.gp.grouped import Group
 
@@ -103,3 +105,29 @@ def test_the_tables_and_sentences_of_what_is_there() -> None:
     assert "keeps 90% of" in said
     assert not any("keeps" in said for said in report.sentences(Losses(results(0.55, seeds=1))))
     assert report.clips(losses) == report.trials(losses) == "(none yet)"
+
+
+def test_a_limit_with_fewer_splits_has_a_say_on_these() -> None:
+    few = {
+        **results(0.55)[0],
+        "method": "values, GP",
+        "mu": None,
+        "test_loss": {"best value": 0.4, "model's mean": 0.9},
+    }
+    losses = Losses([*results(0.55), few])
+    assert losses.frontier((few["task"], 300, 100)) == ("values, GP", "best value")
+    assert losses.frontier(("krr-fair", 300, 100))[0] == "values, TPE"
+
+
+def test_the_pages_say_what_the_stored_runs_say() -> None:
+    stored = [json.loads(line) for line in (DOCS / "results" / "frontier.jsonl").read_text().splitlines()]
+    losses = Losses(stored)
+    page, readme, private, which = (
+        " ".join(path.read_text().replace("> ", "").split())
+        for path in (DOCS / "frontier.md", DOCS.parent / "README.md", DOCS / "private.md", DOCS / "which.md")
+    )
+    said = list(report.sentences(losses))
+    assert all(sentence in page for sentence in (*said, report.progress(stored)))
+    assert all(" ".join(row.split()) in page for row in report.headline(losses).splitlines())
+    (quoted,) = (sentence for sentence in said if sentence.startswith("With 300 people, mu = 1 "))
+    assert all(quoted.rstrip(".") in other for other in (readme, private, which))
