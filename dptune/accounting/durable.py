@@ -285,12 +285,13 @@ class DurableLedger:
         return None if stored is None else stored["is"]
 
     def bind_people(self, n: int) -> None:
-        """Record the number of protected units, or refuse another one than recorded.
+        """Record the number of protected units, or refuse another one than recorded; that writes nothing.
 
         Raises:
             BudgetMismatch: the ledger protects another number of units.
         """
-        self._refuse_mismatch("n", int(n), self._fix(_WHOLE, "n", int(n)))
+        known = self.n
+        self._refuse_mismatch("n", int(n), self._fix(_WHOLE, "n", int(n)) if known is None else known)
 
     def _refuse_mismatch(self, name: str, given: object, stored: object, *, more: str = "") -> None:
         """Refuse to be opened as something else than it was created as; None is not compared.

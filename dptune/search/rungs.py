@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least
+from dptune._numbers import whole
 from dptune.accounting.ledger import Limit
 from dptune.algorithms.method import Plan
 from dptune.errors import BudgetExhausted, InputError, KeyConflict, PlanComplete
@@ -78,7 +78,7 @@ class Rungs:
         if self._plan.rungs is None:
             raise InputError("this run was planned without decisions on private losses: give it rung_share=0.2, say.")
         refuse_name(trial)
-        step = at_least("step", step, 0)
+        step = _step(step)
         point = point_name(self._scope, f"{trial} at step {step}", parameters)
         if losses is None:
             self._failures.points.add(point)
@@ -86,7 +86,9 @@ class Rungs:
         else:
             self._privatizer.observe(point, losses)
         with self._lock:
-            self._reported.setdefault(trial, {})[step] = point
+            steps = self._reported.setdefault(trial, {})
+            steps.pop(step, None)  # of a trial that begins again: the question is about its last report
+            steps[step] = point
             self._privatizer.forget(self._stopped.pop(trial, ""))  # it went on
 
     def stops(self, trial: str) -> bool:
@@ -158,3 +160,10 @@ class Rungs:
         for point in (*self._reported.pop(trial, {}).values(), self._stopped.pop(trial, "")):
             if point != kept:
                 self._privatizer.forget(point)
+
+
+def _step(step: object) -> int:
+    found = whole(step)
+    if found is None or found < 0:  # not quoted: it may be a loss, in the step's place
+        raise InputError("the step of a report must be a whole number >= 0, as 1, 2, ... epochs.")
+    return found

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from ray.exceptions import RayError
 
 import dptune
 from dptune.privacy.private import bare
@@ -59,13 +60,14 @@ class Rungs:
     def __init__(self, vault: VaultClient, trial: str, parameters: Mapping[str, Any], losses: Losses) -> None:
         self._vault, self._trial, self._parameters, self._losses = vault, trial, parameters, losses
         self.stopped = False
-        self._refused: dptune.DptuneError | None = None  # kept: the user's function may swallow it
+        self._refused: Exception | None = None  # kept: the user's function may swallow it
 
     def during(self, call: Callable[[], T]) -> T:
         """Return what the call returns; what its function reports meanwhile goes to the vault.
 
         Raises:
             DptuneError: the vault refused a report.
+            RayError: it could not be reached, which is not a failure of the function.
         """
         token = _report.set(self._take)
         try:
@@ -81,7 +83,7 @@ class Rungs:
             try:
                 losses = self._losses(result)
                 self.stopped = self._vault.upload("report", self._trial, self._parameters, losses, step=step)
-            except dptune.DptuneError as error:
+            except (dptune.DptuneError, RayError) as error:
                 self._refused = error
         if self._refused is not None:
             raise bare(self._refused)

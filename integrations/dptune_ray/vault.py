@@ -310,6 +310,8 @@ class Vault:
         losses = self._losses(trial, upload, rows)
         if losses is None and rows is not None:
             return None
+        if trial in self._taken:
+            return True  # another process of the trial has ended it: this one ends, too
         self._run.rungs.report(trial, parameters, losses, step)
         stops = self._run.rungs.stops(trial)
         if stops:

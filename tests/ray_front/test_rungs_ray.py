@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from every_logger import every_logger, without_clocks
+from ray.exceptions import RayActorError
 from ray.tune.search import Searcher
 
 import dptune
 import dptune_ray
+from dptune_ray.vault import VaultClient
 from ray_harness import SPACE, N, NoiselessPrivatizer, losses_at, open_centred, open_ledger, open_privatizer, people
 from trials_by_hand import a_trial
 
@@ -86,6 +88,47 @@ def test_the_vault_asks_and_answers_as_the_core_does(tmp_path: Path, function: C
     asked = [c.key for c in mine if c.key.startswith("rung/")]
     assert 4 <= len(asked) < 8, "of the four trials that were compared some were stopped at the first rung"
     assert search._read().complete
+
+
+def test_another_process_of_a_trial_that_has_ended_is_told_to_end_and_changes_nothing(
+    tmp_path: Path, local_actors: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledgers, told = [], []
+    for name in ("alone", "twice"):
+        local_actors.clear()
+        (tmp_path / name).mkdir()
+        search = open_centred(open_privatizer(tmp_path / name, mu=MU, kind=NoiselessPrivatizer), **SETTINGS)
+
+        def late(trial: str, result: dict[str, Any], search: Any = search) -> None:
+            (vault,) = local_actors.values()
+            config = vault._told[trial].parameters
+            told.append(search.vault.upload("report", trial, config, half_trained(config, 2), step=2))
+
+        if name == "twice":
+            monkeypatch.setattr(search, "on_trial_complete", late)
+        played(search, search.trainable(training))
+        assert search._read().complete
+        ledgers.append([(c.key, c.mu, c.value) for c in open_ledger(tmp_path / name, MU).charges("run")])
+    assert ledgers[0] == ledgers[1]
+    assert told == 8 * [True]
+
+
+def test_a_vault_that_cannot_be_reached_is_no_failure_of_the_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = open_centred(open_privatizer(tmp_path, mu=MU), **SETTINGS)
+    true = VaultClient.upload
+
+    def lost(self: VaultClient, method: str, *args: Any, **further: Any) -> Any:
+        if method == "report":
+            raise RayActorError
+        return true(self, method, *args, **further)
+
+    monkeypatch.setattr(VaultClient, "upload", lost)
+    for function in (training, stubborn):
+        with pytest.raises(RayActorError):
+            played(search, search.trainable(function))
+    assert open_ledger(tmp_path, MU).spent() == 0
 
 
 def test_a_named_loss_takes_the_model_and_a_training_error_is_shown_and_unpaid(tmp_path: Path) -> None:

@@ -102,6 +102,23 @@ def test_a_trial_that_goes_on_when_told_to_stop_takes_part_with_what_it_ends_wit
     assert "stopped" not in run.rungs._ended["a"][0]
 
 
+def test_a_trial_that_begins_again_is_asked_about_the_step_that_it_reported_last(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    a_generation(run)
+    for step in (1, 2, 1):
+        run.rungs.report("a", {"x": 0.3}, losses(0.3, step), step)
+        question = run.rungs.question("a")
+        assert question is not None
+        assert question.key == f"rung/a/{step}"
+
+
+@pytest.mark.parametrize("step", [0.123456, np.float64(-0.123456), "0.123456"])
+def test_a_loss_in_the_steps_place_is_refused_and_not_quoted(tmp_path: Path, step: Any) -> None:
+    with pytest.raises(InputError, match="step of a report") as refused:
+        make_run(tmp_path).rungs.report("a", {"x": 0.3}, losses(0.3, 1), step)
+    assert "123456" not in str(refused.value)
+
+
 def test_all_that_can_be_asked_is_paid_by_the_plan_and_then_nobody_is_stopped(tmp_path: Path) -> None:
     run = make_run(tmp_path, rungs=1)
     a_generation(run)

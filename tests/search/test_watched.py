@@ -92,3 +92,21 @@ def test_what_is_the_users_own_is_not_guessed(ledger: PrivacyLedger) -> None:
 def test_nor_is_a_method_of_the_users_own(ledger: PrivacyLedger) -> None:
     toy_runs.start(ledger)
     assert Watched.found(ledger, "run") is None
+
+
+def test_watching_writes_nothing_so_it_needs_no_right_to_and_waits_for_nobody(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = centred_runs.start(ledger, seed=1)
+    for name in map(str, range(run.algorithm.batch)):
+        trial(run, name)
+    true = PrivacyLedger._transaction
+
+    def read_only(self: PrivacyLedger, *, write: bool) -> Any:
+        assert not write
+        return true(self, write=write)
+
+    monkeypatch.setattr(PrivacyLedger, "_transaction", read_only)
+    watched = Watched.found(PrivacyLedger(ledger._url.database), "run")
+    assert watched is not None
+    assert watched.so_far() is not None
