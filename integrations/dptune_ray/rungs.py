@@ -15,7 +15,7 @@ from ray.exceptions import RayError
 
 import dptune
 from dptune.privacy.private import bare
-from dptune_ray.vault import VaultClient
+from dptune_ray.vault_client import VaultClient
 
 T = TypeVar("T")
 Losses = Callable[[Any], npt.NDArray[np.float64] | None]

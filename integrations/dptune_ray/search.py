@@ -31,7 +31,8 @@ from dptune.space import Conditions
 from dptune_ray.base import RunSearch
 from dptune_ray.public import PUBLIC
 from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
-from dptune_ray.vault import Vault, VaultClient, VaultRun, mode_of
+from dptune_ray.vault import Vault, VaultRun, mode_of
+from dptune_ray.vault_client import VaultClient
 from dptune_ray.worker import PrivateTrainable, final_estimate, made_trainable
 
 METRIC = "loss"

@@ -1,8 +1,5 @@
 """The vault: the one process of a Tune run that holds losses, pays, and answers with released values.
 
-Losses reach it as arguments of at most 64 KiB. Ray sends arguments below 100 KiB inside the call; larger ones would
-lie in its object store, which is shared with every process of the node and may be spilled to disk.
-
 Every method may be called again, by a retry or after the actor was restarted: a release is idempotent by its key in
 the ledger, a value that is not a release of its own is fixed there when it is told, and losses that died with the actor
 are asked for once more.
@@ -12,10 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +20,9 @@ import dptune
 from dptune.search.extending import parts
 from dptune.search.names import DEFAULT, VALUE, as_stored
 from dptune.search.request import SearchRequest
-from dptune_ray.actors import ActorClient, answer_of, answered
+from dptune_ray.actors import answered
 
 MODE, REPORTED = "mode", "reported/"  # public facts of a run in the ledger
-PART = 8192  # losses in one call: 64 KiB
-IN_FLIGHT = 128  # parts that may be on their way: 8 MiB
-ATTEMPTS = 5  # of an upload whose vault is restarted meanwhile
 Vector = npt.NDArray[np.float64]
 
 
@@ -372,46 +365,3 @@ class Vault:
         del self._uploads[trial]
         joined = np.frombuffer(b"".join(parts[first] for first in sorted(parts)))
         return None if len(joined) != rows else self._about.level(joined)
-
-
-@dataclass(frozen=True)
-class VaultClient(ActorClient):
-    """Reaches the vault that serves a run; ``VaultClient.of(ledger, scope)``."""
-
-    _what: ClassVar[str] = "vault"
-
-    def upload(
-        self, method: str, trial: str, parameters: Mapping[str, Any], *losses: Vector | None, **further: Any
-    ) -> Any:
-        """Hand over losses (rows,), or None for a failure, to ``finish``, ``report``, ``estimate``; return its answer.
-
-        Args:
-            method: which of them.
-            trial: its identifier.
-            parameters: where it was really evaluated, by path.
-            losses: of the trial; for ``estimate`` also those at the default configuration, if there is one.
-            further: arguments of the method.
-        """
-        actor = self.actor()
-        rows = [None if one is None else len(one) for one in losses]
-        for _ in range(ATTEMPTS):
-            upload = secrets.token_hex(8)
-            for name, one in zip((trial, DEFAULT), losses, strict=False):
-                _put(actor, name, upload, np.zeros(0) if one is None else one)
-            answer = answer_of(getattr(actor, method).remote(trial, dict(parameters), upload, *rows, **further))
-            if answer is not None:
-                return answer
-        raise dptune.DptuneError("the vault was restarted too often while it took a trial's losses.")
-
-
-def _put(actor: Any, trial: str, upload: str, losses: Vector) -> None:
-    for firsts in _batches(len(losses)):
-        puts = [actor.put.remote(trial, upload, at, losses[at : at + PART].tobytes()) for at in firsts]
-        for put in puts:
-            answer_of(put)
-
-
-def _batches(rows: int) -> list[range]:
-    """The first rows of parts, no more of them at a time than may be in flight."""
-    step = IN_FLIGHT * PART
-    return [range(start, min(start + step, rows), PART) for start in range(0, rows, step)]

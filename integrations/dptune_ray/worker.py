@@ -30,7 +30,7 @@ from dptune_ray.actors import ActorClient, Answer, answered
 from dptune_ray.public import PUBLIC, reports_of
 from dptune_ray.rungs import Rungs
 from dptune_ray.spaces import flat
-from dptune_ray.vault import VaultClient
+from dptune_ray.vault_client import VaultClient
 
 T = TypeVar("T")
 

@@ -173,8 +173,9 @@ def _runs(
     if warning := first.warning(run):
         _warn(asked.name, warning, depth=5)
     yield run
-    if begun is not None and wanted.plan(space).trials > run.trials:
-        yield run.extend(trials=wanted.settings["trials"], mu=asked.mu)
+    planned = wanted.plan(space).trials
+    if begun is not None and planned > run.trials:
+        yield run.extend(trials=asked.n_trials or planned, mu=asked.mu)
 
 
 def _request(

@@ -16,6 +16,7 @@ def test_a_search_counts_its_epochs_and_the_losses_of_its_recommendations(
 ) -> None:
     monkeypatch.setattr(pruning, "TRIALS", 16)
     monkeypatch.setattr(pruning, "EPOCHS", 3)
+    monkeypatch.setattr(pruning, "RUNGS", (1, 2))
     found = pruning.measure("MLP, digits", search, 0)
     epochs = [done for done, _ in found["path"]]
     assert epochs == sorted(epochs)

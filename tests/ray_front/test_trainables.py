@@ -21,8 +21,8 @@ from ray.tune.experiment import Experiment
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
-from dptune_ray import PrivateSearch, vault, worker
-from dptune_ray.vault import VaultClient
+from dptune_ray import PrivateSearch, vault_client, worker
+from dptune_ray.vault_client import VaultClient
 from dptune_ray.worker import Carried, WorkerTrial, losses_at, resources
 from ray_harness import SPACE, N, losses, open_ledger, open_privatizer, random_search
 from trials_by_hand import CONFIG, made, value_of
@@ -312,7 +312,7 @@ def test_every_upload_has_a_name_of_its_own_and_small_parts_and_waits_for_them(
     tmp_path: Path, local_actors: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n, names, sizes, waits = 20_000, [], [], []
-    monkeypatch.setattr(vault, "IN_FLIGHT", 2)
+    monkeypatch.setattr(vault_client, "IN_FLIGHT", 2)
     search, _ = made(tmp_path, losses, n=n)
     (inner,) = local_actors.values()
 
@@ -321,8 +321,8 @@ def test_every_upload_has_a_name_of_its_own_and_small_parts_and_waits_for_them(
         sizes.append(len(part))
         return put(trial, name, first, part)
 
-    put, inner.put, wait = inner.put, spied, vault.answer_of
-    monkeypatch.setattr(vault, "answer_of", lambda reference: waits.append(len(sizes)) or wait(reference))
+    put, inner.put, wait = inner.put, spied, vault_client.answer_of
+    monkeypatch.setattr(vault_client, "answer_of", lambda reference: waits.append(len(sizes)) or wait(reference))
     for trial in ("a", "b"):
         search.vault.upload("finish", trial, CONFIG, np.zeros(n))
     assert len(set(names)) == 2
