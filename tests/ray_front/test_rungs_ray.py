@@ -15,7 +15,7 @@ from ray.tune.search import Searcher
 
 import dptune
 import dptune_ray
-from dptune_ray.vault import VaultClient
+from dptune_ray.vault_client import VaultClient
 from ray_harness import SPACE, N, NoiselessPrivatizer, losses_at, open_centred, open_ledger, open_privatizer, people
 from trials_by_hand import a_trial
 
