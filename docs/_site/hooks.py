@@ -34,6 +34,7 @@ REFERENCE = {  # page -> title, packages
 }
 LINK = re.compile(r"(?<=\]\()(\.\./[^)#\s]+)")
 ROLE = re.compile(r":\w+:<code>~?([\w.]+)</code>")
+ERROR = re.compile(r"(?<=\d) ± (?=[\d.])")  # a mean's
 OUTSIDE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?https?:[^>]*>(?:</script>)?")
 
 
@@ -58,9 +59,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Show the roles of docstrings, as :class:`~dptune.Budget`, by the last part of their names."""
+    """Show the roles of docstrings, as :class:`~dptune.Budget`, by the last part; keep a number beside its error."""
     html = ROLE.sub(lambda role: f"<code>{role[1].rpartition('.')[2] if '~' in role[0] else role[1]}</code>", html)
-    return html.replace("::</p>", ":</p>")
+    return ERROR.sub("&nbsp;±&nbsp;", html.replace("::</p>", ":</p>"))
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
