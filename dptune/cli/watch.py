@@ -53,7 +53,7 @@ class Runs(dict[str, Watched | None]):
             self[scope] = Watched.found(ledger, scope)
         watched = self[scope]
         if watched is None:
-            return "known to the run only, whose method or settings are the user's own: ask it, recommend()"
+            return "known to the run only, recommend(): its method or settings are its user's, or of an older version"
         found = watched.so_far()
         if found is None:
             return "nothing is released yet that says where to look"

@@ -49,7 +49,7 @@ def agree_on_plan(
     def begin(rest: Rest) -> object:
         share = _share(rest, mu, budget)
         try:
-            return _describe(make_plan(share, drawn), space, start_from)
+            return described(make_plan(share, drawn), space, start_from)
         except InputError:
             if mu is None and rest.holders:
                 make_plan(budget, drawn)  # raises what is wrong with the settings, if it is they
@@ -66,7 +66,7 @@ def agree_on_plan(
         raise BudgetMismatch(f"the run {scope!r} has no readable plan in the ledger; give the study a new name.")
     _agree_on_people(privatizer, scope)
     plan = make_plan(stored["mu"] if mu is None else mu, stored["seed"] if seed is None else seed)
-    if _describe(plan, space, _as_found(start_from, stored)) != stored:
+    if described(plan, space, _as_found(start_from, stored)) != stored:
         raise BudgetMismatch(
             f"the run {scope!r} was planned with other settings or another search space; they are fixed when a run "
             "begins. Continue it as it was begun, or give a new study a new name."
@@ -144,10 +144,11 @@ def stored_space(ledger: PrivacyLedger, scope: str) -> Space | None:
     return Space.from_description(plan["space"]) if plan.get("space") else None
 
 
-def _describe(plan: Plan, space: Space | None, start_from: Mapping[str, Any] | None) -> object:
+def described(plan: Plan, space: Space | None, start_from: Mapping[str, Any] | None) -> object:
+    """Return the plan with its space and start, as the ledger keeps it."""
     start = {} if start_from is None else {"start_from": start_from}
-    described = {**plan.describe(), "space": None if space is None else space.describe(), **start}
-    return json.loads(json.dumps(described))
+    facts = {**plan.describe(), "space": None if space is None else space.describe(), **start}
+    return json.loads(json.dumps(facts))
 
 
 def _as_found(start_from: Mapping[str, Any] | None, stored: Mapping[str, Any]) -> Mapping[str, Any] | None:

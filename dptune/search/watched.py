@@ -21,7 +21,7 @@ from dptune.algorithms.gibo_plan import GIBO
 from dptune.algorithms.method import Method, Plan
 from dptune.algorithms.one_choice import SELECTION
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.search.agreement import PRIVATIZER, stored_plan, stored_space
+from dptune.search.agreement import PRIVATIZER, described, stored_plan, stored_space
 from dptune.search.shown import Shown
 from dptune.search.values import VALUES
 from dptune.space import Space, Value
@@ -48,16 +48,27 @@ class Watched(Shown):
 
     @classmethod
     def found(cls, ledger: PrivacyLedger, scope: str) -> Watched | None:
-        """Return the run of this name; None for a method, or a setting, of the user's own, and for what is no run."""
+        """Return the run of this name.
+
+        None for a method or a setting of the user's own, for a plan of a version that had other settings, and for what
+        is not a run.
+        """
         stored, people = stored_plan(ledger, scope), ledger.fact(scope, PRIVATIZER)
         if stored is None or not isinstance(people, dict) or (method := METHODS.get(stored["algorithm"])) is None:
             return None
         space = stored_space(ledger, scope)
-        settings: Any = None if method.restored is None else method.restored(stored["settings"], space)
-        if settings is None:
+        plan = _plan(method, stored, space)
+        if plan is None or described(plan, space, stored.get("start_from")) != stored:
             return None
-        privatizer = LossPrivatizer(ledger, n=people["n"], clip=tuple(people["clip"]))
-        return cls(method, privatizer, scope, Plan.from_description(stored, settings), space)
+        return cls(method, LossPrivatizer(ledger, n=people["n"], clip=tuple(people["clip"])), scope, plan, space)
+
+
+def _plan(method: Method, stored: Mapping[str, Any], space: Space | None) -> Plan | None:
+    try:
+        settings = None if method.restored is None else method.restored(stored["settings"], space)
+        return None if settings is None else Plan.from_description(stored, settings)
+    except (KeyError, TypeError):  # another version's
+        return None
 
 
 def _active(space: Space, parameters: Mapping[str, Value]) -> dict[str, Value]:

@@ -15,6 +15,7 @@ from run_harness import begin, trial
 from dptune import PrivacyLedger, SearchRun
 from dptune.algorithms import GradientDescent
 from dptune.algorithms.one_choice import SELECTION
+from dptune.search import agreement, watched
 from dptune.search.values import VALUES
 from dptune.search.watched import Watched
 
@@ -48,14 +49,14 @@ def test_at_every_trial_the_ledger_alone_says_what_the_run_says(
     ledger: PrivacyLedger, start: Any, default: dict[str, Any] | None
 ) -> None:
     run, number, known = start(ledger, seed=1, default=default), 0, 0
-    watched = Watched.found(ledger, "run")
-    assert watched is not None
-    assert watched.so_far() is None
-    assert watched.default == default
+    seen = Watched.found(ledger, "run")
+    assert seen is not None
+    assert seen.so_far() is None
+    assert seen.default == default
     while not run.complete:
         play(run, str(number))
         number += 1
-        here, there = run.so_far(), watched.so_far()
+        here, there = run.so_far(), seen.so_far()
         assert here == there
         known += here is not None
         if here is not None and there is not None:
@@ -75,9 +76,9 @@ def test_an_extension_is_followed_too(ledger: PrivacyLedger) -> None:
     while not run.complete:
         trial(run, f"{ledger.count()} {len(run._held)}")
     more = run.extend(trials=2 * run.trials, mu=1.0)
-    watched = Watched.found(ledger, more.scope)
-    assert watched is not None
-    assert watched.so_far() == more.so_far() == run.recommend()
+    seen = Watched.found(ledger, more.scope)
+    assert seen is not None
+    assert seen.so_far() == more.so_far() == run.recommend()
 
 
 def test_what_is_the_users_own_is_not_guessed(ledger: PrivacyLedger) -> None:
@@ -107,6 +108,18 @@ def test_watching_writes_nothing_so_it_needs_no_right_to_and_waits_for_nobody(
         return true(self, write=write)
 
     monkeypatch.setattr(PrivacyLedger, "_transaction", read_only)
-    watched = Watched.found(PrivacyLedger(ledger._url.database), "run")
-    assert watched is not None
-    assert watched.so_far() is not None
+    seen = Watched.found(PrivacyLedger(ledger._url.database), "run")
+    assert seen is not None
+    assert seen.so_far() is not None
+
+
+@pytest.mark.parametrize("change", [{"unheard": 1}, {"reach": 0.3, "sigma": None}], ids=["more", "other"])
+def test_nor_is_a_plan_of_another_version(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    centred_runs.start(ledger)
+    stored = agreement.stored_plan(ledger, "run")
+    assert stored is not None
+    stored["settings"] = {k: v for k, v in {**stored["settings"], **change}.items() if v is not None}
+    monkeypatch.setattr(watched, "stored_plan", lambda *_: stored)
+    assert Watched.found(ledger, "run") is None
