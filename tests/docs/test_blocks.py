@@ -13,13 +13,17 @@ from page_tools import PAGES, ROOT, blocks, page, run
 from scipy.stats import loguniform
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import dptune
 from benchmarks import budgets
 from dptune.cli import app
 from dptune.outsourced.outputs import PublicOutputs
-from dptune_optuna import SelectionObjective
+from dptune_optuna import CentredSampler, SelectionObjective
 from dptune_sklearn import PrivateSearch
 
 X, Y = load_breast_cancer(return_X_y=True)
@@ -34,10 +38,11 @@ ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/federated.md": "tests/test_examples.py",
     "docs/ldp.md": "tests/test_examples.py",
 }
+FLOAT = optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)
 READ = {  # page -> why its blocks are compiled here, and not run
-    "docs/what-breaks-the-promise.md": "wrong beside right, of a dozen libraries",
-    "docs/pruning.md": "examples/pruning_optuna.py is the whole program, which a test runs",
-    "docs/ray.md": "examples/ray_tune_svm.py is the whole program, which a test runs",
+    "docs/what-breaks-the-promise.md": "wrong beside right, of a dozen libraries; those of scikit-learn run below",
+    "docs/pruning.md": "rows and net are left out; examples/pruning_optuna.py is the whole program, which a test runs",
+    "docs/ray.md": "needs a cluster; examples/ray_tune_svm.py is the whole program, which a test runs",
 }
 RUN = {"README.md", "docs/budget.md", "docs/cli.md", "docs/choose.md", "docs/outsourced.md", "docs/selection.md",
        "docs/sklearn.md", "docs/spaces.md", "docs/training.md", "docs/tutorial.md",
@@ -150,6 +155,17 @@ def test_both_halves_of_outsourced_tuning_run() -> None:
         for half in (serving, asking):
             half.result(timeout=60)
     assert trusted["ledger"].spent() > 0
+
+
+def test_wrong_and_right_in_scikit_learn_run() -> None:
+    names = [np, StandardScaler, make_pipeline, SVC, f1_score, cross_val_score]
+    names += [FixedThresholdClassifier, TunedThresholdClassifierCV]
+    known = {each.__name__: each for each in names} | {"np": np, "C": 1.0, "grid": [0.2, 0.5]}
+    known |= {"trial": optuna.trial.FixedTrial({"threshold": 0.4}), "model": LogisticRegression().fit(*TRAIN)}
+    sampler = CentredSampler({"C": FLOAT}, privatizer(), n_trials=8)
+    known |= {"X_private": X[:60], "y_private": Y[:60], "sampler": sampler}
+    for block in (2, 3, 4):
+        run("docs/what-breaks-the-promise.md", {**ROWS, **known}, only=slice(block, block + 1))
 
 
 @pytest.mark.parametrize("name", READ)
