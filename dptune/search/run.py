@@ -232,8 +232,7 @@ class SearchRun(Shown):
         Raises:
             PlanComplete: so were too many in a row.
         """
-        with self._lock:
-            self.rungs.withdraw(trial)
+        self.rungs.withdraw(trial)
         self._failures.stopped(trial)
 
     def _observe(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:

@@ -156,10 +156,11 @@ class Rungs:
 
     def withdraw(self, trial: str) -> None:
         """Forget a trial's reports, but for one with which it takes part."""
-        kept, _ = self._ended.pop(trial, ("", None))
-        for point in (*self._reported.pop(trial, {}).values(), self._stopped.pop(trial, "")):
-            if point != kept:
-                self._privatizer.forget(point)
+        with self._lock:
+            kept, _ = self._ended.pop(trial, ("", None))
+            for point in (*self._reported.pop(trial, {}).values(), self._stopped.pop(trial, "")):
+                if point != kept:
+                    self._privatizer.forget(point)
 
 
 def _step(step: object) -> int:

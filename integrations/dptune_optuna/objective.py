@@ -128,6 +128,10 @@ class PrivateFunction:
                 if run is not None:
                     self._end_stopped(trial, run, took_part=shield.stopped_by_losses)
                 raise
+            except Exception:
+                if run is not None:
+                    run.rungs.withdraw(name)
+                raise
             run = run or self.first_run(trial)
             if losses is not None:
                 self.compare(run, trial)

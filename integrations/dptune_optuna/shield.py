@@ -140,7 +140,8 @@ class RungTrial(ShieldedTrial):
         """Hand in the losses of the half-trained model; nothing is stored by Optuna, and nothing is paid yet.
 
         Args:
-            result: what the function would return now: losses (rows,), or with ``loss=`` the fitted model.
+            result: what the function would return now: losses (rows,), or with ``loss=`` the fitted model, which must
+                keep nothing of the rows that it is asked about.
             step: at which, as 1, 2, ... epochs; trials are compared at equal steps.
         """
         losses = call_guarded(self._losses_of, result, wrapped)

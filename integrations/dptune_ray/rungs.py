@@ -33,7 +33,8 @@ def report_private(result: Any, step: int) -> None:
     logged. Report at fixed steps: *when* must not depend on private losses. Outside a trial it does nothing.
 
     Args:
-        result: what the function would return now: losses (rows,), or with ``loss=`` the model.
+        result: what the function would return now: losses (rows,), or with ``loss=`` the model, which must keep nothing
+            of the rows that it is asked about.
         step: at which, as 1, 2, ... epochs; trials are compared at equal steps.
 
     Raises:

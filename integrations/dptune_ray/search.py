@@ -173,6 +173,8 @@ class SpaceSearch(RunSearch):
         """Likewise; nothing is learned from Tune. May come twice, or never."""
         if result and not self._allows:
             self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
+        if error:
+            self.vault.call("failed", trial_id)
         if error or not result or not math.isnan(result.get(self.metric, 0.0)):
             return
         if not math.isnan(result.get(PUBLIC, math.nan)):

@@ -197,6 +197,11 @@ class Vault:
         self._asked.pop(trial, None)
 
     @answered
+    def failed(self, trial: str) -> None:
+        """Forget what a trial has reported that will not run again."""
+        self._run.rungs.withdraw(trial)
+
+    @answered
     def stopped(self, trial: str) -> None:
         """Forget a trial that a scheduler has stopped, unpaid; another takes its place, but not for ever."""
         self._asked.pop(trial, None)

@@ -92,7 +92,7 @@ def test_a_decision_from_the_raw_mean_is_found(tmp_path: Path, monkeypatch: pyte
     assert mine != theirs
 
 
-def test_with_a_named_loss_the_model_is_reported(tmp_path: Path) -> None:
+def test_with_a_named_loss_the_model_is_reported_and_nothing_is_kept_of_a_failed_trial(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X, X_train = rng.normal(size=(N, 3)), rng.normal(size=(40, 3))
     y, y_train = (X[:, 0] > 0).astype(int), (X_train[:, 0] > 0).astype(int)
@@ -107,11 +107,14 @@ def test_with_a_named_loss_the_model_is_reported(tmp_path: Path) -> None:
             trial.report_private(made, step)
             if trial.should_prune():
                 raise optuna.TrialPruned
+            if trial.number == 2:
+                raise ValueError("in public")
         return made
 
     study = create(None, sampler)
-    study.optimize(model, n_trials=sampler.n_trials)
+    study.optimize(model, n_trials=sampler.n_trials + 1, catch=(ValueError,))
     assert sampler.run_of(study).complete
+    assert sampler.run_of(study).privatizer.points() == ()
     assert model.estimate(study, sampler.recommend(study)).private
     assert "private" in model.try_out({"x": 0.1, "y": 1.0})
 

@@ -157,6 +157,20 @@ def test_a_named_loss_takes_the_model_and_a_training_error_is_shown_and_unpaid(t
     assert open_ledger(tmp_path / "other").spent() == 0
 
 
+def test_nothing_is_kept_of_a_trial_that_failed(tmp_path: Path, local_actors: dict[str, Any]) -> None:
+    def wrong(config: dict[str, Any]) -> np.ndarray:
+        dptune_ray.report_private(half_trained(config, 1), 1)
+        return np.zeros(N - 1)
+
+    search = open_centred(open_privatizer(tmp_path, mu=MU), **SETTINGS)
+    with pytest.raises(dptune.InputError, match=f"expected {N}"):
+        played(search, search.trainable(wrong))
+    (vault,) = local_actors.values()
+    assert len(vault._privatizer.points()) == 1
+    search.on_trial_complete("0", error=True)
+    assert vault._privatizer.points() == ()
+
+
 def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallows_it(tmp_path: Path) -> None:
     def wrong(config: dict[str, Any]) -> np.ndarray:
         with contextlib.suppress(Exception):
