@@ -212,16 +212,15 @@ class PrivacyLedger(DurableLedger):
 
     def raises(self) -> list[dict[str, Any]]:
         """Return how the budget was raised, as plain JSON data, in order."""
-        f = schema.facts.c
-        query = sa.select(f.value).where(f.scope == _WHOLE, f.name.startswith(RAISE)).order_by(f.name)
         with self._transaction(write=False) as (connection, _):
-            return [value["is"] for value in connection.execute(query).scalars()]
+            return _raises(connection)
 
     def _raised_at(self) -> str:
         return max((str(act["at"]) for act in self.raises()), default="")
 
     def _present_budget(self) -> Budget:
-        raises, row = self.raises(), self._row
+        with self._database.transaction(write=False) as connection:  # a part of the one that asks
+            raises, row = _raises(connection), self._row
         return Budget(**raises[-1]["to"]) if raises else Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
 
     # ---- what runs have planned --------------------------------------------------------------
@@ -358,6 +357,12 @@ def _probe(connection: sa.Connection) -> None:
 def _refuse_no_budget(budget: object) -> None:
     if not isinstance(budget, Budget):
         raise InputError("budget must be a Budget, e.g. Budget.gdp(mu=1.0).")
+
+
+def _raises(connection: sa.Connection) -> list[dict[str, Any]]:
+    f = schema.facts.c
+    query = sa.select(f.value).where(f.scope == _WHOLE, f.name.startswith(RAISE)).order_by(f.name)
+    return [value["is"] for value in connection.execute(query).scalars()]
 
 
 def _has_mu(plan: object) -> bool:

@@ -13,6 +13,7 @@ from dptune._checks import at_least, share
 from dptune.algorithms.method import Method, Plan, Statistic
 from dptune.algorithms.rounds import Rounds
 from dptune.privacy.query import Question
+from dptune.space import Space
 
 Vector = npt.NDArray[np.float64]
 
@@ -92,4 +93,9 @@ def plan_values(*, mu: float, seed: int, trials: int, final_share: float = 0.05)
     )
 
 
-VALUES = Method("values", plan_values, Values, restored=lambda described, space: _NoQuestions(**described))
+def _restored(described: Mapping[str, Any], space: Space | None) -> _NoQuestions:
+    """The settings that a ledger describes."""
+    return _NoQuestions(**described)
+
+
+VALUES = Method("values", plan_values, Values, restored=_restored)

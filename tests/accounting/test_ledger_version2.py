@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ledger_tools import pay
 
-from dptune import LedgerError, LossPrivatizer, PrivacyLedger
+from dptune import LedgerError, PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.local import LocalRandomizer, UserLedger
 from dptune.training.ledger import open_ledger
@@ -64,7 +64,6 @@ def test_nothing_is_charged_or_written(load: Load) -> None:
         lambda: ledger.check(0.1),
         lambda: ledger.fix("study", "a", 1),
         lambda: ledger.record(ledger.charges()[0], [0.5]),
-        lambda: LossPrivatizer(ledger, n=5, clip=(0.0, 1.0)),
     ):
         with pytest.raises(LedgerError, match=r"older dptune \(format 2\).*Make a new ledger with what is left"):
             write()
