@@ -58,7 +58,7 @@ $(VENV)-oldest/.installed: pyproject.toml .ci/oldest.py
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(PYTHON) .ci/oldest.py > $(VENV)-oldest/constraints.txt
 	$(VENV)-oldest/bin/python -m pip install --quiet --constraint $(VENV)-oldest/constraints.txt --editable ".[all]" \
-		pytest pytest-xdist hypothesis mpmath
+		"pytest<9.2" pytest-xdist hypothesis mpmath
 	touch $@
 
 test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the oldest versions that pyproject.toml allows

@@ -9,7 +9,7 @@ from optuna.distributions import FloatDistribution, IntDistribution
 import dptune
 from dptune_optuna import LDPTGPSampler
 
-folder, phones = sys.argv[1] if len(sys.argv) > 1 else ".", 400
+folder, phones = sys.argv[1] if len(sys.argv) > 1 else ".", 300
 taste = np.random.default_rng(0).normal(0.62, 0.1, phones)  # private: the brightness each user likes best
 space = {"brightness": FloatDistribution(0, 1), "refresh": IntDistribution(1, 60, log=True)}
 

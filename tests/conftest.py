@@ -23,11 +23,13 @@ settings.load_profile("noisy machine")
 SHARED_MEMORY = Path("/dev/shm")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one worker have all tests of Ray: they share a cluster, and wait more than they compute."""
+    """Let one worker have all tests of Ray, first: they share a cluster, and wait more than they compute."""
     for item in items:
         if item.get_closest_marker("ray"):
             item.add_marker(pytest.mark.xdist_group("ray"))
+    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
 
 
 def pytest_collection_finish() -> None:

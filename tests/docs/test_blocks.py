@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
 import pytest
 from page_tools import PAGES, ROOT, blocks, page, run
+from ray import tune
 from scipy.stats import loguniform
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, log_loss
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV, cross_val_score
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -24,6 +28,7 @@ from benchmarks import budgets
 from dptune.cli import app
 from dptune.outsourced.outputs import PublicOutputs
 from dptune_optuna import CentredSampler, SelectionObjective
+from dptune_ray import CentredSearch, report_private
 from dptune_sklearn import PrivateSearch
 
 X, Y = load_breast_cancer(return_X_y=True)
@@ -41,11 +46,10 @@ ELSEWHERE = {  # page -> the test that runs its blocks
 FLOAT = optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)
 READ = {  # page -> why its blocks are compiled here, and not run
     "docs/what-breaks-the-promise.md": "wrong beside right, of a dozen libraries; those of scikit-learn run below",
-    "docs/pruning.md": "rows and net are left out; examples/pruning_optuna.py is the whole program, which a test runs",
-    "docs/ray.md": "needs a cluster; examples/ray_tune_svm.py is the whole program, which a test runs",
+    "docs/ray.md": "needs a cluster; tests/ray_front/test_example.py runs all but the federation's",
 }
-RUN = {"README.md", "docs/budget.md", "docs/cli.md", "docs/choose.md", "docs/outsourced.md", "docs/selection.md",
-       "docs/sklearn.md", "docs/spaces.md", "docs/training.md", "docs/tutorial.md",
+RUN = {"README.md", "docs/budget.md", "docs/cli.md", "docs/choose.md", "docs/outsourced.md", "docs/pruning.md",
+       "docs/selection.md", "docs/sklearn.md", "docs/spaces.md", "docs/training.md", "docs/tutorial.md",
        "docs/tutorial_sklearn.md", "docs/watch.md"}  # fmt: skip
 
 
@@ -166,6 +170,31 @@ def test_wrong_and_right_in_scikit_learn_run() -> None:
     known |= {"X_private": X[:60], "y_private": Y[:60], "sampler": sampler}
     for block in (2, 3, 4):
         run("docs/what-breaks-the-promise.md", {**ROWS, **known}, only=slice(block, block + 1))
+
+
+def digits() -> dict[str, Any]:
+    """Rows, and small networks for them."""
+    X, y = load_digits(return_X_y=True)
+    parts = {"val": slice(400), "stop": slice(400, 450), "train": slice(450, 600)}
+    rows = {f"{one}_{part}": held[which].copy() for part, which in parts.items() for one, held in (("X", X), ("y", y))}
+    return {**rows, "MLPClassifier": partial(MLPClassifier, 4)}
+
+
+@pytest.mark.parametrize("block", [0, 1])
+def test_trials_of_the_page_of_pruning_end(block: int) -> None:
+    space = {"rate": optuna.distributions.FloatDistribution(1e-4, 1e-1, log=True)}
+    sampler = CentredSampler(space, privatizer(), n_trials=8, seed=1)
+    known = {"optuna": optuna, "log_loss": partial(log_loss, labels=range(10)), "sampler": sampler, **digits()}
+    known |= {"space": space, "privatizer": privatizer("rungs.db"), "CentredSampler": CentredSampler}
+    _, code = blocks(page("docs/pruning.md"), "python")[block]
+    exec(code.replace("n_trials=40", "n_trials=8").replace("range(1, 28)", "range(1, 11)"), known)
+    assert known["sampler"].run_of(known["study"]).complete
+
+
+def test_the_page_of_pruning_reports_in_ray() -> None:
+    known = {"space": {"rate": tune.loguniform(1e-4, 1e-1)}, "privatizer": privatizer(), "CentredSearch": CentredSearch}
+    known = run("docs/pruning.md", {**known, **digits(), "report_private": report_private}, only=slice(2, 3))
+    assert "private" in known["model"].try_out({"rate": 0.01})
 
 
 @pytest.mark.parametrize("name", READ)

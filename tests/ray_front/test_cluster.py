@@ -18,7 +18,6 @@ from ray import tune
 from ray.tune import Callback
 from ray.tune.search import ConcurrencyLimiter
 from ray.tune.search.optuna import OptunaSearch
-from sklearn.linear_model import LogisticRegression
 
 import dptune
 from dptune_optuna import DPGIBOSampler
@@ -138,22 +137,6 @@ def test_an_experiment_whose_first_trials_all_fail_ends_unpaid_and_names_the_rem
     assert "try_out" in shown
     assert "person 7" not in shown
     assert open_ledger(fast_path).spent() == 0.0
-
-
-def test_a_fitted_model_and_data_that_are_loaded_where_the_trial_runs(fast_path):
-    def load():
-        X = np.random.default_rng(0).normal(size=(N, 3))
-        return X, X[:, 0] > 0
-
-    search = PrivateSearch(random_search(), open_privatizer(fast_path, kind=NoiselessPrivatizer), n_trials=2, seed=1)
-
-    @search.trainable(loss="log_loss", data=load)
-    def model(config):
-        X = np.random.default_rng(1).normal(size=(100, 3))
-        return LogisticRegression(C=config["C"]).fit(X, X[:, 0] > 0)
-
-    results = tuner(model, search, fast_path, num_samples=2, param_space={"C": tune.loguniform(0.1, 1)}).fit()
-    assert all(0 < r.metrics["loss"] < 0.5 for r in results)
 
 
 def test_trials_that_die_cost_nothing_and_do_not_end_the_run(fast_path):

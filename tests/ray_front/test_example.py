@@ -7,13 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import ray
 from ray import tune
+from sklearn.svm import SVC
 
 import dptune
 from dptune.local import LocalRandomizer
-from dptune_ray import LDPTGPSearch
+from dptune_ray import CentredSearch, LDPTGPSearch
+from ray_harness import N, open_privatizer
 
 ROOT = Path(__file__).parent.parent.parent
 OWN = ROOT / "examples" / "own_algorithm.py"
@@ -45,6 +48,24 @@ def test_an_algorithm_of_ones_own_runs_in_ray_too(fast_path: Path) -> None:
     home = {"HOME": str(fast_path), "RAY_ADDRESS": "local"}  # where Tune's results lie, and the key of a cluster
     printed = printed_by(OWN, str(fast_path), "ray", **home)
     assert "(48); Gaussian mechanism on the mean clipped linear statistic of the losses (8)" in printed
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(
+    fast_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load_validation_data() -> tuple[np.ndarray, np.ndarray]:
+        X = np.random.default_rng(0).normal(size=(N, 3))
+        return X, X[:, 0] > 0
+
+    X_train = np.random.default_rng(1).normal(size=(100, 3))
+    names = {"tune": tune, "SVC": SVC, "CentredSearch": CentredSearch, "privatizer": open_privatizer(fast_path)}
+    names |= {"X_train": X_train, "y_train": X_train[:, 0] > 0, "load_validation_data": load_validation_data}
+    block = (ROOT / "docs" / "ray.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(compile(block.replace("n_trials=100", "n_trials=4"), "ray.md", "exec"), names)
+    assert names["search"]._read().complete
+    assert "'C'" in capsys.readouterr().out
 
 
 @pytest.mark.ray

@@ -134,6 +134,7 @@ def test_a_gdp_through_one_point_of_dp_sgd_says_too_little_at_another() -> None:
     assert epsilon_of([plan], 1e-7) > 1.3 * epsilon_from_mu(mu, 1e-7)
 
 
+@pytest.mark.slow
 def test_noise_for_many_trainings_fits_the_budget_and_no_less_does() -> None:
     wanted = {"epsilon": 3.0, "delta": DELTA, "sample_rate": 0.1, "steps": 10}
     found = noise_multipliers(**wanted, trainings=20)
