@@ -10,30 +10,6 @@ Example::
 Guarantee: what Tune sees, stores and shows is released: paid in the ledger before any loss is read. See docs/ray.md.
 """
 
-from dptune_ray.federated import DPFTSSearch
-from dptune_ray.hosts import Federation
-from dptune_ray.local import LDPATASearch, LDPMoMASearch, LDPTGPSearch
-from dptune_ray.public import report_public
-from dptune_ray.repeats import repeat_and_select
-from dptune_ray.rungs import report_private
-from dptune_ray.search import CentredCMASearch, CentredSearch, DPGIBOSearch, SelectionSearch, SpaceSearch
-from dptune_ray.transport import RayTransport
-from dptune_ray.wrapper import PrivateSearch
+from dptune._exports import exports
 
-__all__ = [
-    "CentredCMASearch",
-    "CentredSearch",
-    "DPFTSSearch",
-    "DPGIBOSearch",
-    "Federation",
-    "LDPATASearch",
-    "LDPMoMASearch",
-    "LDPTGPSearch",
-    "PrivateSearch",
-    "RayTransport",
-    "SelectionSearch",
-    "SpaceSearch",
-    "repeat_and_select",
-    "report_private",
-    "report_public",
-]
+__all__, __getattr__, __dir__ = exports(__name__, __file__)

@@ -1,0 +1,17 @@
+"""The public names, and where each is defined: read by type checkers and by ``__init__``."""
+
+from dptune_ray.federated import DPFTSSearch as DPFTSSearch
+from dptune_ray.hosts import Federation as Federation
+from dptune_ray.local import LDPATASearch as LDPATASearch
+from dptune_ray.local import LDPMoMASearch as LDPMoMASearch
+from dptune_ray.local import LDPTGPSearch as LDPTGPSearch
+from dptune_ray.public import report_public as report_public
+from dptune_ray.repeats import repeat_and_select as repeat_and_select
+from dptune_ray.rungs import report_private as report_private
+from dptune_ray.search import CentredCMASearch as CentredCMASearch
+from dptune_ray.search import CentredSearch as CentredSearch
+from dptune_ray.search import DPGIBOSearch as DPGIBOSearch
+from dptune_ray.search import SelectionSearch as SelectionSearch
+from dptune_ray.search import SpaceSearch as SpaceSearch
+from dptune_ray.transport import RayTransport as RayTransport
+from dptune_ray.wrapper import PrivateSearch as PrivateSearch
