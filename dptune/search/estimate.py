@@ -45,4 +45,4 @@ class Estimate:
         gain = f"{self.improvement.value:.4g} ({low:.4g} to {high:.4g})"
         if low > 0:
             return f"{text}, better than the loss of the defaults by {gain}"
-        return f"{text}, not distinguishable from the loss of the defaults: better by {gain}"
+        return f"{text}, not distinguishable from the loss of the defaults: improvement {gain}"
