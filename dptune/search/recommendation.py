@@ -51,7 +51,9 @@ class Recommendation(dict[str, Any]):
         seeded = "" if self.improvement.private else " NOT PRIVATE."
         gain = f"{self.improvement.value:.3g} (95% of the model: {low:.3g} to {high:.3g})"
         if not self.distinguishable:
-            return f"By a model of all released values not distinguishable from {than}: improvement {gain}.{edge}{seeded}"
+            return (
+                f"By a model of all released values not distinguishable from {than}: improvement {gain}.{edge}{seeded}"
+            )
         return (
             f"By a model of all released values better in the mean by {gain} than with {than}; clipping may "
             f"bias it, which a final estimate does not have.{edge}{seeded}"
