@@ -65,10 +65,10 @@ test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the ol
 	$(VENV)-oldest/bin/python -m pytest -W default -m "not slow" -n 2 --dist loadgroup $(SMOKE)
 
 audit: audit-core  ## the slow audits: long noise, whole runs, random kills; prints what they prove
-	$(BIN)/python -m pytest -m "slow and ray" -rP
+	$(BIN)/python -m pytest -m "slow and ray" -rfEP
 
 audit-core: $(VENV)/.installed  ## those without a Ray cluster
-	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rP
+	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rfEP
 
 $(VENV)-outside/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-outside

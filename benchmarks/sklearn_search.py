@@ -81,7 +81,7 @@ def _task(X: Array, y: Array, sizes: tuple[int, int, int], seed: int, **about: A
     parts = np.split(rows, np.cumsum(sizes)[:-1])
     if about["loss"] == "squared_error":
         y = (y - y[parts[0]].mean()) / y[parts[0]].std()
-    return Task(X=tuple(X[part] for part in parts), y=tuple(y[part] for part in parts), **about)  # type: ignore[arg-type]
+    return Task(X=tuple(X[part] for part in parts), y=tuple(y[part] for part in parts), **about)
 
 
 def _breast_cancer(seed: int) -> Task:

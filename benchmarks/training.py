@@ -66,8 +66,8 @@ def noise_of_trainings() -> None:
     for epsilon in (1.0, 3.0, 8.0):
         for T in (3, 10, 30, 100):
             wanted = {"epsilon": epsilon, "delta": DELTA, "sample_rate": SAMPLE_RATE, "steps": STEPS}
-            found = noise_multipliers(**wanted, trainings=T)  # type: ignore[arg-type]
-            row(epsilon, T, *found.values(), *noise_multipliers(**wanted, trainings=1).values())  # type: ignore[arg-type]
+            found = noise_multipliers(**wanted, trainings=T)
+            row(epsilon, T, *found.values(), *noise_multipliers(**wanted, trainings=1).values())
 
 
 def main() -> None:

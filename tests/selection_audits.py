@@ -53,7 +53,7 @@ def audit_law(making: Making = noisy_min, *, count: int = 600, mu: float = 1.0, 
     assert chi2.sf(distance, 5) > MISTAKE, f"chi-square {distance:.1f}: not the law of the exponential mechanism"
 
 
-def audit_worst_pair(making: Making = noisy_min, *, mu: float = 2.0, count: int = 1200) -> float:
+def audit_worst_pair(making: Making = noisy_min, *, mu: float = 3.0, count: int = 1200) -> float:
     """What an adversary proves about the worst pair is at most the claimed mu, and more than 0.7 of it.
 
     Two candidates; person 0 likes the first and hates the second, the neighbour does the opposite.

@@ -35,7 +35,7 @@ def test_nothing_is_heard_meanwhile_and_everything_before_and_after(
     monkeypatch.setattr(logging.getLogger("user"), "handlers", [logging.StreamHandler(KEPT)])
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = lambda message, *_: print(message, file=sys.stderr)  # type: ignore[assignment]
+        warnings.showwarning = lambda message, *_: print(message, file=sys.stderr)
         speak("before")
         with silence():
             speak("meanwhile")

@@ -72,7 +72,7 @@ def on_values(
 ) -> Callable[[CentredSettings], Any]:
     """The search by its proposals and its model, told the new points' mean losses with noise instead of differences."""
 
-    class OnValues(kind):  # type: ignore[misc, valid-type]
+    class OnValues(kind):
         def __init__(self, settings: CentredSettings) -> None:
             super().__init__(settings)
             self.surrogate = OneScale(settings.d)

@@ -26,7 +26,7 @@ def shown(triple: tuple[float, float, float]) -> str:
 def progress(results: list[dict[str, object]]) -> str:
     """How many cells of the design have been run, by block."""
     names = Cell.__dataclass_fields__
-    done = {Cell(**{name: result[name] for name in names}) for result in results}  # type: ignore[arg-type]
+    done = {Cell(**{name: result[name] for name in names}) for result in results}
     every = {name: set(cells) for name, cells in blocks().items()}
     parts = ", ".join(f"{name}: {len(cells & done)} of {len(cells)}" for name, cells in every.items())
     return f"{len(done)} of {len(set.union(*every.values()))} cells of the design have been run ({parts})."

@@ -67,4 +67,4 @@ def test_no_exponential_mechanism_is_easier_to_tell_apart(seed: int, eta: float,
 def test_what_is_no_price_is_refused(bad: object) -> None:
     for function in (mu_from_bounded_range, bounded_range_from_mu):
         with pytest.raises(InputError):
-            function(bad)  # type: ignore[arg-type]
+            function(bad)

@@ -249,7 +249,10 @@ def test_the_bridge_of_theory() -> None:
 def trade_off_of_laplace(epsilon: float, alphas: np.ndarray) -> np.ndarray:
     """Least FNR of any test at FPR alpha, by Neyman-Pearson on a grid of Laplace(0, 1) against Laplace(epsilon, 1)."""
     edges = np.linspace(-40, 40 + epsilon, 400_001)
-    cdf = lambda x: np.where(x < 0, np.exp(np.minimum(x, 0)) / 2, 1 - np.exp(-np.maximum(x, 0)) / 2)  # noqa: E731
+
+    def cdf(x):
+        return np.where(x < 0, np.exp(np.minimum(x, 0)) / 2, 1 - np.exp(-np.maximum(x, 0)) / 2)
+
     p, q = np.diff(cdf(edges)), np.diff(cdf(edges - epsilon))  # masses of the cells
     order = np.argsort(-q / np.maximum(p, 1e-300), kind="stable")
     fpr, power = np.cumsum(p[order]), np.cumsum(q[order])

@@ -62,7 +62,7 @@ def test_a_budget_never_shrinks_and_asked_for_again_it_is_the_same(ledger: Priva
     with pytest.raises(InputError, match=r"only raised: it is mu=1\.5"):
         ledger.raise_budget(Budget.gdp(1.0))
     with pytest.raises(InputError, match="must be a Budget"):
-        ledger.raise_budget(2.0)  # type: ignore[arg-type]
+        ledger.raise_budget(2.0)
 
 
 def test_a_script_that_states_the_old_budget_is_told(ledger: PrivacyLedger) -> None:

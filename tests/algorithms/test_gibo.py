@@ -82,7 +82,10 @@ def reference(batches: list[list[np.ndarray]], s: GIBOSettings, *, rule: str) ->
     path.append(theta)
     for batch in batches:
         D_t = np.vstack([D_t, batch])
-        k = lambda A, B: np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / (2 * 0.4**2))  # noqa: E731
+
+        def k(A, B):
+            return np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / (2 * 0.4**2))
+
         inverse = np.linalg.inv(k(D_t, D_t) + s.noise_variance * np.eye(len(D_t)))
         dk = (D_t - theta) / 0.4**2 * k(D_t, theta[None])  # (m, d): gradient of k(theta, x) in theta
         total = np.zeros(D)

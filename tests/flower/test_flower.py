@@ -98,7 +98,7 @@ def test_a_node_that_is_silent_or_fails_counts_as_zero_and_a_failed_evaluation_s
     nodes, server = Nodes([near_the_middle, fails, near_the_middle], silent=frozenset({2})), open_server(tmp_path)
     sent: list[frozenset[int]] = []
     release = server.release
-    server.release = lambda t: (sent.append(frozenset(server.sent)), release(t))[1]  # type: ignore[method-assign]
+    server.release = lambda t: (sent.append(frozenset(server.sent)), release(t))[1]
     run_rounds(nodes, server, timeout=60.0)
     assert sent == [frozenset({0, 1})] * ROUNDS
     assert "secret" not in str([reply.content for reply in nodes.replies])
@@ -140,6 +140,6 @@ def test_weights_that_are_not_numbers_are_refused_and_the_round_goes_on(tmp_path
             reply.content["weights"] = type(reply.content["weights"])([np.full(20, np.nan)])
         return reply
 
-    nodes.reply = spoiled  # type: ignore[method-assign]
+    nodes.reply = spoiled
     run_rounds(nodes, server, timeout=60.0)
     assert server.open_round == ROUNDS

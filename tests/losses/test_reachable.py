@@ -84,8 +84,8 @@ class ByName:
 
 
 MODULE = types.ModuleType("settings")
-MODULE.rows = X_VAL  # type: ignore[attr-defined]
-MODULE.other = X_TRAIN  # type: ignore[attr-defined]
+MODULE.rows = X_VAL
+MODULE.other = X_TRAIN
 
 REACHING = {
     "globals": through_globals,

@@ -23,8 +23,8 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
         exec(block, here)
     assert "'x'" in capsys.readouterr().out
     study = here["study"]
-    assert len(study.trials) == 24  # type: ignore[attr-defined]
-    run = here["sampler"].run_of(study)  # type: ignore[attr-defined]
+    assert len(study.trials) == 24
+    run = here["sampler"].run_of(study)
     assert run.scope == "first, extended"
     assert run.complete
     assert run.ledger.spent() <= 1.0

@@ -92,7 +92,7 @@ def test_the_noise_of_the_outputs_is_part_of_the_model_and_rows_in_flight_are_sk
 def test_what_is_told_is_checked(row: object, y: object) -> None:
     modeler = OutsourcedModeler(table(np.eye(3)), RBF(1.0), noise_variance=0.5)
     with pytest.raises(InputError, match="must be"):
-        modeler.tell(row, y)  # type: ignore[arg-type]
+        modeler.tell(row, y)
     assert modeler.rows == []
 
 

@@ -63,7 +63,7 @@ def test_what_is_settled_or_forgotten_is_neither_in_the_file_nor_taken_back(fast
     privatizer.observe("a", losses())
     privatizer.keep("a", **HERE)
     file = fast_path / "pending.db"
-    sealed = privatizer.pending._file.execute("SELECT sealed FROM pending").fetchone()[0]  # type: ignore[union-attr]
+    sealed = privatizer.pending._file.execute("SELECT sealed FROM pending").fetchone()[0]
     assert sealed[:64] in file.read_bytes()
     if end == "settle":
         privatizer.settle(["a", "unknown"])
@@ -120,7 +120,7 @@ def test_a_file_that_was_changed_is_refused(fast_path: Path) -> None:
     first = opened(fast_path)
     first.observe("a", losses())
     first.keep("a", **HERE)
-    first.pending._file.execute("UPDATE pending SET sealed = replace(sealed, 'A', 'B')")  # type: ignore[union-attr]
+    first.pending._file.execute("UPDATE pending SET sealed = replace(sealed, 'A', 'B')")
     kill(first)
     with pytest.raises(InputError, match="or they were changed"):
         opened(fast_path).kept("run")

@@ -36,7 +36,7 @@ def kill(run: SearchRun) -> None:
 
 def left(ledger: PrivacyLedger, method: Any) -> list[str]:
     run = begin(ledger, method)
-    names = list(run.algorithm._waiting)  # type: ignore[attr-defined]
+    names = list(run.algorithm._waiting)
     kill(run)
     return names
 

@@ -160,7 +160,7 @@ def test_it_is_charged_before_anything_is_read_and_once(privatizer: Callable[...
         order.append(f"read with {len(mine.ledger.charges())} charge")
         return true(query)
 
-    mine._clipped_mean = read  # type: ignore[method-assign]
+    mine._clipped_mean = read
     for point in "abc":
         mine.observe(point, np.zeros(4))
     query = mine.means_query("abc", 0.7)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +142,7 @@ def test_an_interrupted_race_goes_on_in_another_process_at_no_further_cost(
         made.append(true(*args, **options))
         return made[-1]
 
-    first.release = crash_at_seven  # type: ignore[method-assign]
+    first.release = crash_at_seven
     with pytest.raises(MemoryError):
         race(points(30), first, 1.0, "s")
     second = holding(losses, PrivacyLedger(tmp_path / "ledger.db"))
@@ -163,7 +162,10 @@ def test_with_canned_answers_neighbours_leave_the_same_ledger(tmp_path: Path) ->
         ledger = PrivacyLedger(tmp_path / f"{name}.db", Budget.gdp(5.0))
         privatizer = holding(losses, ledger)
         rng = np.random.default_rng(0)
-        canned: Callable[..., np.ndarray] = lambda _, s, sigma, rng=rng: rng.normal(size=len(s))  # noqa: E731
+
+        def canned(_, s, sigma, rng=rng):
+            return rng.normal(size=len(s))
+
         privatizer._noise = type("Canned", (), {"private": True, "add_gaussian": canned})()
         left.append((race(points(9), privatizer, 1.0, "s"), dump(ledger)))
     assert left[0] == left[1]

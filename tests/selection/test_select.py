@@ -82,7 +82,7 @@ def test_the_estimate_has_its_share_of_the_budget_and_an_interval(mine: LossPriv
     assert "candidate 3 of 12" in str(chosen)
     assert "interval" in str(chosen)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        chosen.index = 0  # type: ignore[misc]
+        chosen.index = 0
 
 
 @pytest.mark.parametrize("method", [exponential, race])

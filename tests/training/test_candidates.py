@@ -33,7 +33,7 @@ def ledgers(folder: Path) -> list[TrainingLedger]:
 def test_a_list_fills_the_space_evenly_and_is_the_same_for_everybody() -> None:
     listed = quasi_random(SPACE, 64)
     assert listed == quasi_random(SPACE, 64) != quasi_random(SPACE, 64, seed=1)
-    decades = np.floor(np.log10([each["rate"] for each in listed]))  # type: ignore[arg-type]
+    decades = np.floor(np.log10([each["rate"] for each in listed]))
     assert max(np.unique(decades, return_counts=True)[1]) <= 22
     assert {each["model/kind"] for each in listed} == {"a", "b"}
 

@@ -30,7 +30,7 @@ PLAN = TrainingPlan(noise_multiplier=1.5, sample_rate=1 / BATCHES, steps=BATCHES
 def private(n: int = N, batches: int = BATCHES, noise: float = 1.5, **settings: Any) -> tuple[Any, Any, Any]:
     rows = torch.utils.data.TensorDataset(torch.randn(n, 3), torch.zeros(n, dtype=torch.long))
     model = torch.nn.Linear(3, 2)
-    return opacus.PrivacyEngine().make_private(  # type: ignore[no-any-return]
+    return opacus.PrivacyEngine().make_private(
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
         data_loader=torch.utils.data.DataLoader(rows, batch_size=n // batches),

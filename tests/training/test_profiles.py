@@ -204,12 +204,12 @@ def test_a_plan_comes_back_from_json(plan: TrainingPlan | SelectionPlan) -> None
         lambda: TrainingPlan(0.05, 0.1, 10),
         lambda: TrainingPlan(1.0, 1.5, 10),
         lambda: TrainingPlan(1.0, 0.1, 0),
-        lambda: TrainingPlan(1.0, 0.1, 10, trainings=2.5),  # type: ignore[arg-type]
+        lambda: TrainingPlan(1.0, 0.1, 10, trainings=2.5),
         lambda: Repeats(0.5),
         lambda: Repeats(3, -1.0),
-        lambda: Repeats(3, "x"),  # type: ignore[arg-type]
+        lambda: Repeats(3, "x"),
         lambda: SelectionPlan(Repeats.geometric(3)),
-        lambda: SelectionPlan(3, score_mu=1.0),  # type: ignore[arg-type]
+        lambda: SelectionPlan(3, score_mu=1.0),
         lambda: SelectionPlan(Repeats.geometric(3), TrainingPlan(1.0, 0.1, 10, 2)),
         lambda: epsilon_of([Adaptive(1.0)], 1.0),
     ],

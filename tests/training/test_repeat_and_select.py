@@ -225,7 +225,7 @@ class Heard:
 @pytest.mark.parametrize("low", [0.0, -1.0, 1e9, 1e12, 1e15])
 def test_one_person_moves_a_score_by_what_its_noise_covers_wherever_the_clip_lies(low: float) -> None:
     rng, n, clip, heard = np.random.default_rng(7), 1000, Interval(low, low + 1), Heard()
-    score = implementation._score(clip, n, 1.0, heard)  # type: ignore[arg-type]
+    score = implementation._score(clip, n, 1.0, heard)
     for i in range(100):
         losses = low + rng.choice([0.0, 1.0, rng.uniform()], n)
         assert score(losses) == pytest.approx(np.mean(losses - low) + low, rel=1e-15, abs=1e-12)
@@ -272,7 +272,7 @@ def transcript(folder: Path, repeats: int, monkeypatch: pytest.MonkeyPatch, capl
 def audit_the_number_of_repeats_is_secret(tmp: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, capfd: Any) -> None:
     few, many = (transcript(tmp / str(k), k, monkeypatch, caplog, capfd) for k in (2, 7))
     assert few == many
-    assert len(few[3]) == 1  # type: ignore[arg-type]
+    assert len(few[3]) == 1
 
 
 def audit_the_score_is_noisy(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:

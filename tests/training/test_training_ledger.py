@@ -81,7 +81,7 @@ def test_a_plan_is_fixed_for_good_and_opened_as_what_it_is(train: TrainingLedger
     assert isinstance(open_ledger(path), TrainingLedger)
     for plan, n in ((PLAN, None), (Budget.gdp(1.0), 3)):
         with pytest.raises(InputError):
-            TrainingLedger(fast_path / "new.db", plan, n=n)  # type: ignore[arg-type]
+            TrainingLedger(fast_path / "new.db", plan, n=n)
 
 
 def test_a_selection_is_charged_once_and_trainings_by_it_never(fast_path: Path) -> None:
