@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
@@ -51,9 +52,19 @@ def _questions(grid: Grid, server: FTSServer) -> Iterator[Message]:
 
 
 def _hand_in(server: FTSServer, reply: Message, t: int) -> None:
-    """Give the server one agent's weights. What an agent's failure says is not read, and nothing of it is repeated."""
-    if reply.has_error() or ABOUT not in reply.content or WEIGHTS not in reply.content:
+    """Give the server one agent's weights; whatever else a node sends is refused, and nothing of it is repeated."""
+    if reply.has_error():
         return
-    (weights,) = reply.content[WEIGHTS].to_numpy_ndarrays()
+    about = reply.content.config_records.get(ABOUT, {})
+    weights = _only_array(reply.content.array_records.get(WEIGHTS, {}))
     with suppress(MessageRefused):
-        server.submit(Weights(reply.content[ABOUT].get("agent", -1), t, weights))
+        server.submit(Weights(about.get("agent"), t, weights))
+
+
+def _only_array(record: ArrayRecord) -> Any:
+    """The array of a record that holds a single one, or None."""
+    try:
+        (array,) = record.values()
+        return array.numpy()
+    except Exception:  # noqa: BLE001 - the node chose the bytes, and NumPy's message may quote them
+        return None
