@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -15,19 +15,22 @@ from dptune.federated import FTSServer
 from dptune.federated import Message as Weights
 
 ABOUT, BROADCAST, WEIGHTS = "dptune", "broadcast", "weights"  # names of records
+_LOOK = 0.5  # seconds between two looks at who is connected
 
 
 def run_rounds(grid: Grid, server: FTSServer, *, timeout: float) -> None:
     """Make the rounds of the plan that are not released yet, and tell every node of the last one.
 
-    Every node is asked in every round, sampled or not. One that is late, fails or answers with something else counts as
-    0, and the round is released without it. After a restart it goes on where the ledger is.
+    The first round waits until as many nodes are connected as the federation has agents. Every node is asked in every
+    round, sampled or not. One that is late, fails or answers with something else counts as 0, and the round is released
+    without it. After a restart it goes on where the ledger is.
 
     Args:
         grid: Flower's, of a ServerApp.
         server: the trusted server.
-        timeout: seconds to wait for a round's answers; longer than the slowest evaluation.
+        timeout: seconds to wait for the nodes, and for a round's answers; longer than the slowest evaluation.
     """
+    _gather(grid, server.settings.agents, timeout)
     while (t := server.open_round) < server.plan.steps:
         for reply in grid.send_and_receive(_questions(grid, server), timeout=timeout):
             _hand_in(server, reply, t)
@@ -35,7 +38,14 @@ def run_rounds(grid: Grid, server: FTSServer, *, timeout: float) -> None:
     list(grid.send_and_receive(_questions(grid, server), timeout=timeout))
 
 
-def _questions(grid: Grid, server: FTSServer) -> Iterator[Message]:
+def _gather(grid: Grid, nodes: int, timeout: float) -> None:
+    """Wait until so many nodes are connected, ``timeout`` seconds at most: an app may start before they do."""
+    until = time.monotonic() + timeout
+    while len(list(grid.get_node_ids())) < nodes and time.monotonic() < until:
+        time.sleep(_LOOK)
+
+
+def _questions(grid: Grid, server: FTSServer) -> list[Message]:
     """To each node: the open round, the settings, and the broadcast of the round before."""
     t = server.open_round
     about = {
@@ -44,11 +54,8 @@ def _questions(grid: Grid, server: FTSServer) -> Iterator[Message]:
         "settings": json.dumps(server.settings.describe(), sort_keys=True),
     }
     broadcast = None if t == 0 else server.broadcast(t - 1)
-    for node in grid.get_node_ids():
-        content = RecordDict({ABOUT: ConfigRecord(dict(about))})
-        if broadcast is not None:
-            content[BROADCAST] = ArrayRecord([broadcast])
-        yield Message(content, dst_node_id=node, message_type=MessageType.QUERY)
+    records = {ABOUT: ConfigRecord(about)} | ({} if broadcast is None else {BROADCAST: ArrayRecord([broadcast])})
+    return [Message(RecordDict(records), node, MessageType.QUERY) for node in grid.get_node_ids()]
 
 
 def _hand_in(server: FTSServer, reply: Message, t: int) -> None:

@@ -57,6 +57,9 @@ class Nodes:
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None) -> list[Message]:
         replies = []
+        assert [
+            message.has_content() for message in messages
+        ]  # Flower's grid reads them twice, too, and sends none but a full list
         for sent in messages:
             message = message_from_proto(message_to_proto(sent))  # as it travels
             node = message.metadata.dst_node_id
@@ -149,7 +152,7 @@ ODD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=list(ODD))
 def test_a_node_that_answers_with_something_else_counts_as_zero(tmp_path: Path, odd: dict[str, Any]) -> None:
-    nodes, server = Nodes([near_the_middle] * 2), open_server(tmp_path)
+    nodes, server = Nodes([near_the_middle] * 3, silent=frozenset({2})), open_server(tmp_path)
     true, release, sent = nodes.reply, server.release, []
 
     def spoiled(node: int, message: Message) -> Message:
