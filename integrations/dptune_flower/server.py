@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
 from contextlib import suppress
+from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
@@ -14,19 +15,22 @@ from dptune.federated import FTSServer
 from dptune.federated import Message as Weights
 
 ABOUT, BROADCAST, WEIGHTS = "dptune", "broadcast", "weights"  # names of records
+_LOOK = 0.5  # seconds between two looks at who is connected
 
 
 def run_rounds(grid: Grid, server: FTSServer, *, timeout: float) -> None:
     """Make the rounds of the plan that are not released yet, and tell every node of the last one.
 
-    Every node is asked in every round, sampled or not. One that is late, fails or answers with something else counts as
-    0, and the round is released without it. After a restart it goes on where the ledger is.
+    The first round waits until as many nodes are connected as the federation has agents. Every node is asked in every
+    round, sampled or not. One that is late, fails or answers with something else counts as 0, and the round is released
+    without it. After a restart it goes on where the ledger is.
 
     Args:
         grid: Flower's, of a ServerApp.
         server: the trusted server.
-        timeout: seconds to wait for a round's answers; longer than the slowest evaluation.
+        timeout: seconds to wait for the nodes, and for a round's answers; longer than the slowest evaluation.
     """
+    _gather(grid, server.settings.agents, timeout)
     while (t := server.open_round) < server.plan.steps:
         for reply in grid.send_and_receive(_questions(grid, server), timeout=timeout):
             _hand_in(server, reply, t)
@@ -34,7 +38,14 @@ def run_rounds(grid: Grid, server: FTSServer, *, timeout: float) -> None:
     list(grid.send_and_receive(_questions(grid, server), timeout=timeout))
 
 
-def _questions(grid: Grid, server: FTSServer) -> Iterator[Message]:
+def _gather(grid: Grid, nodes: int, timeout: float) -> None:
+    """Wait until so many nodes are connected, ``timeout`` seconds at most: an app may start before they do."""
+    until = time.monotonic() + timeout
+    while len(list(grid.get_node_ids())) < nodes and time.monotonic() < until:
+        time.sleep(_LOOK)
+
+
+def _questions(grid: Grid, server: FTSServer) -> list[Message]:
     """To each node: the open round, the settings, and the broadcast of the round before."""
     t = server.open_round
     about = {
@@ -43,17 +54,24 @@ def _questions(grid: Grid, server: FTSServer) -> Iterator[Message]:
         "settings": json.dumps(server.settings.describe(), sort_keys=True),
     }
     broadcast = None if t == 0 else server.broadcast(t - 1)
-    for node in grid.get_node_ids():
-        content = RecordDict({ABOUT: ConfigRecord(dict(about))})
-        if broadcast is not None:
-            content[BROADCAST] = ArrayRecord([broadcast])
-        yield Message(content, dst_node_id=node, message_type=MessageType.QUERY)
+    records = {ABOUT: ConfigRecord(about)} | ({} if broadcast is None else {BROADCAST: ArrayRecord([broadcast])})
+    return [Message(RecordDict(records), node, MessageType.QUERY) for node in grid.get_node_ids()]
 
 
 def _hand_in(server: FTSServer, reply: Message, t: int) -> None:
-    """Give the server one agent's weights. What an agent's failure says is not read, and nothing of it is repeated."""
-    if reply.has_error() or ABOUT not in reply.content or WEIGHTS not in reply.content:
+    """Give the server one agent's weights; whatever else a node sends is refused, and nothing of it is repeated."""
+    if reply.has_error():
         return
-    (weights,) = reply.content[WEIGHTS].to_numpy_ndarrays()
+    about = reply.content.config_records.get(ABOUT, {})
+    weights = _only_array(reply.content.array_records.get(WEIGHTS, {}))
     with suppress(MessageRefused):
-        server.submit(Weights(reply.content[ABOUT].get("agent", -1), t, weights))
+        server.submit(Weights(about.get("agent"), t, weights))
+
+
+def _only_array(record: ArrayRecord) -> Any:
+    """The array of a record that holds a single one, or None."""
+    try:
+        (array,) = record.values()
+        return array.numpy()
+    except Exception:  # noqa: BLE001 - the node chose the bytes, and NumPy's message may quote them
+        return None

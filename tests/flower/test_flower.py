@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr")
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.supercore.task_identity import TaskIdentity
@@ -57,6 +57,9 @@ class Nodes:
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None) -> list[Message]:
         replies = []
+        assert [
+            message.has_content() for message in messages
+        ]  # Flower's grid reads them twice, too, and sends none but a full list
         for sent in messages:
             message = message_from_proto(message_to_proto(sent))  # as it travels
             node = message.metadata.dst_node_id
@@ -130,16 +133,34 @@ def test_other_settings_and_a_node_without_a_number_are_refused(tmp_path: Path) 
     assert "--node-config" in said
 
 
-def test_weights_that_are_not_numbers_are_refused_and_the_round_goes_on(tmp_path: Path) -> None:
-    nodes, server = Nodes([near_the_middle] * 3), open_server(tmp_path)
-    true = nodes.reply
+ABOUT_0 = ConfigRecord({"agent": 0})
+ODD: dict[str, dict[str, Any]] = {
+    "weights that are not numbers": {"dptune": ABOUT_0, "weights": ArrayRecord([np.full(20, np.nan)])},
+    "weights of another length": {"dptune": ABOUT_0, "weights": ArrayRecord([np.zeros(3)])},
+    "no array": {"dptune": ABOUT_0, "weights": ArrayRecord([])},
+    "two arrays": {"dptune": ABOUT_0, "weights": ArrayRecord([np.zeros(20), np.zeros(20)])},
+    "bytes": {"dptune": ABOUT_0, "weights": ArrayRecord({"0": Array("float64", (20,), "numpy.ndarray", b"secret")})},
+    "another library's": {"dptune": ABOUT_0, "weights": ArrayRecord({"0": Array("float64", (20,), "torch", b"")})},
+    "metrics as weights": {"dptune": ABOUT_0, "weights": MetricRecord({"0": 1.0})},
+    "the agent as text": {"dptune": ConfigRecord({"agent": "0"}), "weights": ArrayRecord([np.zeros(20)])},
+    "another agent's number": {"dptune": ConfigRecord({"agent": 3}), "weights": ArrayRecord([np.zeros(20)])},
+    "no number": {"dptune": ConfigRecord(), "weights": ArrayRecord([np.zeros(20)])},
+    "weights as number": {"dptune": ArrayRecord([np.zeros(1)]), "weights": ArrayRecord([np.zeros(20)])},
+    "nothing": {},
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=list(ODD))
+def test_a_node_that_answers_with_something_else_counts_as_zero(tmp_path: Path, odd: dict[str, Any]) -> None:
+    nodes, server = Nodes([near_the_middle] * 3, silent=frozenset({2})), open_server(tmp_path)
+    true, release, sent = nodes.reply, server.release, []
 
     def spoiled(node: int, message: Message) -> Message:
-        reply = true(node, message)
-        if node == 0 and "weights" in reply.content:
-            reply.content["weights"] = type(reply.content["weights"])([np.full(20, np.nan)])
-        return reply
+        if node:
+            return true(node, message)
+        return message_from_proto(message_to_proto(Message(RecordDict(odd), reply_to=message)))
 
     nodes.reply = spoiled
+    server.release = lambda t: (sent.append(set(server.sent)), release(t))[1]
     run_rounds(nodes, server, timeout=60.0)
-    assert server.open_round == ROUNDS
+    assert sent == [{1}] * ROUNDS
