@@ -9,7 +9,7 @@ import typer
 
 from dptune._numbers import rounded_down, rounded_up
 from dptune.accounting.gdp import Budget
-from dptune.algorithms.centred_plan import default_trials
+from dptune.algorithms.centred_plan import RUNGS, default_trials
 from dptune.cli.shared import DELTA, Found, Listing, app, print_found
 from dptune.search.outlook import Crowd, forecast
 from dptune.training import TrainingPlan
@@ -52,11 +52,15 @@ def plan(
     mu: Annotated[float, typer.Option(help="GDP budget of the run")] = 1.0,
     trials: Annotated[int | None, typer.Option(help="number of trials  [default: 20 (dimensions + 1)]")] = None,
     dimensions: Annotated[int, typer.Option(help="number of hyperparameters")] = 3,
+    rung_share: Annotated[float, typer.Option(help="share of mu^2 for decisions to stop trials")] = 0.0,
+    rungs: Annotated[int, typer.Option(help="such decisions a trial")] = RUNGS,
     format: Listing = Listing.text,
 ) -> None:
     """Say how large the noise will be, for these settings and for half and twice as much. Reads no data."""
     trials = default_trials(dimensions) if trials is None else trials
-    rows = forecast(Crowd(n, clip), mu=mu, trials=trials, dimensions=dimensions)
+    rows = forecast(
+        Crowd(n, clip), mu=mu, trials=trials, dimensions=dimensions, rung_share=rung_share, rungs=rungs
+    )
     people = f"{n} people, clip {clip[0]:g} to {clip[1]:g}, {trials} trials"
     title = f"Standard deviation of the noise in units of the loss, {people}"
     if format is Listing.json:

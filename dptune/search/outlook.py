@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 from dptune._checks import at_least
-from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS
+from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
 from dptune.algorithms.method import People, Plan
 from dptune.privacy.query import Interval
 from dptune.search.values import VALUES
@@ -21,6 +21,7 @@ from dptune.space import Float, Space
 
 TOLD_APART = 2 * math.sqrt(2)  # standard deviations: two values that far apart differ, at 95%
 COARSE = 0.05  # of the clip's width: trials that must differ by more to be told apart leave a search little to learn
+DECISION = "a decision to stop a trial"
 LOUD = 0.5  # of the largest typical entry of a clipped vector: more noise than that hides most of one round
 
 
@@ -79,7 +80,7 @@ class Outlook:
             found.append(Noise(asked.name, sigma, sigma / width, hides if ratio > LOUD else ""))
         if plan.rungs is not None:
             sigma = 2 * plan.rungs.radius / (people.n * plan.rung_mu)
-            found.append(Noise("a decision to stop a trial", sigma, sigma / width))
+            found.append(Noise(DECISION, sigma, sigma / width))
         if plan.final_mu > 0:
             sigma = math.sqrt(levels) * width / (people.n * plan.final_mu)
             found.append(Noise("the final estimate", sigma, sigma / width))
@@ -121,7 +122,9 @@ class Crowd:
         return Interval(*self.clip).diameter
 
 
-def forecast(people: People, *, mu: float, trials: int, dimensions: int) -> list[dict[str, object]]:
+def forecast(
+    people: People, *, mu: float, trials: int, dimensions: int, rung_share: float = 0.0, rungs: int = RUNGS
+) -> list[dict[str, object]]:
     """Return the outlook of these settings and of their neighbours: half and twice the budget and the trials.
 
     Args:
@@ -129,9 +132,11 @@ def forecast(people: People, *, mu: float, trials: int, dimensions: int) -> list
         mu: GDP budget of the run.
         trials: number of trials.
         dimensions: number of hyperparameters.
+        rung_share, rungs: of a search on centred releases that stops trials by private losses.
 
     Returns:
         One row for each method, budget and number of trials: standard deviations in units of the loss, and a warning.
+        With a ``rung_share`` only of the method that can stop trials, and the noise of one decision is among them.
 
     Raises:
         InputError: a number is out of range.
@@ -140,14 +145,16 @@ def forecast(people: People, *, mu: float, trials: int, dimensions: int) -> list
     trials = at_least("trials", trials, FEWEST_TRIALS)
     counts = sorted({max(trials // 2, FEWEST_TRIALS), trials, 2 * trials})
     rows: list[dict[str, object]] = []
-    for method in (CENTRED, VALUES):
+    settings = {"rung_share": rung_share, "rungs": rungs} if rung_share else {}
+    for method in (CENTRED,) if rung_share else (CENTRED, VALUES):
         for budget in (mu / 2, mu, 2 * mu):
             for count in counts:
-                plan = method.plan(people, space, mu=budget, seed=0, trials=count)
+                plan = method.plan(people, space, mu=budget, seed=0, trials=count, **settings)
                 outlook = Outlook.of(plan, people)
                 noise = outlook.noises[0]
                 final = outlook.noises[-1].sigma
+                decision = {each.what: each.sigma for each in outlook.noises if each.what == DECISION}
                 row = {"method": method.name, "mu": budget, "trials": plan.trials, "noise of": noise.what.rstrip(",")}
-                sigmas = {"sigma": noise.sigma, "sigma / clip": noise.share, "final estimate": final}
+                sigmas = {"sigma": noise.sigma, "sigma / clip": noise.share, **decision, "final estimate": final}
                 rows.append({**row, **sigmas, "warning": outlook.warning})
     return rows
