@@ -52,12 +52,16 @@ def plan(
     mu: Annotated[float, typer.Option(help="GDP budget of the run")] = 1.0,
     trials: Annotated[int | None, typer.Option(help="number of trials  [default: 20 (dimensions + 1)]")] = None,
     dimensions: Annotated[int, typer.Option(help="number of hyperparameters")] = 3,
+    default: Annotated[
+        bool, typer.Option("--default", help="the run has default=: the final estimate releases its loss, too")
+    ] = False,
     format: Listing = Listing.text,
 ) -> None:
     """Say how large the noise will be, for these settings and for half and twice as much. Reads no data."""
     trials = default_trials(dimensions) if trials is None else trials
-    rows = forecast(Crowd(n, clip), mu=mu, trials=trials, dimensions=dimensions)
-    people = f"{n} people, clip {clip[0]:g} to {clip[1]:g}, {trials} trials"
+    rows = forecast(Crowd(n, clip), mu=mu, trials=trials, dimensions=dimensions, default=default)
+    people = f"{n} people, clip {clip[0]:g} to {clip[1]:g}, {trials} trials, "
+    people += "with default=" if default else "without default= (else --default)"
     title = f"Standard deviation of the noise in units of the loss, {people}"
     if format is Listing.json:
         typer.echo(json.dumps(rows, indent=2))

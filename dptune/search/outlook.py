@@ -82,7 +82,8 @@ class Outlook:
             found.append(Noise("a decision to stop a trial", sigma, sigma / width))
         if plan.final_mu > 0:
             sigma = math.sqrt(levels) * width / (people.n * plan.final_mu)
-            found.append(Noise("the final estimate", sigma, sigma / width))
+            what = "the final estimate" if levels == 1 else "each of the two losses of the final estimate"
+            found.append(Noise(what, sigma, sigma / width))
         return cls(tuple(found))
 
     @property
@@ -121,7 +122,9 @@ class Crowd:
         return Interval(*self.clip).diameter
 
 
-def forecast(people: People, *, mu: float, trials: int, dimensions: int) -> list[dict[str, object]]:
+def forecast(
+    people: People, *, mu: float, trials: int, dimensions: int, default: bool = False
+) -> list[dict[str, object]]:
     """Return the outlook of these settings and of their neighbours: half and twice the budget and the trials.
 
     Args:
@@ -129,6 +132,7 @@ def forecast(people: People, *, mu: float, trials: int, dimensions: int) -> list
         mu: GDP budget of the run.
         trials: number of trials.
         dimensions: number of hyperparameters.
+        default: whether the run has a ``default=``, whose loss the final estimate releases beside the recommendation's.
 
     Returns:
         One row for each method, budget and number of trials: standard deviations in units of the loss, and a warning.
@@ -144,7 +148,7 @@ def forecast(people: People, *, mu: float, trials: int, dimensions: int) -> list
         for budget in (mu / 2, mu, 2 * mu):
             for count in counts:
                 plan = method.plan(people, space, mu=budget, seed=0, trials=count)
-                outlook = Outlook.of(plan, people)
+                outlook = Outlook.of(plan, people, levels=2 if default else 1)
                 noise = outlook.noises[0]
                 final = outlook.noises[-1].sigma
                 row = {"method": method.name, "mu": budget, "trials": plan.trials, "noise of": noise.what.rstrip(",")}
