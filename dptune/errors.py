@@ -5,6 +5,7 @@
     DptuneError
     ├── InputError (ValueError)          a setting or an array the caller can correct
     │   ├── UnsupportedMetric            a metric that is not a mean over people, or K-fold on private data
+    │   ├── ObjectiveRefused             a model, or data=, that an objective with loss= cannot use; public
     │   └── MessageRefused               a message that a federated server does not take; its round goes on
     │       ├── RoundClosed              a message of a round that was released without it
     │       └── AlreadySent              a second message of the same agent and round
@@ -39,6 +40,10 @@ class InputError(DptuneError, ValueError):
 
 class UnsupportedMetric(InputError):
     """A metric that is not a mean over people, so that one person's influence has no useful bound."""
+
+
+class ObjectiveRefused(InputError):
+    """A model, or ``data=``, that an objective with ``loss=`` cannot use: by types, shapes and a public row."""
 
 
 class MessageRefused(InputError):

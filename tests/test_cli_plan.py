@@ -21,6 +21,8 @@ def test_plan_prints_a_table_and_says_what_is_too_noisy() -> None:
     table = plan("--n", "300", "--clip", "0", "3", "--mu", "0.5", "--trials", "100")
     assert "too noisy" in table
     assert "values: trials must differ by 19% of the clip's width" in table
+    assert "without default=" in table
+    assert ", with default=" in plan("--n", "300", "--clip", "0", "3", "--default")
     rows = json.loads(plan("--n", "300", "--clip", "0", "3", "--mu", "0.5", "--format", "json"))
     assert {row["method"] for row in rows} == {"values", "CMA-ES on centred releases"}
     assert {row["mu"] for row in rows} == {0.25, 0.5, 1.0}

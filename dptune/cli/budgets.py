@@ -54,12 +54,18 @@ def plan(
     dimensions: Annotated[int, typer.Option(help="number of hyperparameters")] = 3,
     rung_share: Annotated[float, typer.Option(help="share of mu^2 for decisions to stop trials")] = 0.0,
     rungs: Annotated[int, typer.Option(help="such decisions a trial")] = RUNGS,
+    default: Annotated[
+        bool, typer.Option("--default", help="the run has default=: the final estimate releases its loss, too")
+    ] = False,
     format: Listing = Listing.text,
 ) -> None:
     """Say how large the noise will be, for these settings and for half and twice as much. Reads no data."""
     trials = default_trials(dimensions) if trials is None else trials
-    rows = forecast(Crowd(n, clip), mu=mu, trials=trials, dimensions=dimensions, rung_share=rung_share, rungs=rungs)
-    people = f"{n} people, clip {clip[0]:g} to {clip[1]:g}, {trials} trials"
+    rows = forecast(
+        Crowd(n, clip), mu=mu, trials=trials, dimensions=dimensions, default=default, rung_share=rung_share, rungs=rungs
+    )
+    people = f"{n} people, clip {clip[0]:g} to {clip[1]:g}, {trials} trials, "
+    people += "with default=" if default else "without default= (else --default)"
     title = f"Standard deviation of the noise in units of the loss, {people}"
     if format is Listing.json:
         typer.echo(json.dumps(rows, indent=2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,11 @@ def _read_answers(y: npt.NDArray[Any], labels: list[Any] | None) -> npt.NDArray[
 
 def _method(loss: NamedLoss, estimator: Any) -> Callable[[Any], Any]:
     method: Callable[[Any], Any] | None = getattr(estimator, loss.output, None)
+    if method is None and isinstance(estimator, str | Number | None):
+        raise InputError(
+            f"the function returned a {type(estimator).__name__}, perhaps a score; with loss= and data= it returns the "
+            f"fitted model itself, and dptune asks that for the {loss.name} of the private rows."
+        )
     if method is None:
         raise InputError(
             f"{loss.name} needs {loss.output}, which this {type(estimator).__name__} does not have (it may need a "

@@ -24,14 +24,14 @@ import numpy.typing as npt
 
 from dptune._checks import text
 from dptune._locks import ForkSafeLock
-from dptune.errors import InputError
+from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.estimator import columns_of, private_losses, try_out
 from dptune.losses.named import NamedLoss, per_example_loss
 from dptune.losses.reachable import refuse_reachable
 from dptune.losses.rows import Rows
 from dptune.losses.table import Table, needs_columns, read_rows
 from dptune.privacy.entries import as_array, attempt
-from dptune.privacy.private import bare
+from dptune.privacy.private import PerExampleLosses, bare
 
 Function: TypeAlias = Callable[[Any], Any]
 Data: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike] | Rows
@@ -55,7 +55,7 @@ def call_guarded(
     """
     try:
         losses = _private_half(function, argument)
-    except _PublicMistake as error:
+    except ObjectiveRefused as error:
         return InputError(str(error))
     except KeyboardInterrupt:
         return KeyboardInterrupt()
@@ -66,7 +66,7 @@ def call_guarded(
     heeded = () if _trains_in_public(function) else stops  # in public the user's own part has returned by now
     try:
         result = losses()
-    except _PublicMistake as error:
+    except ObjectiveRefused as error:
         return InputError(str(error))
     except KeyboardInterrupt:
         return KeyboardInterrupt()
@@ -96,6 +96,12 @@ def preflight(function: Function, argument: Any) -> None:
     """
     if _trains_in_public(function):
         function.try_out(function.train(argument))
+
+
+def tried(losses: PerExampleLosses) -> str:
+    """Return what may be said of a function that was tried out."""
+    rows = f"the function returned one loss for each of the {len(losses)} rows"
+    return f"try_out: {rows}. Nothing was released, stored or spent."
 
 
 class Stopped(Exception):
@@ -141,13 +147,18 @@ def losses_function(
         raise InputError(f"the objective must be a function; got {type(function).__name__}.")
     if training not in ("public", "private"):
         raise InputError(f'training must be "public" or "private"; got {training!r}.')
-    if (loss is None) != (data is None):
-        raise InputError("give loss= and data=(X, y) together, or return the losses yourself.")
-    if loss is None or data is None:
-        return function
+    if data is None:
+        if loss is None:
+            return function
+        raise InputError(f"loss={loss!r} needs data=(X, y), whose losses are asked of the model that is returned.")
+    if loss is None:
+        raise InputError(
+            'data= needs loss=, what is minimised: a name as "log_loss", "zero_one" (1 - accuracy) or "squared_error", '
+            "or a NamedLoss. Without data= return the losses yourself."
+        )
     try:
         return _EstimatorLosses(function, loss, data, rows, training)
-    except _PublicMistake as error:
+    except ObjectiveRefused as error:
         raise InputError(str(error)) from None
 
 
@@ -172,10 +183,6 @@ def declared_public(words: str | None, training: Training) -> str | None:
             "and so does whatever it says about public rows."
         )
     return None if words is None else text("public", words)
-
-
-class _PublicMistake(InputError):
-    """What dptune's own part of an objective refuses; not to be taken for an error that the user's part raises."""
 
 
 class _EstimatorLosses:
@@ -219,7 +226,7 @@ class _EstimatorLosses:
             return try_out(self._loss, model, self._rows_for(model))
         except InputError as error:
             mistake = str(error) if self.trains_in_public else None
-        raise _PublicMistake(mistake) if mistake else RuntimeError("the model was refused")
+        raise ObjectiveRefused(mistake) if mistake else RuntimeError("the model was refused")
 
     def _rows_for(self, model: Any) -> Table:
         examples = self._examples()
@@ -242,7 +249,7 @@ class _EstimatorLosses:
             mistake = str(error)
         else:
             return examples
-        raise _PublicMistake(mistake)
+        raise ObjectiveRefused(mistake)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_loaded": None, "_table": None}  # a copy in another process loads there
@@ -257,7 +264,7 @@ def _load(loader: Callable[[], Data]) -> Data:
         failure = type(error).__name__
     if failure is None:
         raise KeyboardInterrupt
-    raise _PublicMistake(
+    raise ObjectiveRefused(
         f"the function given as data= failed ({failure}); nothing was trained or paid. Call it yourself to see why."
     )
 
@@ -266,19 +273,19 @@ def _checked(data: Any, rows: int) -> Rows:
     """Return X and y as an array, if they are that and of so many rows; all of this is public."""
     examples = data if isinstance(data, Rows) else attempt(_pair, data, failed=None)
     if examples is None:
-        raise _PublicMistake(
+        raise ObjectiveRefused(
             f"data= must be (X, y), Rows(X, y, like=...), or a function that returns them; got {type(data).__name__}."
         )
     y = as_array(examples.y)  # once: a y that can never be read must not fail in every paid trial
     if y is None:
-        raise _PublicMistake(
+        raise ObjectiveRefused(
             f"the y of data= cannot be read as an array of {rows} answers; it is a {type(examples.y).__name__}. Give "
             "an array or a list (of a tensor, y.detach().cpu().numpy())."
         )
     if not (attempt(_has_rows, examples.X, rows, failed=False) and y.shape[:1] == (rows,)):
-        raise _PublicMistake(f"the X and y of data= must have {rows} rows each, as many as the privatizer's examples.")
+        raise ObjectiveRefused(f"X and y of data= must have {rows} rows each, as many as the privatizer's examples.")
     if y.ndim > 1:
-        raise _PublicMistake(f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row.")
+        raise ObjectiveRefused(f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row.")
     return Rows(examples.X, y, examples.like)
 
 

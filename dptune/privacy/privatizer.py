@@ -144,19 +144,28 @@ class LossPrivatizer:
             InputError: wrong length, shape or dtype; depends on public shape only.
         """
         try:
-            self._take(point, losses if isinstance(losses, PerExampleLosses) else PerExampleLosses(losses))
+            self._take(point, self.checked(losses))
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
             failure = bare(error)
         else:
             return
         raise failure
 
-    def _take(self, point: str, losses: PerExampleLosses) -> None:
-        if len(losses) != self.rows:
+    def checked(self, losses: Losses) -> PerExampleLosses:
+        """Return the losses (rows,) if :meth:`observe` would take them.
+
+        Raises:
+            InputError: wrong length, shape or dtype; depends on public shape only.
+        """
+        wrapped = losses if isinstance(losses, PerExampleLosses) else PerExampleLosses(losses)
+        if len(wrapped) != self.rows:
             raise InputError(
                 f"expected {self.rows} per-example losses, one per example, also for examples that fail; the n= or "
                 "groups= of the LossPrivatizer says how many."
             )
+        return wrapped
+
+    def _take(self, point: str, losses: PerExampleLosses) -> None:
         with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
             self._store(point, self._clean(reveal(losses)))
 

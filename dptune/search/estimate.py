@@ -42,7 +42,7 @@ class Estimate:
         if self.improvement is None:
             return text
         low, high = self.improvement.interval()
-        gain = f"{self.improvement.value:.4g} ({low:.4g} to {high:.4g})"
+        gain = f"{self.improvement.value:.4g} ({low:.4g} to {high:.4g}), by this one release and no model"
         if low > 0:
             return f"{text}, better than the loss of the defaults by {gain}"
         return f"{text}, not distinguishable from the loss of the defaults: improvement {gain}"

@@ -83,7 +83,8 @@ class Outlook:
             found.append(Noise(DECISION, sigma, sigma / width))
         if plan.final_mu > 0:
             sigma = math.sqrt(levels) * width / (people.n * plan.final_mu)
-            found.append(Noise("the final estimate", sigma, sigma / width))
+            what = "the final estimate" if levels == 1 else "each of the two losses of the final estimate"
+            found.append(Noise(what, sigma, sigma / width))
         return cls(tuple(found))
 
     @property
@@ -123,7 +124,14 @@ class Crowd:
 
 
 def forecast(
-    people: People, *, mu: float, trials: int, dimensions: int, rung_share: float = 0.0, rungs: int = RUNGS
+    people: People,
+    *,
+    mu: float,
+    trials: int,
+    dimensions: int,
+    default: bool = False,
+    rung_share: float = 0.0,
+    rungs: int = RUNGS,
 ) -> list[dict[str, object]]:
     """Return the outlook of these settings and of their neighbours: half and twice the budget and the trials.
 
@@ -132,7 +140,9 @@ def forecast(
         mu: GDP budget of the run.
         trials: number of trials.
         dimensions: number of hyperparameters.
-        rung_share, rungs: of a search on centred releases that stops trials by private losses.
+        default: whether the run has ``default=``; its final estimate releases the default's loss, too.
+        rung_share: share of mu^2 for decisions to stop trials.
+        rungs: such decisions a trial.
 
     Returns:
         One row for each method, budget and number of trials: standard deviations in units of the loss, and a warning.
@@ -150,7 +160,7 @@ def forecast(
         for budget in (mu / 2, mu, 2 * mu):
             for count in counts:
                 plan = method.plan(people, space, mu=budget, seed=0, trials=count, **settings)
-                outlook = Outlook.of(plan, people)
+                outlook = Outlook.of(plan, people, levels=2 if default else 1)
                 noise = outlook.noises[0]
                 final = outlook.noises[-1].sigma
                 decision = {each.what: each.sigma for each in outlook.noises if each.what == DECISION}

@@ -125,10 +125,15 @@ class Shown:
         return self._learned.history.private and self.privatizer.private
 
     def _found(self) -> dict[str, Value]:
-        """The point that was chosen at the end, or what the algorithm makes of the answers so far."""
+        """The point that was chosen at the end, or what the algorithm makes of the answers so far.
+
+        Where all answers together say that the user's default is better, it is the default.
+        """
         if self.space is None:
             return {}
-        chosen = self._best_of(self._choice.found(), self.space) or self.space.decode(self.algorithm.recommend())
+        usual = [dict(self.default)] if self.default else []
+        ends = self._choice.found() or [self.space.decode(self.algorithm.recommend()), *usual]
+        chosen = self._best_of(ends, self.space)
         return {name: chosen[name] for name in self.space if self.space.active(name, chosen)}
 
     def _best_of(self, chosen: list[dict[str, Value]], space: Space) -> dict[str, Value]:

@@ -22,7 +22,15 @@ from optuna.trial import FixedTrial, Trial
 
 import dptune
 from dptune.losses.named import NamedLoss, per_example_loss
-from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function, losses_of_result
+from dptune.losses.user_function import (
+    Data,
+    Function,
+    Training,
+    declared_public,
+    losses_function,
+    losses_of_result,
+    tried,
+)
 from dptune.search.names import as_stored
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
@@ -240,7 +248,10 @@ class PrivateFunction:
         Inside a study exceptions are swallowed, because they could depend on private data. Use this on public or
         made-up data, or where you may see the private data; nothing is released, stored or spent.
         """
-        return repr(dptune.privacy.PerExampleLosses(self._function(self._shield(FixedTrial(dict(parameters))))))
+        found = self._function(self._shield(FixedTrial(dict(parameters))))
+        losses = self._runs.request.privatizer.checked(found)
+        _logger.info(tried(losses))
+        return repr(losses)
 
 
 class PrivateObjective(PrivateFunction):

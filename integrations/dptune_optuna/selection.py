@@ -25,10 +25,12 @@ from optuna.trial import FixedTrial, FrozenTrial, Trial, TrialState
 import dptune
 from dptune._checks import positive, share
 from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Data, Function, losses_function
+from dptune.losses.user_function import Data, Function, losses_function, tried
 from dptune.selection.methods import Method
 from dptune.selection.select import observe, select_points
 from dptune_optuna.shield import ShieldedTrial, shielded
+
+_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 
 SELECTED = "dptune:selected"  # study user attribute: the choice, a released fact
 WITHHELD = math.inf  # every trial's value: nothing is known, and no trial looks good
@@ -130,7 +132,9 @@ class SelectionObjective:
 
     def try_out(self, parameters: dict[str, Any]) -> str:
         """Call the function once outside any study and let its exceptions through, to find bugs; nothing is spent."""
-        return repr(dptune.privacy.PerExampleLosses(self._function(FixedTrial(parameters))))
+        losses = self._privatizer.checked(self._function(FixedTrial(parameters)))
+        _logger.info(tried(losses))
+        return repr(losses)
 
 
 def _wrapped(losses: Any) -> dptune.privacy.PerExampleLosses:

@@ -19,6 +19,7 @@ from dptune_sklearn.spaces import Distributions
 from dptune_sklearn.strategies import Asked, charges_of, strategy
 
 REFUSED = {
+    "n_iter": "write n_trials=, the number of models to train.",
     "cv": "there is no cross-validation on private rows: a person trains the models of all folds but one, so each of "
     "these depends on them, and so does everybody's loss. Give fit X_val= and y_val=, or PrivateSearch validation=0.3.",
     "scoring": "a score of all rows together has no bounded share for each person. Give loss=, a mean over people that "
@@ -38,7 +39,8 @@ class PrivateSearch(Around):
         loss: the per-example loss that is minimised: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
         clip: (low, high): the public range of one loss.
         budget: of the ledger, if it is given as a path and does not exist yet.
-        n_trials: number of models to train; default the method's own, and of a grid all its points.
+        n_trials: number of models to train, rounded down to whole rounds of the method; default its own, and of a grid
+            all its points.
         method: "centred" (CMA-ES on centred releases; numbers), "dp-gibo" (one released gradient a batch; numbers),
             "selection" (anything: all candidates in parallel, one price), a :class:`dptune.algorithms.Method`, or an
             Optuna sampler, which is told a noisy value of each trial.
@@ -52,7 +54,7 @@ class PrivateSearch(Around):
             search that was stopped goes on, and one that is complete is told again, for nothing.
         warm_start: True: with more ``n_trials`` (and ``mu``), both in all, ``fit`` goes on from the search with
             fewer. That one is found in the ledger, in another process too: the default name is made without these two.
-        cv, scoring: refused by ``fit``, with the reason.
+        cv, scoring, n_iter: refused by ``fit``, with the reason.
 
     Attributes:
         best_params_: a :class:`dptune.search.recommendation.Recommendation`, with what is known beside it.
@@ -92,6 +94,7 @@ class PrivateSearch(Around):
         warm_start: bool = False,
         cv: None = None,
         scoring: None = None,
+        n_iter: None = None,
     ) -> None:
         self.estimator = estimator
         self.param_distributions = param_distributions
@@ -110,6 +113,7 @@ class PrivateSearch(Around):
         self.warm_start = warm_start
         self.cv = cv
         self.scoring = scoring
+        self.n_iter = n_iter
 
     def fit(
         self,
@@ -182,7 +186,7 @@ class PrivateSearch(Around):
 
     def _public(self) -> dict[str, Any]:
         """The settings on which answers depend."""
-        other = ["estimator", "ledger", "budget", "n_jobs", "name", "warm_start"]
+        other = ["estimator", "ledger", "budget", "n_jobs", "name", "warm_start", "n_iter"]
         other += ["n_trials", "mu"] if self.warm_start else []
         return {name: value for name, value in self.get_params(deep=False).items() if name not in other}
 

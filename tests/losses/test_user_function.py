@@ -13,7 +13,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import SVC
 
-from dptune.errors import InputError
+from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import call_guarded, losses_function, preflight
 
@@ -97,6 +97,7 @@ def test_what_a_loss_of_the_users_own_raises_about_private_rows_is_not_told() ->
         (LogisticRegression(), "log_loss", "needs a fitted classifier"),
         (LinearRegression(), "mse", "not fitted"),
         (None, "log_loss", "NoneType"),
+        (0.9, "log_loss", "returned a float, perhaps a score; .* returns the fitted model"),
         (LinearRegression().fit(X_TRAIN, Y_TRAIN), "accuracy", "no classes_"),
         (LogisticRegression().fit(X_TRAIN[:, :1], Y_TRAIN), "log_loss", "fitted on 1 columns"),
         (LogisticRegression().fit(X_TRAIN, np.arange(50) % 3), "hinge", "answers one public row with shape"),
@@ -104,8 +105,9 @@ def test_what_a_loss_of_the_users_own_raises_about_private_rows_is_not_told() ->
     ],
 )
 def test_the_preflight_tells_what_is_wrong_with_a_model(model: Any, loss: str, says: str) -> None:
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=says) as refused:
         preflight(trial_of(lambda _: model, loss), None)
+    assert type(refused.value) is ObjectiveRefused  # of a name that its reader can look up
     outcome = call_guarded(trial_of(lambda _: model, loss), None, len)
     assert isinstance(outcome, InputError)
 

@@ -249,10 +249,15 @@ def test_an_interrupt_is_the_users_and_passes(tmp_path):
         study.optimize(sampler.objective(losses), n_trials=1)
 
 
-def test_trying_out_lets_exceptions_through_and_stores_nothing(tmp_path):
+def test_trying_out_says_what_is_public_lets_exceptions_through_and_stores_nothing(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(optuna.logging.get_logger("optuna"), "propagate", True)
     sampler = open_sampler(open_privatizer(tmp_path))
     objective = sampler.objective(users_function(neighbour("raise"), "raise"))
-    assert objective.try_out({"x": 0.0, "y": 1.0}) == "PerExampleLosses(<private values>)"
+    with caplog.at_level("INFO"):
+        assert objective.try_out({"x": 0.0, "y": 1.0}) == "PerExampleLosses(<private values>)"
+    assert f"one loss for each of the {N} rows. Nothing was released" in caplog.text
+    with pytest.raises(dptune.InputError, match=f"expected {N} per-example losses"):
+        sampler.objective(lambda trial: np.zeros(3)).try_out({})
     with pytest.raises(ZeroDivisionError):
         sampler.objective(lambda trial: 1 / 0).try_out({})
     assert sampler.run_of(create(None, sampler)).ledger.spent() == 0

@@ -11,6 +11,7 @@ import pytest
 from dptune import CENTRED, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.algorithms import Method
 from dptune.search.outlook import Crowd, Outlook, forecast
+from dptune.search.request import SearchRequest
 from dptune.search.values import VALUES
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
@@ -68,6 +69,24 @@ def test_a_forecast_needs_no_data_and_grows_with_trials_and_shrinks_with_the_bud
     assert values[0.5, 200] == pytest.approx(values[0.5, 100] * 2**0.5)
     assert values[0.5, 200] == pytest.approx(values[0.25, 50])
     assert values[1.0, 100] == pytest.approx(values[0.5, 100] / 2)
+
+
+def test_a_forecast_with_a_default_has_the_noise_of_two_losses_at_the_end() -> None:
+    def final(default: bool) -> Any:
+        return forecast(Crowd(300, (0.0, 3.0)), mu=0.5, trials=100, dimensions=4, default=default)[0]["final estimate"]
+
+    assert final(True) == pytest.approx(2**0.5 * final(False))
+
+
+def test_a_run_announces_trials_that_were_asked_for_and_are_not_planned(fast_path: Path) -> None:
+    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=50, clip=(0.0, 2.0))
+
+    def announced(trials: int) -> str:
+        request = SearchRequest(CENTRED, privatizer, 0.1, settings={"trials": trials, "population": 6})
+        return request.announcement(request.begin(f"run {trials}", SPACE))
+
+    assert "in 24 trials (not 25: they come in rounds of equal size). " in announced(25)
+    assert "in 24 trials. " in announced(24)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,19 @@ def test_where_noise_rules_the_recommendation_says_so(fast_path: Path) -> None:
     assert "not distinguishable from a = 0.32, b = 1:" in best.summary()
 
 
+def test_a_default_that_all_answers_together_call_better_is_recommended(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = finished(fast_path, CENTRED, mu=8.0, default=DEFAULT)
+    assert run.recommend() != DEFAULT
+    usual = SPACE.encode(DEFAULT)
+    model = {True: (0.0, 0.1), False: (0.2, 0.1)}  # of a model that has it so
+    monkeypatch.setattr(type(run.algorithm), "difference", lambda self, x, y: model[np.allclose(x, usual)])
+    best = run.recommend()
+    assert best == DEFAULT == run.progress()["recommended"]
+    assert "nothing is better in the mean than a = 0.9, b = 50: stay there" in best.summary()
+
+
 def test_without_defaults_it_compares_with_the_centre_and_before_any_answer_with_nothing(fast_path: Path) -> None:
     privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=N, clip=(0.0, 1.0))
     run = SearchRun(CENTRED, privatizer, scope="run", space=SPACE, trials=40)

@@ -62,6 +62,8 @@ def test_who_is_held_out_depends_on_no_answer():
         ({}, {**VAL, "groups": [1, 2]}, "as many rows"),
         ({}, {"X_val": PRIVATE[0]}, "y_val is None"),
         ({"cv": 5}, VAL, "cv= is refused: .* trains the models of all folds but one"),
+        ({"n_iter": 9}, VAL, "n_iter= is refused: write n_trials="),
+        ({"loss": None}, VAL, "needs loss=, what is minimised"),
         ({"scoring": "roc_auc"}, VAL, "scoring= is refused: .* Give loss="),
         ({"method": "grid"}, VAL, "'selection', a dptune.algorithms.Method or an Optuna sampler"),
         ({"loss": "logloss"}, VAL, "not the name of a loss"),
