@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import runpy
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import optuna
 import pytest
+from example_tools import run_shorter
 from optuna.distributions import FloatDistribution
 from registry_schema import complaints
 
@@ -26,35 +26,52 @@ LONG = (OWN, ROOT / "examples" / "opacus_mlp.py")
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 # tests/ray_front/test_example.py, tests/outsourced, tests/training, and two below
 ELSEWHERE = ("ray", "outsourced", "opacus", "federated", "ldp_users")
+FEDERATED = ROOT / "examples" / "federated_landmine.py"
 HERE = [path for path in EXAMPLES if not path.stem.startswith(ELSEWHERE)]
+TORCH = [path for path in HERE if path.stem.startswith(("torch", "skorch"))]  # `make test-torch` runs them
+SHORT = [path for path in HERE if path not in TORCH]
+AS_THEY_STAND = [*TORCH, *(pytest.param(path, marks=pytest.mark.slow) for path in [*SHORT, FEDERATED])]
 
 
-@pytest.mark.parametrize("example", HERE, ids=lambda path: path.stem)
-def test_an_example_runs_and_prints_its_statement(example, tmp_path):
-    for library in ("torch", "xgboost", "lightgbm", "skorch"):
-        if example.stem.startswith(library):
-            pytest.importorskip(library)
-    command = [sys.executable, str(example), str(tmp_path)]
-    run = subprocess.run(
-        command, capture_output=True, text=True, timeout=900, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
-    assert run.returncode == 0, run.stderr
-    assert "epsilon" in run.stdout
-    assert "NOT PRIVATE" not in run.stdout
+@pytest.mark.parametrize("example", SHORT, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("default")  # with few trials: that they are few
+def test_a_short_run_of_an_example_prints_its_statement(example, tmp_path, monkeypatch, capsys):
+    skip_without_its_library(example)
+    run_shorter(example.stem, tmp_path, monkeypatch)
+    printed = capsys.readouterr().out
+    assert "epsilon" in printed
+    assert "NOT PRIVATE" not in printed
     if example.stem == "svm_optuna":  # the one of `make demo`
         statement = dptune.PrivacyLedger(tmp_path / "ledger.db").statement(delta=1e-5)
         assert complaints(record(statement, About.read(ROOT / "examples/about.toml"))) == []
 
 
-def test_the_federated_example_runs_without_the_landmine_data(tmp_path):
-    command = [sys.executable, str(ROOT / "examples/federated_landmine.py"), str(tmp_path)]
+@pytest.mark.parametrize("example", AS_THEY_STAND, ids=lambda path: path.stem)
+def test_an_example_runs_as_it_stands(example, tmp_path):
+    skip_without_its_library(example)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "DPTUNE_DATA": str(tmp_path)}
+    command = [sys.executable, str(example), str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
     assert run.returncode == 0, run.stderr
-    assert "3 of 3 releases" in run.stdout
-    assert "NOT PRIVATE" not in run.stdout
-    assert "at delta = 0.001" in run.stdout
     assert "sent nothing" not in run.stderr
+    assert "epsilon" in run.stdout
+    assert "NOT PRIVATE" not in run.stdout
+
+
+def skip_without_its_library(example):
+    for library in ("torch", "xgboost", "lightgbm", "skorch"):
+        if example.stem.startswith(library):
+            pytest.importorskip(library)
+
+
+def test_the_federated_example_runs_without_the_landmine_data(tmp_path, monkeypatch, capsys, caplog):
+    monkeypatch.setenv("DPTUNE_DATA", str(tmp_path))
+    run_shorter("federated_landmine", tmp_path, monkeypatch)
+    printed, errors = capsys.readouterr()
+    assert "3 of 3 releases" in printed
+    assert "NOT PRIVATE" not in printed
+    assert "at delta = 0.001" in printed
+    assert "sent nothing" not in errors + caplog.text
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -73,8 +90,7 @@ def test_no_phone_of_the_example_replies_past_its_cap(tmp_path, monkeypatch, cap
     drawn = np.random.default_rng(0).normal
     people = SimpleNamespace(normal=lambda *args: drawn(*args).view(Tastes))
     monkeypatch.setattr(np.random, "default_rng", lambda seed: people)
-    monkeypatch.setattr(sys, "argv", ["ldp_users.py", str(tmp_path)])
-    made = runpy.run_path(str(ROOT / "examples" / "ldp_users.py"))
+    made = run_shorter("ldp_users", tmp_path, monkeypatch)
     counts = Counter(reads.values())
     assert counts == {1: made["phones"], 2: 1}  # one phone has a ledger, with a cap of two
     printed = capsys.readouterr().out

@@ -8,6 +8,9 @@ import sqlalchemy as sa
 
 from dptune.accounting import schema
 
+_f = schema.facts.c
+_STORED = sa.select(_f.value).where((_f.scope == sa.bindparam("scope")) & (_f.name == sa.bindparam("name")))
+
 
 def first(connection: sa.Connection, scope: str, name: str, make: Callable[[], object]) -> object:
     """Return the fact that is stored, or store the one that ``make`` returns. In a writing transaction."""
@@ -21,5 +24,4 @@ def first(connection: sa.Connection, scope: str, name: str, make: Callable[[], o
 
 def stored(connection: sa.Connection, scope: str, name: str) -> dict[str, object] | None:
     """Return the fact in its envelope, ``{"is": value}``, or None."""
-    where = (schema.facts.c.scope == scope) & (schema.facts.c.name == name)
-    return connection.execute(sa.select(schema.facts.c.value).where(where)).scalar()
+    return connection.execute(_STORED, {"scope": scope, "name": name}).scalar()

@@ -27,6 +27,8 @@ PLAN = "plan"  # the fact of a scope that says what its run will spend
 _TRAINS = "trains on private people"  # a fact of a scope
 _PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no release paid for
 
+_f = schema.facts.c
+_RAISES = sa.select(_f.value).where(_f.scope == _WHOLE, _f.name.startswith(RAISE)).order_by(_f.name)  # at every look
 _PROBE = {  # a charge that is taken back at once
     **dict.fromkeys(("scope", "key", "kind", "mechanism", "digest", "hash", "mu_squared_so_far", "charged_at"), ""),
     **{"seq": 0, "nth": 0, "private": True, "seeded_so_far": 0, "description": " " * 2**14},
@@ -360,9 +362,7 @@ def _refuse_no_budget(budget: object) -> None:
 
 
 def _raises(connection: sa.Connection) -> list[dict[str, Any]]:
-    f = schema.facts.c
-    query = sa.select(f.value).where(f.scope == _WHOLE, f.name.startswith(RAISE)).order_by(f.name)
-    return [value["is"] for value in connection.execute(query).scalars()]
+    return [value["is"] for value in connection.execute(_RAISES).scalars()]
 
 
 def _has_mu(plan: object) -> bool:

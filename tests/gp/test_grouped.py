@@ -107,3 +107,14 @@ def test_the_minimiser_is_near_the_truth_and_within_reach() -> None:
     assert model.minimiser(start, reach=0.1) == pytest.approx([0.4, 0.7], abs=1e-6)
     assert model.minimiser(np.array([0.99, 0.01]), reach=0.05) == pytest.approx([0.94, 0.06], abs=1e-6)
     assert GroupedRegression(2).minimiser(start, reach=0.3).tolist() == start.tolist()
+
+
+def test_the_minimiser_is_looked_for_again_after_a_fit_and_belongs_to_the_caller() -> None:
+    X, start = np.random.default_rng(5).random((60, 2)), np.array([0.5, 0.5])
+    model = GroupedRegression(2)
+    for truth in ([0.3, 0.6], [0.7, 0.4]):
+        model.fit([Group(X, ((X - truth) ** 2).sum(axis=1), 1e-3)])
+        for _ in range(2):
+            found = model.minimiser(start, reach=0.5)
+            assert found == pytest.approx(truth, abs=0.03)
+            found[:] = 9.0

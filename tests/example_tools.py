@@ -1,0 +1,55 @@
+"""Run an example in this process, shorter than it stands: the whole of each is for the slow tests and `make demo`."""
+
+from __future__ import annotations
+
+import logging
+import runpy
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SHORTER = {  # what stands there -> what is run
+    "any_sampler": ("n_trials=20", "n_trials=6"),
+    "federated_landmine": ("29", "6"),
+    "gibo_optuna": ("n_trials=100", "n_trials=30"),
+    "ldp_optuna": (", 300", ", 40"),
+    "ldp_users": ("20_000", "2_000"),
+    "lightgbm_native": ("n_trials=30", "n_trials=8"),
+    "own_algorithm": ("48", "12"),
+    "pruning_optuna": ("n_trials=16", "n_trials=8"),
+    "ray_tune_svm": ("n_trials=36", "n_trials=12"),
+    "sklearn_pipeline": ('"n_trials": 40', '"n_trials": 8'),
+    "sklearn_svm": ("n_trials=60", "n_trials=12"),
+    "svm_optuna": ("n_trials=100", "n_trials=20"),
+    "xgboost_tabular": ("n_trials=40, n_jobs=2", "n_trials=8, n_jobs=1"),
+}
+
+
+def run_shorter(name: str, folder: Path, patch: pytest.MonkeyPatch, *arguments: str) -> dict[str, object]:
+    """Run it as a script whose results go into the folder; return its names."""
+    code = (EXAMPLES / f"{name}.py").read_text()
+    if name in SHORTER:
+        stands, runs = SHORTER[name]
+        assert stands in code
+        code = code.replace(stands, runs)
+    script = folder / f"{name}.py"
+    script.write_text(code)
+    patch.setattr(sys, "argv", [str(script), str(folder), *arguments])
+    with levels_kept():
+        return runpy.run_path(str(script), run_name="__main__")
+
+
+@contextmanager
+def levels_kept() -> Iterator[None]:
+    """Undo what a script says about loggers."""
+    loggers = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+    levels = [one.level for one in loggers]
+    try:
+        yield
+    finally:
+        for one, level in zip(loggers, levels, strict=True):
+            one.setLevel(level)
