@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from dptune._checks import at_least
 from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
@@ -155,7 +156,7 @@ def forecast(
     trials = at_least("trials", trials, FEWEST_TRIALS)
     counts = sorted({max(trials // 2, FEWEST_TRIALS), trials, 2 * trials})
     rows: list[dict[str, object]] = []
-    settings = {"rung_share": rung_share, "rungs": rungs} if rung_share else {}
+    settings: dict[str, Any] = {"rung_share": rung_share, "rungs": rungs} if rung_share else {}
     for method in (CENTRED,) if rung_share else (CENTRED, VALUES):
         for budget in (mu / 2, mu, 2 * mu):
             for count in counts:
