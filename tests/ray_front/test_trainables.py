@@ -24,7 +24,8 @@ import dptune
 from dptune_ray import PrivateSearch, vault_client, worker
 from dptune_ray.vault_client import VaultClient
 from dptune_ray.worker import Carried, WorkerTrial, losses_at, resources
-from ray_harness import SPACE, N, losses, open_ledger, open_privatizer, random_search
+from ray_harness import SPACE, open_ledger, open_privatizer, random_search
+from ray_people import N, losses
 from trials_by_hand import CONFIG, made, value_of
 
 MODULE = """
