@@ -16,8 +16,9 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -291,26 +292,46 @@ print(repr(released.scalar))
 """
 
 
-def run_forked(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in a fork of this process, which has imported what the script needs: a fresh one takes seconds."""
-    with tempfile.TemporaryFile("w+") as out, warnings.catch_warnings():
+@dataclass
+class Forked:
+    """A script that runs in a fork of this process, which has imported what it needs: a fresh one takes seconds."""
+
+    pid: int
+    out: IO[str]
+    arguments: tuple[str, ...]
+
+    def wait(self) -> subprocess.CompletedProcess[str]:
+        """Wait for its end; what it printed, and the traceback it died with, are its output."""
+        code_of_end = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        with self.out:
+            self.out.seek(0)
+            return subprocess.CompletedProcess(["-c", *self.arguments], code_of_end, self.out.read())
+
+
+def start_forked(code: str, *arguments: str) -> Forked:
+    """Start a script in a fork of this process."""
+    out = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by wait
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forking with threads
         child = os.fork()
-        if child == 0:
-            sys.argv, sys.stdout, sys.stderr = ["-c", *arguments], out, out
-            signal.alarm(300)
-            done = 1
-            try:
-                exec(code, {"__name__": "__main__"})
-                done = 0
-            except BaseException:  # noqa: BLE001 - the parent must hear of it
-                traceback.print_exc()
-            finally:
-                out.flush()
-                os._exit(done)
-        code_of_end = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        out.seek(0)
-        return subprocess.CompletedProcess(["-c", *arguments], code_of_end, out.read())
+    if child == 0:
+        sys.argv, sys.stdout, sys.stderr = ["-c", *arguments], out, out
+        signal.alarm(300)
+        done = 1
+        try:
+            exec(code, {"__name__": "__main__"})
+            done = 0
+        except BaseException:  # noqa: BLE001 - the parent must hear of it
+            traceback.print_exc()
+        finally:
+            out.flush()
+            os._exit(done)
+    return Forked(child, out, arguments)
+
+
+def run_forked(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a fork of this process to its end."""
+    return start_forked(code, *arguments).wait()
 
 
 def audit_crash(folder: Path, where: str, patch: str = "", *, url: str | None = None) -> None:

@@ -10,7 +10,6 @@ import io
 import itertools
 import logging
 import subprocess
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from audit_tools import MISTAKE, CannedNoise, NoNoise, dump
+from audit_tools import MISTAKE, CannedNoise, NoNoise, dump, run_forked
 from scipy.stats import binom, chi2, kstest, norm
 
 from dptune.accounting.plan_ledger import PlanLedger
@@ -320,21 +319,20 @@ for t in range(4):
 
 def run_crash_script(folder: Path, where: str, at: int, patch: str = "") -> subprocess.CompletedProcess[str]:
     """Run four rounds in another process, which kills itself ``where`` in round ``at``."""
-    command = [sys.executable, "-c", CRASH_SCRIPT.replace("#PATCH", patch), str(folder), where, str(at)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    return run_forked(CRASH_SCRIPT.replace("#PATCH", patch), str(folder), where, str(at))
 
 
 def audit_crash(folder: Path, where: str, at: int = 2, patch: str = "") -> None:
     """After a kill the server goes on from its ledger: recorded rounds are replayed, none is counted twice or lost."""
     crashed = run_crash_script(folder, where, at, patch)
-    assert crashed.returncode == -9, crashed.stderr
+    assert crashed.returncode == -9, crashed.stdout
     ledger = PlanLedger(folder / "l.db")
     before = [charge.value for charge in ledger.charges()]
     assert len(before) == at + 1, "the round that was drawn is not counted"
     assert all(value is not None for value in before[:at])
     assert (before[at] is not None) == (where == "before broadcast")
     went_on = run_crash_script(folder, "nowhere", 0, patch)
-    assert went_on.returncode == 0, went_on.stderr
+    assert went_on.returncode == 0, went_on.stdout
     lines = went_on.stdout.splitlines()
     assert lines[0] == f"opened at {at + (where == 'before broadcast')}"
     after = [charge.value for charge in ledger.charges()]

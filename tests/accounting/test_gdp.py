@@ -97,13 +97,13 @@ def test_epsilon_both_ways_on_a_grid(mu: float, delta: float) -> None:
         assert close(delta_from_mu(mu, epsilon), exact_delta(mu, epsilon))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(SOME_MU, SOME_DELTA)
 def test_epsilon_from_mu(mu: float, delta: float) -> None:
     assert close(epsilon_from_mu(mu, delta), exact_epsilon(mu, delta))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(SOME_MU, SOME_DELTA)
 def test_mu_from_epsilon(mu: float, delta: float) -> None:
     epsilon = float(exact_epsilon(mu, delta))

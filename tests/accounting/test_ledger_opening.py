@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 import pickle
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from audit_tools import run_forked
 from ledger_tools import Urls, pay
 
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, PrivacyLedger
@@ -186,7 +184,6 @@ READ_ONLY = """
 import os, sys
 from dptune import LedgerError, PrivacyLedger
 
-PrivacyLedger(sys.argv[1])  # imports what it needs
 if os.geteuid() == 0:  # for whom there are no permissions
     os.setuid(65534)
 ledger = PrivacyLedger(sys.argv[1])
@@ -203,8 +200,7 @@ def test_a_ledger_that_cannot_be_written_is_noticed_by_the_check_before_a_trial(
     (fast_path / "x.db").chmod(0o444)
     fast_path.chmod(0o555)
     try:
-        command = [sys.executable, "-c", READ_ONLY, str(fast_path / "x.db")]
-        found = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=True)
+        found = run_forked(READ_ONLY, str(fast_path / "x.db"))
     finally:
         fast_path.chmod(0o755)
     assert "readonly database. This process must be allowed to write the file and its folder" in found.stdout

@@ -36,8 +36,9 @@ def racer(name: str, barrier: Any, tasks: Any, results: Any) -> None:
             results.put((name, repr(error)))
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # 3.12, of forks
 def test_two_processes_race_for_the_last_of_a_budget_30_rounds(new_url: Urls) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")  # of this process, which has imported what the racers need
     barrier, results = context.Barrier(2), context.Queue()
     queues = [context.Queue(), context.Queue()]
     workers = [

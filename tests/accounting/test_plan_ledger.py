@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import pickle
+import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from audit_tools import start_forked
 
 from dptune import Budget, InputError, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger
 from dptune.accounting.events import GaussianRelease, SubsampledGaussianRelease
@@ -131,20 +132,24 @@ def test_it_is_append_only(ledger: PlanLedger) -> None:
             connection.execute(sa.text(statement))
 
 
-def charge_all(path: Path) -> int:
-    ledger, made = PlanLedger(path), 0
+CHARGE_ALL = """
+    import sys
+    from test_plan_ledger import EVENT, PLAN, PlanComplete, PlanLedger
+
+    ledger, made = PlanLedger(sys.argv[1]), 0
     for t in range(PLAN.steps + 1):
         try:
             ledger.charge(t, EVENT, digest="d")
             made += 1
         except PlanComplete:
             pass
-    return made
+    print(made)
+"""
 
 
 def test_several_processes_count_together(ledger: PlanLedger, fast_path: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        assert pool.map(charge_all, [fast_path / "plan.db"] * 3) == [3, 3, 3]  # the same rounds
+    workers = [start_forked(textwrap.dedent(CHARGE_ALL), str(fast_path / "plan.db")) for _ in range(3)]
+    assert [worker.wait().stdout for worker in workers] == ["3\n", "3\n", "3\n"]  # the same rounds
     assert len(ledger.charges()) == PLAN.steps
 
 

@@ -104,7 +104,7 @@ plans = st.builds(
 )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(plans, st.sampled_from([1e-2, 1e-5, 1e-8]))
 def test_pld_is_tighter_than_the_classic_accountant_and_grows_with_steps(
     plan: SubsampledGaussianPlan, delta: float
@@ -114,7 +114,7 @@ def test_pld_is_tighter_than_the_classic_accountant_and_grows_with_steps(
     assert eps <= epsilon_pld(dataclasses.replace(plan, steps=plan.steps + 1), delta) + 1e-9
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(plans, st.floats(1e-12, 0.5))
 def test_classic_accountant_is_finite_positive_and_falls_with_noise(plan: SubsampledGaussianPlan, delta: float) -> None:
     eps = epsilon_moments_accountant(plan, delta)

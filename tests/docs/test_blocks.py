@@ -43,6 +43,7 @@ ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/federated.md": "tests/test_examples.py",
     "docs/ldp.md": "tests/test_examples.py",
 }
+FEWER = "n_trials=100", "n_trials=20"
 FLOAT = optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)
 READ = {  # page -> why its blocks are compiled here, and not run
     "docs/what-breaks-the-promise.md": "wrong beside right, of a dozen libraries; those of scikit-learn run below",
@@ -71,10 +72,10 @@ def test_no_page_with_code_is_left_out() -> None:
 
 
 def test_the_readme_runs_and_goes_on_when_it_is_run_again(capsys: pytest.CaptureFixture[str]) -> None:
-    known = run("README.md", ROWS, only=slice(1))
+    known = run("README.md", ROWS, only=slice(1), instead=FEWER)
     first = capsys.readouterr().out
     assert "Privacy statement" in first
-    run("README.md", ROWS, only=slice(1))  # again: nothing is spent, and the final estimate is kept
+    run("README.md", ROWS, only=slice(1), instead=FEWER)  # again: nothing is spent, and the final estimate is kept
     assert capsys.readouterr().out == first
     assert known["svm"].estimate(known["study"], known["sampler"].recommend(known["study"])).private
 
@@ -111,7 +112,7 @@ def test_the_pages_of_the_command_line_print_what_they_show() -> None:
 def test_the_page_of_private_selection_runs() -> None:
     known = run("docs/selection.md", {**ROWS, "SVC": SVC, "dptune": dptune, "privatizer": privatizer(),
                 "Cs": [0.1, 1.0, 10.0], "gammas": [1e-4, 1e-3], "optuna": optuna, "model": logistic,
-                "SelectionObjective": SelectionObjective}
+                "SelectionObjective": SelectionObjective}, instead=("n_trials=400", "n_trials=40")
                 )  # fmt: skip
     assert 0 <= known["chosen"].index < 6
     assert known["parameters"].keys() == {"C"}

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
 import pytest
+from audit_tools import start_forked
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
@@ -158,8 +156,6 @@ def test_trials_that_run_at_the_same_time_are_spread(kind):
 
 
 WORKER = """
-    import sys
-    sys.path.insert(0, {here!r})
     import optuna
     from test_ldp_samplers import *
     kind = {{k.__name__: k for k in (LDPTGPSampler, LDPATASampler, LDPMoMASampler)}}[{kind!r}]
@@ -172,11 +168,10 @@ WORKER = """
 def test_two_processes_on_one_study_are_one_run(tmp_path, kind):
     storage = f"sqlite:///{tmp_path}/s.db"
     study = optuna.create_study(storage=storage, study_name="s", sampler=open_sampler(kind), direction="maximize")
-    code = textwrap.dedent(WORKER).format(here=str(Path(__file__).parent), storage=storage, kind=kind.__name__)
-    workers = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(2)]
-    for worker in workers:
-        _, errors = worker.communicate(timeout=900)
-        assert worker.returncode == 0, errors.decode()
+    code = textwrap.dedent(WORKER).format(storage=storage, kind=kind.__name__)
+    for worker in [start_forked(code) for _ in range(2)]:
+        ended = worker.wait()
+        assert ended.returncode == 0, ended.stdout
     assert sorted(t.number for t in study.trials) == list(range(50))
     assert study.sampler.run_of(study).bandit.t == 50
     whole = open_sampler(kind)  # reads the replies at once; the first one read them in the order they came

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
+from audit_tools import start_forked
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import TrialState
 
@@ -96,8 +94,6 @@ def test_a_new_study_of_the_same_name_gets_replies_of_its_own(tmp_path):
 
 
 WORKER = """
-    import sys
-    sys.path.insert(0, {here!r})
     from test_local_caps import *
     ledger = UserLedger({folder!r} + "/u.db", cap=5.0)
     study = create("sqlite:///" + {folder!r} + "/s.db", open_sampler())
@@ -110,11 +106,10 @@ WORKER = """
 def test_two_processes_never_pass_a_users_cap(tmp_path):
     create(f"sqlite:///{tmp_path}/s.db", open_sampler())
     UserLedger(tmp_path / "u.db", cap=5.0)
-    code = textwrap.dedent(WORKER).format(here=str(Path(__file__).parent), folder=str(tmp_path))
-    workers = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(2)]
-    for worker in workers:
-        _, errors = worker.communicate(timeout=900)
-        assert worker.returncode == 0, errors.decode()
+    code = textwrap.dedent(WORKER).format(folder=str(tmp_path))
+    for worker in [start_forked(code) for _ in range(2)]:
+        ended = worker.wait()
+        assert ended.returncode == 0, ended.stdout
     study = create(f"sqlite:///{tmp_path}/s.db", open_sampler())
     states = [t.state for t in study.trials]
     assert (states.count(TrialState.COMPLETE), states.count(TrialState.FAIL)) == (5, 7)

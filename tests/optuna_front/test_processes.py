@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import signal
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import optuna
 import pytest
+from audit_tools import Forked, start_forked
 from optuna.trial import TrialState
 
 from harness import create, objective_of, open_centred, open_ledger, open_privatizer, open_sampler
 
-HERE = Path(__file__).parent
 WORKER = """
     import os, signal, sys
     from pathlib import Path
-    sys.path.insert(0, {here!r})
     import dptune, optuna
     from harness import create, objective_of, open_privatizer, {opener} as open_sampler
 
@@ -58,14 +54,9 @@ WORKER = """
 """
 
 
-def start(
-    folder: Path, where: str = "never", at: int = 0, trials: int = 40, opener: str = "open_sampler"
-) -> subprocess.Popen[bytes]:
-    code = textwrap.dedent(WORKER).format(
-        here=str(HERE), folder=str(folder), where=where, at=at, trials=trials, opener=opener
-    )
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, env=environment)
+def start(folder: Path, where: str = "never", at: int = 0, trials: int = 40, opener: str = "open_sampler") -> Forked:
+    code = textwrap.dedent(WORKER).format(folder=str(folder), where=where, at=at, trials=trials, opener=opener)
+    return start_forked(code)
 
 
 OPENERS = {"open_sampler": open_sampler, "open_centred": open_centred}
@@ -87,8 +78,7 @@ FEW = {(WHERES[0], "open_sampler", 12), (WHERES[1], "open_centred", 2), (WHERES[
 @pytest.mark.filterwarnings("ignore:24 trials have ended")  # those that the killed process held are missing
 def test_after_kill_9_the_charges_stand_and_recorded_values_are_replayed(tmp_path, where, opener, at):
     process = start(tmp_path, where, at, opener=opener)
-    process.communicate(timeout=900)
-    assert process.returncode == -signal.SIGKILL
+    assert process.wait().returncode == -signal.SIGKILL
     before = open_ledger(tmp_path).charges()
     assert len(before) == at
     assert sum(c.value is None for c in before) == (where != "after record")
@@ -108,8 +98,8 @@ def test_two_processes_on_one_study_share_steps_and_budget(tmp_path):
     sampler = open_sampler(open_privatizer(tmp_path))
     create(f"sqlite:///{tmp_path}/s.db", sampler)
     workers = [start(tmp_path, trials=40) for _ in range(2)]
-    errors = [worker.communicate(timeout=900)[1].decode() for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], errors
+    ended = [worker.wait() for worker in workers]
+    assert [one.returncode for one in ended] == [0, 0], ended
     study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path}/s.db", sampler=sampler)
     ledger = open_ledger(tmp_path)
     session = sampler.run_of(study)
@@ -132,16 +122,17 @@ def test_two_workers_killed_again_and_again_finish_within_the_budget(tmp_path, s
     for _ in range(40):
         wheres = [rng.choice(["between charge and draw", "between draw and record", "after record"]) for _ in range(2)]
         workers = [start(tmp_path, where, at=rng.randint(1, 8)) for where in wheres]
+        ended = []
         for worker in workers:
-            worker.communicate(timeout=900)
-            assert worker.returncode in (0, -signal.SIGKILL)
+            ended.append(worker.wait().returncode)
+        assert {*ended} <= {0, -signal.SIGKILL}
         charges = open_ledger(tmp_path).charges()
         assert len({(c.scope, c.key) for c in charges}) == len(charges)
         assert math.fsum(c.mu**2 for c in charges) <= 1.0 + 1e-9
         now = {c.seq: c.value for c in charges}
         assert all(now[seq] == value for seq, value in recorded.items() if value is not None)
         recorded = now
-        if all(worker.returncode == 0 for worker in workers):  # neither died: the run has ended
+        if not any(ended):  # neither died: the run has ended
             break
     else:
         pytest.fail("40 rounds did not end the run")
@@ -156,8 +147,8 @@ def test_two_processes_on_one_centred_study_share_generations_and_budget(tmp_pat
     sampler = open_centred(open_privatizer(tmp_path))
     create(f"sqlite:///{tmp_path}/s.db", sampler)
     workers = [start(tmp_path, trials=40, opener="open_centred") for _ in range(2)]
-    errors = [worker.communicate(timeout=900)[1].decode() for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], errors
+    ended = [worker.wait() for worker in workers]
+    assert [one.returncode for one in ended] == [0, 0], ended
     study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path}/s.db", sampler=sampler)
     session, ledger = sampler.run_of(study), open_ledger(tmp_path)
     numbers = range(1, session.plan.settings.generations + 1)

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from audit_tools import Forked, start_forked
+from example_tools import run_shorter
 
 from benchmarks import outsourced as benchmark
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def start(name: str, folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, EXAMPLES / name, folder], env=ENVIRONMENT, **PIPES)
+def start(name: str, folder: Path) -> Forked:
+    return start_forked((EXAMPLES / name).read_text(), str(folder))
 
 
 def test_curator_and_modeler_meet_in_a_folder(tmp_path: Path) -> None:
     curator, modeler = (start(f"outsourced_{half}.py", tmp_path) for half in ("curator", "modeler"))
-    told, errors = modeler.communicate(timeout=900)
-    assert modeler.returncode == 0, errors
-    statement, errors = curator.communicate(timeout=900)
-    assert curator.returncode == 0, errors
+    halves = modeler.wait(), curator.wait()
+    assert [half.returncode for half in halves] == [0, 0], halves
+    told, statement = (half.stdout for half in halves)
     assert "NOT covered: a larger change" in told
     assert "epsilon = 3 at delta = 1e-05" in statement
     assert "declared public by the user" in statement
@@ -37,8 +33,11 @@ def test_curator_and_modeler_meet_in_a_folder(tmp_path: Path) -> None:
     assert recommended > (best + mean) / 2
 
 
-def test_the_demonstration_of_the_attack(tmp_path: Path) -> None:
-    told, errors = start("outsourced_attack.py", tmp_path).communicate(timeout=900)
+def test_the_demonstration_of_the_attack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_shorter("outsourced_attack", tmp_path, monkeypatch)
+    told, errors = capsys.readouterr()
     assert not errors
     assert told.count("advantage 1.00 in 50 pairs") == 2
     ours = re.search(r"dptune: advantage (-?[\d.]+) .* to (\S+)", told)

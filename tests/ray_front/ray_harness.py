@@ -1,11 +1,10 @@
-"""A small private problem for Ray Tune, a cluster on loopback, and a search for values where none should be."""
+"""A small private problem for Ray Tune, its searches, and a search for values where none should be."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,40 +17,10 @@ from ray.tune.search import ConcurrencyLimiter
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
-from dptune.privacy.noise import SeededNoise
 from dptune_ray import CentredCMASearch, DPGIBOSearch
+from ray_people import N
 
-N = 60
 SPACE = {"x": tune.uniform(-1.0, 1.0), "y": tune.loguniform(1e-3, 1e1)}
-
-
-def people(seed: int = 0) -> np.ndarray:
-    """Return one private centre per person, (N, 2)."""
-    return np.random.default_rng(seed).normal([0.3, -0.4], 0.2, size=(N, 2))
-
-
-def losses_at(data: np.ndarray, x: float, y: float) -> np.ndarray:
-    """Return each person's squared distance from (x, log10 y / 2), (N,)."""
-    return (x - data[:, 0]) ** 2 + (np.log10(y) / 2 - data[:, 1]) ** 2
-
-
-def losses(config: dict[str, Any]) -> np.ndarray:
-    return losses_at(people(), config["x"], config["y"])
-
-
-class Silent(SeededNoise):
-    """NOT PRIVATE: no noise at all, to compare two front ends."""
-
-    def add_gaussian(self, vector: np.ndarray, sigma: float) -> np.ndarray:
-        return np.array(vector)
-
-
-class NoiselessPrivatizer(dptune.LossPrivatizer):
-    """NOT PRIVATE: releases the clipped means themselves."""
-
-    def _start(self) -> None:
-        super()._start()
-        self._noise = Silent(0)
 
 
 def open_ledger(folder: Path, mu: float = 1.0) -> dptune.PrivacyLedger:
@@ -108,39 +77,6 @@ def wait_until(condition: Callable[[], Any], seconds: float = 300.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it has not come"
         time.sleep(0.05)
-
-
-class KillingPrivatizer(dptune.LossPrivatizer):
-    """Kills the driver at one stage of a release, once, and waits there until Ray ends its own process too."""
-
-    where = ""
-    at = 0
-    pid = 0
-    armed = ""  # a file that exists until the kill
-
-    def _start(self) -> None:
-        super()._start()
-        self._releases = 0
-        self._draws = 0
-
-    def _strike(self, where: str, count: int) -> None:
-        if where == self.where and count == self.at and os.path.exists(self.armed):
-            os.unlink(self.armed)
-            os.kill(self.pid, signal.SIGKILL)
-            time.sleep(60)
-
-    def _clipped_mean(self, query: dptune.privacy.MeanQuery) -> np.ndarray:
-        self._draws += 1
-        self._strike("between charge and draw", self._draws)
-        mean = super()._clipped_mean(query)
-        self._strike("between read and record", self._draws)
-        return mean
-
-    def release(self, query: dptune.privacy.MeanQuery, **where: Any) -> dptune.Released:
-        released = super().release(query, **where)
-        self._releases += 1
-        self._strike("after record", self._releases)
-        return released
 
 
 def folder_bytes(*folders: Path) -> Iterator[tuple[str, bytes]]:

@@ -8,14 +8,8 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from dptune_ray import PrivateSearch
 from dptune_ray.spaces import flat
 from dptune_ray.worker import losses_at as evaluated
-from ray_harness import (
-    SPACE,
-    losses,
-    open_centred,
-    open_privatizer,
-    open_search,
-    random_search,
-)
+from ray_harness import SPACE, open_centred, open_privatizer, open_search, random_search
+from ray_people import losses
 
 on_both = pytest.mark.parametrize("opened", [open_search, open_centred])  # the searchers that propose points
 

@@ -13,7 +13,8 @@ import dptune
 from dptune_ray import CentredCMASearch, CentredSearch, DPGIBOSearch, SelectionSearch
 from dptune_ray.spaces import domains_of, flat, rounded, to_space, without
 from dptune_ray.worker import losses_at as evaluated
-from ray_harness import open_privatizer, people
+from ray_harness import open_privatizer
+from ray_people import people
 
 pytestmark = pytest.mark.usefixtures("local_actors")
 SPACE = {

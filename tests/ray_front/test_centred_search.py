@@ -17,16 +17,9 @@ from dptune_optuna import CentredCMASampler
 from dptune_ray import CentredCMASearch, DPGIBOSearch
 from dptune_ray.spaces import flat
 from dptune_ray.worker import losses_at as evaluated
-from ray_harness import (
-    SPACE,
-    NoiselessPrivatizer,
-    losses,
-    losses_at,
-    open_centred,
-    open_ledger,
-    open_privatizer,
-    people,
-)
+from ray_harness import SPACE, open_centred, open_ledger, open_privatizer
+from ray_people import losses, losses_at, people
+from ray_privatizers import NoiselessPrivatizer
 
 pytestmark = pytest.mark.usefixtures("local_actors")
 

@@ -9,49 +9,55 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import ray
+from example_tools import run_shorter
 from ray import tune
 from sklearn.svm import SVC
 
 import dptune
 from dptune.local import LocalRandomizer
 from dptune_ray import CentredSearch, LDPTGPSearch
-from ray_harness import N, open_privatizer
+from ray_harness import open_privatizer
+from ray_people import N
 
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 ROOT = Path(__file__).parent.parent.parent
 OWN = ROOT / "examples" / "own_algorithm.py"
 EXAMPLES = sorted((ROOT / "examples").glob("ray*.py"))
 
 
-def printed_by(example: Path, *arguments: str, **environment: str) -> str:
-    """Run it in a process of its own; return what it printed."""
-    command = [sys.executable, str(example), *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    run = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert run.returncode == 0, run.stderr
-    assert "constructor arguments" not in run.stderr  # Ray warns of actors that it could not start again
-    return run.stdout
-
-
-@pytest.mark.ray
-@pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs_and_prints_its_statement(example: Path, fast_path: Path) -> None:
-    printed = printed_by(example, str(fast_path), RAY_ADDRESS=ray.get_runtime_context().gcs_address)
+def test_a_short_run_of_an_example_prints_its_statement(
+    example: Path, fast_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run_shorter(example.stem, fast_path, monkeypatch)
+    printed, errors = capfd.readouterr()
     assert "epsilon" in printed
     assert "NOT PRIVATE" not in printed
+    assert "constructor arguments" not in errors  # Ray warns of actors that it could not start again
 
 
-@pytest.mark.ray
-def test_an_algorithm_of_ones_own_runs_in_ray_too(fast_path: Path) -> None:
+def test_an_algorithm_of_ones_own_runs_in_ray_too(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Nothing but one class and its plan is its own; without "ray" it runs in Optuna, see tests/test_examples.py."""
-    home = {"HOME": str(fast_path), "RAY_ADDRESS": "local"}  # where Tune's results lie, and the key of a cluster
-    printed = printed_by(OWN, str(fast_path), "ray", **home)
-    assert "(48); Gaussian mechanism on the mean clipped linear statistic of the losses (8)" in printed
+    monkeypatch.setenv("HOME", str(fast_path))  # where Tune's results lie
+    run_shorter("own_algorithm", fast_path, monkeypatch, "ray")
+    printed, _ = capfd.readouterr()
+    assert "(12); Gaussian mechanism on the mean clipped linear statistic of the losses (2)" in printed
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.slow
+@pytest.mark.parametrize("example", [*EXAMPLES, OWN], ids=lambda path: path.stem)
+def test_an_example_runs_as_it_stands(example: Path, fast_path: Path) -> None:
+    command = [sys.executable, str(example), str(fast_path), "ray"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HOME": str(fast_path), "RAY_ADDRESS": "local"}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert run.returncode == 0, run.stderr
+    assert "constructor arguments" not in run.stderr
+    assert "epsilon" in run.stdout
+    assert "NOT PRIVATE" not in run.stdout
+
+
 def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(
     fast_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,8 +74,6 @@ def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(
     assert "'C'" in capsys.readouterr().out
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("cluster")
 def test_the_page_s_python_of_local_privacy_runs(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(fast_path)
     names = {

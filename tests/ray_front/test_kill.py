@@ -14,7 +14,8 @@ import ray
 from ray import tune
 
 from dptune_ray.vault import REPORTED
-from ray_harness import losses, open_centred, open_ledger, open_privatizer, open_search, tuner
+from ray_harness import open_centred, open_ledger, open_privatizer, open_search, tuner
+from ray_people import losses
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 HERE = Path(__file__).parent
@@ -23,7 +24,9 @@ DRIVER = """
     from pathlib import Path
     import ray
     from dptune_ray import SpaceSearch
-    from ray_harness import KillingPrivatizer, losses, open_privatizer, {opened} as opened, tuner
+    from ray_harness import open_privatizer, {opened} as opened, tuner
+    from ray_people import losses
+    from ray_privatizers import KillingPrivatizer
 
     folder, where, at = Path({folder!r}), {where!r}, {at}
     ray.init(address={address!r}, log_to_driver=False)

@@ -16,7 +16,9 @@ from ray.tune.search import Searcher
 import dptune
 import dptune_ray
 from dptune_ray.vault_client import VaultClient
-from ray_harness import SPACE, N, NoiselessPrivatizer, losses_at, open_centred, open_ledger, open_privatizer, people
+from ray_harness import SPACE, open_centred, open_ledger, open_privatizer
+from ray_people import N, losses_at, people
+from ray_privatizers import NoiselessPrivatizer
 from trials_by_hand import a_trial
 
 pytestmark = pytest.mark.usefixtures("local_actors")

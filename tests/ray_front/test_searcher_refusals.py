@@ -9,15 +9,8 @@ from ray import tune
 import dptune
 from dptune_ray import CentredCMASearch, DPGIBOSearch, PrivateSearch
 from dptune_ray.spaces import flat
-from ray_harness import (
-    SPACE,
-    N,
-    losses,
-    open_ledger,
-    open_privatizer,
-    open_search,
-    random_search,
-)
+from ray_harness import SPACE, open_ledger, open_privatizer, open_search, random_search
+from ray_people import N, losses
 from searches_by_hand import Half, begin, on_both, private_search, run
 
 pytestmark = pytest.mark.usefixtures("local_actors")

@@ -7,24 +7,21 @@ import math
 import pickle
 
 import numpy as np
+import optuna
 import pytest
+from optuna.distributions import FloatDistribution
 from ray import cloudpickle, tune
 from ray.tune.search import ConcurrencyLimiter, Searcher
 from ray.tune.search.optuna import OptunaSearch
 
 import dptune
+from dptune_optuna import DPGIBOSampler
 from dptune_ray import DPGIBOSearch, PrivateSearch, worker
 from dptune_ray.spaces import flat
 from dptune_ray.worker import losses_at as evaluated
-from ray_harness import (
-    SPACE,
-    NoiselessPrivatizer,
-    losses,
-    open_centred,
-    open_privatizer,
-    open_search,
-    random_search,
-)
+from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, open_search, random_search
+from ray_people import losses, losses_at, people
+from ray_privatizers import NoiselessPrivatizer
 from searches_by_hand import Half, begin, on_both, private_search, run
 
 pytestmark = pytest.mark.usefixtures("local_actors")
@@ -247,3 +244,26 @@ def test_drawn_parameters_do_not_repeat_after_a_restart(tmp_path):
     )
     assert first.suggest("a")["k"] == second.suggest("a")["k"]
     assert first.suggest("b")["k"] != second.suggest("c")["k"]
+
+
+def test_optuna_and_ray_visit_the_same_points_with_the_noise_off(fast_path):
+    folders = [fast_path / "optuna", fast_path / "ray"]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (open_privatizer(folder, kind=NoiselessPrivatizer, dtype=np.float64) for folder in folders)
+    distributions = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}
+    sampler = DPGIBOSampler(distributions, first, n_trials=12, seed=1)
+    study = optuna.create_study(sampler=sampler, study_name="run")
+
+    @sampler.objective
+    def objective(trial):
+        return losses_at(people(), trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True))
+
+    study.optimize(objective, n_trials=12)
+    search = begin(open_search(second))
+    assert len(run(search, 40)) == 12
+    points = [[c.note["parameters"] for c in open_ledger(f).charges(prefix="value/")] for f in folders]
+    assert len(points[0]) == 12
+    for one, other in zip(*points, strict=True):
+        assert one == pytest.approx(other, rel=1e-9)  # a matrix product may round by its operands' place in memory
+    assert search.recommend() == pytest.approx(sampler.recommend(study), rel=1e-9)

@@ -7,7 +7,6 @@ import importlib
 import logging
 import pickle
 import signal
-import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from audit_tools import run_forked
 from ray import cloudpickle, tune
 from ray.tune import report
 from ray.tune.experiment import Experiment
@@ -24,7 +24,8 @@ import dptune
 from dptune_ray import PrivateSearch, vault_client, worker
 from dptune_ray.vault_client import VaultClient
 from dptune_ray.worker import Carried, WorkerTrial, losses_at, resources
-from ray_harness import SPACE, N, losses, open_ledger, open_privatizer, random_search
+from ray_harness import SPACE, open_ledger, open_privatizer, random_search
+from ray_people import N, losses
 from trials_by_hand import CONFIG, made, value_of
 
 MODULE = """
@@ -114,10 +115,13 @@ def test_a_worker_is_prepared_once_before_its_first_trial(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_what_a_silent_process_prints_is_swallowed_and_sigterm_ends_it(silent: bool) -> None:
+def test_what_a_silent_process_prints_is_swallowed_and_sigterm_ends_it(tmp_path: Path, silent: bool) -> None:
     code = f"""
 import os, signal, subprocess, sys
 from dptune_ray.worker import prepare_this_process
+for descriptor, name in ((1, "stdout"), (2, "stderr")):
+    os.dup2(os.open(sys.argv[1] + "/" + name, os.O_WRONLY | os.O_CREAT), descriptor)
+sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
 print("before")
 prepare_this_process(silent={silent})
@@ -127,10 +131,10 @@ os.write(1, b"descriptor")
 subprocess.run(["echo", "child"], check=True)
 os.kill(os.getpid(), signal.SIGTERM)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == -signal.SIGTERM
+    assert run_forked(code, str(tmp_path)).returncode == -signal.SIGTERM
     told = ["before"] if silent else ["before", "python", "descriptorchild"]
-    assert (done.stdout.split(), done.stderr.split()) == (told, [] if silent else ["python"])
+    stdout, stderr = ((tmp_path / name).read_text().split() for name in ("stdout", "stderr"))
+    assert (stdout, stderr) == (told, [] if silent else ["python"])
 
 
 def report_by_name(config: dict[str, Any]) -> np.ndarray:

@@ -14,7 +14,9 @@ from dptune.search.values import VALUES
 from dptune_ray.actors import answered
 from dptune_ray.spaces import domains_of, to_space
 from dptune_ray.vault import Vault, VaultRun
-from ray_harness import SPACE, N, NoiselessPrivatizer, losses_at, open_ledger, open_privatizer, people
+from ray_harness import SPACE, open_ledger, open_privatizer
+from ray_people import N, losses_at, people
+from ray_privatizers import NoiselessPrivatizer
 
 POINT = {"x": 0.1, "y": 1.0}
 

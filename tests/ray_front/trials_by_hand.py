@@ -10,7 +10,8 @@ import numpy as np
 
 import dptune_ray
 from dptune_ray import PrivateSearch
-from ray_harness import SPACE, N, losses, open_privatizer, random_search
+from ray_harness import SPACE, open_privatizer, random_search
+from ray_people import N, losses
 
 CONFIG = {"x": 0.1, "y": 1.0}
 

@@ -144,7 +144,12 @@ def test_noise_for_many_trainings_fits_the_budget_and_no_less_does() -> None:
     less = SelectionPlan(Repeats.geometric(20), TrainingPlan(found["geometric"] * 0.99, 0.1, 10))
     assert epsilon_of([plan], DELTA) <= 3.0 < epsilon_of([less], DELTA)
     assert set(noise_multipliers(**wanted, trainings=1)) == {"composition"}
-    scored = noise_multipliers(**wanted, trainings=20, score_mu=0.1)
+
+
+@pytest.mark.slow
+def test_trainings_whose_scores_are_paid_too_get_more_noise() -> None:
+    wanted = {"epsilon": 3.0, "delta": DELTA, "sample_rate": 0.1, "steps": 10, "trainings": 20}
+    found, scored = noise_multipliers(**wanted), noise_multipliers(**wanted, score_mu=0.1)
     assert all(scored[way] > found[way] for way in found)
 
 

@@ -8,7 +8,6 @@ import math
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 import warnings
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from audit_tools import run_forked
 from unwritten import selections
 
 from dptune import InputError, PlanComplete
@@ -106,7 +106,7 @@ def audit_nothing_is_drawn_again(folder: Path) -> None:
 
 def test_a_killed_selection_is_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledgers(tmp_path)
-    killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "train.db", tmp_path / "val.db"], check=False)
+    killed = run_forked(KILLED, str(tmp_path / "train.db"), str(tmp_path / "val.db"))
     assert killed.returncode == -signal.SIGKILL
     audit_nothing_is_drawn_again(tmp_path)
     with pytest.raises(PlanComplete, match="new ledgers"):

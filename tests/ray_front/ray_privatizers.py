@@ -1,0 +1,61 @@
+"""Privatizers for tests. A vault imports them, so this module needs dptune alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import numpy as np
+
+import dptune
+from dptune.privacy.noise import SeededNoise
+
+
+class Silent(SeededNoise):
+    """NOT PRIVATE: no noise at all, to compare two front ends."""
+
+    def add_gaussian(self, vector: np.ndarray, sigma: float) -> np.ndarray:
+        return np.array(vector)
+
+
+class NoiselessPrivatizer(dptune.LossPrivatizer):
+    """NOT PRIVATE: releases the clipped means themselves."""
+
+    def _start(self) -> None:
+        super()._start()
+        self._noise = Silent(0)
+
+
+class KillingPrivatizer(dptune.LossPrivatizer):
+    """Kills the driver at one stage of a release, once, and waits there until Ray ends its own process too."""
+
+    where = ""
+    at = 0
+    pid = 0
+    armed = ""  # a file that exists until the kill
+
+    def _start(self) -> None:
+        super()._start()
+        self._releases = 0
+        self._draws = 0
+
+    def _strike(self, where: str, count: int) -> None:
+        if where == self.where and count == self.at and os.path.exists(self.armed):
+            os.unlink(self.armed)
+            os.kill(self.pid, signal.SIGKILL)
+            time.sleep(60)
+
+    def _clipped_mean(self, query: dptune.privacy.MeanQuery) -> np.ndarray:
+        self._draws += 1
+        self._strike("between charge and draw", self._draws)
+        mean = super()._clipped_mean(query)
+        self._strike("between read and record", self._draws)
+        return mean
+
+    def release(self, query: dptune.privacy.MeanQuery, **where: Any) -> dptune.Released:
+        released = super().release(query, **where)
+        self._releases += 1
+        self._strike("after record", self._releases)
+        return released
