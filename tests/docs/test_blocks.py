@@ -16,11 +16,8 @@ from ray import tune
 from scipy.stats import loguniform
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score, log_loss
-from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV, cross_val_score
+from sklearn.metrics import log_loss
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import dptune
@@ -46,8 +43,8 @@ ELSEWHERE = {  # page -> the test that runs its blocks
 FEWER = "n_trials=100", "n_trials=20"
 FLOAT = optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)
 READ = {  # page -> why its blocks are compiled here, and not run
-    "docs/what-breaks-the-promise.md": "wrong beside right, of a dozen libraries; those of scikit-learn run below",
-    "docs/ray.md": "needs a cluster; tests/ray_front/test_example.py runs all but the federation's",
+    "docs/what-breaks-the-promise.md": "wrong beside right: tests/docs/test_wrong_and_right.py runs what is installed",
+    "docs/ray.md": "needs a cluster: tests/ray_front/test_example.py runs it there",
 }
 RUN = {"README.md", "docs/budget.md", "docs/cli.md", "docs/choose.md", "docs/outsourced.md", "docs/pruning.md",
        "docs/selection.md", "docs/sklearn.md", "docs/spaces.md", "docs/training.md", "docs/tutorial.md",
@@ -160,17 +157,6 @@ def test_both_halves_of_outsourced_tuning_run() -> None:
         for half in (serving, asking):
             half.result(timeout=60)
     assert trusted["ledger"].spent() > 0
-
-
-def test_wrong_and_right_in_scikit_learn_run() -> None:
-    names = [np, StandardScaler, make_pipeline, SVC, f1_score, cross_val_score]
-    names += [FixedThresholdClassifier, TunedThresholdClassifierCV]
-    known = {each.__name__: each for each in names} | {"np": np, "C": 1.0, "grid": [0.2, 0.5]}
-    known |= {"trial": optuna.trial.FixedTrial({"threshold": 0.4}), "model": LogisticRegression().fit(*TRAIN)}
-    sampler = CentredSampler({"C": FLOAT}, privatizer(), n_trials=8)
-    known |= {"X_private": X[:60], "y_private": Y[:60], "sampler": sampler}
-    for block in (2, 3, 4):
-        run("docs/what-breaks-the-promise.md", {**ROWS, **known}, only=slice(block, block + 1))
 
 
 def digits() -> dict[str, Any]:

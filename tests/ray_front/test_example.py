@@ -14,8 +14,10 @@ from ray import tune
 from sklearn.svm import SVC
 
 import dptune
+from dptune.accounting import PlanLedger, SubsampledGaussianPlan
+from dptune.federated import FTSSettings
 from dptune.local import LocalRandomizer
-from dptune_ray import CentredSearch, LDPTGPSearch
+from dptune_ray import CentredSearch, DPFTSSearch, Federation, LDPTGPSearch, RayTransport
 from ray_harness import open_privatizer
 from ray_people import N
 
@@ -84,3 +86,25 @@ def test_the_page_s_python_of_local_privacy_runs(fast_path: Path, monkeypatch: p
     exec(compile(block.replace("num_samples=1000", "num_samples=3"), "ray.md", "exec"), names)
     assert names["search"].recommend().keys() == {"x"}
     assert sum(account.replies for account in names["ledger"].accounts()) == 3
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_the_page_s_federation_runs(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(fast_path)
+    settings = FTSSettings(agents=8, d=1, M=20, own_features=20, candidates=64, initial=2)
+    plan = SubsampledGaussianPlan(q=1.0, z=1.0, steps=1)
+    space = {"x": tune.uniform(0.0, 1.0)}
+    names = {"settings": settings, "plan": plan, "space": space, "ledger": PlanLedger("agents.db", plan, n=8)}
+    names |= {"objective": lambda agent, config: -((config["x"] - 0.1 * agent) ** 2)}
+    names |= {"RayTransport": RayTransport, "Federation": Federation, "DPFTSSearch": DPFTSSearch}
+    block = (ROOT / "docs" / "ray.md").read_text().split("```python\n")[3].split("```")[0]
+    try:
+        exec(compile(block, "ray.md", "exec"), names)
+        assert names["federation"].best().keys() == set(range(8))
+        assert names["search"].set_search_properties("value", "max", space)
+        assert "x" in names["search"].suggest("a")
+    finally:  # they hold CPUs of the cluster
+        names["federation"].stop()
+        names["transport"].stop()
+    assert names["ledger"].count() == 1

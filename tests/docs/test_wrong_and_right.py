@@ -1,0 +1,137 @@
+"""The blocks of docs/what-breaks-the-promise.md, wrong beside right, run as they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import optuna
+import pandas as pd
+import pytest
+from page_tools import blocks, page, run
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score, log_loss
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GroupShuffleSplit,
+    TunedThresholdClassifierCV,
+    cross_val_score,
+    train_test_split,
+)
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from xgboost import XGBClassifier
+
+import dptune
+from dptune.losses.rows import Rows
+from dptune_optuna import CentredSampler
+from dptune_sklearn import StopsEarly
+
+PAGE = "docs/what-breaks-the-promise.md"
+(EARLY, KERAS, SCALERS, THRESHOLDS, FOLDS, PEOPLE, PRUNING, RUNGS, LOOKING, RANGES, DTYPES) = range(11)
+NOT_RUN = {KERAS: "Keras and Lightning are not installed", LOOKING: "nor are Weights and Biases and MLflow"}
+X, Y = load_breast_cancer(return_X_y=True)
+X = (X - X.mean(axis=0)) / X.std(axis=0)
+ROWS = {"X_train": X[400:].copy(), "y_train": Y[400:].copy(), "X_val": X[:400].copy(), "y_val": Y[:400].copy()}
+FITTED = LogisticRegression().fit(ROWS["X_train"], ROWS["y_train"])
+SPACE = {"C": optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)}
+
+
+def block(number: int, *names: Any, **known: Any) -> dict[str, Any]:
+    """Run one block with the functions and classes of these names."""
+    return run(PAGE, {**ROWS, **{one.__name__: one for one in names}, **known}, only=slice(number, number + 1))
+
+
+def opened(folder: Path) -> dptune.PrivacyLedger:
+    return dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=1.0))
+
+
+def test_every_block_runs_below_or_says_why_not() -> None:
+    assert len(blocks(page(PAGE), "python")) == DTYPES + 1
+    here = Path(__file__).read_text()
+    names = {number: name for name, number in globals().items() if name.isupper() and isinstance(number, int)}
+    assert {number for number, name in names.items() if f"block({name}," not in here} == {*NOT_RUN}
+
+
+def test_early_stopping_on_private_rows_prints_what_stopping_on_public_rows_does_not(capsys: Any) -> None:
+    trial = optuna.trial.FixedTrial({"n_estimators": 10})
+    block(EARLY, XGBClassifier, train_test_split, StopsEarly, trial=trial)
+    printed = capsys.readouterr().out
+    model = XGBClassifier(early_stopping_rounds=10).fit(ROWS["X_train"], ROWS["y_train"], eval_set=[(X[:400], Y[:400])])
+    assert printed == capsys.readouterr().out  # of the wrong one alone
+    assert f"{model.evals_result()['validation_0']['logloss'][0]:.5f}" in printed
+
+
+def test_wrong_and_right_in_scikit_learn_run(tmp_path: Path) -> None:
+    scaled = block(SCALERS, StandardScaler, make_pipeline, SVC, np=np, C=1.0)
+    assert not np.allclose(scaled["scaler"].mean_, scaled["model"][0].mean_)
+    trial = optuna.trial.FixedTrial({"threshold": 0.4})
+    tuned = (f1_score, FixedThresholdClassifier, TunedThresholdClassifierCV)
+    assert 0 < block(THRESHOLDS, *tuned, grid=[0.2, 0.5], trial=trial, model=FITTED)["threshold"] < 1
+    sampler = CentredSampler(SPACE, dptune.LossPrivatizer(opened(tmp_path), n=400, clip=(0.0, 1.0)), n_trials=8)
+    block(FOLDS, cross_val_score, model=FITTED, X_private=X[:60], y_private=Y[:60], sampler=sampler)
+
+
+def test_a_visit_is_not_a_patient(tmp_path: Path) -> None:
+    patients, made = np.arange(60) // 3, []
+
+    def privatizer(folder: Path, **options: Any) -> None:
+        folder = folder / str(len(made))  # one ledger would refuse the second
+        folder.mkdir()
+        made.append(dptune.LossPrivatizer(opened(folder), **options))
+
+    names = {"visits": np.zeros((60, 2)), "patients": patients, "LossPrivatizer": privatizer}
+    block(PEOPLE, train_test_split, GroupShuffleSplit, ledger=tmp_path, **names)
+    assert [one.n for one in made] == [60, 20]
+
+
+def test_a_public_report_shows_whatever_it_is_given(tmp_path: Path) -> None:
+    sampler = CentredSampler(SPACE, dptune.LossPrivatizer(opened(tmp_path), n=400, clip=(0.0, 1.0)), n_trials=8)
+    X_stop, y_stop = X[400:450], Y[400:450]
+    network = MLPClassifier(4, max_iter=2).partial_fit(X[450:], Y[450:], classes=[0, 1])
+
+    @sampler.objective(loss="log_loss", data=lambda: (X[:400].copy(), Y[:400].copy()), public="what the page reports")
+    def trained(trial: Any) -> Any:
+        trial.suggest_float("C", 1e-3, 1e3, log=True)
+        for epoch, line in enumerate(blocks(page(PAGE), "python")[PRUNING][1].splitlines()):
+            known = {"log_loss": log_loss, "model": network, "epoch": epoch, "epoch_took_long": True, "trial": trial}
+            exec(line, {**known, **rows, "X_stop": X_stop, "y_stop": y_stop})
+        return network
+
+    rows = {"X_val": X_stop, "y_val": y_stop}  # in place of private rows
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(trained, n_trials=1)
+    assert sorted(study.trials[0].intermediate_values) == [0, 1, 2, 3]
+    assert len(blocks(page(PAGE), "python")) > PRUNING  # block(PRUNING, ...) line by line
+
+
+@pytest.mark.slow  # importing PyTorch takes seconds
+def test_a_network_in_training_mode_keeps_what_it_is_asked() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Model:
+        def __init__(self) -> None:
+            self.net = torch.nn.Sequential(torch.nn.BatchNorm1d(30), torch.nn.Linear(30, 2)).double()
+
+    wrong, right = (f"def {part}" for part in blocks(page(PAGE), "python")[RUNGS][1].split("def ")[1:])
+    for code, keeps in ((wrong, True), (right.replace("...", wrong.splitlines()[1].strip()), False)):
+        known = {"torch": torch, "softmax": lambda z, axis: np.exp(z) / np.exp(z).sum(axis=axis, keepdims=True)}
+        exec(code, known)
+        model = Model()
+        known["predict_proba"](model, X[:50])
+        assert bool(model.net[0].running_mean.abs().sum() > 0) is keeps  # block(RUNGS, ...) in two halves
+
+
+def test_ranges_and_representations_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trial = SimpleNamespace(suggest_float=lambda name, low, high, log=False: (low, high))
+    known = {"np": np, "losses": np.linspace(0, 9, 50), "bounds_that_worked_on": lambda rows: (0.5, 2.0)}
+    assert block(RANGES, trial=trial, **known)["C"] == (1e-3, 1e3)
+    Path("val.csv").write_text("zip,x\n00707,1\n")
+    frame = pd.DataFrame({"town": ["a", "b"], "x": [0.0, 1.0]})
+    block(DTYPES, Rows, pd=pd, frame_val=frame, frame_train=frame.copy(), y_val=np.array([0, 1]))
