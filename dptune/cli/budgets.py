@@ -58,9 +58,7 @@ def plan(
 ) -> None:
     """Say how large the noise will be, for these settings and for half and twice as much. Reads no data."""
     trials = default_trials(dimensions) if trials is None else trials
-    rows = forecast(
-        Crowd(n, clip), mu=mu, trials=trials, dimensions=dimensions, rung_share=rung_share, rungs=rungs
-    )
+    rows = forecast(Crowd(n, clip), mu=mu, trials=trials, dimensions=dimensions, rung_share=rung_share, rungs=rungs)
     people = f"{n} people, clip {clip[0]:g} to {clip[1]:g}, {trials} trials"
     title = f"Standard deviation of the noise in units of the loss, {people}"
     if format is Listing.json:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from dptune._checks import at_least
 from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
@@ -21,7 +22,7 @@ from dptune.space import Float, Space
 
 TOLD_APART = 2 * math.sqrt(2)  # standard deviations: two values that far apart differ, at 95%
 COARSE = 0.05  # of the clip's width: trials that must differ by more to be told apart leave a search little to learn
-DECISION = "a decision to stop a trial"
+DECISION = "a decision to stop a trial, at first,"
 LOUD = 0.5  # of the largest typical entry of a clipped vector: more noise than that hides most of one round
 
 
@@ -145,7 +146,7 @@ def forecast(
     trials = at_least("trials", trials, FEWEST_TRIALS)
     counts = sorted({max(trials // 2, FEWEST_TRIALS), trials, 2 * trials})
     rows: list[dict[str, object]] = []
-    settings = {"rung_share": rung_share, "rungs": rungs} if rung_share else {}
+    settings: dict[str, Any] = {"rung_share": rung_share, "rungs": rungs} if rung_share else {}
     for method in (CENTRED,) if rung_share else (CENTRED, VALUES):
         for budget in (mu / 2, mu, 2 * mu):
             for count in counts:
@@ -153,7 +154,7 @@ def forecast(
                 outlook = Outlook.of(plan, people)
                 noise = outlook.noises[0]
                 final = outlook.noises[-1].sigma
-                decision = {each.what: each.sigma for each in outlook.noises if each.what == DECISION}
+                decision = {each.what.rstrip(","): each.sigma for each in outlook.noises if each.what == DECISION}
                 row = {"method": method.name, "mu": budget, "trials": plan.trials, "noise of": noise.what.rstrip(",")}
                 sigmas = {"sigma": noise.sigma, "sigma / clip": noise.share, **decision, "final estimate": final}
                 rows.append({**row, **sigmas, "warning": outlook.warning})

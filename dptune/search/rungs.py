@@ -68,6 +68,7 @@ class Rungs:
         self._reported: dict[str, dict[int, str]] = {}  # trial -> step -> point, in the order of the reports
         self._stopped: dict[str, str] = {}  # trial that was told to stop -> the point that it takes part with
         self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
+        self._behind: dict[str, float] = {}  # trial -> the first one, by the answers about it and its incumbents
 
     def report(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None, step: int) -> None:
         """Take the losses (rows,) of a trial's half-trained model; None if they could not be computed. Nothing is paid.
@@ -119,6 +120,8 @@ class Rungs:
             return False
         except KeyConflict:  # an earlier life of the trial was compared with another incumbent
             return False
+        trial, incumbent = str(asked.note["trial"]), str(asked.note["incumbent"])
+        self._behind[trial] = self._behind.get(incumbent, 0.0) + released.scalar
         return released.scalar > MARGIN * released.sigma
 
     def question(self, trial: str) -> Question | None:
@@ -130,15 +133,20 @@ class Rungs:
         if incumbent is None:
             return None
         points = (mine, self._reported[incumbent][step])
-        query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(self._plan.rungs.radius), self._plan.rung_mu)
-        return Question(f"{RUNG}{trial}/{step}", query, {"incumbent": incumbent, "step": step})
+        radius = self._plan.rungs.radius * self._learned.algorithm.narrowed
+        query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(radius), self._plan.rung_mu)
+        return Question(f"{RUNG}{trial}/{step}", query, {"trial": trial, "incumbent": incumbent, "step": step})
 
     def _incumbent(self, step: int) -> str | None:
         """Of the ended trials whose losses at the step are held the best one in the mean, given the answers so far."""
-        held = {trial: u for trial, (_, u) in self._ended.items() if step in self._reported[trial]}
-        above = {trial: self._learned.algorithm.difference(u, next(iter(held.values()))) for trial, u in held.items()}
-        known = {trial: found[0] for trial, found in above.items() if found is not None}
-        return min(known, key=lambda trial: known[trial], default=None)
+        held = [trial for trial in self._ended if step in self._reported[trial]]
+        return min(held, key=self._standing, default=None)
+
+    def _standing(self, trial: str) -> float:
+        """By the released centred values; before there are any by the answers at rungs."""
+        points = [u for _, u in self._ended.values()]
+        known = self._learned.algorithm.difference(self._ended[trial][1], points[0])
+        return self._behind.get(trial, 0.0) if known is None else known[0]
 
     def stopped(self, trial: str) -> str:
         """Return the point with which a trial takes part that was told to stop."""
@@ -157,6 +165,7 @@ class Rungs:
     def withdraw(self, trial: str) -> None:
         """Forget a trial's reports, but for one with which it takes part."""
         with self._lock:
+            self._behind.pop(trial, None)
             kept, _ = self._ended.pop(trial, ("", None))
             for point in (*self._reported.pop(trial, {}).values(), self._stopped.pop(trial, "")):
                 if point != kept:
