@@ -8,13 +8,8 @@ and two rules can be told apart. **A simulation**: the noise is seeded (`benchma
 
 from __future__ import annotations
 
-import argparse
-import json
-import math
 import os
-import warnings
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -26,7 +21,7 @@ from tqdm import tqdm
 from benchmarks.curator import Curator
 from benchmarks.data import Array
 from benchmarks.pruning import CLIP, EPOCHS, MU, SIZES, TASKS, TRIALS, Problem, log_losses
-from benchmarks.report import DOCS, machine, markdown, mean_and_error
+from benchmarks.report import markdown, mean_and_error
 from dptune import CENTRED, SearchRun
 from dptune.search import rungs
 from dptune_optuna.distributions import to_space

@@ -5,12 +5,14 @@ mean over people of
 
     clip(L_i(x, s) - L_i(incumbent, s), C)
 
-where the incumbent is, by everything released so far, the best trial whose losses at s this process holds. The trial is
-stopped if the answer is more than one standard deviation of its noise above 0: asynchronous halving against the best.
+where the incumbent is, by everything released so far, the best trial that was trained to its end and whose
+losses at s this process holds: by the centred releases, and before the first of them by the answers at rungs. C follows the radius of the centred releases.
+A trial is stopped at its last rung unless the answer is below 0, and before that if the answer is more than two
+standard deviations of its noise above 0: asynchronous halving against the best.
 
-A stopped trial takes part in its generation as far behind the incumbent as it was at the rung: with the losses
-L_i(incumbent, end) + L_i(x, s) - L_i(incumbent, s), within the clip. Its own at s would be those of a half-trained
-model among trained ones, and the search would learn a step where trials were stopped.
+A stopped trial takes part in its generation with the losses L_i(incumbent, end) + k (L_i(x, s) - L_i(incumbent, s)),
+within the clip: of how far it is behind at a rung little is left at the end (k = .25). Its own at s would be those of a
+half-trained model among trained ones, and the search would learn a step where trials were stopped.
 
 Guarantee: each question is one Gaussian release of ``plan.rung_mu``, mu-GDP under replacing one person: a person's
 clipped difference lies in [-C, C], so its mean moves by at most 2 C / n. It is charged before losses are read. The plan
@@ -39,7 +41,8 @@ from dptune.search.names import RUNG, point_name, refuse_name
 from dptune.space import Value
 
 Vector = npt.NDArray[np.float64]
-MARGIN = 1.0  # of the answer above 0, in standard deviations of its noise
+EARLIER, LAST = 2.0, 0.0  # bars that stop a trial, in standard deviations of the noise: at its last rung, and before
+KEPT = 0.25  # k; `python -m benchmarks.rung_rules` measured bars and k
 
 
 class Rungs:
@@ -103,12 +106,12 @@ class Rungs:
             return True
 
     def _stop(self, trial: str, asked: Question) -> None:
-        """Keep what the trial takes part with: the incumbent's losses at its end, and how far it was behind."""
+        """Keep what the trial takes part with: the incumbent's losses at its end, and k of how far it was behind."""
         mine, theirs = asked.query.points
         if mine not in self._failures.points:  # one that failed takes part as a failure
             end, _ = self._ended[str(asked.note["incumbent"])]
             self._stopped[trial] = f"{mine}, stopped"
-            self._privatizer.combine(self._stopped[trial], {mine: 1.0, theirs: -1.0, end: 1.0})
+            self._privatizer.combine(self._stopped[trial], {mine: KEPT, theirs: -KEPT, end: 1.0})
 
     def _answered(self, asked: Question) -> bool:
         limit = Limit(RUNG, self._plan.decisions)
@@ -122,7 +125,7 @@ class Rungs:
             return False
         trial, incumbent = str(asked.note["trial"]), str(asked.note["incumbent"])
         self._behind[trial] = self._behind.get(incumbent, 0.0) + released.scalar
-        return released.scalar > MARGIN * released.sigma
+        return released.scalar > float(asked.note["bar"]) * released.sigma
 
     def question(self, trial: str) -> Question | None:
         """Return the question about the trial's last report; None if there is nothing to compare it with."""
@@ -135,11 +138,14 @@ class Rungs:
         points = (mine, self._reported[incumbent][step])
         radius = self._plan.rungs.radius * self._learned.algorithm.narrowed
         query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(radius), self._plan.rung_mu)
-        return Question(f"{RUNG}{trial}/{step}", query, {"trial": trial, "incumbent": incumbent, "step": step})
+        bar = LAST if len(self._reported[trial]) >= self._plan.rungs.count else EARLIER
+        note = {"trial": trial, "incumbent": incumbent, "step": step, "bar": bar}
+        return Question(f"{RUNG}{trial}/{step}", query, note)
 
     def _incumbent(self, step: int) -> str | None:
-        """Of the ended trials whose losses at the step are held the best one in the mean, given the answers so far."""
-        held = [trial for trial in self._ended if step in self._reported[trial]]
+        """Of the trials that were trained to their end, and whose losses at the step are held, the best by the answers."""
+        trained = self._ended.keys() - self._stopped.keys()
+        held = [trial for trial in self._ended if trial in trained and step in self._reported[trial]]
         return min(held, key=self._standing, default=None)
 
     def _standing(self, trial: str) -> float:

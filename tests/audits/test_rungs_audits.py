@@ -19,7 +19,7 @@ from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, Search
 from dptune.algorithms.centred import Centred
 from dptune.privacy import clipping as implementation
 from dptune.privacy.query import Ball, MeanQuery, Question
-from dptune.search.rungs import MARGIN, Rungs
+from dptune.search.rungs import EARLIER, LAST, Rungs
 
 ANY = st.one_of(st.sampled_from([np.nan, np.inf, -np.inf, 1e300]), st.floats(-3, 3))
 SPACE = Space({"x": Float(0.0, 1.0)})
@@ -38,7 +38,7 @@ class Drawn(NoNoise):
     def __init__(self) -> None:
         self.draws: list[tuple[float, float, float, int]] = []
         self.ledger: Any = None
-        self.rng = np.random.default_rng(3)
+        self.rng = np.random.default_rng(0)
 
     def add_gaussian(self, statistic: Any, sigma: float) -> Any:
         if len(statistic) > 1:
@@ -59,10 +59,11 @@ def audit_decisions(folder: Path) -> int:
     ended: dict[str, float] = {}
     decisions: list[tuple[str, bool]] = []
     behind: dict[str, float] = {}
+    trained: list[str] = []
     for i, x in enumerate(TRIALS):
         for step in (1, 2):
             run.rungs.report(str(i), {"x": x}, losses(i, x, step), step)
-            held = [t for t, at in ended.items() if run.rungs._ended.get(t) and step in run.rungs._reported[t]]
+            held = [t for t in trained if run.rungs._ended.get(t) and step in run.rungs._reported[t]]
             known = [run.algorithm.difference(np.array([ended[t]]), np.array([0.5])) for t in held]
             standing = [behind.get(t, 0.0) if found is None else found[0] for t, found in zip(held, known, strict=True)]
             stops = run.rungs.stops(str(i))
@@ -85,12 +86,13 @@ def audit_decisions(folder: Path) -> int:
             decisions.append((charge.key, stops))
             assert charged == len(decisions), "read before it was charged"
             assert drawn == pytest.approx(sigma, rel=1e-9), "noise of another size"
-            assert stops == (charge.value[0] > MARGIN * drawn), "a decision by something else"
+            assert stops == (charge.value[0] > (EARLIER, LAST)[step - 1] * drawn), "a decision by something else"
             if stops:
                 break
         if stops:
             run.finish_stopped(str(i), {"x": x})
         else:
+            trained.append(str(i))
             run.finish(str(i), {"x": x}, losses(i, x, 3))
         ended[str(i)] = x
     assert run.complete
@@ -123,7 +125,7 @@ def no_charge(patch: pytest.MonkeyPatch) -> None:
     def drawn(self: Rungs, asked: Question) -> bool:
         sigma = self._privatizer.sigma(asked.query)
         noisy = self._privatizer._noise.add_gaussian(self._privatizer._clipped_mean(asked.query), sigma)
-        return bool(noisy[0] > MARGIN * sigma)
+        return bool(noisy[0] > LAST * sigma)
 
     patch.setattr(Rungs, "_answered", drawn)
 
