@@ -1,16 +1,21 @@
 """Rules that stop trials by private losses, on tabulated curves: `python -m benchmarks.rung_rules [--show]`
 
-Both curves of `benchmarks.pruning`, trained once for one split of the rows at some 250 settings each, with every
-person's loss at each of `STEPS`. A search visits the setting nearest to what it proposes, so a run costs half a second
-and two rules can be told apart. **A simulation**: the noise is seeded (`benchmarks.curator`), and nothing is private.
-`--differences` prints how far people's losses lie apart between two settings, half-trained and trained.
+Both curves of `benchmarks.pruning`, trained once for one split of the rows at 256 settings each, with every person's
+loss at each of `STEPS`. A search is given the setting nearest to what it proposes, so a run takes a quarter of a second
+and many rules can be tried. **A simulation**: the noise is seeded (`benchmarks.curator`), and nothing is private. Its
+loss is that of all rows that no model was trained on, the private and the test rows.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import logging
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -21,37 +26,63 @@ from tqdm import tqdm
 from benchmarks.curator import Curator
 from benchmarks.data import Array
 from benchmarks.pruning import CLIP, EPOCHS, MU, SIZES, TASKS, TRIALS, Problem, log_losses
-from benchmarks.report import markdown, mean_and_error
+from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from dptune import CENTRED, SearchRun
+from dptune.algorithms.centred_plan import RUNG_RADIUS
 from dptune.search import rungs
 from dptune_optuna.distributions import to_space
 
 STEPS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 15, 18, 27)
-SPLITS = (100,)  # of the rows; the benchmark's are 0 to 9
+SPLIT = 100  # of the rows; those of `benchmarks.pruning` are 0 to 9
+BEST = 60  # settings among which a search has to choose in the end
 SPREAD, FINE = 0.25, 0.08  # of settings around the centre, and around the best so far
 
 
 @dataclass(frozen=True)
 class Rule:
-    """When a trial is stopped; ``steps=()``: never.
+    """When a trial is stopped, and what it takes part with; the package's own unless given. ``steps=()``: never.
 
     Attributes:
         steps: rungs.
-        margin: bar, in standard deviations of the noise.
+        bars: that stop a trial, before its last rung and at it, in standard deviations of the noise.
+        kept: share of how far a stopped trial was behind that it takes part with.
         share: of mu^2.
-        radius: C, in units of the clip's width.
+        radius: the first C, in units of the clip's width.
+        trials: planned.
     """
 
     steps: tuple[int, ...] = (3, 9)
-    margin: float = 1.0
+    bars: tuple[float, float] = (rungs.EARLIER, rungs.LAST)
+    kept: float = rungs.KEPT
     share: float = 0.2
-    radius: float = 0.1
+    radius: float = RUNG_RADIUS
+    trials: int = TRIALS
 
     def settings(self) -> dict[str, object]:
         """What the planner is told."""
         width = CLIP[1] - CLIP[0]
         chosen = {"rung_share": self.share, "rungs": len(self.steps), "rung_radius": self.radius * width}
-        return chosen if self.steps else {}
+        return {"trials": self.trials, **(chosen if self.steps else {})}
+
+
+RULES: dict[str, Rule] = {
+    "none": Rule(steps=()),
+    "none, half of the trials": Rule(steps=(), trials=TRIALS // 2),
+    "3, 9": Rule(),
+    "3, 9, all of the distance kept": Rule(kept=1.0),
+    "3, 9, bars 1 and 1": Rule(bars=(1.0, 1.0)),
+    "3, 9, bars 0 and 0": Rule(bars=(0.0, 0.0)),
+    "2, 5, 12": Rule((2, 5, 12)),
+    "5, 12": Rule((5, 12)),
+    "9": Rule((9,)),
+    "9, bar -1": Rule((9,), bars=(0.0, -1.0)),
+    "12": Rule((12,)),
+    "18": Rule((18,)),
+    "3, 9, share .1": Rule(share=0.1),
+    "3, 9, share .4": Rule(share=0.4),
+    "3, 9, radius .03": Rule(radius=0.03),
+    "3, 9, radius .3": Rule(radius=0.3),
+}
 
 
 class Curves:
@@ -60,18 +91,20 @@ class Curves:
     Attributes:
         points: (k, d) in the cube.
         losses: (k, steps, people), clipped.
-        test: (k,), mean loss on the test rows after training.
+        outside: (k,), mean loss after training of the rows that it was not trained on.
     """
 
-    def __init__(self, task: str, split: int, folder: Path) -> None:
-        self.problem = Problem(task, split)
+    def __init__(self, task: str, folder: Path) -> None:
+        self.problem = Problem(task, SPLIT)
         self.space = to_space(self.problem.space)
-        path = folder / f"{task.split(',')[0]}-{split}.npz"
+        path = folder / f"{task.split(',')[0]}-{SPLIT}.npz"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             np.savez(path, **dict(zip(("points", "losses", "test"), self._tabulated(), strict=True)))
         kept = np.load(path)
-        self.points, self.losses, self.test = kept["points"], kept["losses"], kept["test"]
+        self.points, self.losses = kept["points"], kept["losses"]
+        means = [self.losses[:, -1].mean(axis=1, dtype=float), kept["test"]]
+        self.outside = np.average(means, axis=0, weights=SIZES[1:])
 
     def _tabulated(self) -> tuple[Array, Array, Array]:
         """A Sobol sequence, settings around the centre, and four times some around the four best."""
@@ -100,15 +133,15 @@ class Curves:
         return int(((self.points - self.space.encode(parameters)) ** 2).sum(axis=1).argmin())
 
 
-def simulate(curves: Curves, rule: Rule, seed: int) -> tuple[float, float]:
-    """Test loss of the recommendation, and epochs in units of those without stopping."""
+def simulate(curves: Curves, rule: Rule, seed: int) -> dict[str, float]:
+    """Loss of the recommendation, and the epochs of all trials."""
     curator = Curator(SIZES[1], CLIP, seed=seed, private=True, mu=MU)
-    run = SearchRun(CENTRED, curator, scope="run", space=curves.space, seed=seed, trials=TRIALS, **rule.settings())
-    rungs.MARGIN, epochs = rule.margin, 0
+    run = SearchRun(CENTRED, curator, scope="run", space=curves.space, seed=seed, **rule.settings())
+    (rungs.EARLIER, rungs.LAST), rungs.KEPT, epochs = rule.bars, rule.kept, 0
     for trial in range(run.plan.trials):
         row = curves.nearest(run.ask(trial))
         epochs += trained(run, str(trial), curves.space.decode(curves.points[row]), curves.losses[row], rule)
-    return float(curves.test[curves.nearest(run.recommend())]), epochs / (EPOCHS * run.plan.trials)
+    return {"loss": float(curves.outside[curves.nearest(run.recommend())]), "epochs": epochs}
 
 
 def trained(run: SearchRun, trial: str, parameters: dict[str, object], losses: Array, rule: Rule) -> int:
@@ -122,50 +155,63 @@ def trained(run: SearchRun, trial: str, parameters: dict[str, object], losses: A
     return EPOCHS
 
 
-RULES: dict[str, Rule] = {
-    "never": Rule(steps=()),
-    "3, 9": Rule(),
-    "3, 9; margin .5": Rule(margin=0.5),
-    "3, 9; margin 0": Rule(margin=0.0),
-    "2, 5, 12": Rule((2, 5, 12)),
-    "5, 12": Rule((5, 12)),
-    "6": Rule((6,)),
-    "6; margin 0": Rule((6,), margin=0.0),
-    "9; margin 0": Rule((9,), margin=0.0),
-    "3, 9; share .1": Rule(share=0.1),
-    "3, 9; share .4": Rule(share=0.4),
-    "3, 9; radius .03": Rule(radius=0.03),
-    "3, 9; radius .3": Rule(radius=0.3),
-}
-
-
-def table(results: list[dict[str, object]]) -> str:
-    """The frontier: epochs and loss of each rule, over the same search without stopping."""
+def table(results: list[dict[str, Any]]) -> str:
+    """The frontier: each rule's epochs and loss, over those of the same search without stopping."""
     rows = []
     for rule in RULES:
-        row: list[object] = [rule]
+        row: list[str] = [rule]
         for task in TASKS:
-            found = {r["seed"]: r for r in results if (r["rule"], r["task"]) == (rule, task)}
-            base = {r["seed"]: r for r in results if (r["rule"], r["task"]) == ("never", task)}
-            both = sorted(found.keys() & base.keys())
-            if not both:
-                break
-            plain = np.mean([base[seed]["test_loss"] for seed in both])
-            row += [f"{np.mean([found[seed]['epochs'] for seed in both]):.2f}"]
-            row += [mean_and_error([found[seed]["test_loss"] / plain for seed in both], 2)]
-        else:
-            rows.append([*row, len(both)])
+            own, base = ({r["seed"]: r for r in results if (r["rule"], r["task"]) == (w, task)} for w in (rule, "none"))
+            both = sorted(own.keys() & base.keys())
+            loss, epochs = (float(np.mean([base[seed][what] for seed in both])) for what in ("loss", "epochs"))
+            row.append(f"{np.mean([own[seed]['epochs'] for seed in both]) / epochs:.2f}")
+            row.append(mean_and_error([own[seed]["loss"] / loss for seed in both], 2))
+        rows.append(row)
     heads = [f"{task.split(',')[0]}: {what}" for task in TASKS for what in ("epochs", "loss")]
-    return markdown(["rungs", *heads, "runs"], rows)
+    return markdown(["rungs", *heads], rows)
 
 
-def differences(curves: Curves) -> list[list[object]]:
-    """How far the losses of people lie apart between the best setting and the next 50: medians and 90% quantiles."""
-    order = np.argsort(curves.losses[:, -1].mean(axis=1, dtype=np.float64))
-    best, others = curves.losses[order[0]].astype(np.float64), curves.losses[order[1:51]].astype(np.float64)
+def differences(curves: Curves) -> list[list[str]]:
+    """How far the best 60 settings lie apart from the best: people's differences, and what is left of their mean.
+
+    Returns:
+        Rows of a step, the 50%, 75%, 90% and 97% quantiles of abs(L_i(x, s) - L_i(best, s)), and the slope of the mean
+        difference at the end on that at s.
+    """
+    order = np.argsort(curves.losses[:, -1].mean(axis=1, dtype=float))[:BEST]
+    apart = curves.losses[order[1:]].astype(float) - curves.losses[order[0]].astype(float)  # (settings, steps, people)
     rows = []
-    for step in (3, 9, 27):
+    for step in (3, 9, 18, EPOCHS):
         i = STEPS.index(step)
-        apart = np.abs(others[:, i] - best[i])  # (50, people)
-        rows.append([step, *(f"{np.quantile(apart, q):.3f}" for q in (0.5, 0.75, 0.9, 0.97)), f"{apart.mean():.3f}"])
+        quantiles = np.quantile(np.abs(apart[:, i]), (0.5, 0.75, 0.9, 0.97))
+        slope = np.polyfit(apart[:, i].mean(axis=1), apart[:, -1].mean(axis=1), 1)[0]
+        rows.append([str(step), *(f"{q:.3f}" for q in quantiles), f"{slope:.2f}"])
     return rows
+
+
+def main() -> None:
+    """Run what is missing, and print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--show", action="store_true", help="print the frontier of what was run, and train nothing")
+    parser.add_argument("--out", type=Path, default=DOCS)
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    path = asked.out / "results" / "rung_rules.jsonl"
+    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    known = {(r["rule"], r["task"], r["seed"]) for r in results}
+    for task in () if asked.show else TASKS:
+        curves = Curves(task, Path("out") / "curves")
+        for rule, seed in tqdm([(rule, seed) for seed in range(asked.seeds) for rule in RULES], desc=task):
+            if (rule, task, seed) not in known:
+                results.append({"rule": rule, "task": task, "seed": seed, **simulate(curves, RULES[rule], seed)})
+                with path.open("a") as file:
+                    file.write(json.dumps(results[-1]) + "\n")
+        print(markdown([task, "50%", "75%", "90%", "97%", "left at the end"], differences(curves)), end="\n\n")
+    print(table(results))
+    print(json.dumps(machine()))
+
+
+if __name__ == "__main__":
+    main()

@@ -5,10 +5,10 @@ mean over people of
 
     clip(L_i(x, s) - L_i(incumbent, s), C)
 
-where the incumbent is, by everything released so far, the best trial that was trained to its end and whose
-losses at s this process holds: by the centred releases, and before the first of them by the answers at rungs. C follows the radius of the centred releases.
-A trial is stopped at its last rung unless the answer is below 0, and before that if the answer is more than two
-standard deviations of its noise above 0: asynchronous halving against the best.
+where the incumbent is, by everything released so far, the best trial that was trained to its end and whose losses at s
+this process holds: by the centred releases, and before the first of them by the answers at rungs. C follows the radius
+of the centred releases. A trial is stopped at its last rung unless the answer is below 0, and before that if the answer
+is more than two standard deviations of its noise above 0: asynchronous halving against the best.
 
 A stopped trial takes part in its generation with the losses L_i(incumbent, end) + k (L_i(x, s) - L_i(incumbent, s)),
 within the clip: of how far it is behind at a rung little is left at the end (k = .25). Its own at s would be those of a
@@ -41,7 +41,7 @@ from dptune.search.names import RUNG, point_name, refuse_name
 from dptune.space import Value
 
 Vector = npt.NDArray[np.float64]
-EARLIER, LAST = 2.0, 0.0  # bars that stop a trial, in standard deviations of the noise: at its last rung, and before
+EARLIER, LAST = 2.0, 0.0  # bars before a trial's last rung and at it, in standard deviations of the noise
 KEPT = 0.25  # k; `python -m benchmarks.rung_rules` measured bars and k
 
 
@@ -143,9 +143,8 @@ class Rungs:
         return Question(f"{RUNG}{trial}/{step}", query, note)
 
     def _incumbent(self, step: int) -> str | None:
-        """Of the trials that were trained to their end, and whose losses at the step are held, the best by the answers."""
-        trained = self._ended.keys() - self._stopped.keys()
-        held = [trial for trial in self._ended if trial in trained and step in self._reported[trial]]
+        """Of the trials trained to their end whose losses at the step are held the best, given the answers so far."""
+        held = [trial for trial in self._ended if trial not in self._stopped and step in self._reported[trial]]
         return min(held, key=self._standing, default=None)
 
     def _standing(self, trial: str) -> float:
