@@ -98,6 +98,10 @@ class Curator:
         self._rows[name] = np.full(self.n, self.interval.high)
         self._failed.add(name)
 
+    def combine(self, name: str, weights: Mapping[str, float]) -> None:
+        """Keep a weighted sum of each person's losses, clipped."""
+        self.observe(name, sum(weight * self._rows[other] for other, weight in weights.items()))
+
     def forget(self, name: str) -> None:
         """Forget a point."""
         self._rows.pop(name, None)

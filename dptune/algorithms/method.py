@@ -259,6 +259,11 @@ class SearchAlgorithm(Protocol):
         """Return what the answers say about the mean loss at x (d,) less that at y, and its standard deviation."""
         ...
 
+    @property
+    def narrowed(self) -> float:
+        """How far people's losses lie apart by the answers so far, in units of what the plan assumed at first."""
+        ...
+
     def recommend(self) -> Vector:
         """Return the point to use, (d,): never the argmin of noisy values."""
         ...

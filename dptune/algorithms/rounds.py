@@ -183,6 +183,11 @@ class Rounds:
         """None: nothing is known about differences."""
         return None
 
+    @property
+    def narrowed(self) -> float:
+        """1: nothing is known about how far people's losses lie apart."""
+        return 1.0
+
     def progress(self) -> dict[str, object]:
         """Return how far it is, for a dashboard."""
         return {f"{self.unit}s_done": self.t, f"{self.unit}s": self.rounds}

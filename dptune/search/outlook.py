@@ -22,7 +22,7 @@ from dptune.space import Float, Space
 
 TOLD_APART = 2 * math.sqrt(2)  # standard deviations: two values that far apart differ, at 95%
 COARSE = 0.05  # of the clip's width: trials that must differ by more to be told apart leave a search little to learn
-DECISION = "a decision to stop a trial"
+DECISION = "a decision to stop a trial, at first,"
 LOUD = 0.5  # of the largest typical entry of a clipped vector: more noise than that hides most of one round
 
 
@@ -164,7 +164,7 @@ def forecast(
                 outlook = Outlook.of(plan, people, levels=2 if default else 1)
                 noise = outlook.noises[0]
                 final = outlook.noises[-1].sigma
-                decision = {each.what: each.sigma for each in outlook.noises if each.what == DECISION}
+                decision = {each.what.rstrip(","): each.sigma for each in outlook.noises if each.what == DECISION}
                 row = {"method": method.name, "mu": budget, "trials": plan.trials, "noise of": noise.what.rstrip(",")}
                 sigmas = {"sigma": noise.sigma, "sigma / clip": noise.share, **decision, "final estimate": final}
                 rows.append({**row, **sigmas, "warning": outlook.warning})

@@ -5,12 +5,14 @@ mean over people of
 
     clip(L_i(x, s) - L_i(incumbent, s), C)
 
-where the incumbent is, by everything released so far, the best trial whose losses at s this process holds. The trial is
-stopped if the answer is more than one standard deviation of its noise above 0: asynchronous halving against the best.
+where the incumbent is, by everything released so far, the best trial that was trained to its end and whose losses at s
+this process holds: by the centred releases, and before the first of them by the answers at rungs. C follows the radius
+of the centred releases. A trial is stopped at its last rung unless the answer is below 0, and before that if the answer
+is more than two standard deviations of its noise above 0: asynchronous halving against the best.
 
-A stopped trial takes part in its generation as far behind the incumbent as it was at the rung: with the losses
-L_i(incumbent, end) + L_i(x, s) - L_i(incumbent, s), within the clip. Its own at s would be those of a half-trained
-model among trained ones, and the search would learn a step where trials were stopped.
+A stopped trial takes part in its generation with the losses L_i(incumbent, end) + k (L_i(x, s) - L_i(incumbent, s)),
+within the clip: of how far it is behind at a rung little is left at the end (k = .25). Its own at s would be those of a
+half-trained model among trained ones, and the search would learn a step where trials were stopped.
 
 Guarantee: each question is one Gaussian release of ``plan.rung_mu``, mu-GDP under replacing one person: a person's
 clipped difference lies in [-C, C], so its mean moves by at most 2 C / n. It is charged before losses are read. The plan
@@ -39,7 +41,8 @@ from dptune.search.names import RUNG, point_name, refuse_name
 from dptune.space import Value
 
 Vector = npt.NDArray[np.float64]
-MARGIN = 1.0  # of the answer above 0, in standard deviations of its noise
+EARLIER, LAST = 2.0, 0.0  # bars before a trial's last rung and at it, in standard deviations of the noise
+KEPT = 0.25  # k; `python -m benchmarks.rung_rules` measured bars and k
 
 
 class Rungs:
@@ -68,6 +71,7 @@ class Rungs:
         self._reported: dict[str, dict[int, str]] = {}  # trial -> step -> point, in the order of the reports
         self._stopped: dict[str, str] = {}  # trial that was told to stop -> the point that it takes part with
         self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
+        self._behind: dict[str, float] = {}  # trial -> the first one, by the answers about it and its incumbents
 
     def report(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None, step: int) -> None:
         """Take the losses (rows,) of a trial's half-trained model; None if they could not be computed. Nothing is paid.
@@ -102,12 +106,12 @@ class Rungs:
             return True
 
     def _stop(self, trial: str, asked: Question) -> None:
-        """Keep what the trial takes part with: the incumbent's losses at its end, and how far it was behind."""
+        """Keep what the trial takes part with: the incumbent's losses at its end, and k of how far it was behind."""
         mine, theirs = asked.query.points
         if mine not in self._failures.points:  # one that failed takes part as a failure
             end, _ = self._ended[str(asked.note["incumbent"])]
             self._stopped[trial] = f"{mine}, stopped"
-            self._privatizer.combine(self._stopped[trial], {mine: 1.0, theirs: -1.0, end: 1.0})
+            self._privatizer.combine(self._stopped[trial], {mine: KEPT, theirs: -KEPT, end: 1.0})
 
     def _answered(self, asked: Question) -> bool:
         limit = Limit(RUNG, self._plan.decisions)
@@ -119,7 +123,9 @@ class Rungs:
             return False
         except KeyConflict:  # an earlier life of the trial was compared with another incumbent
             return False
-        return released.scalar > MARGIN * released.sigma
+        trial, incumbent = str(asked.note["trial"]), str(asked.note["incumbent"])
+        self._behind[trial] = self._behind.get(incumbent, 0.0) + released.scalar
+        return released.scalar > float(asked.note["bar"]) * released.sigma
 
     def question(self, trial: str) -> Question | None:
         """Return the question about the trial's last report; None if there is nothing to compare it with."""
@@ -130,15 +136,22 @@ class Rungs:
         if incumbent is None:
             return None
         points = (mine, self._reported[incumbent][step])
-        query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(self._plan.rungs.radius), self._plan.rung_mu)
-        return Question(f"{RUNG}{trial}/{step}", query, {"incumbent": incumbent, "step": step})
+        radius = self._plan.rungs.radius * self._learned.algorithm.narrowed
+        query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(radius), self._plan.rung_mu)
+        bar = LAST if len(self._reported[trial]) >= self._plan.rungs.count else EARLIER
+        note = {"trial": trial, "incumbent": incumbent, "step": step, "bar": bar}
+        return Question(f"{RUNG}{trial}/{step}", query, note)
 
     def _incumbent(self, step: int) -> str | None:
-        """Of the ended trials whose losses at the step are held the best one in the mean, given the answers so far."""
-        held = {trial: u for trial, (_, u) in self._ended.items() if step in self._reported[trial]}
-        above = {trial: self._learned.algorithm.difference(u, next(iter(held.values()))) for trial, u in held.items()}
-        known = {trial: found[0] for trial, found in above.items() if found is not None}
-        return min(known, key=lambda trial: known[trial], default=None)
+        """Of the trials trained to their end whose losses at the step are held the best, given the answers so far."""
+        held = [trial for trial in self._ended if trial not in self._stopped and step in self._reported[trial]]
+        return min(held, key=self._standing, default=None)
+
+    def _standing(self, trial: str) -> float:
+        """By the released centred values; before there are any by the answers at rungs."""
+        points = [u for _, u in self._ended.values()]
+        known = self._learned.algorithm.difference(self._ended[trial][1], points[0])
+        return self._behind.get(trial, 0.0) if known is None else known[0]
 
     def stopped(self, trial: str) -> str:
         """Return the point with which a trial takes part that was told to stop."""
@@ -157,6 +170,7 @@ class Rungs:
     def withdraw(self, trial: str) -> None:
         """Forget a trial's reports, but for one with which it takes part."""
         with self._lock:
+            self._behind.pop(trial, None)
             kept, _ = self._ended.pop(trial, ("", None))
             for point in (*self._reported.pop(trial, {}).values(), self._stopped.pop(trial, "")):
                 if point != kept:

@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.algorithms.centred import Centred
 from dptune.privacy import clipping as implementation
 from dptune.privacy.query import Ball, MeanQuery, Question
-from dptune.search.rungs import MARGIN, Rungs
+from dptune.search.rungs import EARLIER, LAST, Rungs
 
 ANY = st.one_of(st.sampled_from([np.nan, np.inf, -np.inf, 1e300]), st.floats(-3, 3))
 SPACE = Space({"x": Float(0.0, 1.0)})
 N, C = 30, 0.05
-TRIALS = (0.3, 0.5, 0.7, 0.9, 0.95, 0.31, 0.6, 0.28, 0.33, 0.8, 0.3, 0.9)
+TRIALS = (0.7, 0.5, 0.3, 0.45, 0.95, 0.31, 0.6, 0.28, 0.33, 0.8, 0.3, 0.9)
 
 
 def losses(trial: int, x: float, step: int) -> np.ndarray:
@@ -32,16 +33,19 @@ def losses(trial: int, x: float, step: int) -> np.ndarray:
 
 
 class Drawn(NoNoise):
-    """Noise off; keeps what is drawn while a decision is made, and whether its charge was in the ledger by then."""
+    """Seeded noise on decisions; keeps what was drawn for them, and whether their charges were in the ledger then."""
 
     def __init__(self) -> None:
-        self.draws: list[tuple[float, float, int]] = []
+        self.draws: list[tuple[float, float, float, int]] = []
         self.ledger: Any = None
+        self.rng = np.random.default_rng(0)
 
     def add_gaussian(self, statistic: Any, sigma: float) -> Any:
-        if len(statistic) == 1:
-            self.draws.append((float(statistic[0]), sigma, self.ledger.count("run", prefix="rung/")))
-        return np.array(statistic)
+        if len(statistic) > 1:
+            return np.array(statistic)
+        noise = sigma * self.rng.standard_normal()
+        self.draws.append((float(statistic[0]), noise, sigma, self.ledger.count("run", prefix="rung/")))
+        return np.array(statistic) + noise
 
 
 def audit_decisions(folder: Path) -> int:
@@ -50,37 +54,45 @@ def audit_decisions(folder: Path) -> int:
     privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), dtype=np.float64)
     noise = privatizer._noise = Drawn()
     noise.ledger = ledger
-    options = {"trials": len(TRIALS), "population": 4, "rung_share": 0.3, "rungs": 2, "rung_radius": C, "share": 0.0}
+    options = {"trials": len(TRIALS), "population": 4, "rung_share": 0.3, "rungs": 2, "rung_radius": C}
     run = SearchRun(CENTRED, privatizer, scope="run", space=SPACE, seed=1, **options)
     ended: dict[str, float] = {}
     decisions: list[tuple[str, bool]] = []
+    behind: dict[str, float] = {}
+    trained: list[str] = []
     for i, x in enumerate(TRIALS):
         for step in (1, 2):
             run.rungs.report(str(i), {"x": x}, losses(i, x, step), step)
-            held = [t for t, at in ended.items() if run.rungs._ended.get(t) and step in run.rungs._reported[t]]
+            held = [t for t in trained if run.rungs._ended.get(t) and step in run.rungs._reported[t]]
             known = [run.algorithm.difference(np.array([ended[t]]), np.array([0.5])) for t in held]
+            standing = [behind.get(t, 0.0) if found is None else found[0] for t, found in zip(held, known, strict=True)]
             stops = run.rungs.stops(str(i))
-            if not held or known[0] is None:
+            if not held:
                 assert not stops, "a trial was stopped without a comparison"
                 continue
-            best = held[int(np.argmin([found[0] for found in known]))]
+            best = held[int(np.argmin(standing))]
             charge = ledger.find("run", f"rung/{i}/{step}")
             assert charge is not None, "a decision without a charge"
             difference = losses(i, x, step) - losses(int(best), ended[best], step)
-            wanted = float(np.clip(difference, -C, C).mean())
-            assert charge.value[0] == pytest.approx(wanted, abs=1e-9), "an answer to another question"
-            sigma = 2 * C / N * (1 + 1e-6) / (run.plan.rung_mu - 2.0**-40)
+            followed = [c.note["radius"] for c in ledger.charges("run", prefix="generation/")]
+            radius = C * (followed[-1] / run.plan.settings.radius if followed else 1.0)
+            wanted = float(np.clip(difference, -radius, radius).mean())
+            behind[str(i)] = behind.get(best, 0.0) + charge.value[0]
+            value, noise_drawn, drawn, charged = noise.draws[-1]
+            assert value == pytest.approx(wanted, abs=1e-9), "an answer to another question"
+            assert charge.value[0] == value + noise_drawn, "the answer without its noise"
+            sigma = 2 * radius / N * (1 + 1e-6) / (run.plan.rung_mu - 2.0**-40)
             assert charge.mu == run.plan.mu * math.sqrt(0.3 / (2 * len(TRIALS))), "another price"
             decisions.append((charge.key, stops))
-            value, drawn, charged = noise.draws[-1]
-            assert (value, charged) == (charge.value[0], len(decisions)), "read before it was charged"
+            assert charged == len(decisions), "read before it was charged"
             assert drawn == pytest.approx(sigma, rel=1e-9), "noise of another size"
-            assert stops == (charge.value[0] > MARGIN * drawn), "a decision by something else"
+            assert stops == (charge.value[0] > (EARLIER, LAST)[step - 1] * drawn), "a decision by something else"
             if stops:
                 break
         if stops:
             run.finish_stopped(str(i), {"x": x})
         else:
+            trained.append(str(i))
             run.finish(str(i), {"x": x}, losses(i, x, 3))
         ended[str(i)] = x
     assert run.complete
@@ -113,7 +125,7 @@ def no_charge(patch: pytest.MonkeyPatch) -> None:
     def drawn(self: Rungs, asked: Question) -> bool:
         sigma = self._privatizer.sigma(asked.query)
         noisy = self._privatizer._noise.add_gaussian(self._privatizer._clipped_mean(asked.query), sigma)
-        return bool(noisy[0] > MARGIN * sigma)
+        return bool(noisy[0] > LAST * sigma)
 
     patch.setattr(Rungs, "_answered", drawn)
 
@@ -134,6 +146,27 @@ def stale_incumbent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Rungs, "_incumbent", lambda self, step: next(iter(self._ended), None))
 
 
+def incumbent_by_losses(patch: pytest.MonkeyPatch) -> None:
+    """The best one by its losses, which nobody has paid for."""
+
+    def mean(self: Rungs, trial: str) -> float:
+        return float(self._privatizer._clipped_mean(self._privatizer.mean_query(self._ended[trial][0], 1.0))[0])
+
+    patch.setattr(Rungs, "_standing", mean)
+
+
+def answers_of_other_incumbents(patch: pytest.MonkeyPatch) -> None:
+    """Answers about different incumbents are compared as if they were about one."""
+    true = Rungs._answered
+
+    def answered(self: Rungs, asked: Question) -> bool:
+        stops = true(self, asked)
+        self._behind[str(asked.note["trial"])] -= self._behind.get(str(asked.note["incumbent"]), 0.0)
+        return stops
+
+    patch.setattr(Rungs, "_answered", answered)
+
+
 def incumbents_last_losses(patch: pytest.MonkeyPatch) -> None:
     """Not those of the same rung."""
     true = Rungs.question
@@ -147,6 +180,26 @@ def incumbents_last_losses(patch: pytest.MonkeyPatch) -> None:
         return Question(asked.key, query, asked.note)
 
     patch.setattr(Rungs, "question", question)
+
+
+def radius_of_the_losses(patch: pytest.MonkeyPatch) -> None:
+    """C follows the losses themselves, which nobody has paid for."""
+    true = Rungs.question
+
+    def question(self: Rungs, trial: str) -> Question | None:
+        asked = true(self, trial)
+        if asked is None:
+            return None
+        apart = self._privatizer._losses.combine(asked.query.points, asked.query.weights, slice(None))[0]
+        ball = Ball(float(np.median(np.abs(apart))) + 1e-6)
+        return Question(asked.key, MeanQuery(asked.query.points, asked.query.weights, ball, asked.query.mu), asked.note)
+
+    patch.setattr(Rungs, "question", question)
+
+
+def radius_of_the_plan(patch: pytest.MonkeyPatch) -> None:
+    """C does not follow."""
+    patch.setattr(Centred, "narrowed", 1.0)
 
 
 def forgotten_clip(patch: pytest.MonkeyPatch) -> None:
@@ -164,7 +217,11 @@ BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
     half_the_sensitivity,
     cheaper,
     stale_incumbent,
+    incumbent_by_losses,
+    answers_of_other_incumbents,
     incumbents_last_losses,
+    radius_of_the_losses,
+    radius_of_the_plan,
     forgotten_clip,
     kept_losses,
 ]

@@ -13,7 +13,7 @@ from audit_tools import NoNoise
 from dptune import CENTRED, Budget, Float, InputError, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.accounting.events import GaussianRelease
 from dptune.algorithms.centred_plan import plan_centred
-from dptune.search.rungs import MARGIN
+from dptune.search.rungs import EARLIER, KEPT, LAST
 
 SPACE = Space({"x": Float(0.0, 1.0)})
 N, TRIALS, C = 40, 8, 0.1  # two generations; C is .1 of the range
@@ -46,15 +46,29 @@ def train(run: SearchRun, trial: str, x: float, steps: int = 3) -> int:
 
 
 def a_generation(run: SearchRun, xs: tuple[float, ...] = (0.3, 0.5, 0.7, 0.9)) -> None:
+    """All of its trials are trained at the same time, so nobody is compared."""
+    for step in (1, 2):
+        for i, x in enumerate(xs):
+            run.rungs.report(f"first {i}", {"x": x}, losses(x, step), step)
+            assert not run.rungs.stops(f"first {i}")
     for i, x in enumerate(xs):
-        assert train(run, f"first {i}", x) == 3, "nothing is released, so nobody is compared"
+        run.finish(f"first {i}", {"x": x}, losses(x, 3))
 
 
 def asked(run: SearchRun) -> list[Any]:
     return run.ledger.charges("run", prefix="rung/")
 
 
-def test_nothing_is_asked_before_anything_is_released_and_then_the_worse_is_stopped(tmp_path: Path) -> None:
+def test_before_anything_is_released_the_best_so_far_is_the_one_that_the_answers_say(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert [train(run, name, x) for name, x in (("a", 0.5), ("b", 0.9), ("c", 0.3))] == [3, 1, 3]
+    assert run.algorithm.t == 0
+    assert train(run, "d", 0.65) == 2
+    incumbents = {charge.note["trial"]: charge.note["incumbent"] for charge in asked(run)}
+    assert incumbents == {"b": "a", "c": "a", "d": "c"}
+
+
+def test_nobody_is_compared_before_a_trial_has_ended_and_then_the_worse_is_stopped(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     a_generation(run)
     assert asked(run) == []
@@ -68,23 +82,39 @@ def test_the_answer_is_the_clipped_mean_difference_at_the_same_rung_and_is_price
     run = make_run(tmp_path)
     a_generation(run)
     train(run, "worse", 0.6)
-    (charge,) = asked(run)
+    charge, *_ = asked(run)
     assert charge.value == pytest.approx([(0.3**2) / 2], rel=1e-5)
     assert charge.mu == run.plan.rung_mu == math.sqrt(0.2 / (2 * TRIALS))
-    assert charge.description["sensitivity"] == pytest.approx(2 * C / N)
-    assert charge.description["sigma"] == pytest.approx(2 * C / N / charge.mu, rel=1e-5)
+    assert charge.description["sensitivity"] == pytest.approx(2 * followed(run) / N)
+    assert charge.description["sigma"] == pytest.approx(2 * followed(run) / N / charge.mu, rel=1e-5)
     train(run, "far", 1.0)
-    assert asked(run)[-1].value == pytest.approx([C])  # 0.245 for everybody, clipped
+    assert asked(run)[-1].value == pytest.approx([followed(run)])  # 0.245 for everybody, clipped
 
 
-def test_a_stopped_trial_takes_part_as_far_behind_the_incumbents_end_as_it_was_at_the_rung(tmp_path: Path) -> None:
+def followed(run: SearchRun) -> float:
+    """C of a rung after the first generation, in proportion to that of the generations."""
+    (generation,) = run.ledger.charges("run", prefix="generation/")
+    assert generation.note["radius"] < run.plan.settings.radius, "people agree on these losses"
+    return float(C * generation.note["radius"] / run.plan.settings.radius)
+
+
+def test_c_is_as_planned_before_anything_is_released(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    train(run, "first", 0.3)
+    train(run, "far", 1.0)
+    assert asked(run)[-1].value == pytest.approx([C])
+
+
+def test_a_stopped_trial_takes_part_with_a_quarter_of_how_far_it_was_behind_the_incumbent(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     a_generation(run)
-    assert [train(run, name, x) for name, x in (("a", 0.3), ("b", 0.35), ("c", 0.7), ("d", 0.75))] == [3, 3, 1, 1]
+    assert [train(run, name, x) for name, x in (("a", 0.3), ("b", 0.35), ("c", 0.7), ("d", 0.75))] == [3, 2, 1, 1]
     assert run.complete
     charge = run.ledger.charges("run", prefix="generation/")[1]
     values, radius = np.array(charge.value), charge.note["radius"]
-    ends = np.array([losses(x, 3).mean() for x in (0.3, 0.35, 0.7, 0.75, 0.3, 0.5)])  # and the references
+    best = losses(0.3, 3).mean()
+    behind = [KEPT * (losses(x, 1) - losses(0.3, 1)).mean() for x in (0.35, 0.7, 0.75)]
+    ends = np.array([best, *(best + far for far in behind), best, losses(0.5, 3).mean()])  # and the references
     assert radius * (values / np.linalg.norm(values)) == pytest.approx(
         radius * (ends - ends.mean()) / np.linalg.norm(ends - ends.mean()), abs=0.01
     )
@@ -170,16 +200,20 @@ def test_losses_of_a_wrong_shape_are_refused_and_a_failed_rung_is_the_upper_clip
     a_generation(run)
     run.rungs.report("a", {"x": 0.3}, None, 1)
     assert run.rungs.stops("a")
-    assert asked(run)[0].value == pytest.approx([C])
+    assert asked(run)[0].value == pytest.approx([followed(run)])
 
 
-def test_the_margin_is_in_standard_deviations_of_the_noise(tmp_path: Path) -> None:
+def test_the_bar_is_in_standard_deviations_of_the_noise_and_falls_at_the_last_rung(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     a_generation(run)
-    sigma = 2 * C / N / run.plan.rung_mu
-    for name, factor, stops in (("above", 1.1, True), ("below", 0.9, False)):
-        run.rungs.report(name, {"x": 0.3}, losses(0.3, 1) + MARGIN * factor * sigma, 1)
-        assert run.rungs.stops(name) is stops
+    sigma = 2 * followed(run) / N / run.plan.rung_mu
+    for step, bar in ((1, EARLIER), (2, LAST)):
+        for name, above in (("above", 0.1 * sigma), ("below", -0.1 * sigma)):
+            if step == 2:
+                run.rungs.report(name, {"x": 0.3}, losses(0.3, 1), 1)
+            run.rungs.report(name, {"x": 0.3}, losses(0.3, step) + bar * sigma + above, step)
+            assert run.rungs.stops(name) is (name == "above")
+            run.rungs.withdraw(name)
 
 
 def test_a_trial_that_is_stopped_with_a_failed_report_is_counted_as_a_failure(tmp_path: Path) -> None:
@@ -212,7 +246,7 @@ def test_an_answer_that_could_not_be_recorded_is_paid_once_and_told_to_nobody_el
     assert not again.rungs.stops("a")
     told = [run.rungs.stops("a") for _ in range(3)]
     (charge,) = asked(run)
-    assert told == 3 * [charge.value[0] > MARGIN * charge.description["sigma"]]
+    assert told == 3 * [charge.value[0] > EARLIER * charge.description["sigma"]]
     assert run.ledger.spent() == spent
 
 
