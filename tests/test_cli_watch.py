@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun
+from dptune import Budget, LossPrivatizer, PrivacyLedger, SearchRun, select
 from dptune.accounting import PlanLedger, SubsampledGaussianPlan
 from dptune.cli import app
 from dptune.cli.watch import Runs, frame
@@ -71,6 +71,12 @@ def test_seeded_noise_is_named(tmp_path: Path) -> None:
     assert "NOT PRIVATE" in text
     assert "epsilon = infinity" in text
     assert "no plan" in text
+
+
+def test_a_selection_is_called_one(tmp_path: Path) -> None:
+    ledger = PrivacyLedger(tmp_path / "ledger.db", Budget.gdp(1.0))
+    select([[0.1] * 9, [0.9] * 9], LossPrivatizer(ledger, n=9, clip=(0.0, 1.0)), mu=0.5, name="chosen")
+    assert "one of 2 candidates, by private selection" in " ".join(shown(ledger).split())
 
 
 def test_once_prints_one_frame_of_every_kind_of_ledger(tmp_path: Path) -> None:

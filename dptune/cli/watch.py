@@ -19,6 +19,7 @@ from dptune.accounting.gdp import Spent, epsilon_from_mu
 from dptune.accounting.ledger import PLAN, PrivacyLedger
 from dptune.cli.ledgers import listed
 from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, open_any, table_of
+from dptune.search.agreement import stored_plan
 from dptune.search.names import FINAL, VALUE
 from dptune.search.recommendation import listed as listed_parameters
 from dptune.search.watched import Watched
@@ -49,6 +50,9 @@ class Runs(dict[str, Watched | None]):
 
     def best(self, ledger: PrivacyLedger, scope: str) -> str:
         """Return what the run recommends now, in words."""
+        count = (stored_plan(ledger, scope) or {}).get("candidates")
+        if count is not None:
+            return f"one of {count} candidates, by private selection: dptune.select returns which"
         if self.get(scope) is None:
             self[scope] = Watched.found(ledger, scope)
         watched = self[scope]

@@ -7,6 +7,7 @@ before anything is trained. The loss functions themselves are in `dptune.losses.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -55,6 +56,7 @@ class NamedLoss:
         output: the method of a fitted estimator whose result the function takes.
         uses_labels: whether the function takes the public labels.
         note: how the released mean relates to the metric that was asked for.
+        most: the largest loss there is, where there is one; the smallest is 0.
         options: names of the keyword-only settings `per_example_loss` accepts for it.
     """
 
@@ -64,6 +66,7 @@ class NamedLoss:
     uses_labels: bool = False
     note: str = "The released value is a loss: lower is better, and scikit-learn's neg_ score is minus this value."
     options: tuple[str, ...] = ()
+    most: float = math.inf
 
     def __call__(self, y: npt.ArrayLike, output: npt.ArrayLike, *, labels: Sequence[Any] | None = None) -> Vector:
         """Per-example losses (n,), of answers y (n,) and the estimator's output (n,) or (n, k)."""
@@ -74,6 +77,7 @@ class NamedLoss:
         return self.function(y, output, labels=labels)
 
 
+_FAR = 10.0  # times the loss: a clip that wide is a mistake
 _ACCURACY = "accuracy = 1 - the released loss: zero_one is minimised."
 _LOSSES = (
     NamedLoss("squared_error", squared_error),
@@ -81,9 +85,9 @@ _LOSSES = (
     NamedLoss("huber_loss", huber_loss, options=("c",)),
     NamedLoss("pinball_loss", pinball_loss, options=("quantile",)),
     NamedLoss("log_loss", log_loss, "predict_proba", uses_labels=True, options=("eps",)),
-    NamedLoss("brier_loss", brier_loss, "predict_proba", uses_labels=True),
+    NamedLoss("brier_loss", brier_loss, "predict_proba", uses_labels=True, most=2.0),
     NamedLoss("hinge_loss", hinge_loss, "decision_function", uses_labels=True),
-    NamedLoss("zero_one_loss", zero_one_loss, uses_labels=True, note=_ACCURACY),
+    NamedLoss("zero_one_loss", zero_one_loss, uses_labels=True, note=_ACCURACY, most=1.0),
 )
 _ALIASES = {
     "squared_error": ("mse", "mean_squared_error", "neg_mean_squared_error"),
@@ -112,6 +116,17 @@ _REFUSED = {
     **dict.fromkeys(("rmse", "root_mean_squared_error"), _ROOT),
     **dict.fromkeys(("rmsle", "root_mean_squared_log_error"), _ROOT_LOG),
 }
+
+
+def too_wide(loss: str | NamedLoss | None, width: float) -> str:
+    """Return why a clip of this width is far too wide for the loss; "" if it is not, or the loss knows no end."""
+    known = per_example_loss(loss) if isinstance(loss, str) else loss
+    if known is None or width <= _FAR * known.most:
+        return ""
+    return (
+        f"the clip is {width:g} wide, and {known.name} at most {known.most:g}: the noise is {width / known.most:.2g} "
+        f"times as large as with clip=(0, {known.most:g})."
+    )
 
 
 def is_named(loss: NamedLoss) -> bool:

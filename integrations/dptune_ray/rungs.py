@@ -20,6 +20,7 @@ from dptune_ray.vault_client import VaultClient
 T = TypeVar("T")
 Losses = Callable[[Any], npt.NDArray[np.float64] | None]
 _report: ContextVar[Callable[[Any, int], None] | None] = ContextVar("dptune_ray_private_report", default=None)
+_trials: list[Rungs] = []  # whose functions run in this process
 
 
 class StoppedByLosses(BaseException):
@@ -30,7 +31,8 @@ def report_private(result: Any, step: int) -> None:
     """Report, inside a trial, the half-trained model, and end the function here if the trial is not worth going on.
 
     The searcher has to be made with ``rung_share=``, of which each question is paid. Nothing of the losses is stored or
-    logged. Report at fixed steps: *when* must not depend on private losses. Outside a trial it does nothing.
+    logged. Report at fixed steps: *when* must not depend on private losses. Outside a trial it does nothing. Inside,
+    call it in the thread that runs the function: from another one it could not end the function.
 
     Args:
         result: what the function would return now: losses (rows,), or with ``loss=`` the model, which must keep nothing
@@ -38,11 +40,20 @@ def report_private(result: Any, step: int) -> None:
         step: at which, as 1, 2, ... epochs; trials are compared at equal steps.
 
     Raises:
-        InputError: the run was planned without decisions, or the losses have a wrong shape; it ends the trial.
+        InputError: the run was planned without decisions, the losses have a wrong shape, or this is another thread;
+            it ends the trial.
         StoppedByLosses: the answer is to stop: let it through.
     """
     if (report := _report.get()) is not None:
         report(result, step)
+    elif _trials:
+        raise _trials[-1].refuse(dptune.InputError(_OTHER_THREAD))
+
+
+_OTHER_THREAD = (
+    "report_private was called in a thread of your own, where it cannot end the function; call it in the thread that "
+    "runs the trial's function."
+)
 
 
 class Rungs:
@@ -71,13 +82,20 @@ class Rungs:
             RayError: it could not be reached, which is not a failure of the function.
         """
         token = _report.set(self._take)
+        _trials.append(self)
         try:
             result = call()
         finally:
+            _trials.remove(self)
             _report.reset(token)
         if self._refused is not None:
             raise bare(self._refused)
         return result
+
+    def refuse(self, error: Exception) -> Exception:
+        """End the trial with this error, whatever its function does with it."""
+        self._refused = self._refused or error
+        return error
 
     def _take(self, result: Any, step: int) -> None:
         if not self.stopped and self._refused is None:

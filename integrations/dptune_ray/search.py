@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 from ray.tune.utils import merge_dicts
 
 import dptune
-from dptune.losses.named import NamedLoss
+from dptune.losses.named import NamedLoss, too_wide
 from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
@@ -226,6 +226,8 @@ class SpaceSearch(RunSearch):
             return partial(self.trainable, loss=loss, data=data, training=training, public=public, silent=silent)
         self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
         self._refuse_maximised_loss()
+        if why := too_wide(loss, self._request.privatizer.loss_range):
+            _logger.warning(f"This trainable will learn little: {why}")
         taken = losses_function(function, loss, data, rows=self._request.privatizer.rows, training=training)
         self._request.check_public(public)
         if declared_public(public, training) is not None:

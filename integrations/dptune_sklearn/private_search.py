@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 import dptune
 from dptune.errors import InputError
-from dptune.losses.named import NamedLoss
+from dptune.losses.named import NamedLoss, too_wide
 from dptune_sklearn.delegation import Around
 from dptune_sklearn.fitting import Models
 from dptune_sklearn.halves import given_halves, split_halves
@@ -147,6 +148,8 @@ class PrivateSearch(Around):
         training, private = self._halves(X, y, X_val, y_val, groups, options)
         models = Models(self.estimator, training, private, self.loss, self.n_jobs)
         privatizer = dptune.LossPrivatizer(self._ledger(), clip=self.clip, **private.people)
+        if why := too_wide(self.loss, privatizer.loss_range):
+            warnings.warn(f"The search will learn little: {why}", stacklevel=2)
         self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
         asked = Asked(
             self.param_distributions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dptune.errors import InputError, UnsupportedMetric
-from dptune.losses.named import per_example_loss, squared_error
+from dptune.losses.named import per_example_loss, squared_error, too_wide
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,10 @@ def test_unknown_names_and_options_list_what_is_allowed() -> None:
 def test_options_reach_the_function() -> None:
     assert per_example_loss("pinball", quantile=0.75)([2.0], [0.0]).tolist() == [1.5]
     assert per_example_loss("huber", c=2.0)([0.0], [4.0]).tolist() == [6.0]
+
+
+def test_a_clip_far_wider_than_the_loss_is_noticed() -> None:
+    assert "1e+06 times as large as with clip=(0, 1)" in too_wide("zero_one", 1e6)
+    assert "clip=(0, 2)" in too_wide("brier", 21.0)
+    assert {too_wide(loss, 3.0) for loss in ("zero_one", "brier", None)} == {""}
+    assert too_wide("log_loss", 1e6) == ""  # it knows no end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,19 @@ def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallo
         search.trainable(public="the weather")(training)
     assert open_ledger(tmp_path, MU).spent() == 0
     dptune_ray.report_private(np.zeros(N), 1)  # outside a trial: nothing
+
+
+def test_a_report_from_a_thread_of_the_user_s_own_ends_the_trial_in_public(tmp_path: Path) -> None:
+    def wrong(config: dict[str, Any]) -> np.ndarray:
+        with ThreadPoolExecutor(1) as pool:
+            told = pool.submit(dptune_ray.report_private, half_trained(config, 1), 1)
+        assert isinstance(told.exception(), dptune.InputError)
+        return half_trained(config, 1)
+
+    search = open_centred(open_privatizer(tmp_path, mu=MU), **SETTINGS)
+    with pytest.raises(dptune.InputError, match="thread of your own"):
+        played(search, search.trainable(wrong))
+    assert open_ledger(tmp_path, MU).spent() == 0
 
 
 def test_a_stopped_trial_has_its_value_also_for_a_vault_that_was_restarted(
