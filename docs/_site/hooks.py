@@ -35,6 +35,7 @@ REFERENCE = {  # page -> title, packages
 LINK = re.compile(r"(?<=\]\()(\.\./[^)#\s]+)")
 ROLE = re.compile(r":\w+:<code>~?([\w.]+)</code>")
 ERROR = re.compile(r"(?<=\d) ± (?=[\d.])")  # a mean's
+SEVERAL = re.compile(r"<b><code>(?:<span[^>]*>)?(\w+),(?:</span>)?</code></b>\s*\(<code>(.*?)</code>\)")  # attributes
 OUTSIDE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?https?:[^>]*>(?:</script>)?")
 
 
@@ -59,7 +60,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Show the roles of docstrings, as :class:`~dptune.Budget`, by the last part; keep a number beside its error."""
+    """Show roles of docstrings, as :class:`~dptune.Budget`, by the last part; keep names that share a line together."""
+    html = SEVERAL.sub(lambda names: f"<b><code>{names[1]}, {re.sub('<[^>]*>|[()]', '', names[2])}</code></b>", html)
     html = ROLE.sub(lambda role: f"<code>{role[1].rpartition('.')[2] if '~' in role[0] else role[1]}</code>", html)
     return ERROR.sub("&nbsp;±&nbsp;", html.replace("::</p>", ":</p>"))
 
