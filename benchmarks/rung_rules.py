@@ -14,6 +14,7 @@ import logging
 import os
 import warnings
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ RULES: dict[str, Rule] = {
     "9": Rule((9,)),
     "9, bar -1": Rule((9,), bars=(0.0, -1.0)),
     "12": Rule((12,)),
-    "18": Rule((18,)),
+    "3, 18": Rule((3, 18)),
     "3, 9, share .1": Rule(share=0.1),
     "3, 9, share .4": Rule(share=0.4),
     "3, 9, radius .03": Rule(radius=0.03),
@@ -201,14 +202,14 @@ def main() -> None:
     path = asked.out / "results" / "rung_rules.jsonl"
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     known = {(r["rule"], r["task"], r["seed"]) for r in results}
-    for task in () if asked.show else TASKS:
-        curves = Curves(task, Path("out") / "curves")
-        for rule, seed in tqdm([(rule, seed) for seed in range(asked.seeds) for rule in RULES], desc=task):
-            if (rule, task, seed) not in known:
-                results.append({"rule": rule, "task": task, "seed": seed, **simulate(curves, RULES[rule], seed)})
-                with path.open("a") as file:
-                    file.write(json.dumps(results[-1]) + "\n")
+    tasks = {} if asked.show else {task: Curves(task, Path("out") / "curves") for task in TASKS}
+    for task, curves in tasks.items():
         print(markdown([task, "50%", "75%", "90%", "97%", "left at the end"], differences(curves)), end="\n\n")
+    for seed, task, rule in tqdm([*product(range(asked.seeds), tasks, RULES)]):
+        if (rule, task, seed) not in known:
+            results.append({"rule": rule, "task": task, "seed": seed, **simulate(tasks[task], RULES[rule], seed)})
+            with path.open("a") as file:
+                file.write(json.dumps(results[-1]) + "\n")
     print(table(results))
     print(json.dumps(machine()))
 
