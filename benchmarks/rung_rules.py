@@ -30,7 +30,10 @@ from benchmarks.pruning import CLIP, EPOCHS, MU, SIZES, TASKS, TRIALS, Problem, 
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from dptune import CENTRED, SearchRun
 from dptune.algorithms.centred_plan import RUNG_RADIUS
+from dptune.privacy.privatizer import Released
+from dptune.privacy.query import Query
 from dptune.search import rungs
+from dptune.search.names import RUNG
 from dptune_optuna.distributions import to_space
 
 STEPS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 15, 18, 27)
@@ -50,6 +53,7 @@ class Rule:
         share: of mu^2.
         radius: the first C, in units of the clip's width.
         trials: planned.
+        exact: whether the answers at rungs have no noise.
     """
 
     steps: tuple[int, ...] = (3, 9)
@@ -58,6 +62,7 @@ class Rule:
     share: float = 0.2
     radius: float = RUNG_RADIUS
     trials: int = TRIALS
+    exact: bool = False
 
     def settings(self) -> dict[str, object]:
         """What the planner is told."""
@@ -70,6 +75,7 @@ RULES: dict[str, Rule] = {
     "none": Rule(steps=()),
     "none, half of the trials": Rule(steps=(), trials=TRIALS // 2),
     "3, 9": Rule(),
+    "3, 9, answers exact and free": Rule(share=1e-6, exact=True),
     "3, 9, all of the distance kept": Rule(kept=1.0),
     "3, 9, bars 1 and 1": Rule(bars=(1.0, 1.0)),
     "3, 9, bars 0 and 0": Rule(bars=(0.0, 0.0)),
@@ -134,9 +140,18 @@ class Curves:
         return int(((self.points - self.space.encode(parameters)) ** 2).sum(axis=1).argmin())
 
 
+class ExactAtRungs(Curator):
+    """A curator whose answers at rungs have no noise."""
+
+    def release(self, query: Query, *, key: str, **settings: Any) -> Released:
+        """The answer."""
+        self.private = not key.startswith(RUNG)
+        return super().release(query, key=key, **settings)
+
+
 def simulate(curves: Curves, rule: Rule, seed: int) -> dict[str, float]:
     """Loss of the recommendation, and the epochs of all trials."""
-    curator = Curator(SIZES[1], CLIP, seed=seed, private=True, mu=MU)
+    curator = (ExactAtRungs if rule.exact else Curator)(SIZES[1], CLIP, seed=seed, private=True, mu=MU)
     run = SearchRun(CENTRED, curator, scope="run", space=curves.space, seed=seed, **rule.settings())
     (rungs.EARLIER, rungs.LAST), rungs.KEPT, epochs = rule.bars, rule.kept, 0
     for trial in range(run.plan.trials):
