@@ -75,7 +75,7 @@ RULES: dict[str, Rule] = {
     "none": Rule(steps=()),
     "none, half of the trials": Rule(steps=(), trials=TRIALS // 2),
     "3, 9": Rule(),
-    "3, 9, answers exact and free": Rule(share=1e-6, exact=True),
+    "3, 9, answers without noise": Rule(exact=True),
     "3, 9, all of the distance kept": Rule(kept=1.0),
     "3, 9, bars 1 and 1": Rule(bars=(1.0, 1.0)),
     "3, 9, bars 0 and 0": Rule(bars=(0.0, 0.0)),
