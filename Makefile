@@ -144,8 +144,9 @@ bench-training: $(VENV)/.installed-torch  ## private training and tuning: tables
 	$(BIN)/python -m benchmarks.training table
 	$(BIN)/python -m benchmarks.training_accuracy --seeds 10
 
-bench-pruning: $(VENV)/.installed  ## trials that stop early, table of docs/pruning.md (half an hour; goes on where it was stopped)
+bench-pruning: $(VENV)/.installed  ## trials that stop early, tables of docs/pruning.md (an hour; goes on where it was stopped)
 	$(BIN)/python -m benchmarks.pruning
+	$(BIN)/python -m benchmarks.rung_rules
 
 bench-outsourced: $(VENV)/.installed  ## outsourced tuning: figures and tables of docs/outsourced.md (ten minutes)
 	$(BIN)/python -m benchmarks.outsourced regret

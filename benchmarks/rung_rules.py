@@ -14,6 +14,7 @@ import logging
 import os
 import warnings
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,10 @@ from benchmarks.pruning import CLIP, EPOCHS, MU, SIZES, TASKS, TRIALS, Problem, 
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from dptune import CENTRED, SearchRun
 from dptune.algorithms.centred_plan import RUNG_RADIUS
+from dptune.privacy.privatizer import Released
+from dptune.privacy.query import Query
 from dptune.search import rungs
+from dptune.search.names import RUNG
 from dptune_optuna.distributions import to_space
 
 STEPS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 15, 18, 27)
@@ -49,6 +53,7 @@ class Rule:
         share: of mu^2.
         radius: the first C, in units of the clip's width.
         trials: planned.
+        exact: whether the answers at rungs have no noise.
     """
 
     steps: tuple[int, ...] = (3, 9)
@@ -57,6 +62,7 @@ class Rule:
     share: float = 0.2
     radius: float = RUNG_RADIUS
     trials: int = TRIALS
+    exact: bool = False
 
     def settings(self) -> dict[str, object]:
         """What the planner is told."""
@@ -69,6 +75,7 @@ RULES: dict[str, Rule] = {
     "none": Rule(steps=()),
     "none, half of the trials": Rule(steps=(), trials=TRIALS // 2),
     "3, 9": Rule(),
+    "3, 9, answers without noise": Rule(exact=True),
     "3, 9, all of the distance kept": Rule(kept=1.0),
     "3, 9, bars 1 and 1": Rule(bars=(1.0, 1.0)),
     "3, 9, bars 0 and 0": Rule(bars=(0.0, 0.0)),
@@ -77,7 +84,7 @@ RULES: dict[str, Rule] = {
     "9": Rule((9,)),
     "9, bar -1": Rule((9,), bars=(0.0, -1.0)),
     "12": Rule((12,)),
-    "18": Rule((18,)),
+    "3, 18": Rule((3, 18)),
     "3, 9, share .1": Rule(share=0.1),
     "3, 9, share .4": Rule(share=0.4),
     "3, 9, radius .03": Rule(radius=0.03),
@@ -133,9 +140,18 @@ class Curves:
         return int(((self.points - self.space.encode(parameters)) ** 2).sum(axis=1).argmin())
 
 
+class ExactAtRungs(Curator):
+    """A curator whose answers at rungs have no noise."""
+
+    def release(self, query: Query, *, key: str, **settings: Any) -> Released:
+        """The answer."""
+        self.private = not key.startswith(RUNG)
+        return super().release(query, key=key, **settings)
+
+
 def simulate(curves: Curves, rule: Rule, seed: int) -> dict[str, float]:
     """Loss of the recommendation, and the epochs of all trials."""
-    curator = Curator(SIZES[1], CLIP, seed=seed, private=True, mu=MU)
+    curator = (ExactAtRungs if rule.exact else Curator)(SIZES[1], CLIP, seed=seed, private=True, mu=MU)
     run = SearchRun(CENTRED, curator, scope="run", space=curves.space, seed=seed, **rule.settings())
     (rungs.EARLIER, rungs.LAST), rungs.KEPT, epochs = rule.bars, rule.kept, 0
     for trial in range(run.plan.trials):
@@ -201,14 +217,14 @@ def main() -> None:
     path = asked.out / "results" / "rung_rules.jsonl"
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     known = {(r["rule"], r["task"], r["seed"]) for r in results}
-    for task in () if asked.show else TASKS:
-        curves = Curves(task, Path("out") / "curves")
-        for rule, seed in tqdm([(rule, seed) for seed in range(asked.seeds) for rule in RULES], desc=task):
-            if (rule, task, seed) not in known:
-                results.append({"rule": rule, "task": task, "seed": seed, **simulate(curves, RULES[rule], seed)})
-                with path.open("a") as file:
-                    file.write(json.dumps(results[-1]) + "\n")
+    tasks = {} if asked.show else {task: Curves(task, Path("out") / "curves") for task in TASKS}
+    for task, curves in tasks.items():
         print(markdown([task, "50%", "75%", "90%", "97%", "left at the end"], differences(curves)), end="\n\n")
+    for seed, task, rule in tqdm([*product(range(asked.seeds), tasks, RULES)]):
+        if (rule, task, seed) not in known:
+            results.append({"rule": rule, "task": task, "seed": seed, **simulate(tasks[task], RULES[rule], seed)})
+            with path.open("a") as file:
+                file.write(json.dumps(results[-1]) + "\n")
     print(table(results))
     print(json.dumps(machine()))
 

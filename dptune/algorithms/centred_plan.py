@@ -36,7 +36,7 @@ CANDIDATES = 40
 REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
 AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
 RUNGS = 3  # decisions a trial, where there are any
-RUNG_RADIUS = 0.1  # their C, in units of the loss's range
+RUNG_RADIUS = 0.1  # their first C, in units of the loss's range
 FEWEST_GENERATIONS = 4
 TRIALS_PER_COORDINATE = 20
 FEWEST_TRIALS = 4  # one generation
@@ -108,7 +108,8 @@ def plan_centred(
             with categories or conditions, else 0.
         rung_share: share of mu^2 for decisions to stop trials by private losses; 0: none are made.
         rungs: decisions that are paid for, a trial.
-        rung_radius: to which each person's difference of two losses is clipped for them; default .1 of the range.
+        rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
+            then on. Default .1 of the range.
         steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
         earlier: the plan of the run that this one starts from, whose population it has: CMA-ES goes on with it.
 

@@ -12,7 +12,6 @@ import numpy as np
 import optuna
 import pytest
 from page_tools import PAGES, ROOT, blocks, page, run
-from ray import tune
 from scipy.stats import loguniform
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
@@ -25,7 +24,6 @@ from benchmarks import budgets
 from dptune.cli import app
 from dptune.outsourced.outputs import PublicOutputs
 from dptune_optuna import CentredSampler, SelectionObjective
-from dptune_ray import CentredSearch, report_private
 from dptune_sklearn import PrivateSearch
 
 X, Y = load_breast_cancer(return_X_y=True)
@@ -176,12 +174,6 @@ def test_trials_of_the_page_of_pruning_end(block: int) -> None:
     _, code = blocks(page("docs/pruning.md"), "python")[block]
     exec(code.replace("n_trials=40", "n_trials=8").replace("range(1, 28)", "range(1, 11)"), known)
     assert known["sampler"].run_of(known["study"]).complete
-
-
-def test_the_page_of_pruning_reports_in_ray() -> None:
-    known = {"space": {"rate": tune.loguniform(1e-4, 1e-1)}, "privatizer": privatizer(), "CentredSearch": CentredSearch}
-    known = run("docs/pruning.md", {**known, **digits(), "report_private": report_private}, only=slice(2, 3))
-    assert "private" in known["model"].try_out({"rate": 0.01})
 
 
 @pytest.mark.parametrize("name", READ)
