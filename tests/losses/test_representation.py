@@ -284,6 +284,12 @@ PIPELINE = make_pipeline(
 ).fit(PEOPLE, LABELS)
 
 
+@cache
+def losses_of_mixed_rows(as_objects: bool) -> np.ndarray:
+    frame = mixed(X).astype(object) if as_objects else mixed(X)
+    return estimator_losses("log_loss", PIPELINE, frame, Y, like=PEOPLE)
+
+
 @pytest.mark.parametrize("odd", [None, np.nan, "?", 7, 1.5, 10**400, pd.NA, ["a"]], ids=str)
 @pytest.mark.parametrize("column", ["age", "visits", "site", "grade"])
 @pytest.mark.parametrize("as_objects", [False, True])
@@ -292,9 +298,7 @@ def test_one_odd_cell_of_a_mixed_frame(column: str, odd: Any, as_objects: bool) 
     records = frame.to_dict("list")
     records[column][BAD] = odd
     neighbour = pd.DataFrame(records, columns=frame.columns)
-    if as_objects:
-        frame = frame.astype(object)
-    a, b = (estimator_losses("log_loss", PIPELINE, held, Y, like=PEOPLE) for held in (frame, neighbour))
+    a, b = losses_of_mixed_rows(as_objects), estimator_losses("log_loss", PIPELINE, neighbour, Y, like=PEOPLE)
     assert np.isfinite(a).all()
     assert same_for_others(a, b)
     if column == "age" and (odd is None or odd is pd.NA or odd is np.nan):
