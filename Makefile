@@ -8,7 +8,7 @@ export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 # Examples and workers are processes of their own: they shall find compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo docs test test-torch test-flower test-oldest check audit audit-core audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+.PHONY: demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -66,6 +66,9 @@ test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the ol
 
 audit: audit-core  ## the slow audits: long noise, whole runs, random kills; prints what they prove
 	$(BIN)/python -m pytest -m "slow and ray" -rfEP
+
+audit-ray: $(VENV)/.installed  ## a few of those with one, which CI runs: whole examples, restored runs, values that are looked for
+	$(BIN)/python -m pytest -m "slow and ray" -rfE tests/ray_front/test_cluster.py tests/ray_front/test_example.py tests/ray_front/test_no_marker.py
 
 audit-core: $(VENV)/.installed  ## those without a Ray cluster
 	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rfEP

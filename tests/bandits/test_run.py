@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,15 @@ PLACES = [
 ]
 
 
+@cache
+def sixty_replies() -> tuple[list[Any], Any]:
+    """Replies, and the state of a session that was told them in order, without an interrupt."""
+    told, expected = run(make(), 60), make()
+    for reply in told:
+        expected.tell(*reply)
+    return told, state(expected)
+
+
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("late", [[], [20], [57, 20, 3]], ids=str)
 @pytest.mark.parametrize("after", [1, 9, 40, 58])
@@ -129,10 +139,7 @@ PLACES = [
 def test_an_interrupt_at_any_place_counts_every_reply_once(
     monkeypatch: pytest.MonkeyPatch, owner: type, method: str, after: int, late: list[int], early: bool
 ) -> None:
-    told, session, expected = run(make(), 60), make(), make()
-    for reply in told:
-        expected.tell(*reply)
-    wanted, pressed = state(expected), 0
+    (told, wanted), session, pressed = sixty_replies(), make(), 0
     interrupted(monkeypatch, owner, method, after=after, early=early)
     for i in [i for i in range(60) if i not in late] + late:
         for _ in range(2):  # a front end tells again what it may not have told

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -223,15 +224,28 @@ ANSWERS: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
+@cache
+def fitted_to(classes: Any) -> LogisticRegression:
+    return LogisticRegression().fit(TRAIN, LABELS.astype(bool if classes is bool else int).astype(classes))
+
+
+def labels(written: Any) -> list[Any]:
+    return [str(label) for label in Y.tolist()] if written is str else Y.astype(written).tolist()
+
+
+@cache
+def losses_of_labels(written: Any, classes: Any, hold: Any) -> np.ndarray:
+    return estimator_losses("log_loss", fitted_to(classes), X, hold(labels(written)))
+
+
 @pytest.mark.parametrize("odd", [None, "?", np.nan, 7, 1.5, 10**400, "1.0"], ids=str)
 @pytest.mark.parametrize("hold", ANSWERS.values(), ids=ANSWERS)
 @pytest.mark.parametrize("classes", [int, float, bool, str])
 @pytest.mark.parametrize("written", [int, float, bool, str])
 def test_one_odd_label(written: Any, classes: Any, hold: Any, odd: Any) -> None:
-    model = LogisticRegression().fit(TRAIN, LABELS.astype(bool if classes is bool else int).astype(classes))
-    y = Y.tolist() if written is str else Y.astype(written).tolist()
-    y = [str(label) for label in y] if written is str else y
-    a, b = (estimator_losses("log_loss", model, X, hold(each)) for each in (y, [*y[:BAD], odd, *y[BAD + 1 :]]))
+    y = labels(written)
+    a = losses_of_labels(written, classes, hold)
+    b = estimator_losses("log_loss", fitted_to(classes), X, hold([*y[:BAD], odd, *y[BAD + 1 :]]))
     assert same_for_others(a, b) or (np.isnan(a).all() and np.isnan(np.delete(b, BAD)).all())
     if {written, classes} <= {int, float} or written is classes:
         assert np.isfinite(a).all()
@@ -270,6 +284,12 @@ PIPELINE = make_pipeline(
 ).fit(PEOPLE, LABELS)
 
 
+@cache
+def losses_of_mixed_rows(as_objects: bool) -> np.ndarray:
+    frame = mixed(X).astype(object) if as_objects else mixed(X)
+    return estimator_losses("log_loss", PIPELINE, frame, Y, like=PEOPLE)
+
+
 @pytest.mark.parametrize("odd", [None, np.nan, "?", 7, 1.5, 10**400, pd.NA, ["a"]], ids=str)
 @pytest.mark.parametrize("column", ["age", "visits", "site", "grade"])
 @pytest.mark.parametrize("as_objects", [False, True])
@@ -278,9 +298,7 @@ def test_one_odd_cell_of_a_mixed_frame(column: str, odd: Any, as_objects: bool) 
     records = frame.to_dict("list")
     records[column][BAD] = odd
     neighbour = pd.DataFrame(records, columns=frame.columns)
-    if as_objects:
-        frame = frame.astype(object)
-    a, b = (estimator_losses("log_loss", PIPELINE, held, Y, like=PEOPLE) for held in (frame, neighbour))
+    a, b = losses_of_mixed_rows(as_objects), estimator_losses("log_loss", PIPELINE, neighbour, Y, like=PEOPLE)
     assert np.isfinite(a).all()
     assert same_for_others(a, b)
     if column == "age" and (odd is None or odd is pd.NA or odd is np.nan):

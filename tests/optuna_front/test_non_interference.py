@@ -21,6 +21,7 @@ from dptune_optuna import PrivateObjective, shield
 from harness import N, create, losses_at, open_centred, open_privatizer, open_sampler, people, transcript
 
 SECRET = 1234.56789
+TRIALS = 12  # of a plan of 24: starts and steps, or two generations
 OWN = {"dpgibo": open_sampler, "centred": open_centred}
 
 
@@ -60,9 +61,9 @@ def study_of(front: str, folder: Path, data: np.ndarray, kind: str):
             objective = sampler.objective(users_function(data, kind))
         else:
             sampler = optuna.samplers.TPESampler(seed=2) if front == "tpe" else optuna.samplers.CmaEsSampler(seed=2)
-            objective = PrivateObjective(users_function(data, kind), privatizer, n_trials=20)
+            objective = PrivateObjective(users_function(data, kind), privatizer, n_trials=TRIALS)
         study = create(storage, sampler)
-        study.optimize(objective, n_trials=20, catch=(Exception,))
+        study.optimize(objective, n_trials=TRIALS, catch=(Exception,))
         if front in OWN:
             objective.estimate(study, sampler.recommend(study))
 
@@ -106,7 +107,7 @@ def test_transcripts_of_neighbouring_data_are_byte_identical(tmp_path, monkeypat
             transcript_of(tmp_path / "first", front, people(), kind)
         unchanged[code] = transcript_of(tmp_path / "a", front, people(), kind, sqlite=sqlite)
     text = assert_transcripts_equal(tmp_path, front, kind, unchanged[code], sqlite=sqlite)
-    assert text.count("finished with value") == 20  # the transcript does hold the run
+    assert text.count("finished with value") == TRIALS  # the transcript does hold the run
 
 
 def leak_raw_value(monkeypatch) -> None:

@@ -88,8 +88,6 @@ def test_the_page_s_python_of_local_privacy_runs(fast_path: Path, monkeypatch: p
     assert sum(account.replies for account in names["ledger"].accounts()) == 3
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("cluster")
 def test_the_page_s_federation_runs(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(fast_path)
     settings = FTSSettings(agents=8, d=1, M=20, own_features=20, candidates=64, initial=2)
