@@ -35,7 +35,7 @@ REFERENCE = {  # page -> title, packages
 LINK = re.compile(r"(?<=\]\()(\.\./[^)#\s]+)")
 ROLE = re.compile(r":\w+:<code>~?([\w.]+)</code>")
 ERROR = re.compile(r"(?<=\d) ± (?=[\d.])")  # a mean's
-SEVERAL = re.compile(r"<b><code>(?:<span[^>]*>)?(\w+),(?:</span>)?</code></b>\s*\(<code>(.*?)</code>\)")  # attributes
+SEVERAL = re.compile(r"<b><code>(?:<[^>]*>)*(\w+),(?:<[^>]*>)*</code></b>\s*\(<code>(.*?)</code>\)")  # attributes
 OUTSIDE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?https?:[^>]*>(?:</script>)?")
 
 
