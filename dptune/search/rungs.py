@@ -71,7 +71,7 @@ class Rungs:
         self._reported: dict[str, dict[int, str]] = {}  # trial -> step -> point, in the order of the reports
         self._stopped: dict[str, str] = {}  # trial that was told to stop -> the point that it takes part with
         self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
-        self._behind: dict[str, float] = {}  # trial -> the first one, by the answers about it and its incumbents
+        self._behind: dict[str, float] = {}  # trial -> how far behind the first one by answers at rungs
 
     def report(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None, step: int) -> None:
         """Take the losses (rows,) of a trial's half-trained model; None if they could not be computed. Nothing is paid.
@@ -149,8 +149,8 @@ class Rungs:
 
     def _standing(self, trial: str) -> float:
         """By the released centred values; before there are any by the answers at rungs."""
-        points = [u for _, u in self._ended.values()]
-        known = self._learned.algorithm.difference(self._ended[trial][1], points[0])
+        _, any_of_them = next(iter(self._ended.values()))
+        known = self._learned.algorithm.difference(self._ended[trial][1], any_of_them)
         return self._behind.get(trial, 0.0) if known is None else known[0]
 
     def stopped(self, trial: str) -> str:
