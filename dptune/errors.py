@@ -43,7 +43,10 @@ class UnsupportedMetric(InputError):
 
 
 class ObjectiveRefused(InputError):
-    """A model, or ``data=``, that an objective with ``loss=`` cannot use: by types, shapes and a public row."""
+    """A model, or ``data=``, that an objective with ``loss=`` cannot use: by types, shapes and a public row.
+
+    Its text is shown: raise it in no function that sees private rows.
+    """
 
 
 class MessageRefused(InputError):

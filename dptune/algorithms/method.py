@@ -70,7 +70,7 @@ class RungPlan:
 
     Attributes:
         share: of mu^2.
-        count: of decisions a trial, at most so many in the mean.
+        count: of decisions a trial, at most.
         radius: C at first, to which each person's difference of two losses is clipped; it follows the search's own.
 
     Raises:

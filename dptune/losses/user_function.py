@@ -64,9 +64,10 @@ def call_guarded(
     except BaseException:  # noqa: BLE001 - SystemExit and panics are failures, wherever they come from
         return None
     heeded = () if _trains_in_public(function) else stops  # in public the user's own part has returned by now
+    refused = ObjectiveRefused if isinstance(function, _EstimatorLosses) else ()  # else it is the user's, like all else
     try:
         result = losses()
-    except ObjectiveRefused as error:
+    except refused as error:
         return InputError(str(error))
     except KeyboardInterrupt:
         return KeyboardInterrupt()

@@ -51,7 +51,7 @@ class Recommendation(dict[str, Any]):
         seeded = "" if self.improvement.private else " NOT PRIVATE."
         gain = f"{self.improvement.value:.3g} (95% of the model: {low:.3g} to {high:.3g})"
         if self == self.defaults:
-            return f"By a model of all released values nothing is better in the mean than {than}: stay there.{seeded}"
+            return f"The search found nothing that it prefers to {than}: stay there.{seeded}"
         if not self.distinguishable:
             return (
                 f"By a model of all released values not distinguishable from {than}: improvement {gain}.{edge}{seeded}"

@@ -148,8 +148,8 @@ class SearchRequest:
         """Return a line that says what the run spends, whether it protects anybody, and how large the noise will be."""
         plan, budget = run.plan, self.ledger.budget.mu
         spends = f"The run {run.scope!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials"
-        asked = self.settings.get("trials") or plan.trials
-        spends += f" (not {asked}: they come in rounds of equal size)" if plan.trials < asked else ""
+        asked = self.settings.get("trials") or run.trials
+        spends += f" (not {asked}: they come in rounds of equal size)" if run.trials < asked else ""
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
         levels = 1 if self.default is None else 2
         return f"{spends}{seeded}. {Outlook.of(plan, self.privatizer, levels=levels)}"

@@ -72,6 +72,7 @@ class Rungs:
         self._stopped: dict[str, str] = {}  # trial that was told to stop -> the point that it takes part with
         self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
         self._behind: dict[str, float] = {}  # trial -> how far behind the first one by answers at rungs
+        self._failed: set[str] = set()  # points, of reports and of ends, that nobody is compared with
 
     def report(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None, step: int) -> None:
         """Take the losses (rows,) of a trial's half-trained model; None if they could not be computed. Nothing is paid.
@@ -90,6 +91,7 @@ class Rungs:
         else:
             self._privatizer.observe(point, losses)
         with self._lock:
+            (self._failed.add if losses is None else self._failed.discard)(point)
             steps = self._reported.setdefault(trial, {})
             steps.pop(step, None)  # of a trial that begins again: the question is about its last report
             steps[step] = point
@@ -125,27 +127,32 @@ class Rungs:
             return False
         trial, incumbent = str(asked.note["trial"]), str(asked.note["incumbent"])
         self._behind[trial] = self._behind.get(incumbent, 0.0) + released.scalar
-        return released.scalar > float(asked.note["bar"]) * released.sigma
+        return released.scalar > float(released.charge.note["bar"]) * released.sigma
 
     def question(self, trial: str) -> Question | None:
-        """Return the question about the trial's last report; None if there is nothing to compare it with."""
+        """Return the question about the trial's last report; None after its last rung, or without an incumbent."""
         if self._plan.rungs is None or not self._reported.get(trial):
             return None
         step, mine = list(self._reported[trial].items())[-1]
         incumbent = self._incumbent(step)
-        if incumbent is None:
+        nth = sum(each <= step for each in self._reported[trial])  # one that begins again may have reported later ones
+        if incumbent is None or nth > self._plan.rungs.count:
             return None
         points = (mine, self._reported[incumbent][step])
         radius = self._plan.rungs.radius * self._learned.algorithm.narrowed
         query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(radius), self._plan.rung_mu)
-        bar = LAST if len(self._reported[trial]) >= self._plan.rungs.count else EARLIER
+        bar = EARLIER if nth < self._plan.rungs.count else LAST
         note = {"trial": trial, "incumbent": incumbent, "step": step, "bar": bar}
         return Question(f"{RUNG}{trial}/{step}", query, note)
 
     def _incumbent(self, step: int) -> str | None:
         """Of the trials trained to their end whose losses at the step are held the best, given the answers so far."""
-        held = [trial for trial in self._ended if trial not in self._stopped and step in self._reported[trial]]
-        return min(held, key=self._standing, default=None)
+        return min((trial for trial in self._ended if self._compares(trial, step)), key=self._standing, default=None)
+
+    def _compares(self, trial: str, step: int) -> bool:
+        """Whether an ended trial was trained to its end, and neither that failed nor its report at the step."""
+        at_step, (end, _) = self._reported[trial].get(step), self._ended[trial]
+        return at_step is not None and trial not in self._stopped and self._failed.isdisjoint((at_step, end))
 
     def _standing(self, trial: str) -> float:
         """By the released centred values; before there are any by the answers at rungs."""
@@ -161,6 +168,7 @@ class Rungs:
         """Take note that a trial takes part with ``point``, at u (d,); it may be an incumbent from now on."""
         if trial in self._reported:
             self._ended[trial] = point, u
+            self._failed.update(self._failures.points & {point})
 
     def forget(self, in_use: Collection[str]) -> None:
         """Forget the reports of ended trials whose point is not in use."""
@@ -173,6 +181,7 @@ class Rungs:
             self._behind.pop(trial, None)
             kept, _ = self._ended.pop(trial, ("", None))
             for point in (*self._reported.pop(trial, {}).values(), self._stopped.pop(trial, "")):
+                self._failed.discard(point)
                 if point != kept:
                     self._privatizer.forget(point)
 

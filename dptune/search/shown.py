@@ -125,13 +125,13 @@ class Shown:
         return self._learned.history.private and self.privatizer.private
 
     def _found(self) -> dict[str, Value]:
-        """The point that was chosen at the end, or what the algorithm makes of the answers so far.
+        """The point that was chosen at the end; where nothing is, what the algorithm makes of the answers so far.
 
-        Where all answers together say that the user's default is better, it is the default.
+        That is the user's default where the answers say that it is better.
         """
         if self.space is None:
             return {}
-        usual = [dict(self.default)] if self.default else []
+        usual = [self.space.completed(self.default)] if self.default else []
         ends = self._choice.found() or [self.space.decode(self.algorithm.recommend()), *usual]
         chosen = self._best_of(ends, self.space)
         return {name: chosen[name] for name in self.space if self.space.active(name, chosen)}

@@ -21,16 +21,17 @@ _LOOK = 0.5  # seconds between two looks at who is connected
 def run_rounds(grid: Grid, server: FTSServer, *, timeout: float) -> None:
     """Make the rounds of the plan that are not released yet, and tell every node of the last one.
 
-    The first round waits until as many nodes are connected as the federation has agents. Every node is asked in every
-    round, sampled or not. One that is late, fails or answers with something else counts as 0, and the round is released
-    without it. After a restart it goes on where the ledger is.
+    It begins when as many nodes are connected as the federation has agents, or after ``timeout``. Every node is asked
+    in every round, sampled or not. One that is late, fails or answers with something else counts as 0, and the round is
+    released without it. After a restart it goes on where the ledger is.
 
     Args:
         grid: Flower's, of a ServerApp.
         server: the trusted server.
         timeout: seconds to wait for the nodes, and for a round's answers; longer than the slowest evaluation.
     """
-    _gather(grid, server.settings.agents, timeout)
+    if server.open_round < server.plan.steps:
+        _gather(grid, server.settings.agents, timeout)
     while (t := server.open_round) < server.plan.steps:
         for reply in grid.send_and_receive(_questions(grid, server), timeout=timeout):
             _hand_in(server, reply, t)

@@ -77,7 +77,7 @@ def test_a_default_that_all_answers_together_call_better_is_recommended(
     monkeypatch.setattr(type(run.algorithm), "difference", lambda self, x, y: model[np.allclose(x, usual)])
     best = run.recommend()
     assert best == DEFAULT == run.progress()["recommended"]
-    assert "nothing is better in the mean than a = 0.9, b = 50: stay there" in best.summary()
+    assert "found nothing that it prefers to a = 0.9, b = 50: stay there" in best.summary()
 
 
 def test_without_defaults_it_compares_with_the_centre_and_before_any_answer_with_nothing(fast_path: Path) -> None:

@@ -105,6 +105,28 @@ def test_c_is_as_planned_before_anything_is_released(tmp_path: Path) -> None:
     assert asked(run)[-1].value == pytest.approx([C])
 
 
+def test_nobody_is_compared_with_a_trial_whose_end_or_report_failed(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    train(run, "good", 0.5)
+    run.rungs.report("dies at its end", {"x": 0.3}, losses(0.3, 1), 1)
+    assert not run.rungs.stops("dies at its end")
+    run.finish("dies at its end", {"x": 0.3}, None)
+    run.rungs.report("a failed report", {"x": 0.3}, None, 2)
+    run.finish("a failed report", {"x": 0.3}, losses(0.3, 3))
+    train(run, "next", 0.4)
+    about = [charge for charge in asked(run) if charge.note["trial"] == "next"]
+    assert [charge.note["incumbent"] for charge in about] == ["good", "good"]
+
+
+def test_a_trial_that_begins_again_meets_the_bar_of_its_step_and_none_after_its_last_rung(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    a_generation(run)
+    for step in (1, 2, 1, 5):
+        run.rungs.report("again", {"x": 0.3}, losses(0.3, step), step)
+        run.rungs.stops("again")
+    assert [(charge.note["step"], charge.note["bar"]) for charge in asked(run)] == [(1, EARLIER), (2, LAST)]
+
+
 def test_a_stopped_trial_takes_part_with_a_quarter_of_how_far_it_was_behind_the_incumbent(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     a_generation(run)
@@ -152,11 +174,9 @@ def test_a_loss_in_the_steps_place_is_refused_and_not_quoted(tmp_path: Path, ste
 def test_all_that_can_be_asked_is_paid_by_the_plan_and_then_nobody_is_stopped(tmp_path: Path) -> None:
     run = make_run(tmp_path, rungs=1)
     a_generation(run)
-    for step in range(1, 3 * TRIALS):
-        run.rungs.report("long", {"x": 0.9}, losses(0.9, 1), 1 if step == 1 else step)
-        for i in range(4):  # the incumbent has losses at every step
-            run.rungs.report(f"first {i}", {"x": 0.3}, losses(0.3, step), step)
-        assert run.rungs.stops("long") == (step <= TRIALS)
+    for i in range(2 * TRIALS):  # more than are planned: some are lost
+        run.rungs.report(f"long {i}", {"x": 0.9}, losses(0.9, 1), 1)
+        assert run.rungs.stops(f"long {i}") == (i < TRIALS)
     assert len(asked(run)) == run.plan.decisions == TRIALS
     assert math.hypot(*(charge.mu for charge in asked(run))) == pytest.approx(math.sqrt(0.2))
 
