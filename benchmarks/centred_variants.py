@@ -20,11 +20,13 @@ import numpy as np
 from cmaes import CMA
 
 from benchmarks.bench_private import PEOPLE, make_task
-from benchmarks.data import Array
+from benchmarks.data import Array, split_table
+from benchmarks.frontier.tables import table as rows
+from benchmarks.frontier.tasks import MOST_TEST, N_TRAIN
 from benchmarks.loops import result, run_gibo, simulate
 from benchmarks.posterior_paths import Paths
 from benchmarks.report import DOCS, machine, markdown, run_missing
-from benchmarks.tasks import Task
+from benchmarks.tasks import Task, kernel_ridge_task
 from dptune.algorithms.centred import PROPOSALS, CentredSettings, Generation, best_of_each
 from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
 from dptune.algorithms.centred_plan import CENTRED, default_population
@@ -290,9 +292,18 @@ class Run:
     seed: int
 
 
+def make(name: str, n: int, seed: int) -> Task:
+    """A task of `benchmarks.bench_private`, or a kernel ridge of `benchmarks.frontier`."""
+    if name in PEOPLE:
+        return make_task(name, n, seed)
+    data = rows(name.removeprefix("krr-"))
+    n_test = min(len(data) - N_TRAIN - n, MOST_TEST)
+    return kernel_ridge_task(split_table(name, data, n=n, seed=seed, n_train=N_TRAIN, n_test=n_test))
+
+
 def measure(run: Run) -> float:
     """The test loss of one run."""
-    task = make_task(run.task, run.n, run.seed)
+    task = make(run.task, run.n, run.seed)
     return task.test_loss(VARIANTS[run.variant](task, run.mu, run.trials, run.seed))
 
 
@@ -326,7 +337,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=list(PEOPLE))
+    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=[*PEOPLE, "krr-fair", "krr-budget"])
     parser.add_argument("--people", type=int, default=N)
     parser.add_argument("--budgets", nargs="+", type=float, default=BUDGETS)
     parser.add_argument("--trials", nargs="+", type=int, default=TRIALS)
