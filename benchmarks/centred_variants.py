@@ -38,7 +38,16 @@ TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")
 BUDGETS, TRIALS = (0.5, 1.0, 2.0), (100, 400)
 STUCK = 0.5  # test loss of a run that got stuck; about 1 is that of predicting the mean
 # Where asked for:
-LATER = ("asks its answer", "tried points", "long scales", "undoes clipping", "C follows faster", "paths", "4 paths")
+LATER = (
+    "asks its answer",
+    "tried points",
+    "long scales",
+    "undoes clipping",
+    "C follows faster",
+    "paths",
+    "4 paths",
+    "4 paths, slow C",
+)
 FIRST_SEED = 100  # other splits than those of `make bench-private`
 
 
@@ -277,6 +286,7 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "C follows faster": partial(centred, CentredCMA, rate=2.0),
     "paths": half_population,
     "4 paths": partial(centred, Paths, population=4),
+    "4 paths, slow C": partial(centred, Paths, population=4, rate=0.5),
 }
 
 
