@@ -19,11 +19,14 @@ from pathlib import Path
 import numpy as np
 from cmaes import CMA
 
-from benchmarks.bench_private import make_task
-from benchmarks.data import Array
+from benchmarks.bench_private import PEOPLE, make_task
+from benchmarks.data import Array, split_table
+from benchmarks.frontier.tables import table as rows
+from benchmarks.frontier.tasks import MOST_TEST, N_TRAIN
 from benchmarks.loops import result, run_gibo, simulate
+from benchmarks.posterior_paths import Paths
 from benchmarks.report import DOCS, machine, markdown, run_missing
-from benchmarks.tasks import Task
+from benchmarks.tasks import Task, kernel_ridge_task
 from dptune.algorithms.centred import PROPOSALS, CentredSettings, Generation, best_of_each
 from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
 from dptune.algorithms.centred_plan import CENTRED, default_population
@@ -34,7 +37,17 @@ N = 300
 TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")
 BUDGETS, TRIALS = (0.5, 1.0, 2.0), (100, 400)
 STUCK = 0.5  # test loss of a run that got stuck; about 1 is that of predicting the mean
-LATER = ("asks its answer", "tried points", "long scales", "undoes clipping", "C follows faster")  # where asked for
+# Where asked for:
+LATER = (
+    "asks its answer",
+    "tried points",
+    "long scales",
+    "undoes clipping",
+    "C follows faster",
+    "paths",
+    "4 paths",
+    "4 paths, slow C",
+)
 FIRST_SEED = 100  # other splits than those of `make bench-private`
 
 
@@ -243,6 +256,11 @@ def large_population(times: int, task: Task, mu: float, trials: int, seed: int) 
     return centred(CentredCMA, task, mu, trials, seed, population=times * default_population(task.d, trials))
 
 
+def half_population(task: Task, mu: float, trials: int, seed: int) -> Array:
+    """Bottoms of paths, twice as many generations."""
+    return centred(Paths, task, mu, trials, seed, population=max(default_population(task.d, trials) // 2, 4))
+
+
 def then_gibo(task: Task, mu: float, trials: int, seed: int) -> Array:
     """Half of trials and budget for centred CMA-ES, the other half for DP-GIBO from there: a global start."""
     start = centred(CentredCMA, task, mu / math.sqrt(2), trials // 2, seed)
@@ -266,6 +284,9 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "long scales": partial(centred, LongScaled),
     "undoes clipping": partial(centred, UndoesClipping),
     "C follows faster": partial(centred, CentredCMA, rate=2.0),
+    "paths": half_population,
+    "4 paths": partial(centred, Paths, population=4),
+    "4 paths, slow C": partial(centred, Paths, population=4, rate=0.5),
 }
 
 
@@ -274,15 +295,25 @@ class Run:
     """One run of a variant."""
 
     task: str
+    n: int
     mu: float
     trials: int
     variant: str
     seed: int
 
 
+def make(name: str, n: int, seed: int) -> Task:
+    """A task of `benchmarks.bench_private`, or a kernel ridge of `benchmarks.frontier`."""
+    if name in PEOPLE:
+        return make_task(name, n, seed)
+    data = rows(name.removeprefix("krr-"))
+    n_test = min(len(data) - N_TRAIN - n, MOST_TEST)
+    return kernel_ridge_task(split_table(name, data, n=n, seed=seed, n_train=N_TRAIN, n_test=n_test))
+
+
 def measure(run: Run) -> float:
     """The test loss of one run."""
-    task = make_task(run.task, N, run.seed)
+    task = make(run.task, run.n, run.seed)
     return task.test_loss(VARIANTS[run.variant](task, run.mu, run.trials, run.seed))
 
 
@@ -293,12 +324,12 @@ def table(results: list[dict[str, object]], runs: list[Run]) -> str:
     """
     kept = {Run(*(r[field.name] for field in fields(Run))): float(r["test_loss"]) for r in results}
     variants = list(dict.fromkeys(run.variant for run in runs))
-    cells = list(dict.fromkeys((run.task, run.trials, run.mu) for run in runs))
+    cells = list(dict.fromkeys((run.task, run.n, run.trials, run.mu) for run in runs))
     seeds = list(dict.fromkeys(run.seed for run in runs))
-    losses = np.array([[[kept[Run(t, m, k, v, s)] for s in seeds] for v in variants] for t, k, m in cells])
+    losses = np.array([[[kept[Run(t, n, m, k, v, s)] for s in seeds] for v in variants] for t, n, k, m in cells])
     rows = [
         [task, str(trials), f"{mu:g}", *(_mean_and_stuck(of) for of in cell)]
-        for (task, trials, mu), cell in zip(cells, losses, strict=True)
+        for (task, _, trials, mu), cell in zip(cells, losses, strict=True)
     ]
     ratios = np.log(losses / losses[:, :1]).transpose(1, 0, 2).reshape(len(variants), -1)
     errors = ratios.std(axis=1, ddof=1) / math.sqrt(ratios.shape[1])
@@ -316,7 +347,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
+    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=[*PEOPLE, "krr-fair", "krr-budget"])
+    parser.add_argument("--people", type=int, default=N)
     parser.add_argument("--budgets", nargs="+", type=float, default=BUDGETS)
     parser.add_argument("--trials", nargs="+", type=int, default=TRIALS)
     usual = [variant for variant in VARIANTS if variant not in LATER]
@@ -327,7 +359,7 @@ def main() -> None:
     variants = [v for v in VARIANTS if v in {*asked.variants, "package's"}]
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     runs = [
-        Run(task, mu, trials, variant, seed)
+        Run(task, asked.people, mu, trials, variant, seed)
         for seed in seeds
         for task in asked.tasks
         for trials in asked.trials

@@ -65,7 +65,7 @@ def test_with_raw_values_cma_learns_released_values(task: Task) -> None:
 
 def test_the_table_compares_with_the_packages() -> None:
     losses = {"package's": (0.1, 0.4), "TPE": (0.2, 0.8)}
-    runs = [Run("a", 1.0, 100, v, s) for v in losses for s in (0, 1)]
+    runs = [Run("a", 300, 1.0, 100, v, s) for v in losses for s in (0, 1)]
     results = [{**asdict(run), "test_loss": losses[run.variant][run.seed]} for run in runs]
     lines = table(results, runs).splitlines()
     assert lines[2] == "| a | 100 | 1 | 0.250 | 0.500 (1) |"
