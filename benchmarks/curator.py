@@ -17,8 +17,8 @@ from dptune.accounting.durable import Charge
 from dptune.accounting.gdp import Spent, bounded_range_from_mu
 from dptune.accounting.ledger import PLAN, News, Rest
 from dptune.privacy.noise import noise_scale
-from dptune.privacy.privatizer import Released
 from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery, Query
+from dptune.privacy.released import Released
 
 
 class Ledger:

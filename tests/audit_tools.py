@@ -317,6 +317,7 @@ def start_forked(code: str, *arguments: str) -> Forked:
     if child == 0:
         sys.argv, sys.stdout, sys.stderr = ["-c", *arguments], out, out
         signal.alarm(300)
+        warnings.resetwarnings()  # a script of its own: they are no errors
         done = 1
         try:
             exec(code, {"__name__": "__main__"})

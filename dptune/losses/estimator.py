@@ -136,9 +136,10 @@ def _read_answers(y: npt.NDArray[Any], labels: list[Any] | None) -> npt.NDArray[
 def _method(loss: NamedLoss, estimator: Any) -> Callable[[Any], Any]:
     method: Callable[[Any], Any] | None = getattr(estimator, loss.output, None)
     if method is None and isinstance(estimator, str | Number | None):
+        what = "nothing" if estimator is None else f"a {type(estimator).__name__}, perhaps a score"
         raise InputError(
-            f"the function returned a {type(estimator).__name__}, perhaps a score; with loss= and data= it returns the "
-            f"fitted model itself, and dptune asks that for the {loss.name} of the private rows."
+            f"the function returned {what}; with loss= and data= it returns the fitted model itself, and dptune asks "
+            f"that for the {loss.name} of the private rows."
         )
     if method is None:
         raise InputError(

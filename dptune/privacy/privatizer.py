@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,32 +21,13 @@ from dptune.privacy.pending import PendingLosses, Waiting
 from dptune.privacy.people import count_of, float_type, interval_of, person_of_row, person_weights_of
 from dptune.privacy.private import PerExampleLosses, bare, reveal
 from dptune.privacy.query import Box, Interval, MeanQuery, Query
+from dptune.privacy.released import Released
 from dptune.privacy.rows import LossRows
 
 Vector = npt.NDArray[np.float64]
 Losses = PerExampleLosses | npt.ArrayLike
 
 _PEOPLE_PER_CHUNK = 8192  # G of one chunk, (p, 8192) float64, stays in cache; memory beside the rows is O(p * 8192)
-
-
-@dataclass(frozen=True)
-class Released:
-    """A released vector and the charge that paid for it. Built by ``LossPrivatizer.release`` only.
-
-    Attributes:
-        value: (p,), read-only; public.
-        charge: the ledger's record of it.
-        sigma: standard deviation of the noise per coordinate.
-    """
-
-    value: Vector
-    charge: Charge
-    sigma: float
-
-    @property
-    def scalar(self) -> float:
-        """The value of a release with p = 1, as a Python float."""
-        return float(self.value.item())
 
 
 class LossPrivatizer:

@@ -255,7 +255,7 @@ def test_the_audit_finds_the_planted_bug(
 
 CHARGE_AFTER_DRAW = """
 from dptune.accounting.events import GaussianRelease
-from dptune.privacy.privatizer import Released
+from dptune.privacy.released import Released
 def release(self, query, *, scope, key, note=None):
     known = self.ledger.find(scope, key)
     if known is None:

@@ -96,7 +96,7 @@ def test_what_a_loss_of_the_users_own_raises_about_private_rows_is_not_told() ->
         (SVC().fit(X_TRAIN, Y_TRAIN), "log_loss", "needs predict_proba"),
         (LogisticRegression(), "log_loss", "needs a fitted classifier"),
         (LinearRegression(), "mse", "not fitted"),
-        (None, "log_loss", "NoneType"),
+        (None, "log_loss", "returned nothing; .* returns the fitted model"),
         (0.9, "log_loss", "returned a float, perhaps a score; .* returns the fitted model"),
         (LinearRegression().fit(X_TRAIN, Y_TRAIN), "accuracy", "no classes_"),
         (LogisticRegression().fit(X_TRAIN[:, :1], Y_TRAIN), "log_loss", "fitted on 1 columns"),

@@ -115,7 +115,11 @@ def test_grouped_rows_count_as_one_person(tmp_path):
 
 @pytest.mark.parametrize(
     ("loss", "model", "message"),
-    [("log_loss", SVC(), "probability=True"), ("log_loss", LogisticRegression(), "fitted"), ("mse", None, "predict")],
+    [
+        ("log_loss", SVC(), "probability=True"),
+        ("log_loss", LogisticRegression(), "fitted"),
+        ("mse", None, "returned nothing"),
+    ],
 )
 def test_a_public_mistake_is_seen_at_once_and_costs_nothing(tmp_path, loss, model, message):
     X, y = load_breast_cancer(return_X_y=True)
