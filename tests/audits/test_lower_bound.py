@@ -12,9 +12,9 @@ from audit_tools import audit_lower_bound, lower_bound
 
 @pytest.mark.slow  # with 1200 releases it is one of the audits of test_planted_bugs.py
 @pytest.mark.parametrize("kind", ["scalar", "vector"])
-@pytest.mark.parametrize("mu", [0.5, 1.0, 3.0])
-def test_with_many_releases_the_proven_mu_comes_near(kind: str, mu: float) -> None:
-    bound = audit_lower_bound(kind, mu=mu, count=100_000)
+@pytest.mark.parametrize(("mu", "count"), [(0.5, 100_000), (1.0, 40_000), (3.0, 20_000)])
+def test_with_many_releases_the_proven_mu_comes_near(kind: str, mu: float, count: int) -> None:
+    bound = audit_lower_bound(kind, mu=mu, count=count)
     print(f"{kind}: claimed {mu}, proven {bound:.3f}")
     assert bound > 0.85 * mu  # at mu = .5, where it is hardest, .92 in the mean with a scatter of .012
 

@@ -115,10 +115,10 @@ def test_a_whole_centred_run_proves_no_more_than_the_budget_and_most_of_it() -> 
 
 @pytest.mark.slow
 def test_the_whole_transcript_proves_no_more_than_the_budget_and_nearly_all_of_it() -> None:
-    count = 4000
+    count = 3000
     worlds = [[whole_run(record, seed) for seed in range(count)] for record in (0, 1)]
     a, b = (np.array([run.ratio for run in world]) for world in worlds)
     assert max(run.squares for world in worlds for run in world) <= MU**2
     proven = lower_bound(a, b, 0.0)
     print(f"a whole run: claimed mu {MU}, proven {proven:.3f}")
-    assert 0.8 * MU < proven <= MU  # .87 in the mean, with a scatter of .016
+    assert 0.77 * MU < proven <= MU  # .85 in the mean, with a scatter of .018
