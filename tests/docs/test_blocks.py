@@ -41,7 +41,7 @@ ELSEWHERE = {  # page -> the test that runs its blocks
 FEWER = "n_trials=100", "n_trials=20"
 FLOAT = optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)
 READ = {  # page -> why its blocks are compiled here, and not run
-    "docs/what-breaks-the-promise.md": "wrong beside right: tests/docs/test_wrong_and_right.py runs what is installed",
+    "docs/what-breaks-the-promise.md": "wrong beside right: tests/docs/test_wrong_and_right.py runs them",
     "docs/ray.md": "needs a cluster: tests/ray_front/test_example.py runs it there",
 }
 RUN = {"README.md", "docs/budget.md", "docs/cli.md", "docs/choose.md", "docs/outsourced.md", "docs/pruning.md",
