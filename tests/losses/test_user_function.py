@@ -153,3 +153,10 @@ def _fitted(argument: Any) -> Any:
 def test_training_is_public_or_private() -> None:
     with pytest.raises(InputError, match='"public" or "private"'):
         trial_of(_fitted, training="secret")
+
+
+def test_what_a_function_of_losses_raises_is_hidden_under_the_name_of_a_public_refusal_too() -> None:
+    def refuses(_: Any) -> Any:
+        raise ObjectiveRefused("person 7 has 4711.25")
+
+    assert call_guarded(refuses, None, len) is None

@@ -89,6 +89,16 @@ def test_a_run_announces_trials_that_were_asked_for_and_are_not_planned(fast_pat
     assert "in 24 trials. " in announced(24)
 
 
+def test_an_extended_run_does_not_announce_the_trials_of_the_first_as_not_planned(fast_path: Path) -> None:
+    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(2.0)), n=50, clip=(0.0, 2.0))
+    request = SearchRequest(CENTRED, privatizer, 1.0, settings={"trials": 8, "population": 4})
+    run = request.begin("run", SPACE)
+    for trial in range(8):
+        run.finish(str(trial), run.ask(), np.linspace(0.1, 0.9, 50))
+    announced = request.announcement(run.extend(trials=12, mu=1.5))
+    assert "in 4 trials. " in announced
+
+
 @pytest.mark.parametrize(
     "wrong", [{"n": 0}, {"n": 1.5}, {"clip": (1.0, 1.0)}, {"clip": (0.0, np.inf)}, {"mu": -1.0}, {"dimensions": 0}]
 )
