@@ -1,8 +1,9 @@
-"""What else centred releases are good for: `python -m benchmarks.centred_variants [--seeds 10]`, docs/centred.md.
+"""Centred releases under other proposals: `python -m benchmarks.centred_variants [--seeds 10]`, docs/centred.md.
 
 Results are kept in `<out>/results/centred_variants.jsonl`; what is there is not run again.
-The package's algorithm beside variants of it, all at the same n, mu and trials, on the tasks its constants were chosen
-on (none of those kept aside). Seeded simulation, see `benchmarks.loops`.
+The package's algorithm, that by CMA-ES which it had before, and variants of the latter, all at the same n, mu and
+trials, on the tasks their constants were chosen on (none of those kept aside). Seeded simulation, see
+`benchmarks.loops`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ import numpy as np
 from cmaes import CMA
 
 from benchmarks.bench_private import PEOPLE, make_task
+from benchmarks.centred_cma import RESAMPLINGS, CentredCMA, averaged, cma_population
 from benchmarks.data import Array, split_table
 from benchmarks.frontier.tables import table as rows
 from benchmarks.frontier.tasks import MOST_TEST, N_TRAIN
 from benchmarks.loops import result, run_gibo, simulate
-from benchmarks.posterior_paths import Paths
 from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task, kernel_ridge_task
-from dptune.algorithms.centred import PROPOSALS, CentredSettings, Generation, best_of_each
-from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
-from dptune.algorithms.centred_plan import CENTRED, default_population
+from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation
+from dptune.algorithms.centred_mixed import best_of_each
+from dptune.algorithms.centred_plan import CENTRED, centred
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Question
 
@@ -44,9 +45,8 @@ LATER = (
     "long scales",
     "undoes clipping",
     "C follows faster",
-    "paths",
-    "4 paths",
-    "4 paths, slow C",
+    "slow C",
+    "6 points",
 )
 FIRST_SEED = 100  # other splits than those of `make bench-private`
 
@@ -65,7 +65,7 @@ class RawValues(CentredCMA):
 
     def recommend(self) -> Array:
         """The mean of CMA-ES's last means."""
-        return np.asarray(np.clip(np.mean(self.means[-self.settings.average :], axis=0), 0.0, 1.0))
+        return np.asarray(np.clip(np.mean(self.means[-averaged(self.settings) :], axis=0), 0.0, 1.0))
 
 
 class _Deaf:
@@ -117,8 +117,8 @@ class TrustRegion(CentredCMA):
         super().__init__(settings)
         self._side, self._good, self._bad = self.FIRST, 0, 0
 
-    def _propose(self, rng: np.random.Generator) -> Array:
-        s = self.settings
+    def _propose(self, key: list[int], drawn: list[Array]) -> Array:
+        s, rng = self.settings, np.random.default_rng(key)
         count = PROPOSALS * s.population
         total = s.candidates * s.population
         if not self.generations:
@@ -129,8 +129,8 @@ class TrustRegion(CentredCMA):
         low, high = np.maximum(centre - sides / 2, 0), np.minimum(centre + sides / 2, 1)
         moved = rng.random((total, s.d)) < min(1.0, 20 / s.d)
         moved[np.arange(total), rng.integers(s.d, size=total)] = True
-        drawn = np.where(moved, rng.uniform(low, high, (total, s.d)), centre)
-        return np.asarray(drawn[best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))])
+        near = np.where(moved, rng.uniform(low, high, (total, s.d)), centre)
+        return np.asarray(near[best_of_each(self.surrogate.samples(near, count, rng, spread=s.spread))])
 
     def _tell(self, generation: Generation) -> None:
         """Learn, and move, widen or narrow the region."""
@@ -152,7 +152,7 @@ class TrustRegion(CentredCMA):
 class TPE(CentredCMA):
     """Optuna's TPE, told the surrogate's means of all points, in the place of CMA-ES."""
 
-    def _propose(self, rng: np.random.Generator) -> Array:
+    def _propose(self, key: list[int], drawn: list[Array]) -> Array:
         import optuna
         from optuna.distributions import FloatDistribution
 
@@ -185,11 +185,11 @@ class TPE(CentredCMA):
 class AsksItsAnswer(CentredCMA):
     """One proposal of each generation is what would be recommended now."""
 
-    def _propose(self, rng: np.random.Generator) -> Array:
-        drawn = super()._propose(rng)
+    def _propose(self, key: list[int], drawn: list[Array]) -> Array:
+        proposed = super()._propose(key, drawn)
         if self.generations:
-            drawn[0] = self.recommend()
-        return drawn
+            proposed[0] = self.recommend()
+        return proposed
 
 
 class Tried(CentredCMA):
@@ -245,48 +245,47 @@ class UndoesClipping(CentredCMA):
         super()._tell(generation)
 
 
-def centred(kind: type[CentredCMA], task: Task, mu: float, trials: int, seed: int, **settings: object) -> Array:
+def ran(
+    kind: Callable[[CentredSettings], Centred], task: Task, mu: float, trials: int, seed: int, **settings: object
+) -> Array:
     """A run's recommendation, (d,)."""
     method = replace(CENTRED, algorithm=kind)
+    if isinstance(kind, type) and issubclass(kind, CentredCMA):
+        settings = {"population": cma_population(task.d, trials), **settings}
     return result(task, simulate(method, task, mu, seed, trials=trials, final_share=0.0, **settings)).u
 
 
 def large_population(times: int, task: Task, mu: float, trials: int, seed: int) -> Array:
     """``times`` fewer generations."""
-    return centred(CentredCMA, task, mu, trials, seed, population=times * default_population(task.d, trials))
-
-
-def half_population(task: Task, mu: float, trials: int, seed: int) -> Array:
-    """Bottoms of paths, twice as many generations."""
-    return centred(Paths, task, mu, trials, seed, population=max(default_population(task.d, trials) // 2, 4))
+    return ran(CentredCMA, task, mu, trials, seed, population=times * cma_population(task.d, trials))
 
 
 def then_gibo(task: Task, mu: float, trials: int, seed: int) -> Array:
     """Half of trials and budget for centred CMA-ES, the other half for DP-GIBO from there: a global start."""
-    start = centred(CentredCMA, task, mu / math.sqrt(2), trials // 2, seed)
+    start = ran(CentredCMA, task, mu / math.sqrt(2), trials // 2, seed)
     return run_gibo(task, mu / math.sqrt(2), trials // 2, seed, theta0=tuple(start.tolist()), starts=0).u
 
 
 VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
-    "package's": partial(centred, CentredCMA),
-    "raw values": partial(centred, RawValues),
-    "no surrogate": partial(centred, RawValues, candidates=1),
-    "trust-region BO": partial(centred, TrustRegion),
-    "TPE": partial(centred, TPE),
+    "package's": partial(ran, centred),
+    "CMA-ES": partial(ran, CentredCMA),
+    "raw values": partial(ran, RawValues),
+    "no surrogate": partial(ran, RawValues, candidates=1),
+    "trust-region BO": partial(ran, TrustRegion),
+    "TPE": partial(ran, TPE),
     "then DP-GIBO": then_gibo,
-    "early budget": partial(centred, Schedule),
+    "early budget": partial(ran, Schedule),
     "2 lambda": partial(large_population, 2),
     "4 lambda": partial(large_population, 4),
-    "learning rate": partial(centred, LearningRate),
-    "learning rate, raw": partial(centred, RawLearningRate),
-    "asks its answer": partial(centred, AsksItsAnswer),
-    "tried points": partial(centred, Tried),
-    "long scales": partial(centred, LongScaled),
-    "undoes clipping": partial(centred, UndoesClipping),
-    "C follows faster": partial(centred, CentredCMA, rate=2.0),
-    "paths": half_population,
-    "4 paths": partial(centred, Paths, population=4),
-    "4 paths, slow C": partial(centred, Paths, population=4, rate=0.5),
+    "learning rate": partial(ran, LearningRate),
+    "learning rate, raw": partial(ran, RawLearningRate),
+    "asks its answer": partial(ran, AsksItsAnswer),
+    "tried points": partial(ran, Tried),
+    "long scales": partial(ran, LongScaled),
+    "undoes clipping": partial(ran, UndoesClipping),
+    "C follows faster": partial(ran, CentredCMA, rate=2.0),
+    "slow C": partial(ran, centred, rate=0.5),
+    "6 points": partial(ran, centred, population=6),
 }
 
 

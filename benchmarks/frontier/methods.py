@@ -11,10 +11,12 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from benchmarks.centred_cma import CentredCMA, cma_population
 from benchmarks.curator import Curator
 from benchmarks.data import Array
 from benchmarks.frontier.tasks import FrontierTask, Parameters
@@ -22,9 +24,9 @@ from benchmarks.loops import NO_PRIVACY, without_values
 from benchmarks.spaces import suggest
 from dptune import CENTRED, GIBO, SearchRun
 from dptune.accounting.gdp import bounded_range_from_mu
+from dptune.algorithms.centred import Centred as CentredSearch
 from dptune.algorithms.centred import CentredSettings
-from dptune.algorithms.centred_cma import CentredCMA
-from dptune.algorithms.centred_mixed import CentredMixed
+from dptune.algorithms.centred_plan import centred as by_space
 from dptune.algorithms.method import Method
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Box, MeanQuery, NormQuery, Question
@@ -50,6 +52,13 @@ def centred(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Fou
     return run(CENTRED, task, mu, trials, seed)
 
 
+def centred_by_cma(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+    """The same releases under the proposals of CMA-ES."""
+    return run(
+        replace(CENTRED, algorithm=CentredCMA), task, mu, trials, seed, population=cma_population(task.space.d, trials)
+    )
+
+
 def gibo(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
     """DP-GIBO; its trials' values are left out, as nobody looks at them."""
     return run(without_values(GIBO), task, mu, trials, seed)
@@ -67,12 +76,10 @@ class OneScale(GroupedRegression):
         super().fit([Group(points, values, groups[-1].sigma)])
 
 
-def on_values(
-    kind: type[CentredCMA] | type[CentredMixed], clip: tuple[float, float]
-) -> Callable[[CentredSettings], Any]:
+def on_values(search: CentredSearch, clip: tuple[float, float]) -> CentredSearch:
     """The search by its proposals and its model, told the new points' mean losses with noise instead of differences."""
 
-    class OnValues(kind):
+    class OnValues(type(search)):
         def __init__(self, settings: CentredSettings) -> None:
             super().__init__(settings)
             self.surrogate = OneScale(settings.d)
@@ -85,26 +92,37 @@ def on_values(
             means = MeanQuery(names, np.eye(len(names)), Box(clip[0], high, len(names)), self.settings.mean_mu)
             return replace(asked, query=means, note={**asked.note, "points": self.points_at(names).tolist()})
 
-    return OnValues
+    return OnValues(search.settings)
 
 
 def _root_mean_square(m: int) -> Array:
     return np.eye(m) / math.sqrt(m)
 
 
-def surrogate_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int, **settings: Any) -> Found:
-    """The package's proposals, model and recommendation, on privatised values."""
+def surrogate_on_values(
+    task: FrontierTask,
+    mu: float | None,
+    trials: int,
+    seed: int,
+    proposals: Callable[[CentredSettings], CentredSearch] = by_space,
+    **settings: Any,
+) -> Found:
+    """The package's proposals, model and recommendation, or others, on privatised values."""
 
-    def algorithm(settings: CentredSettings) -> Any:
-        return on_values(CentredCMA if settings.space is None else CentredMixed, task.clip)(settings)
+    def algorithm(settings: CentredSettings) -> CentredSearch:
+        return on_values(proposals(settings), task.clip)
 
     plain = {"share": 0.0, "references": 0, "choice_share": 0.0, **settings}
     return run(replace(CENTRED, algorithm=algorithm, joined=None), task, mu, trials, seed, **plain)
 
 
-def followed_values(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
-    """The same with a clip that follows, by 5% of mu^2, what leaves 3 of 4 people's losses as they are."""
-    return surrogate_on_values(task, mu, trials, seed, share=FOLLOWING, quantile=UNCLIPPED)
+def cma_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int, **settings: Any) -> Found:
+    """The same under the proposals of CMA-ES."""
+    population = cma_population(task.space.d, trials)
+    return surrogate_on_values(task, mu, trials, seed, CentredCMA, population=population, **settings)
+
+
+FOLLOWS = {"share": FOLLOWING, "quantile": UNCLIPPED}  # settings of a clip
 
 
 # ---- Optuna's samplers on values --------------------------------------------------------------------------------
@@ -174,11 +192,19 @@ def start(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found
 
 
 OURS, FOLLOWED = "centred", "values, ours, followed clip"
+BY_CMA, CMA_VALUES, CMA_FOLLOWED = (
+    "centred, CMA-ES",
+    "values, surrogate + CMA-ES",
+    "values, surrogate + CMA-ES, followed clip",
+)
 METHODS: dict[str, Callable[..., Found]] = {
     "start": start,
     OURS: centred,
+    BY_CMA: centred_by_cma,
     "values, ours": surrogate_on_values,
-    FOLLOWED: followed_values,
+    FOLLOWED: partial(surrogate_on_values, **FOLLOWS),
+    CMA_VALUES: cma_on_values,
+    CMA_FOLLOWED: partial(cma_on_values, **FOLLOWS),
     "values, TPE": sampler(_optuna("TPESampler", multivariate=True, group=True)),
     "values, CMA-ES": sampler(_optuna("CmaEsSampler")),
     "values, GP": sampler(_optuna("GPSampler")),
@@ -186,5 +212,6 @@ METHODS: dict[str, Callable[..., Found]] = {
     "selection": selection,
     "DP-GIBO": gibo,
 }
-LIMITS = (OURS, "values, ours", "values, TPE", "values, CMA-ES", "values, GP")  # without privacy: mu None
-NUMBERS_ONLY = ("values, CMA-ES", "values, GP", "DP-GIBO")
+# Without privacy, mu None:
+LIMITS = (OURS, BY_CMA, "values, ours", CMA_VALUES, "values, TPE", "values, CMA-ES", "values, GP")
+NUMBERS_ONLY = (BY_CMA, CMA_VALUES, CMA_FOLLOWED, "values, CMA-ES", "values, GP", "DP-GIBO")

@@ -1,4 +1,4 @@
-"""Variants of centred CMA-ES cost what they are compared at, and differ from the package's where they say so."""
+"""Variants of the centred search cost what they are compared at, and differ from the package's where they say so."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
+from benchmarks.centred_cma import CentredCMA
 from benchmarks.centred_variants import (
     VARIANTS,
     LearningRate,
@@ -17,9 +18,8 @@ from benchmarks.centred_variants import (
     TrustRegion,
     table,
 )
-from benchmarks.loops import run_centred, simulate
+from benchmarks.loops import run_centred, run_centred_cma, simulate
 from benchmarks.tasks import Task
-from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.centred_plan import CENTRED
 
 
@@ -35,6 +35,10 @@ def test_every_variant_recommends_a_point_of_the_cube(task: Task, variant: str) 
     assert u.shape == (task.d,)
     assert np.all((u >= 0) & (u <= 1))
     assert not np.array_equal(u, VARIANTS["package's"](task, 1.0, 20, 3))
+
+
+def test_the_one_by_cma_es_is_that_of_the_other_benchmarks(task: Task) -> None:
+    assert np.array_equal(VARIANTS["CMA-ES"](task, 1.0, 20, 3), run_centred_cma(task, 1.0, 20, 3).u)
 
 
 def test_the_packages_own_is_the_packages(task: Task) -> None:
