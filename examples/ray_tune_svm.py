@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import dptune
-from dptune_ray import CentredCMASearch
+from dptune_ray import CentredSearch
 
 
 def patients():  # 569 patients: 169 to train on, 400 private ones to validate on
@@ -22,7 +22,7 @@ folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
 ledger = dptune.PrivacyLedger(folder / "ray_svm.db", dptune.Budget.gdp(mu=1.0), dataset="tumours", unit="one patient")
 privatizer = dptune.LossPrivatizer(ledger, n=400, clip=(0.0, 3.0))
 space = {"C": tune.loguniform(1e-3, 1e3), "gamma": tune.loguniform(1e-5, 1e1)}
-search = CentredCMASearch(space, privatizer, name="svm", n_trials=36)
+search = CentredSearch(space, privatizer, name="svm", n_trials=36)
 
 
 @search.trainable(loss="hinge", data=lambda: patients()[1::2])  # loaded where the trial runs, never sent

@@ -3,8 +3,8 @@
 What a ledger has released is free to use again: a run that learns it spends nothing (post-processing). Which answers a
 run starts from is fixed in the ledger with its plan, so that restarts and other processes learn the same. ::
 
-    SearchRun(CENTRED_CMA, privatizer, scope="svm", space=space, mu=0.7, trials=20)
-    SearchRun(CENTRED_CMA, privatizer, scope="svm again", space=space, mu=0.5, trials=40, start_from="svm")
+    SearchRun(CENTRED, privatizer, scope="svm", space=space, mu=0.7, trials=20)
+    SearchRun(CENTRED, privatizer, scope="svm again", space=space, mu=0.5, trials=40, start_from="svm")
 
 A run that *extends* another is such a run, with a name made from the other's and prices that are what is left of the
 budget in all: :mod:`dptune.search.extending`.

@@ -24,7 +24,7 @@ class PrivateSearch(SpaceSearch):
     """Makes any Tune searcher private: it sees noisy clipped means, one a trial.
 
     Args:
-        searcher: e.g. ``OptunaSearch()``. With none in mind use :class:`CentredCMASearch` instead.
+        searcher: e.g. ``OptunaSearch()``. With none in mind use :class:`CentredSearch` instead.
         privatizer: holds the losses and pays, in the vault; here it holds settings only.
         n_trials: number of trials the budget is divided among; the Tuner's ``num_samples``.
         name: the run's name in the ledger. The same name continues the run.
@@ -64,7 +64,7 @@ class PrivateSearch(SpaceSearch):
         if searcher is None:
             raise dptune.InputError(
                 "PrivateSearch makes a searcher of yours private; give it one, e.g. OptunaSearch(). With none in mind "
-                "start with CentredCMASearch(privatizer=..., n_trials=...)."
+                "start with CentredSearch(privatizer=..., n_trials=...)."
             )
         if not isinstance(searcher, Searcher):
             raise dptune.InputError(f"searcher must be a ray.tune Searcher; got {type(searcher).__name__}.")
