@@ -35,7 +35,7 @@ class CentredNumbers(Centred):
 
     def _drawn(self, rng: np.random.Generator, tried: Matrix, times: int) -> Vector:
         s = self.settings
-        if len(tried) < s.random_points or not len(tried):
+        if len(tried) < s.random_points:
             return np.asarray(np.clip(0.5 + s.sigma * rng.standard_normal(s.d), 0.0, 1.0))
         function = self.surrogate.function(rng, spread=times * s.spread)
         return function.minimiser(tried[int(np.argmin(function(tried)))], reach=times * s.leap)
