@@ -65,13 +65,13 @@ test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the ol
 	$(VENV)-oldest/bin/python -m pytest -W default -m "not slow" -n 2 --dist loadgroup $(SMOKE)
 
 audit: audit-core  ## the slow audits: long noise, whole runs, random kills; prints what they prove
-	$(BIN)/python -m pytest -m "slow and ray" -rfEP
+	$(BIN)/python -m pytest -m "slow and ray" -rfE
 
 audit-ray: $(VENV)/.installed  ## a few of those with one, which CI runs: whole examples, restored runs, values that are looked for
 	$(BIN)/python -m pytest -m "slow and ray" -rfE tests/ray_front/test_cluster.py tests/ray_front/test_example.py tests/ray_front/test_no_marker.py
 
 audit-core: $(VENV)/.installed  ## those without a Ray cluster
-	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rfEP
+	$(BIN)/python -m pytest -m "slow and not ray" -n 2 -rfE
 
 $(VENV)-outside/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-outside

@@ -45,8 +45,11 @@ LATER = (
     "long scales",
     "undoes clipping",
     "C follows faster",
-    "slow C",
     "6 points",
+    "8 points",
+    "full spread",
+    "half leap",
+    "long leap",
 )
 BASE = "CMA-ES"  # what the others are compared with
 FIRST_SEED = 100  # other splits than those of `make bench-private`
@@ -285,8 +288,11 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "long scales": partial(ran, LongScaled),
     "undoes clipping": partial(ran, UndoesClipping),
     "C follows faster": partial(ran, CentredCMA, rate=2.0),
-    "slow C": partial(ran, centred, rate=0.5),
     "6 points": partial(ran, centred, population=6),
+    "8 points": partial(ran, centred, population=8),
+    "full spread": partial(ran, centred, spread=1.0),
+    "half leap": partial(ran, centred, leap=0.15),
+    "long leap": partial(ran, centred, leap=0.5),
 }
 
 
