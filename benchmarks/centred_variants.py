@@ -1,9 +1,8 @@
-"""Centred releases under other proposals: `python -m benchmarks.centred_variants [--seeds 10]`, docs/centred.md.
+"""What else centred releases are good for: `python -m benchmarks.centred_variants [--seeds 10]`, docs/centred.md.
 
 Results are kept in `<out>/results/centred_variants.jsonl`; what is there is not run again.
-The package's algorithm, that by CMA-ES which it had before, and variants of the latter, all at the same n, mu and
-trials, on the tasks their constants were chosen on (none of those kept aside). Seeded simulation, see
-`benchmarks.loops`.
+The package's algorithm beside variants of it, all at the same n, mu and trials, on the tasks its constants were chosen
+on (none of those kept aside). Seeded simulation, see `benchmarks.loops`.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ import numpy as np
 from cmaes import CMA
 
 from benchmarks.bench_private import PEOPLE, make_task
-from benchmarks.centred_cma import RESAMPLINGS, CentredCMA, averaged, cma_population
 from benchmarks.data import Array, split_table
 from benchmarks.frontier.tables import table as rows
 from benchmarks.frontier.tasks import MOST_TEST, N_TRAIN
 from benchmarks.loops import result, run_gibo, simulate
+from benchmarks.posterior_paths import Paths
 from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task, kernel_ridge_task
-from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation
-from dptune.algorithms.centred_mixed import best_of_each
-from dptune.algorithms.centred_plan import CENTRED, centred
+from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation, best_of_each
+from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
+from dptune.algorithms.centred_plan import CENTRED, default_population
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Question
 
@@ -45,13 +44,13 @@ LATER = (
     "long scales",
     "undoes clipping",
     "C follows faster",
-    "6 points",
-    "8 points",
-    "full spread",
-    "half leap",
-    "long leap",
+    "4 paths",
+    "6 paths",
+    "8 paths",
+    "4 wide paths",
+    "4 near paths",
+    "4 far paths",
 )
-BASE = "CMA-ES"  # what the others are compared with
 FIRST_SEED = 100  # other splits than those of `make bench-private`
 
 
@@ -69,7 +68,7 @@ class RawValues(CentredCMA):
 
     def recommend(self) -> Array:
         """The mean of CMA-ES's last means."""
-        return np.asarray(np.clip(np.mean(self.means[-averaged(self.settings) :], axis=0), 0.0, 1.0))
+        return np.asarray(np.clip(np.mean(self.means[-self.settings.average :], axis=0), 0.0, 1.0))
 
 
 class _Deaf:
@@ -121,8 +120,8 @@ class TrustRegion(CentredCMA):
         super().__init__(settings)
         self._side, self._good, self._bad = self.FIRST, 0, 0
 
-    def _propose(self, key: list[int], drawn: list[Array]) -> Array:
-        s, rng = self.settings, np.random.default_rng(key)
+    def _propose(self, rng: np.random.Generator) -> Array:
+        s = self.settings
         count = PROPOSALS * s.population
         total = s.candidates * s.population
         if not self.generations:
@@ -133,8 +132,8 @@ class TrustRegion(CentredCMA):
         low, high = np.maximum(centre - sides / 2, 0), np.minimum(centre + sides / 2, 1)
         moved = rng.random((total, s.d)) < min(1.0, 20 / s.d)
         moved[np.arange(total), rng.integers(s.d, size=total)] = True
-        near = np.where(moved, rng.uniform(low, high, (total, s.d)), centre)
-        return np.asarray(near[best_of_each(self.surrogate.samples(near, count, rng, spread=s.spread))])
+        drawn = np.where(moved, rng.uniform(low, high, (total, s.d)), centre)
+        return np.asarray(drawn[best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))])
 
     def _tell(self, generation: Generation) -> None:
         """Learn, and move, widen or narrow the region."""
@@ -156,7 +155,7 @@ class TrustRegion(CentredCMA):
 class TPE(CentredCMA):
     """Optuna's TPE, told the surrogate's means of all points, in the place of CMA-ES."""
 
-    def _propose(self, key: list[int], drawn: list[Array]) -> Array:
+    def _propose(self, rng: np.random.Generator) -> Array:
         import optuna
         from optuna.distributions import FloatDistribution
 
@@ -189,11 +188,11 @@ class TPE(CentredCMA):
 class AsksItsAnswer(CentredCMA):
     """One proposal of each generation is what would be recommended now."""
 
-    def _propose(self, key: list[int], drawn: list[Array]) -> Array:
-        proposed = super()._propose(key, drawn)
+    def _propose(self, rng: np.random.Generator) -> Array:
+        drawn = super()._propose(rng)
         if self.generations:
-            proposed[0] = self.recommend()
-        return proposed
+            drawn[0] = self.recommend()
+        return drawn
 
 
 class Tried(CentredCMA):
@@ -249,50 +248,58 @@ class UndoesClipping(CentredCMA):
         super()._tell(generation)
 
 
-def ran(
-    kind: Callable[[CentredSettings], Centred], task: Task, mu: float, trials: int, seed: int, **settings: object
-) -> Array:
+class Near(Paths):
+    """Proposals nearer to tried points."""
+
+    leap = 0.15
+
+
+class Far(Paths):
+    """Proposals farther from tried points."""
+
+    leap = 0.5
+
+
+def centred(kind: type[Centred], task: Task, mu: float, trials: int, seed: int, **settings: object) -> Array:
     """A run's recommendation, (d,)."""
     method = replace(CENTRED, algorithm=kind)
-    if isinstance(kind, type) and issubclass(kind, CentredCMA):
-        settings = {"population": cma_population(task.d, trials), **settings}
     return result(task, simulate(method, task, mu, seed, trials=trials, final_share=0.0, **settings)).u
 
 
 def large_population(times: int, task: Task, mu: float, trials: int, seed: int) -> Array:
     """``times`` fewer generations."""
-    return ran(CentredCMA, task, mu, trials, seed, population=times * cma_population(task.d, trials))
+    return centred(CentredCMA, task, mu, trials, seed, population=times * default_population(task.d, trials))
 
 
 def then_gibo(task: Task, mu: float, trials: int, seed: int) -> Array:
     """Half of trials and budget for centred CMA-ES, the other half for DP-GIBO from there: a global start."""
-    start = ran(CentredCMA, task, mu / math.sqrt(2), trials // 2, seed)
+    start = centred(CentredCMA, task, mu / math.sqrt(2), trials // 2, seed)
     return run_gibo(task, mu / math.sqrt(2), trials // 2, seed, theta0=tuple(start.tolist()), starts=0).u
 
 
 VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
-    "CMA-ES": partial(ran, CentredCMA),
-    "package's": partial(ran, centred),
-    "raw values": partial(ran, RawValues),
-    "no surrogate": partial(ran, RawValues, candidates=1),
-    "trust-region BO": partial(ran, TrustRegion),
-    "TPE": partial(ran, TPE),
+    "package's": partial(centred, CentredCMA),
+    "raw values": partial(centred, RawValues),
+    "no surrogate": partial(centred, RawValues, candidates=1),
+    "trust-region BO": partial(centred, TrustRegion),
+    "TPE": partial(centred, TPE),
     "then DP-GIBO": then_gibo,
-    "early budget": partial(ran, Schedule),
+    "early budget": partial(centred, Schedule),
     "2 lambda": partial(large_population, 2),
     "4 lambda": partial(large_population, 4),
-    "learning rate": partial(ran, LearningRate),
-    "learning rate, raw": partial(ran, RawLearningRate),
-    "asks its answer": partial(ran, AsksItsAnswer),
-    "tried points": partial(ran, Tried),
-    "long scales": partial(ran, LongScaled),
-    "undoes clipping": partial(ran, UndoesClipping),
-    "C follows faster": partial(ran, CentredCMA, rate=2.0),
-    "6 points": partial(ran, centred, population=6),
-    "8 points": partial(ran, centred, population=8),
-    "full spread": partial(ran, centred, spread=1.0),
-    "half leap": partial(ran, centred, leap=0.15),
-    "long leap": partial(ran, centred, leap=0.5),
+    "learning rate": partial(centred, LearningRate),
+    "learning rate, raw": partial(centred, RawLearningRate),
+    "asks its answer": partial(centred, AsksItsAnswer),
+    "tried points": partial(centred, Tried),
+    "long scales": partial(centred, LongScaled),
+    "undoes clipping": partial(centred, UndoesClipping),
+    "C follows faster": partial(centred, CentredCMA, rate=2.0),
+    "4 paths": partial(centred, Paths, population=4),
+    "6 paths": partial(centred, Paths, population=6),
+    "8 paths": partial(centred, Paths, population=8),
+    "4 wide paths": partial(centred, Paths, population=4, spread=1.0),
+    "4 near paths": partial(centred, Near, population=4),
+    "4 far paths": partial(centred, Far, population=4),
 }
 
 
@@ -326,7 +333,7 @@ def measure(run: Run) -> float:
 def table(results: list[dict[str, object]], runs: list[Run]) -> str:
     """Mean test loss by cell, with the number of runs that got stuck.
 
-    Below, each variant's loss over that of CMA-ES, geometric mean, and the standard error of its logarithm.
+    Below, each variant's loss over the package's, geometric mean, and the standard error of its logarithm.
     """
     kept = {Run(*(r[field.name] for field in fields(Run))): float(r["test_loss"]) for r in results}
     variants = list(dict.fromkeys(run.variant for run in runs))
@@ -339,7 +346,7 @@ def table(results: list[dict[str, object]], runs: list[Run]) -> str:
     ]
     ratios = np.log(losses / losses[:, :1]).transpose(1, 0, 2).reshape(len(variants), -1)
     errors = ratios.std(axis=1, ddof=1) / math.sqrt(ratios.shape[1])
-    rows.append([f"loss / that of {BASE}", "", "", *(f"{math.exp(x):.2f}" for x in ratios.mean(axis=1))])
+    rows.append(["loss / package's", "", "", *(f"{math.exp(x):.2f}" for x in ratios.mean(axis=1))])
     rows.append(["± (of its logarithm)", "", "", *(f"{x:.2f}" for x in errors)])
     return markdown(["task", "trials", "mu", *variants], rows)
 
@@ -362,7 +369,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
-    variants = [v for v in VARIANTS if v in {*asked.variants, BASE}]
+    variants = [v for v in VARIANTS if v in {*asked.variants, "package's"}]
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     runs = [
         Run(task, asked.people, mu, trials, variant, seed)

@@ -48,7 +48,7 @@ def test_every_setting_of_dp_gibo_may_be_numpys() -> None:
 
 
 def test_every_setting_of_the_centred_releases_may_be_numpys() -> None:
-    settings = {"population": 5, "radius": 0.5, "quantile": 0.25, "references": 1, "candidates": 3, "random_points": 2}
+    settings = {"population": 5, "radius": 0.5, "quantile": 0.25, "references": 1, "candidates": 3, "average": 2}
     numpys = {k: np.int8(v) if type(v) is int else np.float16(v) for k, v in settings.items()}
     steps = (np.float32(0.5), np.float64(0.0))
     found = PLANNERS["centred"](**numpys, steps=steps).describe()

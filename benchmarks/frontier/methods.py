@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.centred_cma import CentredCMA, cma_population
 from benchmarks.curator import Curator
 from benchmarks.data import Array
 from benchmarks.frontier.tasks import FrontierTask, Parameters
 from benchmarks.loops import NO_PRIVACY, without_values
+from benchmarks.posterior_paths import Paths
 from benchmarks.spaces import suggest
 from dptune import CENTRED, GIBO, SearchRun
 from dptune.accounting.gdp import bounded_range_from_mu
-from dptune.algorithms.centred import Centred as CentredSearch
-from dptune.algorithms.centred import CentredSettings
-from dptune.algorithms.centred_plan import centred as by_space
+from dptune.algorithms.centred import Centred, CentredSettings
+from dptune.algorithms.centred_cma import CentredCMA
+from dptune.algorithms.centred_mixed import CentredMixed
 from dptune.algorithms.method import Method
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Box, MeanQuery, NormQuery, Question
@@ -52,11 +52,9 @@ def centred(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Fou
     return run(CENTRED, task, mu, trials, seed)
 
 
-def centred_by_cma(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
-    """The same releases under the proposals of CMA-ES."""
-    return run(
-        replace(CENTRED, algorithm=CentredCMA), task, mu, trials, seed, population=cma_population(task.space.d, trials)
-    )
+def centred_paths(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+    """The same releases with four points a generation, each the bottom of a function drawn from the surrogate."""
+    return run(replace(CENTRED, algorithm=Paths), task, mu, trials, seed, population=4)
 
 
 def gibo(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
@@ -76,10 +74,10 @@ class OneScale(GroupedRegression):
         super().fit([Group(points, values, groups[-1].sigma)])
 
 
-def on_values(search: CentredSearch, clip: tuple[float, float]) -> CentredSearch:
+def on_values(kind: type[Centred], clip: tuple[float, float]) -> Callable[[CentredSettings], Any]:
     """The search by its proposals and its model, told the new points' mean losses with noise instead of differences."""
 
-    class OnValues(type(search)):
+    class OnValues(kind):
         def __init__(self, settings: CentredSettings) -> None:
             super().__init__(settings)
             self.surrogate = OneScale(settings.d)
@@ -92,7 +90,7 @@ def on_values(search: CentredSearch, clip: tuple[float, float]) -> CentredSearch
             means = MeanQuery(names, np.eye(len(names)), Box(clip[0], high, len(names)), self.settings.mean_mu)
             return replace(asked, query=means, note={**asked.note, "points": self.points_at(names).tolist()})
 
-    return OnValues(search.settings)
+    return OnValues
 
 
 def _root_mean_square(m: int) -> Array:
@@ -100,29 +98,23 @@ def _root_mean_square(m: int) -> Array:
 
 
 def surrogate_on_values(
-    task: FrontierTask,
-    mu: float | None,
-    trials: int,
-    seed: int,
-    proposals: Callable[[CentredSettings], CentredSearch] = by_space,
-    **settings: Any,
+    task: FrontierTask, mu: float | None, trials: int, seed: int, numbers: type[Centred] = CentredCMA, **settings: Any
 ) -> Found:
-    """The package's proposals, model and recommendation, or others, on privatised values."""
+    """The package's proposals, model and recommendation, or others for numbers, on privatised values."""
 
-    def algorithm(settings: CentredSettings) -> CentredSearch:
-        return on_values(proposals(settings), task.clip)
+    def algorithm(settings: CentredSettings) -> Any:
+        return on_values(numbers if settings.space is None else CentredMixed, task.clip)(settings)
 
     plain = {"share": 0.0, "references": 0, "choice_share": 0.0, **settings}
     return run(replace(CENTRED, algorithm=algorithm, joined=None), task, mu, trials, seed, **plain)
 
 
-def cma_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int, **settings: Any) -> Found:
-    """The same under the proposals of CMA-ES."""
-    population = cma_population(task.space.d, trials)
-    return surrogate_on_values(task, mu, trials, seed, CentredCMA, population=population, **settings)
+def paths_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int, **settings: Any) -> Found:
+    """The bottoms of drawn functions, on privatised values."""
+    return surrogate_on_values(task, mu, trials, seed, numbers=Paths, population=4, **settings)
 
 
-FOLLOWS = {"share": FOLLOWING, "quantile": UNCLIPPED}  # settings of a clip
+FOLLOWS = {"share": FOLLOWING, "quantile": UNCLIPPED}  # settings of a clip that follows
 
 
 # ---- Optuna's samplers on values --------------------------------------------------------------------------------
@@ -192,19 +184,15 @@ def start(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found
 
 
 OURS, FOLLOWED = "centred", "values, ours, followed clip"
-BY_CMA, CMA_VALUES, CMA_FOLLOWED = (
-    "centred, CMA-ES",
-    "values, surrogate + CMA-ES",
-    "values, surrogate + CMA-ES, followed clip",
-)
+PATHS, PATHS_VALUES, PATHS_FOLLOWED = "centred, paths", "values, paths", "values, paths, followed clip"
 METHODS: dict[str, Callable[..., Found]] = {
     "start": start,
     OURS: centred,
-    BY_CMA: centred_by_cma,
     "values, ours": surrogate_on_values,
     FOLLOWED: partial(surrogate_on_values, **FOLLOWS),
-    CMA_VALUES: cma_on_values,
-    CMA_FOLLOWED: partial(cma_on_values, **FOLLOWS),
+    PATHS: centred_paths,
+    PATHS_VALUES: paths_on_values,
+    PATHS_FOLLOWED: partial(paths_on_values, **FOLLOWS),
     "values, TPE": sampler(_optuna("TPESampler", multivariate=True, group=True)),
     "values, CMA-ES": sampler(_optuna("CmaEsSampler")),
     "values, GP": sampler(_optuna("GPSampler")),
@@ -213,5 +201,5 @@ METHODS: dict[str, Callable[..., Found]] = {
     "DP-GIBO": gibo,
 }
 # Without privacy, mu None:
-LIMITS = (OURS, BY_CMA, "values, ours", CMA_VALUES, "values, TPE", "values, CMA-ES", "values, GP")
-NUMBERS_ONLY = (BY_CMA, CMA_VALUES, CMA_FOLLOWED, "values, CMA-ES", "values, GP", "DP-GIBO")
+LIMITS = (OURS, "values, ours", PATHS, PATHS_VALUES, "values, TPE", "values, CMA-ES", "values, GP")
+NUMBERS_ONLY = (PATHS, PATHS_VALUES, PATHS_FOLLOWED, "values, CMA-ES", "values, GP", "DP-GIBO")

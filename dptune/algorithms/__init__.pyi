@@ -1,8 +1,8 @@
 """The names of this room, and where each is defined."""
 
 from dptune.algorithms.centred import CentredSettings as CentredSettings
+from dptune.algorithms.centred_cma import CentredCMA as CentredCMA
 from dptune.algorithms.centred_mixed import CentredMixed as CentredMixed
-from dptune.algorithms.centred_numbers import CentredNumbers as CentredNumbers
 from dptune.algorithms.centred_plan import CENTRED as CENTRED
 from dptune.algorithms.gibo import DPGIBO as DPGIBO
 from dptune.algorithms.gibo import GIBOSettings as GIBOSettings

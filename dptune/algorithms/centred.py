@@ -11,9 +11,10 @@
 
 One generation:
 
-1. propose lambda points: each is the best one under a function drawn from the surrogate's posterior given all released
-   values, sought by gradient in a space of numbers (:mod:`dptune.algorithms.centred_numbers`), with categories and
-   conditions among random draws and mutations of the best points (:mod:`dptune.algorithms.centred_mixed`);
+1. propose lambda points: of many candidates each proposal is the best one under a function drawn from the surrogate's
+   posterior given all released values. Candidates in a space of numbers are those of CMA-ES
+   (:mod:`dptune.algorithms.centred_cma`); with categories and conditions random draws and mutations of the best points
+   (:mod:`dptune.algorithms.centred_mixed`);
 2. release the share of people with ||H L_i|| <= C, and set C <- C exp(-rate (share - quantile)): as the search
    converges people agree, C shrinks, and so does the noise;
 3. release the mean over people of H L_i, clipped to C *after* centring: one query, 2 C / n for all m points. A point
@@ -49,7 +50,7 @@ from dptune.space import Space
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
-PROPOSALS = 4  # of a batch, in generations
+PROPOSALS = 4  # proposals made at once, in generations
 _LARGEST_EXPONENT = 700.0  # exp of more overflows
 
 
@@ -60,7 +61,7 @@ class CentredSettings:
     Attributes:
         d: dimension, number of coordinates of the space's code.
         generations: G.
-        population: lambda, new points of a generation, at least 4: centring takes one of their differences.
+        population: lambda, new points of a generation, at least 4: with fewer CMA-ES has no covariance to learn.
         mu: GDP budget of all generations together.
         radius: the first C, in units of the loss times sqrt(lambda).
         quantile: the share of people that C aims to leave unclipped.
@@ -69,17 +70,16 @@ class CentredSettings:
             their norms are 0 and C would follow: the released mean would become a vote, with another minimiser.
         share: share of mu^2 for the releases that C follows; 0 keeps C as it is.
         references: r.
-        random_points: of numbers, drawn before the surrogate proposes any.
-        sigma: their standard deviation round the centre, in sides of the cube.
+        sigma: initial step size of CMA-ES, in sides of the cube.
         spread: scale of the random part of the functions drawn from the surrogate: 1 is Thompson sampling, 0 its mean.
-        leap: the farthest a proposal lies from a tried point, in each coordinate of a space of numbers.
-        reach: likewise the recommendation.
-        candidates: drawn for each place of a generation, with categories or conditions.
+        candidates: drawn for each place of a generation; with CMA-ES 1 switches the surrogate's choice off.
+        average, reach: the recommendation is the surrogate's minimiser, sought at most ``reach`` in each coordinate
+            from the mean of CMA-ES's last ``average`` means.
         steps: cell width of each coordinate, 0 for a continuum: (d,); () for none.
         default: the user's default configuration (d,), in the cube: the first point, and a reference as long as this
             process holds its losses; None: there is none.
         saturation: kappa; None: losses are centred as they are.
-        space: the search space, if it has categories or conditions; None: numbers.
+        space: the search space, if it has categories or conditions; None: numbers, searched by CMA-ES.
         seed: of the algorithm's own, public randomness.
 
     Raises:
@@ -96,12 +96,11 @@ class CentredSettings:
     floor: float = 0.01
     share: float = 0.05
     references: int = 2
-    random_points: int = 4
     sigma: float = 0.2
     spread: float = 0.5
-    leap: float = 0.3
-    reach: float = 0.2
     candidates: int = 40
+    average: int = 1
+    reach: float = 0.2
     steps: tuple[float, ...] = ()
     default: tuple[float, ...] | None = None
     saturation: float | None = None
@@ -111,18 +110,10 @@ class CentredSettings:
     def __post_init__(self) -> None:
         for field in fields(self):
             object.__setattr__(self, field.name, plain(getattr(self, field.name)))
-        least = {
-            "d": 1,
-            "generations": 1,
-            "population": 4,
-            "references": 0,
-            "random_points": 1,
-            "candidates": 1,
-            "seed": 0,
-        }
+        least = {"d": 1, "generations": 1, "population": 4, "references": 0, "candidates": 1, "average": 1, "seed": 0}
         for name, smallest in least.items():
             at_least(name, getattr(self, name), smallest)
-        for name in ("mu", "radius", "rate", "sigma", "leap", "reach"):
+        for name in ("mu", "radius", "rate", "sigma", "reach"):
             if not (_is_finite(getattr(self, name)) and getattr(self, name) > 0):
                 raise InputError(f"{name} must be positive and finite; got {getattr(self, name)!r}.")
         if not SMALLEST <= self.radius <= LARGEST:
@@ -218,7 +209,7 @@ class Centred(Rounds):
         self.generations: list[Generation] = []
         self.surrogate = GroupedRegression(settings.d)
         self._followed = 0  # generations whose share of unclipped people is released
-        self._proposed: dict[int, list[Vector]] = {}  # of this generation, in batches
+        self._proposed: dict[int, Matrix] = {}  # of this generation, each (PROPOSALS lambda, d)
         self._first_slot = 0  # of this generation that was asked for
 
     @property
@@ -236,27 +227,21 @@ class Centred(Rounds):
     def ask(self, slot: int) -> Vector:
         """Return proposal number ``slot`` = 0, 1, ... of the current generation, (d,).
 
-        Processes that share a run begin with other slots, and where trials are pruned a generation may need many: a
-        batch has 4 lambda, and then others are drawn.
+        Where trials are pruned a generation may need many: after 4 lambda of them others are drawn.
         """
         if slot == 0 and self.t == 0 and self.settings.default is not None:
             return np.array(self.settings.default)
         if not self._proposed:
             self._first_slot = slot
-        count = PROPOSALS * self.settings.population
-        batch, place = max(slot - self._first_slot, 0) // count, slot % count
-        drawn = self._proposed.setdefault(batch, [])
-        while len(drawn) <= place:
-            drawn.extend(self._propose([self.settings.seed, self.t, batch], drawn))
-        return np.array(drawn[place])
+        again = max(slot - self._first_slot, 0) // (PROPOSALS * self.settings.population)
+        if again not in self._proposed:
+            key = [self.settings.seed, self.t, *([again] if again else [])]
+            self._proposed[again] = self._propose(np.random.default_rng(key))
+        drawn = self._proposed[again]
+        return np.array(drawn[slot % len(drawn)])
 
-    def _propose(self, key: list[int], drawn: list[Vector]) -> Matrix:
-        """Return the proposals that follow those ``drawn``, (k, d), k >= 1; they depend on released values only.
-
-        Args:
-            key: of the random numbers, of its own for each batch.
-            drawn: of the batch.
-        """
+    def _propose(self, rng: np.random.Generator) -> Matrix:
+        """Return proposals for the generation, (PROPOSALS lambda, d); they depend on released values only."""
         raise NotImplementedError
 
     @property
@@ -351,3 +336,11 @@ SHARE, GENERATION = "share/", "generation/"  # keys of a generation's two questi
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def best_of_each(samples: Matrix) -> list[int]:
+    """Return for each column of samples (candidates, count) the smallest row that no earlier column took."""
+    taken: list[int] = []
+    for column in samples.T:
+        taken.append(next(int(i) for i in np.argsort(column) if int(i) not in taken))
+    return taken

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Matrix, Vector
+from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Matrix, Vector, best_of_each
 from dptune.errors import InputError
 from dptune.parameters import Categorical
 from dptune.space import Space
@@ -56,17 +56,16 @@ class CentredMixed(Centred):
         """Of every number the middle, of every category the first choice."""
         return self.space.encode(self.space.centre())
 
-    def _propose(self, key: list[int], drawn: list[Vector]) -> Matrix:
-        """All of a batch at once: of many candidates each proposal is another one."""
-        s, rng = self.settings, np.random.default_rng(key)
+    def _propose(self, rng: np.random.Generator) -> Matrix:
+        s = self.settings
         count = PROPOSALS * s.population
         if not self.generations:
-            return random_points(self.space, count, rng)
+            return drawn(self.space, count, rng)
         total = max(s.candidates * s.population, 2 * count)
         fresh = round(DRAWN * total)
         best = self._seen()[:BEST]
         parents = best[rng.integers(len(best), size=total - fresh)]
-        candidates = np.vstack([random_points(self.space, fresh, rng), mutated(self.space, parents, rng)])
+        candidates = np.vstack([drawn(self.space, fresh, rng), mutated(self.space, parents, rng)])
         return candidates[best_of_each(self.surrogate.samples(candidates, count, rng, spread=s.spread))]
 
     def _seen(self) -> Matrix:
@@ -77,14 +76,6 @@ class CentredMixed(Centred):
     def recommend(self) -> Vector:
         """Return the evaluated point whose posterior mean is smallest, (d,): never the argmin of noisy values."""
         return self._seen()[0] if self.generations else self.centre
-
-
-def best_of_each(samples: Matrix) -> list[int]:
-    """Return for each column of samples (candidates, count) the smallest row that no earlier column took."""
-    taken: list[int] = []
-    for column in samples.T:
-        taken.append(next(int(i) for i in np.argsort(column) if int(i) not in taken))
-    return taken
 
 
 def joined(algorithm: Centred, space: Space, *, now: Space, began: Space) -> CentredMixed:
@@ -104,7 +95,7 @@ def joined(algorithm: Centred, space: Space, *, now: Space, began: Space) -> Cen
     return again
 
 
-def random_points(space: Space, count: int, rng: np.random.Generator) -> Matrix:
+def drawn(space: Space, count: int, rng: np.random.Generator) -> Matrix:
     """Return the points of random configurations, (count, d)."""
     return space.snap(rng.random((count, space.d)))
 

@@ -14,27 +14,27 @@ from dptune._checks import at_least, positive
 from dptune._checks import share as share_of
 from dptune._numbers import tupled
 from dptune.algorithms.centred import CentredSettings
+from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.centred_mixed import CentredMixed, joined
-from dptune.algorithms.centred_numbers import CentredNumbers
 from dptune.algorithms.method import Method, Plan, RungPlan
 from dptune.errors import InputError
 from dptune.space import Space
 
-NAME = "centred releases"  # as ledgers store it
+NAME = "CMA-ES on centred releases"  # as ledgers store it, from the time when it searched numbers only
 RADIUS = 0.4  # the first C, in units of the loss's range
 QUANTILE = 0.5  # share of people that C aims to leave unclipped
 RATE = 1.0  # of C's logarithm, per unit of the share
 FLOOR = 0.01  # the smallest C, in units of the first
 SHARE = 0.05  # of mu^2, for the releases that C follows
 REFERENCES = 2
-POPULATION = 4  # of numbers: the fewer trials a generation has, the more of them know what was released
-SIGMA = 0.2  # of the first points, in sides of the cube
+SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
 SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
 MIXED_SPREAD = 1.0  # the same with categories or conditions
 CHOICE = 0.3  # share of mu^2 for the choice among all trials at the end, with categories or conditions
 SATURATION = 2.0  # kappa, with categories or conditions
 CANDIDATES = 40
-LEAP, REACH = 0.3, 0.2  # of a proposal and of the recommendation from a tried point, in sides of the cube
+REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
+AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
 RUNGS = 3  # decisions a trial, where there are any
 RUNG_RADIUS = 0.1  # their first C, in units of the loss's range
 FEWEST_GENERATIONS = 4
@@ -47,12 +47,14 @@ def default_trials(d: int) -> int:
     return TRIALS_PER_COORDINATE * (d + 1)
 
 
-def default_start(d: int, trials: int) -> int:
-    """4 + floor(3 log d) points, lambda of CMA-ES, and not more than a quarter of the trials.
-
-    So many random points come before those that the surrogate proposes; with categories or conditions it is lambda.
-    """
+def default_population(d: int, trials: int) -> int:
+    """lambda = 4 + floor(3 log d), as CMA-ES; less if that leaves fewer than four generations."""
     return max(min(4 + math.floor(3 * math.log(d)), trials // FEWEST_GENERATIONS), 4)
+
+
+def default_average(generations: int) -> int:
+    """The last 15% of CMA-ES's means."""
+    return max(round(AVERAGED * generations), 1)
 
 
 def cell_widths(space: Space) -> tuple[float, ...]:
@@ -77,10 +79,9 @@ def plan_centred(
     references: int = REFERENCES,
     sigma: float = SIGMA,
     spread: float | None = None,
-    leap: float = LEAP,
-    reach: float = REACH,
-    random_points: int | None = None,
     candidates: int = CANDIDATES,
+    reach: float = REACH,
+    average: int | None = None,
     space: Space | None = None,
     default: tuple[float, ...] | None = None,
     steps: tuple[float, ...] | None = None,
@@ -90,6 +91,7 @@ def plan_centred(
     rungs: int = RUNGS,
     rung_radius: float | None = None,
     final_share: float = 0.05,
+    earlier: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Return a plan; what is None is chosen from the public (d, trials, loss range).
 
@@ -109,15 +111,17 @@ def plan_centred(
         rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
             then on. Default .1 of the range.
         steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
+        earlier: the plan of the run that this one starts from, whose population it has: CMA-ES goes on with it.
 
     Everything else is as in :class:`dptune.algorithms.centred.CentredSettings`.
     """
     trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else default_trials(d)
-    mixed, first = space is not None and not space.plain, default_start(d, trials)
-    population = at_least("population", population, 4) if population is not None else first if mixed else POPULATION
+    if earlier is not None:
+        population = _the_same(population, earlier["settings"]["population"])
+    population = at_least("population", population, 4) if population is not None else default_population(d, trials)
     if trials < population:
         raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
-    generations = trials // population
+    generations, mixed = trials // population, space is not None and not space.plain
     if choice_share is None:
         choice_share = CHOICE if mixed else 0.0
     asked = share_of("rung_share", rung_share)
@@ -135,10 +139,9 @@ def plan_centred(
         references=references,
         sigma=sigma,
         spread=spread if spread is not None else (MIXED_SPREAD if mixed else SPREAD),
-        random_points=random_points if random_points is not None else first,
-        leap=leap,
-        reach=reach,
         candidates=candidates,
+        reach=reach,
+        average=average if average is not None else default_average(generations),
         default=default,
         steps=steps if steps is not None else (cell_widths(space) if space is not None and not mixed else ()),
         saturation=saturation if saturation is not None or not mixed else SATURATION,
@@ -151,9 +154,15 @@ def plan_centred(
     return Plan(NAME, mu, settings, trials, rungs=stops, final_share=final_share, choice_share=choice_share)
 
 
-def centred(settings: CentredSettings) -> CentredNumbers | CentredMixed:
-    """Return the algorithm for these settings: one for numbers, one for everything else."""
-    return CentredNumbers(settings) if settings.space is None else CentredMixed(settings)
+def _the_same(population: int | None, earlier: int) -> int:
+    if population not in (None, earlier):
+        raise InputError(f"a run has the population of the one that it starts from, {earlier}; got {population}.")
+    return earlier
+
+
+def centred(settings: CentredSettings) -> CentredCMA | CentredMixed:
+    """Return the algorithm for these settings: CMA-ES for numbers, another search for everything else."""
+    return CentredCMA(settings) if settings.space is None else CentredMixed(settings)
 
 
 def _restored(described: Mapping[str, Any], space: Space | None) -> CentredSettings:

@@ -31,7 +31,7 @@ class FourierFeatures:
     """M features of d coordinates.
 
     Attributes:
-        frequencies: (M/2, d), before division by the length-scale; standard normal for this kernel.
+        frequencies: (M/2, d), standard normal, before division by the length-scale.
         lengthscale: (d,) or a scalar, in units of the cube's side.
     """
 

@@ -22,7 +22,6 @@ from scipy.linalg import cho_solve, lapack, solve_triangular
 from scipy.optimize import Bounds, minimize
 
 from dptune.gp.arrays import FloatArray, as_points
-from dptune.gp.drawn import Function, Prior
 from dptune.gp.kernels import Matern52
 
 OFFSET = 100.0  # variance of a group's unknown constant, in units of the values' variance
@@ -30,6 +29,7 @@ LENGTHSCALE = 0.3  # prior median of l_j / sqrt(d): the cube's diagonal grows li
 EXTRA = 0.05  # prior median of e
 LENGTHSCALES, SCALES, EXTRAS = (0.03, 30.0), (0.02, 50.0), (0.005, 3.0)  # where theta is sought
 MOVES_EVERY = 3  # fits, once the memory is full
+DESCENT = 30  # iterations of the search for a minimiser
 JITTER = 1e-6  # of s^2, on the covariance of a sample
 
 
@@ -102,7 +102,7 @@ class GroupedRegression:
         """The posterior mean of f, (k,), in units of the values; only differences mean something."""
         if not self.groups:
             return np.zeros(len(points))
-        return np.asarray(self._unit * self._mean()(points))
+        return np.asarray(self._unit * (self._kernel(self._theta)(points, self._X) @ self._weights))
 
     def minimiser(self, start: FloatArray, *, reach: float) -> FloatArray:
         """Where the posterior mean is smallest near ``start``, (d,): a local search in the unit cube.
@@ -115,21 +115,19 @@ class GroupedRegression:
             return np.array(start)
         asked = start.tobytes(), reach
         if asked not in self._minima:
-            self._minima[asked] = self._mean().minimiser(start, reach=reach)
+            self._minima[asked] = self._descend(start, reach)
         return np.array(self._minima[asked])
 
-    def function(self, rng: np.random.Generator, *, spread: float = 1.0) -> Function:
-        """A function drawn from the posterior of f with ``spread`` times its deviations, known everywhere."""
+    def _descend(self, start: FloatArray, reach: float) -> FloatArray:
         kernel = self._kernel(self._theta)
-        prior = Prior.draw(kernel, self.d, rng, spread=spread)
-        first = np.argmax(self._offsets > 0, axis=1)  # (m,): the first value of each one's group
-        offsets = math.sqrt(OFFSET) * rng.standard_normal(len(first))[first]
-        noise = np.sqrt(self._noise + math.exp(2 * self._theta[self.d + 1])) * rng.standard_normal(len(first))
-        drawn = prior.features(self._X) @ prior.omega + spread * (offsets + noise)
-        return Function(kernel, self._X, self._weights - cho_solve((self._factor, True), drawn), prior)
 
-    def _mean(self) -> Function:
-        return Function(self._kernel(self._theta), self._X, self._weights)
+        def mean(x: FloatArray) -> tuple[float, FloatArray]:
+            value = float(self.mean(x[None, :])[0]) / self._unit
+            return value, np.asarray(kernel.gradient(x, self._X) @ self._weights)
+
+        box = Bounds(np.maximum(start - reach, 0.0), np.minimum(start + reach, 1.0))
+        found = minimize(mean, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": DESCENT})
+        return np.asarray(found.x)
 
     def joint(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The posterior mean (k,) and covariance (k, k) of f, in units of the values and their squares."""

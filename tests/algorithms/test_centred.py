@@ -1,4 +1,4 @@
-"""A search by centred releases: the contract, the order of centring and clipping, and what it learns."""
+"""CMA-ES on centred releases: the contract, the order of centring and clipping, and what it learns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from audit_tools import noiseless
+from cmaes import CMA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptune import InputError
-from dptune.algorithms import CentredNumbers, CentredSettings
+from dptune.algorithms import CentredCMA, CentredSettings
 from dptune.algorithms.centred import Generation
-from dptune.algorithms.centred_plan import cell_widths, default_start, plan_centred
+from dptune.algorithms.centred_plan import cell_widths, default_population, plan_centred
 from dptune.privacy import Ball, MeanQuery, NormQuery
 from dptune.space import Float, Int, Space
 
@@ -35,7 +36,7 @@ def sphere(u: np.ndarray) -> np.ndarray:
     return ((u - centres) ** 2).mean(axis=1) + levels
 
 
-def share_and_mean(algorithm: CentredNumbers) -> tuple[NormQuery, MeanQuery]:
+def share_and_mean(algorithm: CentredCMA) -> tuple[NormQuery, MeanQuery]:
     """Return the generation's two questions; the algorithm stays where it is."""
     share = algorithm.question()
     assert share is not None
@@ -48,13 +49,13 @@ def share_and_mean(algorithm: CentredNumbers) -> tuple[NormQuery, MeanQuery]:
     return share.query, mean.query
 
 
-def follow(algorithm: CentredNumbers, share: float) -> float:
+def follow(algorithm: CentredCMA, share: float) -> float:
     """Learn a released share and return the radius of the generation it is for."""
     algorithm.learn(f"share/{algorithm.t + 1}", {"radius": algorithm.radius}, np.array([share]), 0.0, own=True)
     return algorithm.radius
 
 
-def make_generation(algorithm: CentredNumbers, values: np.ndarray, sigma: float = 0.1) -> None:
+def make_generation(algorithm: CentredCMA, values: np.ndarray, sigma: float = 0.1) -> None:
     """Have the generation's mean answered, after its share, if that is not answered yet."""
     question = algorithm.question()
     assert question is not None
@@ -65,7 +66,7 @@ def make_generation(algorithm: CentredNumbers, values: np.ndarray, sigma: float 
     algorithm.learn(question.key, question.note, values, sigma, own=True)
 
 
-def learn_answer(algorithm: CentredNumbers, rows: dict[str, np.ndarray], *, noise: float = 0.0, seed: int = 0) -> None:
+def learn_answer(algorithm: CentredCMA, rows: dict[str, np.ndarray], *, noise: float = 0.0, seed: int = 0) -> None:
     """Answer the next question as the privatizer would, without noise unless asked."""
     question = algorithm.question()
     assert question is not None
@@ -81,8 +82,8 @@ def learn_answer(algorithm: CentredNumbers, rows: dict[str, np.ndarray], *, nois
     algorithm.learn(question.key, question.note, answer, noise, own=True)
 
 
-def run(settings_: CentredSettings, *, noise: float = 0.0) -> CentredNumbers:
-    algorithm, rows, count = CentredNumbers(settings_), {}, 0
+def run(settings_: CentredSettings, *, noise: float = 0.0) -> CentredCMA:
+    algorithm, rows, count = CentredCMA(settings_), {}, 0
     while not algorithm.finished:
         for slot in range(algorithm.missing()):
             u = algorithm.ask(slot)
@@ -97,8 +98,8 @@ def run(settings_: CentredSettings, *, noise: float = 0.0) -> CentredNumbers:
 # ---- the question --------------------------------------------------------------------------------------------
 
 
-def filled(**change: Any) -> CentredNumbers:
-    algorithm = CentredNumbers(make(**change))
+def filled(**change: Any) -> CentredCMA:
+    algorithm = CentredCMA(make(**change))
     for slot in range(8):
         algorithm.observe(f"p{slot}", algorithm.ask(slot))
     return algorithm
@@ -172,7 +173,7 @@ def test_the_radius_stays_where_it_can_clip_and_divide_the_noise() -> None:
 def test_two_copies_told_the_same_answers_are_in_the_same_state(values: list[float], share: float) -> None:
     copies = []
     for _ in range(2):
-        algorithm = filled()
+        algorithm = filled(candidates=4)
         follow(algorithm, share)
         make_generation(algorithm, np.array(values))
         copies.append((algorithm.radius, algorithm.ask(3).tolist(), algorithm.recommend().tolist()))
@@ -192,29 +193,19 @@ def test_a_generation_survives_its_note() -> None:
 # ---- the search ----------------------------------------------------------------------------------------------
 
 
-def test_the_first_points_are_random_and_every_later_one_lies_near_a_tried_one() -> None:
-    news = [g.points[: g.new] for g in run(make(random_points=9, leap=0.02)).generations]
-
-    def leaps(t: int) -> np.ndarray:
-        """How far generation t's points lie from the nearest tried one, in the coordinate where that is farthest."""
-        return np.abs(news[t][:, None] - np.vstack(news[:t])[None]).max(axis=2).min(axis=1)
-
-    assert leaps(1).max() > 0.05  # 8 points were tried
-    later = np.concatenate([leaps(t) for t in range(2, 12)])
-    assert np.mean(later <= 0.02 + 1e-12) > 0.8
-    assert later.max() <= 0.16 + 1e-12  # where the first functions led to known points
-
-
-def test_a_point_that_was_tried_is_proposed_again_only_if_there_is_hardly_another() -> None:
-    steps, tried = (0.25, 0.25), CentredNumbers(make(d=2, steps=(0.25, 0.25), population=6))
-    for slot in range(6):
-        tried.observe(str(slot), tried.ask(slot))
-    make_generation(tried, np.arange(6.0))
-    cells = np.array([tried.ask(slot) for slot in range(6)])
-    assert (np.round(cells / steps - 0.5, 9) % 1 == 0).all()
-    assert len(np.unique(cells, axis=0)) > 4
-    lone = CentredNumbers(make(d=1, steps=(0.5,)))  # two cells for eight proposals
-    assert {float(lone.ask(slot)[0]) for slot in range(8)} == {0.25, 0.75}
+def test_without_surrogate_choice_it_is_cma_es_told_the_surrogates_means() -> None:
+    algorithm = CentredCMA(make(candidates=1, references=0))
+    plain = CMA(np.full(4, 0.5), 0.2, bounds=np.tile([0.0, 1.0], (4, 1)), population_size=8, seed=3, n_max_resampling=3)
+    for g in range(4):
+        plain.reseed_rng(int(np.random.default_rng([3, g]).integers(2**31)))
+        X = [plain.ask() for _ in range(8)]
+        for slot in range(8):
+            assert np.array_equal(algorithm.ask(slot), X[slot])
+            algorithm.observe(f"{g}/{slot}", X[slot])
+        make_generation(algorithm, np.array([sphere(x).mean() for x in X]), 0.0)
+        means = algorithm.surrogate.mean(np.array(X))
+        plain.tell([(x, float(v)) for x, v in zip(X, means, strict=True)])
+        assert np.array_equal(algorithm.means[-1], plain.mean)
 
 
 def test_it_finds_the_optimum_without_noise_and_comes_near_it_with() -> None:
@@ -225,14 +216,17 @@ def test_it_finds_the_optimum_without_noise_and_comes_near_it_with() -> None:
         assert found - best < left * (start - best), noise
 
 
-def points_of(algorithm: CentredNumbers) -> np.ndarray:
-    return np.vstack([generation.points for generation in algorithm.generations])
+@pytest.mark.parametrize("candidates", [1, 2, 3, 4])
+def test_few_candidates_are_enough(candidates: int) -> None:
+    algorithm = run(make(generations=3, candidates=candidates))
+    algorithm.t -= 1
+    assert len(np.unique([algorithm.ask(slot) for slot in range(32)], axis=0)) == 32
 
 
 def test_the_trajectory_is_the_same_every_time() -> None:
     first, second, other = (run(make(generations=4, seed=seed), noise=0.01) for seed in (3, 3, 4))
-    assert np.array_equal(points_of(first), points_of(second))
-    assert not np.array_equal(points_of(first), points_of(other))
+    assert np.array_equal(first.means, second.means)
+    assert not np.array_equal(first.means, other.means)
 
 
 def test_proposals_are_in_the_cube_and_differ() -> None:
@@ -244,21 +238,21 @@ def test_proposals_are_in_the_cube_and_differ() -> None:
 
 
 def test_the_radius_shrinks_as_people_agree() -> None:
-    assert run(make(generations=20)).radius < 0.1
+    assert run(make(generations=20, candidates=4)).radius < 0.1
 
 
 def test_whole_numbers_are_proposed_on_their_cells() -> None:
     space = Space({"a": Int(1, 4), "b": Float(0, 1), "c": Int(1, 100, log=True), "e": Float(0, 1, step=0.5)})
     steps = cell_widths(space)
     assert steps == (0.25, 0.0, 0.0, 1 / 3)
-    algorithm = CentredNumbers(make(steps=steps))
+    algorithm = CentredCMA(make(steps=steps))
     X = np.array([algorithm.ask(slot) for slot in range(32)])
     assert set(np.round(X[:, 0], 12)) <= {0.125, 0.375, 0.625, 0.875}
     assert set(np.round(X[:, 3], 6)) <= {0.166667, 0.5, 0.833333}
     assert np.array_equal(X, [space.encode(space.decode(x)) for x in X]) or np.allclose(
         X[:, [0, 1, 3]], [space.encode(space.decode(x))[[0, 1, 3]] for x in X]
     )
-    found = run(make(steps=steps)).recommend()
+    found = run(make(steps=steps, candidates=8)).recommend()
     assert abs(found[0] - 0.7) < 0.2
 
 
@@ -271,7 +265,7 @@ def test_used_up_generations_are_not_asked_again() -> None:
 
 
 def test_there_is_nothing_to_ask_before_the_generation_is_full() -> None:
-    assert CentredNumbers(make()).question() is None
+    assert CentredCMA(make()).question() is None
 
 
 # ---- settings and plan ---------------------------------------------------------------------------------------
@@ -282,8 +276,7 @@ def test_there_is_nothing_to_ask_before_the_generation_is_full() -> None:
     [
         {"d": 0}, {"generations": 0}, {"population": 3}, {"mu": 0.0}, {"mu": np.inf}, {"radius": -1.0},
         {"quantile": 1.0}, {"rate": 0.0}, {"share": 1.0}, {"references": -1}, {"sigma": np.nan},
-        {"candidates": 0}, {"random_points": 0}, {"leap": 0.0},
-        {"spread": -1.0}, {"steps": (0.1,)}, {"steps": (2.0, 0, 0, 0)}, {"d": True},
+        {"candidates": 0}, {"average": 0}, {"spread": -1.0}, {"steps": (0.1,)}, {"steps": (2.0, 0, 0, 0)}, {"d": True},
         {"steps": 20}, {"steps": "0000"}, {"steps": ("a", 0, 0, 0)}, {"quantile": "a"}, {"spread": None},
         {"share": "b"}, {"mu": True}, {"seed": -1}, {"seed": 1.5}, {"population": "8"}, {"radius": 1e-31},
         {"radius": 1e31}, {"floor": 0.0}, {"floor": 1.1}, {"floor": "c"},
@@ -300,8 +293,7 @@ def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
     plan = plan_centred(d=d, loss_range=2.0, mu=0.7, seed=1, trials=trials)
     s = plan.settings
     assert trials - s.population < plan.trials <= trials
-    assert s.population == 4
-    assert 4 <= s.random_points == default_start(d, trials) <= max(trials / 4, 4)
+    assert s.population == default_population(d, trials)
     assert s.generations * (s.mean_mu**2 + s.share_mu**2) + plan.final_mu**2 == pytest.approx(0.7**2)
     assert plan.monitor_mu == 0
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.curator import Curator
 from dptune import CENTRED, Categorical, Float, InputError, Int, SearchRun, Space
-from dptune.algorithms.centred_mixed import CentredMixed, mutated, random_points
+from dptune.algorithms.centred_mixed import CentredMixed, drawn, mutated
 from dptune.algorithms.centred_plan import plan_centred
 
 N = 200
@@ -61,7 +61,7 @@ def test_the_default_is_the_first_point_and_what_the_answer_is_compared_with() -
 
 def test_proposals_are_configurations_and_mutations_stay_near() -> None:
     rng = np.random.default_rng(0)
-    U = random_points(SPACE, 200, rng)
+    U = drawn(SPACE, 200, rng)
     for w in (*U, *mutated(SPACE, U, rng)):
         assert SPACE.encode(SPACE.decode(w)) == pytest.approx(w, abs=1e-9)
     u = SPACE.encode({"model": "b", "x": 0.5, "y": 1.0, "fixed": "f"})

@@ -45,23 +45,6 @@ def test_the_posterior_is_the_textbook_formula() -> None:
     assert drawn.mean(axis=1) == pytest.approx(model.mean(new), abs=0.05 * np.sqrt(covariance.max()))
 
 
-def test_functions_drawn_from_the_posterior_have_its_moments_and_their_gradient() -> None:
-    """Differences between points: a constant of all of them is unknown."""
-    model = GroupedRegression(3)
-    model.fit(groups())
-    new, rng = RNG.random((4, 3)), np.random.default_rng(1)
-    drawn = model._unit * np.array([model.function(rng)(new) for _ in range(3000)])  # (3000, 4)
-    mean, covariance = model.joint(new)
-    H = np.eye(4) - 0.25
-    assert np.cov(drawn @ H, rowvar=False) == pytest.approx(H @ covariance @ H, abs=0.08 * covariance.max())
-    assert H @ drawn.mean(axis=0) == pytest.approx(H @ mean, abs=0.08 * np.sqrt(covariance.max()))
-    function = model.function(rng)
-    value, slope = (lambda x, i=i: function._value_and_gradient(x)[i] for i in (0, 1))
-    assert value(new[0]) == pytest.approx(function(new)[0])
-    assert check_grad(value, slope, new[0], epsilon=1e-6) < 1e-4 * np.linalg.norm(slope(new[0]))
-    assert model.function(rng, spread=0.0)(new) == pytest.approx(model.mean(new) / model._unit)
-
-
 def test_a_constant_added_to_a_group_changes_nothing() -> None:
     first, second = GroupedRegression(3), GroupedRegression(3)
     data = groups()

@@ -70,7 +70,7 @@ def test_the_run_finds_the_minimum_when_people_are_many_and_the_best_trial_makes
     study.optimize(objective_of(sampler, data), n_trials=sampler.n_trials)
     best = losses_at(data, data[:, 0].mean(), 10 ** (2 * data[:, 1].mean())).mean()
     assert losses_at(data, **sampler.recommend(study)).mean() < best + 0.01
-    assert losses_at(data, **study.best_params).mean() < best + 0.06  # the best by what was known when it ended
+    assert losses_at(data, **study.best_params).mean() < best + 0.03
     centre = losses_at(data, 0.0, 1e-1).mean()
     late = study.trials[-10:]
     true = np.array([losses_at(data, **t.params).mean() - centre for t in late])
@@ -134,8 +134,7 @@ def test_the_trials_end_by_themselves_when_the_plan_is_done_and_more_are_refused
 
 
 def test_workers_with_too_few_trials_each_are_told(tmp_path):
-    workers = [open_centred(open_privatizer(tmp_path), population=6) for _ in range(6)]
-    storage = stored(tmp_path)
+    workers, storage = [open_centred(open_privatizer(tmp_path)) for _ in range(6)], stored(tmp_path)
     studies = [create(storage, worker) for worker in workers]
     for i in range(23):
         studies[i % 6].optimize(objective_of(workers[i % 6]), n_trials=1)
@@ -228,7 +227,7 @@ def test_settings_are_refused_early_by_name(tmp_path, wrong, named):
 
 
 def test_every_setting_of_the_plan_is_an_option(tmp_path):
-    chosen = {"population": 5, "radius": 1.0, "rate": 0.5, "steps": (0.0, 0.0), "leap": 0.2, "random_points": 2}
+    chosen = {"population": 5, "radius": 1.0, "rate": 0.5, "steps": (0.0, 0.0), "average": 2, "candidates": 2}
     sampler = open_centred(open_privatizer(tmp_path), **chosen)
     settings = sampler.run_of(create(None, sampler)).plan.settings
     assert {name: getattr(settings, name) for name in chosen} == chosen

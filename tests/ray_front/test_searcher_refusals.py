@@ -97,9 +97,7 @@ def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):
         new.set_search_properties("loss", "min", SPACE)
 
 
-@pytest.mark.parametrize(
-    ("searcher", "says"), [(None, "start with CentredCMASearch"), ("random", "must be a ray.tune")]
-)
+@pytest.mark.parametrize(("searcher", "says"), [(None, "start with CentredSearch"), ("random", "must be a ray.tune")])
 def test_the_wrapper_wants_a_searcher(tmp_path, searcher, says):
     with pytest.raises(dptune.InputError, match=says):
         PrivateSearch(searcher, open_privatizer(tmp_path), n_trials=8)

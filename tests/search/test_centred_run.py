@@ -1,4 +1,4 @@
-"""A run of a search by centred releases: what it releases, keeps and finds."""
+"""A run of CMA-ES on centred releases: what it releases, keeps and finds."""
 
 from __future__ import annotations
 

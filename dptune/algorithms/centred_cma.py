@@ -1,4 +1,4 @@
-"""CMA-ES on centred joint releases: how the package searched numbers before, kept to be compared with.
+"""CMA-ES on centred joint releases: a rank-based search in a space of numbers.
 
 CMA-ES: Hansen, *The CMA Evolution Strategy: A Tutorial*, arXiv 1604.00772; integers: CMA-ES with margin, Hamano et
 al., arXiv 2205.13482; both from the `cmaes` library. Candidates are drawn from N(m, sigma^2 C) and chosen by Thompson
@@ -11,13 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cmaes import CMA, CMAwM
 
-from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation, Matrix, Vector
-from dptune.algorithms.centred_mixed import best_of_each
-from dptune.algorithms.centred_plan import default_start
+from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation, Matrix, Vector, best_of_each
+from dptune.errors import MissingExtra
 
-AVERAGED = 0.15  # share of the means of CMA-ES near whose average the recommendation is sought
 RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many optima lie on the boundary
 
 
@@ -34,14 +31,14 @@ class CentredCMA(Centred):
         """The centre of the cube."""
         return self.means[0]
 
-    def _propose(self, key: list[int], drawn: list[Vector]) -> Matrix:
-        s, rng = self.settings, np.random.default_rng(key)
+    def _propose(self, rng: np.random.Generator) -> Matrix:
+        s = self.settings
         self._cma.reseed_rng(int(rng.integers(2**31)))
         count = PROPOSALS * s.population
-        asked = np.array([_point(self._cma.ask()) for _ in range(max(s.candidates * s.population, count))])
+        drawn = np.array([_point(self._cma.ask()) for _ in range(max(s.candidates * s.population, count))])
         if s.candidates == 1 or not self.generations:
-            return asked[:count]
-        return asked[best_of_each(self.surrogate.samples(asked, count, rng, spread=s.spread))]
+            return drawn[:count]
+        return drawn[best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))]
 
     def _tell(self, generation: Generation) -> None:
         super()._tell(generation)
@@ -50,23 +47,20 @@ class CentredCMA(Centred):
         self.means.append(np.array(self._cma.mean, dtype=np.float64))
 
     def recommend(self) -> Vector:
-        """Return where the surrogate is smallest near the mean of CMA-ES's last means, (d,)."""
-        average = np.clip(np.mean(self.means[-averaged(self.settings) :], axis=0), 0.0, 1.0)
+        """Return where the surrogate is smallest near the mean of CMA-ES's last ``average`` means, (d,).
+
+        Never the argmin of noisy values.
+        """
+        average = np.clip(np.mean(self.means[-self.settings.average :], axis=0), 0.0, 1.0)
         return self.surrogate.minimiser(average, reach=self.settings.reach)
-
-
-def averaged(settings: CentredSettings) -> int:
-    """The last 15% of CMA-ES's means."""
-    return max(round(AVERAGED * settings.generations), 1)
-
-
-def cma_population(d: int, trials: int) -> int:
-    """lambda of CMA-ES."""
-    return default_start(d, trials)
 
 
 def _engine(settings: CentredSettings) -> Any:
     """CMA-ES, or CMA-ES with margin if a coordinate has cells."""
+    try:
+        from cmaes import CMA, CMAwM
+    except ImportError:
+        raise MissingExtra('this algorithm needs cmaes: pip install "dptune[cmaes]".') from None
     mean = np.full(settings.d, 0.5)
     common = {"population_size": settings.population, "seed": settings.seed, "n_max_resampling": RESAMPLINGS}
     if not any(settings.steps):
