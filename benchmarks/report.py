@@ -75,10 +75,10 @@ def run_missing(
 
 
 def mean_and_error(samples: Iterable[float], digits: int = 3) -> str:
-    """`mean ± standard error of the mean`."""
+    """`mean ± standard error of the mean`; the sample alone if there is one."""
     x = np.array(list(samples), dtype=np.float64)
-    error = x.std(ddof=1) / np.sqrt(len(x)) if len(x) > 1 else float("nan")
-    return f"{x.mean():.{digits}f} ± {error:.{digits}f}"
+    error = f" ± {x.std(ddof=1) / np.sqrt(len(x)):.{digits}f}" if len(x) > 1 else ""
+    return f"{x.mean():.{digits}f}{error}"
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
