@@ -152,6 +152,14 @@ def sentences(losses: Losses) -> Iterator[str]:
         )
 
 
+def without(losses: Losses, data: str = "parkinsons", mu: float = 1.0) -> str:
+    """The primary outcome without the data set that was farthest off."""
+    means = {n: losses.over_frontier(n, mu, MINE) for n in (300, 1000)}
+    left = {n: np.mean([of.mean() for name, of in over.items() if name != data]) for n, over in means.items() if over}
+    ratios = " and ".join(f"{np.exp(mean):.2f} with {n} people" for n, mean in left.items())
+    return f"Without {data}, which was left out after looking, the first ratio is {ratios} (mu = {mu:g})."
+
+
 def _titled(n: int, mu: float, heads: list[str], rows: list[list[str]]) -> str:
     return f"n = {n}, mu = {mu:g}, {TRIALS} trials\n\n{markdown(heads, rows)}\n" if rows else ""
 

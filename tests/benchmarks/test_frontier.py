@@ -127,7 +127,7 @@ def test_the_pages_say_what_the_stored_runs_say() -> None:
         for path in (DOCS / "frontier.md", DOCS.parent / "README.md", DOCS / "private.md", DOCS / "which.md")
     )
     said = list(report.sentences(losses))
-    assert all(sentence in page for sentence in (*said, report.progress(stored)))
+    assert all(sentence in page for sentence in (*said, report.progress(stored), report.without(losses)))
     assert all(" ".join(row.split()) in page for row in report.headline(losses).splitlines())
     (quoted,) = (sentence for sentence in said if sentence.startswith("With 300 people, mu = 1 "))
     assert all(quoted.rstrip(".") in other for other in (readme, private, which))
