@@ -81,7 +81,8 @@ def postgresql() -> Iterator[Callable[[], str]]:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not found and not os.environ.get("DPTUNE_POSTGRESQL"):
         pytest.skip("no PostgreSQL server in /usr/lib/postgresql: apt-get install postgresql")
-    psycopg = pytest.importorskip("psycopg")
+    import psycopg
+
     assert found, "DPTUNE_POSTGRESQL is set, and there is no server in /usr/lib/postgresql"
     binaries, root = found[-1].parent, os.geteuid() == 0
     folder = Path(tempfile.mkdtemp(prefix="dptune-pg-", dir="/tmp"))  # short: the socket's path is limited

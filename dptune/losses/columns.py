@@ -48,7 +48,8 @@ class Column:
 
     def _category(self, entry: Any) -> Any:
         """The category that an entry is, or spells; None if it is none."""
-        spelled = (attempt(self._labels.get, s, failed=None) for s in spellings(entry))  # type: ignore[union-attr]
+        labels = self._labels or {}
+        spelled = (attempt(labels.get, s, failed=None) for s in spellings(entry))
         return next((category for category in spelled if category is not None), None)
 
     def strangers(self, values: npt.NDArray[Any]) -> list[Any]:

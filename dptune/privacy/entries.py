@@ -25,7 +25,7 @@ def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
         return call(*args)
     except KeyboardInterrupt:
         pass
-    except BaseException:  # noqa: BLE001
+    except BaseException:  # noqa: BLE001 - a private entry may have caused it, and its text may quote that
         return failed
     raise KeyboardInterrupt
 

@@ -259,10 +259,9 @@ class Question:
 
 
 def _names(points: object) -> tuple[str, ...]:
-    named = isinstance(points, list | tuple) and all(isinstance(p, str) for p in points)
-    if not named:
+    if not (isinstance(points, list | tuple) and all(isinstance(p, str) for p in points)):
         raise InputError(f"points must be a list or tuple of names, as given to observe; got {points!r}.")
-    return tuple(points)  # type: ignore[arg-type]
+    return tuple(points)
 
 
 def _finite(name: str, value: object) -> float:

@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 from ledger_tools import pay
+from sklearn.base import BaseEstimator, clone
 
 from dptune import Budget, BudgetExhausted, LedgerError, PrivacyLedger
 
 
 def sklearn_clone(ledger: PrivacyLedger) -> PrivacyLedger:
-    base = pytest.importorskip("sklearn.base")
-
-    class Search(base.BaseEstimator):
+    class Search(BaseEstimator):
         def __init__(self, ledger: Any = None) -> None:
             self.ledger = ledger
 
-    return base.clone(Search(ledger)).ledger
+    return clone(Search(ledger)).ledger
 
 
 COPIES = [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy, sklearn_clone]

@@ -66,7 +66,6 @@ def test_the_password_is_not_shown_but_travels_with_a_pickle(postgresql: Urls) -
 
 
 def test_a_server_that_is_not_there_gives_a_ledger_error_without_the_password() -> None:
-    pytest.importorskip("psycopg")
     with pytest.raises(LedgerError, match="cannot be used") as refused:
         PrivacyLedger("postgresql://user:hunter2@127.0.0.1:1/db?connect_timeout=2", Budget.gdp(1.0))
     assert "hunter2" not in str(refused.value)

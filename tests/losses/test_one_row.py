@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from one_row import BAD, LABELS, NEIGHBOUR, TRAIN, N, X, Y, same_for_others
 from scipy import sparse
@@ -85,7 +86,7 @@ SPARSE = make_pipeline(MaxAbsScaler(copy=False), LogisticRegression()).fit(spars
 CASES: dict[str, tuple[Any, Callable[[np.ndarray], Any]]] = {
     "array": (SCALED, np.copy),
     "Fortran": (SCALED, np.asfortranarray),
-    "frame": (SCALED, lambda rows: pytest.importorskip("pandas").DataFrame(rows.copy())),
+    "frame": (SCALED, lambda rows: pandas.DataFrame(rows.copy())),
     "csr": (SPARSE, sparse.csr_array),
     "csc": (SPARSE, sparse.csc_matrix),
     "list": (InPlace(), lambda rows: rows.tolist()),
@@ -226,7 +227,6 @@ def test_rows_of_a_list_do_not_set_each_other_s_dtype() -> None:
 
 
 def test_a_data_frame_keeps_its_labels_where_a_row_stands_in_for_another() -> None:
-    pandas = pytest.importorskip("pandas")
 
     class Aligning:
         def predict(self, frame: Any) -> Any:
@@ -247,7 +247,6 @@ def test_a_data_frame_keeps_its_labels_where_a_row_stands_in_for_another() -> No
 @pytest.mark.parametrize("missing", [False, True])
 def test_a_column_with_a_missing_value_is_refused_when_one_without_is(missing: bool) -> None:
     """A nullable column becomes numbers or objects by its values: whether it is compared with text must not show it."""
-    pandas = pytest.importorskip("pandas")
     y = pandas.Series(Y, dtype="Int64")
     if missing:
         y[BAD] = pandas.NA
@@ -265,7 +264,7 @@ def test_labels_may_be_text(kind: str) -> None:
         "list": words.tolist,
         "array": words.copy,
         "objects": lambda: words.astype(object),
-        "series": lambda: pytest.importorskip("pandas").Series(words, index=range(5, 5 + N)),
+        "series": lambda: pandas.Series(words, index=range(5, 5 + N)),
     }[kind]()
     model = LogisticRegression().fit(TRAIN, np.where(LABELS == 1, "yes", "no"))
     expected = estimator_losses("log_loss", LogisticRegression().fit(TRAIN, LABELS), X, Y)

@@ -11,6 +11,7 @@ import warnings
 
 import numpy as np
 import optuna
+import pandas
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer
@@ -142,7 +143,7 @@ CONTAINERS = {
     "array": np.asarray,
     "list": lambda X: [list(row) for row in X],
     "rows of unequal length": lambda X: [list(row)[: 29 if np.isnan(row).any() else 30] for row in X],
-    "frame": lambda X: pytest.importorskip("pandas").DataFrame(X),
+    "frame": lambda X: pandas.DataFrame(X),
     "csr": sparse.csr_array,
     "csc matrix": sparse.csc_matrix,
     "coo": sparse.coo_matrix,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from scipy.stats import loguniform
@@ -41,7 +43,7 @@ def test_the_rows_to_stop_on_are_held_out_of_those_that_train():
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # LightGBM's, of arrays
 def test_boosting_that_stops_early_is_searched(fast_path, library):
     name, settings, options = SETTINGS[library]
-    booster = getattr(pytest.importorskip(library), name)(**settings)
+    booster = getattr(import_module(library), name)(**settings)
     space = {"estimator__learning_rate": loguniform(0.1, 1.0)}
     search = search_in(fast_path, estimator=StopsEarly(booster), param_distributions=space)
     search.fit(*PUBLIC, **VAL, **options)
@@ -54,7 +56,7 @@ def test_boosting_that_stops_early_is_searched(fast_path, library):
 @pytest.mark.parametrize("library", SETTINGS)
 def test_stopping_on_private_rows_is_refused(fast_path, library):
     name, settings, options = SETTINGS[library]
-    booster = getattr(pytest.importorskip(library), name)(**settings)
+    booster = getattr(import_module(library), name)(**settings)
     search = search_in(fast_path, estimator=booster, param_distributions={"learning_rate": loguniform(0.1, 1.0)})
     with pytest.raises(dptune.InputError, match="early stopping or an eval_set"):
         search.fit(*PUBLIC, **VAL, eval_set=[(VAL["X_val"], VAL["y_val"])], **options)
