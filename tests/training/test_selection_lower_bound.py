@@ -16,7 +16,7 @@ from dptune.training.profiles import epsilon_of
 
 pytestmark = pytest.mark.slow  # a minute
 
-LAW, N, COUNT, DELTA, SCORE = Repeats.geometric(6), 20, 4000, 0.01, 0.5
+LAW, N, COUNT, DELTA = Repeats.geometric(6), 20, 4000, 0.01
 RANDOM = np.random.default_rng(0)
 NOISE = SeededNoise(0)  # OpenDP's law is audited elsewhere, and is slow in such numbers
 
@@ -48,33 +48,39 @@ def scores(patch: pytest.MonkeyPatch, canary: int, score_mu: float) -> np.ndarra
     return np.array([each.score for each in made])
 
 
-TRAINING = epsilon_of([SelectionPlan(LAW, TrainingPlan(2.0, 1.0, 1))], DELTA)
-SAMPLED = epsilon_of([SelectionPlan(LAW, TrainingPlan(0.7, 0.1, 1))], DELTA)
-SCORING = epsilon_of([SelectionPlan(LAW, score_mu=SCORE)], DELTA)
+def training_claim(noise: float, rate: float = 1.0) -> float:
+    return epsilon_of([SelectionPlan(LAW, TrainingPlan(noise, rate, 1))], DELTA)
+
+
+def scoring_claim(score_mu: float) -> float:
+    return epsilon_of([SelectionPlan(LAW, score_mu=score_mu)], DELTA)
+
+
+# Each bar is more than five standard deviations from what is proved in the mean.
 
 
 def test_both_halves_keep_their_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    train = proved(models(monkeypatch, 0, 2.0), models(monkeypatch, 1, 2.0), DELTA)
+    train = proved(models(monkeypatch, 0, 0.5), models(monkeypatch, 1, 0.5), DELTA)
     sampled = proved(models(monkeypatch, 0, 0.7, 0.1), models(monkeypatch, 1, 0.7, 0.1), DELTA)
-    val = proved(scores(monkeypatch, 0, SCORE), scores(monkeypatch, 1, SCORE), DELTA)
+    val = proved(scores(monkeypatch, 0, 2.0), scores(monkeypatch, 1, 2.0), DELTA)
     print(
-        f"training: {train:.2f} of {TRAINING:.2f} proved, with sampling rate .1 {sampled:.2f} of {SAMPLED:.2f}; "
-        f"validation: {val:.2f} of {SCORING:.2f}"
+        f"training: {train:.2f} of {training_claim(0.5):.2f} proved, with sampling rate .1 {sampled:.2f} of "
+        f"{training_claim(0.7, 0.1):.2f}; validation: {val:.2f} of {scoring_claim(2.0):.2f}"
     )
-    assert 0 < train <= TRAINING
-    assert 0 <= sampled <= SAMPLED
-    assert 0 < val <= SCORING
+    assert 0 < train <= training_claim(0.5)
+    assert 0 <= sampled <= training_claim(0.7, 0.1)
+    assert 0 < val <= scoring_claim(2.0)
 
 
 def test_an_eighth_of_the_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert proved(models(monkeypatch, 0, 0.25), models(monkeypatch, 1, 0.25), DELTA) > TRAINING
-    assert proved(scores(monkeypatch, 0, 8 * SCORE), scores(monkeypatch, 1, 8 * SCORE), DELTA) > SCORING
+    assert proved(models(monkeypatch, 0, 0.25), models(monkeypatch, 1, 0.25), DELTA) > training_claim(2.0)
+    assert proved(scores(monkeypatch, 0, 4.0), scores(monkeypatch, 1, 4.0), DELTA) > scoring_claim(0.5)
 
 
 def test_a_wrong_sampling_rate_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody in every step, where a tenth was planned."""
-    assert proved(models(monkeypatch, 0, 0.7), models(monkeypatch, 1, 0.7), DELTA) > SAMPLED
+    """Everybody in every step, where a fiftieth was planned."""
+    assert proved(models(monkeypatch, 0, 0.5), models(monkeypatch, 1, 0.5), DELTA) > training_claim(0.5, 0.02)
 
 
 def test_a_best_that_is_shown_with_its_own_score_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert proved(scores(monkeypatch, 0, 1e9), scores(monkeypatch, 1, 1e9), DELTA) > SCORING
+    assert proved(scores(monkeypatch, 0, 1e9), scores(monkeypatch, 1, 1e9), DELTA) > scoring_claim(0.5)
