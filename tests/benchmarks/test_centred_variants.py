@@ -29,6 +29,7 @@ def ran(kind: type[CentredCMA], task: Task) -> tuple[CentredCMA, float]:
     return run.algorithm, sum(charge.mu**2 for charge in run.ledger.charges)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "package's"])
 def test_every_variant_recommends_a_point_of_the_cube(task: Task, variant: str) -> None:
     u = VARIANTS[variant](task, 1.0, 20, 3)

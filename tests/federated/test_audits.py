@@ -292,6 +292,7 @@ BUGS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bug", "audit"), BUGS, ids=lambda f: f.__name__)
 def test_a_planted_bug_is_caught(
     bug: Callable[[pytest.MonkeyPatch], None],

@@ -54,8 +54,8 @@ def points(study: optuna.Study) -> list[dict[str, Any]]:
     ("kind", "storage", "n_jobs"),
     [
         *((kind, *where) for kind in KINDS for where in (("memory", 4), ("journal", 1))),
-        (LDPTGPSampler, "sqlite", 1),
-        (LDPMoMASampler, "sqlite", 4),
+        pytest.param(LDPTGPSampler, "sqlite", 1, marks=pytest.mark.slow),
+        pytest.param(LDPMoMASampler, "sqlite", 4, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_with_real_noise(tmp_path, kind, storage, n_jobs):

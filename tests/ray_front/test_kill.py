@@ -17,7 +17,7 @@ from dptune_ray.vault import REPORTED
 from ray_harness import open_centred, open_ledger, open_privatizer, open_search, tuner
 from ray_people import losses
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 HERE = Path(__file__).parent
 DRIVER = """
     import os, signal, sys
@@ -60,13 +60,13 @@ DRIVER = """
     ("opened", "where", "at", "limit"),
     [
         (open_search, "between charge and draw", 2, None),
-        pytest.param(open_search, "on_trial_complete", 7, 2, marks=pytest.mark.slow),
-        pytest.param(open_search, "suggest", 6, 2, marks=pytest.mark.slow),
-        pytest.param(open_search, "between read and record", 6, 2, marks=pytest.mark.slow),
-        pytest.param(open_search, "after record", 5, None, marks=pytest.mark.slow),
-        pytest.param(open_centred, "between charge and draw", 2, 2, marks=pytest.mark.slow),
-        pytest.param(open_centred, "between read and record", 1, None, marks=pytest.mark.slow),
-        pytest.param(open_centred, "on_trial_complete", 7, 2, marks=pytest.mark.slow),
+        (open_search, "on_trial_complete", 7, 2),
+        (open_search, "suggest", 6, 2),
+        (open_search, "between read and record", 6, 2),
+        (open_search, "after record", 5, None),
+        (open_centred, "between charge and draw", 2, 2),
+        (open_centred, "between read and record", 1, None),
+        (open_centred, "on_trial_complete", 7, 2),
     ],
 )
 def test_after_kill_9_of_the_driver_the_restored_run_finishes_within_its_budget(fast_path, opened, where, at, limit):

@@ -48,7 +48,7 @@ def markers(configs: list[dict[str, Any]], function: Any) -> list[float]:
     [
         pytest.param(printing, open_search, 4, marks=pytest.mark.slow),
         pytest.param(printing, open_centred, 8, marks=pytest.mark.slow),
-        (failing, open_search, 4),
+        pytest.param(failing, open_search, 4, marks=pytest.mark.slow),
         pytest.param(refused, open_search, 4, marks=pytest.mark.slow),
     ],
 )

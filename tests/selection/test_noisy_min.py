@@ -79,6 +79,7 @@ def test_the_audit_of_the_law_finds_the_planted_bug(bug: Making) -> None:
         audit_law(bug, count=1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", [without_the_factor_two, sensitivity_of_all_means, index_without_noise])
 def test_the_adversary_finds_the_planted_bug(bug: Making) -> None:
     with pytest.raises(AssertionError):

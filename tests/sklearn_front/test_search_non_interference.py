@@ -135,7 +135,8 @@ def assert_nothing_interferes(
 CASES = [
     *(("array", method, kind) for method in ("centred", "selection") for kind in (*ODD, "label", "missing label")),
     *(("array", method, kind) for method in ("dp-gibo", "tpe") for kind in ("other", "nan", "label")),
-    *((container, "centred", kind) for container in ("list", "objects", "frame") for kind in ODD),
+    *(("frame", "centred", kind) for kind in ODD),
+    *(pytest.param(each, "centred", kind, marks=pytest.mark.slow) for each in ("list", "objects") for kind in ODD),
     *((container, "selection", kind) for container in ("float32", "sparse") for kind in ("other", "nan", "inf")),
 ]
 
@@ -191,7 +192,7 @@ def leak_log(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("leak", [leak_attribute, leak_private_rows, leak_name, leak_log])
-@pytest.mark.parametrize("method", ["centred", "selection"])
+@pytest.mark.parametrize("method", ["centred", pytest.param("selection", marks=pytest.mark.slow)])
 def test_the_audit_fails_on_a_planted_leak(fast_path, canned, monkeypatch, leak, method):
     leak(monkeypatch)
     with pytest.raises(AssertionError):
