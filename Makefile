@@ -68,7 +68,7 @@ audit: audit-core  ## the slow audits: long noise, whole runs, random kills; pri
 	$(BIN)/python -m pytest -m "slow and ray" -rfE
 
 audit-ray: $(VENV)/.installed  ## a few of those with one, which CI runs: whole examples, restored runs, values that are looked for
-	$(BIN)/python -m pytest -m "slow and ray" -rfE tests/ray_front/test_cluster.py tests/ray_front/test_example.py tests/ray_front/test_no_marker.py
+	$(BIN)/python -m pytest -m "slow and ray" -rfE tests/ray_front/test_cluster.py tests/ray_front/test_example.py tests/ray_front/test_no_marker.py tests/ray_front/test_ldp_searchers.py
 	$(BIN)/python -m pytest -m "slow and ray" -rfE tests/ray_front/test_kill.py -k "charge and draw"
 
 audit-core: $(VENV)/.installed  ## those without a Ray cluster

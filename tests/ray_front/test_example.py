@@ -59,6 +59,7 @@ def test_an_example_runs_as_it_stands(example: Path, fast_path: Path) -> None:
     assert "NOT PRIVATE" not in run.stdout
 
 
+@pytest.mark.slow
 def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(
     fast_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

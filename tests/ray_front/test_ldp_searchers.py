@@ -278,6 +278,7 @@ def test_a_trainable_needs_a_device(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert "NOT PRIVATE" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_on_a_cluster_users_are_capped_and_no_value_is_anywhere(cluster: Path, fast_path: Path, capfd: Any) -> None:
     died = fast_path / "died"
