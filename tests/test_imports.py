@@ -77,7 +77,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "space.py": {"parameters"},
     "parameters.py": set(),
 }
-EVERYBODYS = ("errors", "_chain", "_checks", "_exports", "_locks", "_numbers", "_silence", "_statement")
+EVERYBODYS = ("errors", "_chain", "_checks", "_exports", "_locks", "_numbers", "_statement")
 NEVER = {  # what a room must not import, whichever rooms it may
     "losses/": {"sqlalchemy", "opendp"},
     "search/": {"sqlalchemy", "opendp"},
@@ -214,7 +214,7 @@ SPEAKING = {
     **{f"search/{name}.py": {"warnings"} for name in ("shown", "agreement")},  # public facts
     "accounting/durable.py": {"logging"},  # so here
     "audit/transcript.py": {"logging"},  # listens
-    **{"losses/estimator.py": {"warnings"}, "_silence.py": {"warnings", "logging"}},
+    **{"losses/estimator.py": {"warnings"}, "privacy/silence.py": {"warnings", "logging"}},
 }
 
 

@@ -29,12 +29,12 @@ from typing import Any
 import numpy as np
 
 from dptune._checks import json_data
-from dptune._silence import silence
 from dptune.accounting.entries import Charge
 from dptune.errors import InputError, PlanComplete
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
 from dptune.privacy.private import loss_vector
 from dptune.privacy.query import Interval
+from dptune.privacy.silence import silence
 from dptune.training.ledger import TrainingLedger
 from dptune.training.plans import SelectionPlan
 
@@ -76,8 +76,8 @@ def repeat_and_select(
 
     A repeat that raises, or whose losses are no vector of n, is never chosen. Nothing of it is told, because that would
     tell how many repeats there were: what the process prints, warns and logs meanwhile is swallowed, in all threads, in
-    C and in child processes (``dptune._silence`` has the list); another thread's selection waits for this one. Not
-    swallowed are files that ``once`` writes and connections that it opens, such as an experiment tracker's. Try
+    C and in child processes (``dptune.privacy.silence`` has the list); another thread's selection waits for this one.
+    Not swallowed are files that ``once`` writes and connections that it opens, such as an experiment tracker's. Try
     ``once`` on public rows first.
 
     Whoever sees when the call ends learns about the number of repeats. Let it run where nobody watches, as a job of the

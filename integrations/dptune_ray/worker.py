@@ -22,9 +22,9 @@ import ray
 from ray import cloudpickle, tune
 
 import dptune
-from dptune._silence import swallow
 from dptune.losses.user_function import Function, call_guarded, losses_of_result
 from dptune.privacy.private import bare, loss_vector
+from dptune.privacy.silence import swallow
 from dptune.search.names import FINAL
 from dptune_ray.actors import ActorClient, Answer, answered
 from dptune_ray.public import PUBLIC, reports_of

@@ -12,7 +12,7 @@ import warnings
 
 import pytest
 
-from dptune._silence import silence
+from dptune.privacy.silence import silence
 
 KEPT, LOUDER = sys.__stderr__, logging.CRITICAL + 10  # a stream from before, as loguru keeps one
 
