@@ -66,6 +66,7 @@ test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the ol
 
 audit: audit-core  ## the slow audits: long noise, whole runs, random kills; prints what they prove
 	$(BIN)/python -m pytest -m "slow and ray" -rfE
+	DPTUNE_EXPLORE=1 $(BIN)/python -m pytest -m hypothesis -n 2  # properties, on examples that nobody has tried yet
 
 audit-ray: $(VENV)/.installed  ## a few of those with one, which CI runs: whole examples, restored runs, values that are looked for
 	$(BIN)/python -m pytest -m "slow and ray" -rfE tests/ray_front/test_cluster.py tests/ray_front/test_example.py tests/ray_front/test_no_marker.py tests/ray_front/test_ldp_searchers.py

@@ -53,11 +53,8 @@ class Float:
         """Return u in [0, 1] of a value in [low, high]."""
         if self.step is not None and self.cells is not None:
             return (round((value - self.low) / self.step) + 0.5) / self.cells
-        if self.high == self.low:
-            return 0.5
-        if self.log:
-            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
-        return (value - self.low) / (self.high - self.low)
+        low, high, at = (math.log(x) if self.log else x for x in (self.low, self.high, value))
+        return 0.5 if low == high else (at - low) / (high - low)  # logarithms of ends that are close may be equal
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dptune import Categorical, Float, InputError, Int, Space
@@ -34,6 +34,7 @@ def parameters(draw: st.DrawFn) -> Float | Int:
 
 
 @given(parameters(), unit)
+@example(Float(17.0, 17.000000000000004, log=True), 0.0)  # whose ends have one logarithm
 def test_decoding_stays_in_range_and_encoding_is_its_inverse(p: Float | Int, u: float) -> None:
     value = p.decode(u)
     assert p.low <= value <= p.high
