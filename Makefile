@@ -64,7 +64,7 @@ $(VENV)-oldest/.installed: pyproject.toml .ci/oldest.py
 test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the oldest versions that pyproject.toml allows
 	$(VENV)-oldest/bin/python -m pytest -W default -m "not slow" -n 2 --dist loadgroup $(SMOKE)
 
-audit: audit-core  ## the slow audits: long noise, whole runs, random kills; prints what they prove
+audit: audit-core  ## the slow audits: long noise, whole runs, random kills; with -s they print what they prove
 	$(BIN)/python -m pytest -m "slow and ray" -rfE
 	DPTUNE_EXPLORE=1 $(BIN)/python -m pytest -m hypothesis -n 2  # properties, on examples that nobody has tried yet
 

@@ -59,7 +59,7 @@ def test_an_example_runs_as_it_stands(example, tmp_path):
 
 
 def skip_without_its_library(example):
-    for library in ("torch", "xgboost", "lightgbm", "skorch"):
+    for library in ("torch", "skorch"):
         if example.stem.startswith(library):
             pytest.importorskip(library)
 
