@@ -2,7 +2,8 @@
 
 **A simulation.** `Curator` has what a `SearchRun` asks of a `LossPrivatizer`. It clips and averages as the privatizer
 does, and draws numpy noise with the package's `noise_scale`. `Ledger` keeps charges and facts in lists: nothing is
-durable, and nothing is refused. tests/benchmarks/test_loops.py checks both against the real ones.
+durable, and only what a plan has no room for is refused. tests/benchmarks/test_loops.py checks both against the real
+ones.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import numpy as np
 from benchmarks.data import Array
 from dptune import Budget
 from dptune.accounting.durable import Charge
+from dptune.accounting.entries import Limit
 from dptune.accounting.gdp import Spent, bounded_range_from_mu
 from dptune.accounting.ledger import PLAN, News, Rest
+from dptune.errors import PlanComplete
 from dptune.privacy.noise import noise_scale
 from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery, Query
 from dptune.privacy.released import Released
@@ -56,6 +59,10 @@ class Ledger:
         self.charges.append(paid)
         self._by_key[scope, key] = paid
         return paid
+
+    def count(self, scope: str, prefix: str) -> int:
+        """How many charges have such keys."""
+        return sum(charge.scope == scope and charge.key.startswith(prefix) for charge in self.charges)
 
     def find(self, scope: str, key: str) -> Charge | None:
         """The charge of a key."""
@@ -98,10 +105,6 @@ class Curator:
         self._rows[name] = np.full(self.n, self.interval.high)
         self._failed.add(name)
 
-    def combine(self, name: str, weights: Mapping[str, float]) -> None:
-        """Keep a weighted sum of each person's losses, clipped."""
-        self.observe(name, sum(weight * self._rows[other] for other, weight in weights.items()))
-
     def forget(self, name: str) -> None:
         """Forget a point."""
         self._rows.pop(name, None)
@@ -127,10 +130,12 @@ class Curator:
         scope: str,
         key: str,
         note: Mapping[str, object],
-        limit: object = None,
+        limit: Limit | None = None,
         mechanism: object = None,
     ) -> Released:
         """The answer, kept in the ledger; by the exponential mechanism the index of a small mean."""
+        if limit is not None and self.ledger.count(scope, limit.prefix) >= limit.count:
+            raise PlanComplete("that is all")
         value, sigma = self.answer(query) if mechanism is None else self.choose(query), self.sigma(query)
         return Released(value, self.ledger.charge(scope, key, query, value, sigma, note), sigma)
 

@@ -1,6 +1,6 @@
 """Rules that stop trials by private losses, on tabulated curves: `python -m benchmarks.rung_rules [--show]`
 
-Both curves of `benchmarks.pruning`, trained once for one split of the rows at 256 settings each, with every person's
+Both curves of `benchmarks.pruning`, trained once for three splits of the rows at 256 settings each, with every person's
 loss at each of `STEPS`. A search is given the setting nearest to what it proposes, so a run takes a quarter of a second
 and many rules can be tried. **A simulation**: the noise is seeded (`benchmarks.curator`), and nothing is private. Its
 loss is that of all rows that no model was trained on, the private and the test rows.
@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import os
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from tqdm import tqdm
 
 from benchmarks.curator import Curator
 from benchmarks.data import Array
-from benchmarks.pruning import CLIP, EPOCHS, MU, SIZES, TASKS, TRIALS, Problem, log_losses
+from benchmarks.pruning import CLIP, EPOCHS, MU, RUNG_SHARE, RUNG_TRIALS, SIZES, TASKS, TRIALS, Problem, log_losses
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from dptune import CENTRED, SearchRun
 from dptune.algorithms.centred_plan import RUNG_RADIUS
@@ -37,32 +39,34 @@ from dptune.search.names import RUNG
 from dptune_optuna.distributions import to_space
 
 STEPS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 15, 18, 27)
-SPLIT = 100  # of the rows; those of `benchmarks.pruning` are 0 to 9
+SPLITS = (100, 101, 102)  # of the rows; those of `benchmarks.pruning` are 0 to 19
 BEST = 60  # settings among which a search has to choose in the end
 SPREAD, FINE = 0.25, 0.08  # of settings around the centre, and around the best so far
 
 
 @dataclass(frozen=True)
 class Rule:
-    """When a trial is stopped, and what it takes part with; the package's own unless given. ``steps=()``: never.
+    """When a trial is stopped; the package's own unless given. ``steps=()``: never.
 
     Attributes:
         steps: rungs.
         bars: that stop a trial, before its last rung and at it, in standard deviations of the noise.
-        kept: share of how far a stopped trial was behind that it takes part with.
+        trials: planned, that train to their end.
         share: of mu^2.
         radius: the first C, in units of the clip's width.
-        trials: planned.
         exact: whether the answers at rungs have no noise.
+        kept: share of how far it was behind the incumbent with which a stopped trial takes part, as one of the planned
+            trials; `TRUE_END`: it takes part with the losses that it would have had at its end, which nobody knows;
+            None: it takes no part, and another takes its place.
     """
 
     steps: tuple[int, ...] = (3, 9)
     bars: tuple[float, float] = (rungs.EARLIER, rungs.LAST)
-    kept: float = rungs.KEPT
-    share: float = 0.2
+    trials: int = RUNG_TRIALS
+    share: float = RUNG_SHARE
     radius: float = RUNG_RADIUS
-    trials: int = TRIALS
     exact: bool = False
+    kept: float | None = None
 
     def settings(self) -> dict[str, object]:
         """What the planner is told."""
@@ -71,24 +75,27 @@ class Rule:
         return {"trials": self.trials, **(chosen if self.steps else {})}
 
 
+TRUE_END = math.inf
 RULES: dict[str, Rule] = {
-    "none": Rule(steps=()),
-    "none, half of the trials": Rule(steps=(), trials=TRIALS // 2),
+    "none": Rule((), trials=TRIALS),
+    "none, 20 trials": Rule((), trials=20),
+    "none, 16 trials": Rule((), trials=16),
     "3, 9": Rule(),
     "3, 9, answers without noise": Rule(exact=True),
-    "3, 9, all of the distance kept": Rule(kept=1.0),
-    "3, 9, bars 1 and 1": Rule(bars=(1.0, 1.0)),
+    "3, 9, bars 4 and 4": Rule(bars=(4.0, 4.0)),
     "3, 9, bars 0 and 0": Rule(bars=(0.0, 0.0)),
-    "2, 5, 12": Rule((2, 5, 12)),
-    "5, 12": Rule((5, 12)),
-    "9": Rule((9,)),
-    "9, bar -1": Rule((9,), bars=(0.0, -1.0)),
-    "12": Rule((12,)),
-    "3, 18": Rule((3, 18)),
     "3, 9, share .1": Rule(share=0.1),
     "3, 9, share .4": Rule(share=0.4),
     "3, 9, radius .03": Rule(radius=0.03),
     "3, 9, radius .3": Rule(radius=0.3),
+    "1, 3": Rule((1, 3)),
+    "2, 6": Rule((2, 6)),
+    "2, 5, 12": Rule((2, 5, 12)),
+    "9": Rule((9,)),
+    "3, 9, 12 trials": Rule(trials=12),
+    "3, 9, all take part, a quarter": Rule(trials=TRIALS, kept=0.25),
+    "3, 9, all take part, all of the distance": Rule(trials=TRIALS, kept=1.0),
+    "3, 9, all take part, their true ends": Rule(trials=TRIALS, kept=TRUE_END),
 }
 
 
@@ -101,10 +108,10 @@ class Curves:
         outside: (k,), mean loss after training of the rows that it was not trained on.
     """
 
-    def __init__(self, task: str, folder: Path) -> None:
-        self.problem = Problem(task, SPLIT)
+    def __init__(self, task: str, split: int, folder: Path) -> None:
+        self.problem = Problem(task, split)
         self.space = to_space(self.problem.space)
-        path = folder / f"{task.split(',')[0]}-{SPLIT}.npz"
+        path = folder / f"{task.split(',')[0]}-{split}.npz"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             np.savez(path, **dict(zip(("points", "losses", "test"), self._tabulated(), strict=True)))
@@ -153,38 +160,59 @@ def simulate(curves: Curves, rule: Rule, seed: int) -> dict[str, float]:
     """Loss of the recommendation, and the epochs of all trials."""
     curator = (ExactAtRungs if rule.exact else Curator)(SIZES[1], CLIP, seed=seed, private=True, mu=MU)
     run = SearchRun(CENTRED, curator, scope="run", space=curves.space, seed=seed, **rule.settings())
-    (rungs.EARLIER, rungs.LAST), rungs.KEPT, epochs = rule.bars, rule.kept, 0
-    for trial in range(run.plan.trials):
-        row = curves.nearest(run.ask(trial))
-        epochs += trained(run, str(trial), curves.space.decode(curves.points[row]), curves.losses[row], rule)
+    (rungs.EARLIER, rungs.LAST), epochs, rows = rule.bars, 0, dict[str, int]()
+    while not run.complete:
+        trial = str(len(rows))
+        rows[trial] = curves.nearest(run.ask())
+        epochs += trained(run, trial, curves, rows, rule)
     return {"loss": float(curves.outside[curves.nearest(run.recommend())]), "epochs": epochs}
 
 
-def trained(run: SearchRun, trial: str, parameters: dict[str, object], losses: Array, rule: Rule) -> int:
+def trained(run: SearchRun, trial: str, curves: Curves, rows: dict[str, int], rule: Rule) -> int:
     """Train as far as the run wants; the number of epochs."""
+    parameters, losses = curves.space.decode(curves.points[rows[trial]]), curves.losses[rows[trial]].astype(np.float64)
     for step in rule.steps:
-        run.rungs.report(trial, parameters, losses[STEPS.index(step)].astype(np.float64), step)
+        run.rungs.report(trial, parameters, losses[STEPS.index(step)], step)
         if run.rungs.stops(trial):
-            run.finish_stopped(trial, parameters)
+            if rule.kept is None:
+                run.withdrawn(trial)
+            else:
+                incumbent = run.ledger.find("run", f"{RUNG}{trial}/{step}").note["incumbent"]
+                run.finish(trial, parameters, _kept(losses, curves.losses[rows[incumbent]], step, rule.kept))
             return step
-    run.finish(trial, parameters, losses[-1].astype(np.float64))
+    run.finish(trial, parameters, losses[-1])
     return EPOCHS
 
 
+def _kept(losses: Array, incumbent: Array, step: int, kept: float) -> Array:
+    """What a stopped trial takes part with (people,)."""
+    if kept == TRUE_END:
+        return losses[-1]
+    i = STEPS.index(step)
+    return np.clip(incumbent[-1] + kept * (losses[i] - incumbent[i].astype(np.float64)), *CLIP)
+
+
 def table(results: list[dict[str, Any]]) -> str:
-    """The frontier: each rule's epochs and loss, over those of the same search without stopping."""
+    """The frontier: each rule's epochs and loss, over the means of the first rule on the same split."""
     rows = []
     for rule in RULES:
         row: list[str] = [rule]
         for task in TASKS:
-            own, base = ({r["seed"]: r for r in results if (r["rule"], r["task"]) == (w, task)} for w in (rule, "none"))
-            both = sorted(own.keys() & base.keys())
-            loss, epochs = (float(np.mean([base[seed][what] for seed in both])) for what in ("loss", "epochs"))
-            row.append(f"{np.mean([own[seed]['epochs'] for seed in both]) / epochs:.2f}")
-            row.append(mean_and_error([own[seed]["loss"] / loss for seed in both], 2))
+            mine = [r for r in results if (r["rule"], r["task"]) == (rule, task)]
+            for what, show in (("epochs", _mean), ("loss", partial(mean_and_error, digits=2))):
+                row.append(show([r[what] / _base(results, task, r["split"], what) for r in mine]))
         rows.append(row)
     heads = [f"{task.split(',')[0]}: {what}" for task in TASKS for what in ("epochs", "loss")]
     return markdown(["rungs", *heads], rows)
+
+
+def _base(results: list[dict[str, Any]], task: str, split: int, what: str) -> float:
+    first = next(iter(RULES))
+    return float(np.mean([r[what] for r in results if (r["rule"], r["task"], r["split"]) == (first, task, split)]))
+
+
+def _mean(values: list[float]) -> str:
+    return f"{np.mean(values):.2f}"
 
 
 def differences(curves: Curves) -> list[list[str]]:
@@ -208,7 +236,7 @@ def differences(curves: Curves) -> list[list[str]]:
 def main() -> None:
     """Run what is missing, and print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=34)
+    parser.add_argument("--seeds", type=int, default=30, help="runs of a rule on each split")
     parser.add_argument("--show", action="store_true", help="print the frontier of what was run, and train nothing")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
@@ -216,13 +244,18 @@ def main() -> None:
     logging.disable(logging.WARNING)
     path = asked.out / "results" / "rung_rules.jsonl"
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    known = {(r["rule"], r["task"], r["seed"]) for r in results}
-    tasks = {} if asked.show else {task: Curves(task, Path("out") / "curves") for task in TASKS}
-    for task, curves in tasks.items():
-        print(markdown([task, "50%", "75%", "90%", "97%", "left at the end"], differences(curves)), end="\n\n")
-    for seed, task, rule in tqdm([*product(range(asked.seeds), tasks, RULES)]):
-        if (rule, task, seed) not in known:
-            results.append({"rule": rule, "task": task, "seed": seed, **simulate(tasks[task], RULES[rule], seed)})
+    known = {(r["rule"], r["task"], r["split"], r["seed"]) for r in results}
+    kinds = [] if asked.show else [*product(TASKS, SPLITS)]
+    of = {(task, split): Curves(task, split, Path("out") / "curves") for task, split in kinds}
+    for task in TASKS if of else ():
+        print(
+            markdown([task, "50%", "75%", "90%", "97%", "left at the end"], differences(of[task, SPLITS[0]])),
+            end="\n\n",
+        )
+    for seed, (task, split), rule in tqdm([*product(range(asked.seeds), of, RULES)]):
+        if (rule, task, split, seed) not in known:
+            about = {"rule": rule, "task": task, "split": split, "seed": seed}
+            results.append({**about, **simulate(of[task, split], RULES[rule], seed)})
             with path.open("a") as file:
                 file.write(json.dumps(results[-1]) + "\n")
     print(table(results))

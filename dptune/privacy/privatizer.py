@@ -156,17 +156,6 @@ class LossPrivatizer:
                 self._failed.add(point)
                 self._store(point, np.full(self.n, self.interval.diameter / 2))
 
-    def combine(self, point: str, weights: Mapping[str, float]) -> None:
-        """Take, as losses of a new point, each person's weighted sum of their losses at points held, within the clip.
-
-        Args:
-            point: its public name.
-            weights: of the points; public, and 1 together.
-        """
-        with self._lock:
-            row = self._losses.combine(tuple(weights), np.array([list(weights.values())]), slice(None))[0]
-            self._store(point, np.clip(row, -self.interval.diameter / 2, self.interval.diameter / 2))
-
     def _store(self, point: str, row: Vector) -> None:
         with self._lock:
             if point not in self._losses:

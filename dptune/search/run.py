@@ -202,20 +202,9 @@ class SearchRun(Shown):
         """
         refuse_name(trial)
         if losses is None:
-            self._count_failure()
-        return self._end(trial, self._observe(trial, parameters, losses), parameters)
-
-    def finish_stopped(self, trial: str, parameters: Mapping[str, Value]) -> float:
-        """As :meth:`finish`, of a trial that :attr:`rungs` has told to stop, with the losses that it would end with."""
-        if (point := self.rungs.stopped(trial)) in self._failures.points:
-            self._count_failure()
-        return self._end(trial, point, parameters)
-
-    def _count_failure(self) -> None:
-        with self._lock:
-            self._failures.count(begun=self._learned.history.begun, batch=self.algorithm.batch)
-
-    def _end(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
+            with self._lock:
+                self._failures.count(begun=self._learned.history.begun, batch=self.algorithm.batch)
+        point = self._observe(trial, parameters, losses)
         self._failures.went_on()
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
         with self._lock:
@@ -227,13 +216,14 @@ class SearchRun(Shown):
             return self._told[trial]
 
     def withdrawn(self, trial: str) -> None:
-        """Take note that a trial hands in no losses: it costs nothing, and another takes its place.
+        """Take note that a trial was stopped and hands in no losses: another takes its place.
 
         Raises:
-            PlanComplete: so were too many in a row.
+            PlanComplete: public quantities have stopped too many in a row; what private losses stop the plan limits.
         """
         self.rungs.withdraw(trial)
-        self._failures.stopped(trial)
+        if self.plan.rungs is None:
+            self._failures.stopped(trial)
 
     def _observe(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
         """Hand losses to the privatizer; return the name of their point."""

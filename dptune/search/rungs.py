@@ -10,9 +10,8 @@ this process holds: by the centred releases, and before the first of them by the
 of the centred releases. A trial is stopped at its last rung unless the answer is below 0, and before that if the answer
 is more than two standard deviations of its noise above 0: asynchronous halving against the best.
 
-A stopped trial takes part in its generation with the losses L_i(incumbent, end) + k (L_i(x, s) - L_i(incumbent, s)),
-within the clip: of how far it is behind at a rung little is left at the end (k = .25). Its own at s would be those of a
-half-trained model among trained ones, and the search would learn a step where trials were stopped.
+A stopped trial takes no part in its generation, and another takes its place. Its losses at s are those of a
+half-trained model: beside losses of trained ones they would teach the search which models learn fast.
 
 Guarantee: each question is one Gaussian release of ``plan.rung_mu``, mu-GDP under replacing one person: a person's
 clipped difference lies in [-C, C], so its mean moves by at most 2 C / n. It is charged before losses are read. The plan
@@ -42,7 +41,6 @@ from dptune.space import Value
 
 Vector = npt.NDArray[np.float64]
 EARLIER, LAST = 2.0, 0.0  # bars before a trial's last rung and at it, in standard deviations of the noise
-KEPT = 0.25  # k; `python -m benchmarks.rung_rules` measured bars and k
 
 
 class Rungs:
@@ -69,7 +67,6 @@ class Rungs:
         self._privatizer, self._scope, self._plan, self._failures = privatizer, scope, plan, failures
         self._learned, self._lock = learned, lock
         self._reported: dict[str, dict[int, str]] = {}  # trial -> step -> point, in the order of the reports
-        self._stopped: dict[str, str] = {}  # trial that was told to stop -> the point that it takes part with
         self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
         self._behind: dict[str, float] = {}  # trial -> how far behind the first one by answers at rungs
         self._failed: set[str] = set()  # points, of reports and of ends, that nobody is compared with
@@ -86,7 +83,6 @@ class Rungs:
         step = _step(step)
         point = point_name(self._scope, f"{trial} at step {step}", parameters)
         if losses is None:
-            self._failures.points.add(point)
             self._privatizer.observe_failure(point)
         else:
             self._privatizer.observe(point, losses)
@@ -95,25 +91,13 @@ class Rungs:
             steps = self._reported.setdefault(trial, {})
             steps.pop(step, None)  # of a trial that begins again: the question is about its last report
             steps[step] = point
-            self._privatizer.forget(self._stopped.pop(trial, ""))  # it went on
 
     def stops(self, trial: str) -> bool:
         """Ask, and pay, whether the trial is to end with what it reported last."""
         with self._lock:
             self._learned.sync()
             asked = self.question(trial)
-            if asked is None or not self._answered(asked):
-                return False
-            self._stop(trial, asked)
-            return True
-
-    def _stop(self, trial: str, asked: Question) -> None:
-        """Keep what the trial takes part with: the incumbent's losses at its end, and k of how far it was behind."""
-        mine, theirs = asked.query.points
-        if mine not in self._failures.points:  # one that failed takes part as a failure
-            end, _ = self._ended[str(asked.note["incumbent"])]
-            self._stopped[trial] = f"{mine}, stopped"
-            self._privatizer.combine(self._stopped[trial], {mine: KEPT, theirs: -KEPT, end: 1.0})
+            return asked is not None and self._answered(asked)
 
     def _answered(self, asked: Question) -> bool:
         limit = Limit(RUNG, self._plan.decisions)
@@ -150,19 +134,15 @@ class Rungs:
         return min((trial for trial in self._ended if self._compares(trial, step)), key=self._standing, default=None)
 
     def _compares(self, trial: str, step: int) -> bool:
-        """Whether an ended trial was trained to its end, and neither that failed nor its report at the step."""
+        """Whether neither an ended trial's end nor its report at the step failed."""
         at_step, (end, _) = self._reported[trial].get(step), self._ended[trial]
-        return at_step is not None and trial not in self._stopped and self._failed.isdisjoint((at_step, end))
+        return at_step is not None and self._failed.isdisjoint((at_step, end))
 
     def _standing(self, trial: str) -> float:
         """By the released centred values; before there are any by the answers at rungs."""
         _, any_of_them = next(iter(self._ended.values()))
         known = self._learned.algorithm.difference(self._ended[trial][1], any_of_them)
         return self._behind.get(trial, 0.0) if known is None else known[0]
-
-    def stopped(self, trial: str) -> str:
-        """Return the point with which a trial takes part that was told to stop."""
-        return self._stopped.get(trial) or list(self._reported[trial].values())[-1]
 
     def ended(self, trial: str, point: str, u: Vector) -> None:
         """Take note that a trial takes part with ``point``, at u (d,); it may be an incumbent from now on."""
@@ -180,7 +160,7 @@ class Rungs:
         with self._lock:
             self._behind.pop(trial, None)
             kept, _ = self._ended.pop(trial, ("", None))
-            for point in (*self._reported.pop(trial, {}).values(), self._stopped.pop(trial, "")):
+            for point in self._reported.pop(trial, {}).values():
                 self._failed.discard(point)
                 if point != kept:
                     self._privatizer.forget(point)

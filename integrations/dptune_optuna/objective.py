@@ -136,7 +136,7 @@ class PrivateFunction:
                 losses = shielded(self._function, shield, wrapped)
             except optuna.TrialPruned:
                 if run is not None:
-                    self._end_stopped(trial, run, took_part=shield.stopped_by_losses)
+                    run.withdrawn(name)
                 raise
             except Exception:
                 if run is not None:
@@ -153,22 +153,11 @@ class PrivateFunction:
         except dptune.errors.TrialFailed as error:
             raise optuna.TrialPruned(str(error)) from None
         show_sigma(trial, run)
-        self._show(trial, run)
-        return value
-
-    def _end_stopped(self, trial: Trial, run: SearchRun, *, took_part: bool) -> None:
-        """A trial that private losses have stopped takes part with its last; one that anything else has, does not."""
-        if took_part:
-            run.finish_stopped(str(trial.number), trial.params)
-            self._show(trial, run)
-        else:
-            run.withdrawn(str(trial.number))
-
-    def _show(self, trial: Trial, run: SearchRun) -> None:
-        show(trial.study, run, self._loss)
+        show(study, run, self._loss)
         if run.complete:
             with suppress(RuntimeError):  # outside study.optimize there is nothing to stop
-                trial.study.stop()
+                study.stop()
+        return value
 
     def _shield(self, trial: Trial | FixedTrial, run: SearchRun | None = None) -> ShieldedTrial:
         """Return what the user's function gets; what it may report is in the ledger before."""

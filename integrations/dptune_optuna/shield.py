@@ -43,11 +43,6 @@ class ShieldedTrial:
         self._pruned = False  # whether the function was told to stop
 
     @property
-    def stopped_by_losses(self) -> bool:
-        """Whether it was told to stop by private losses, which it then takes part with."""
-        return False
-
-    @property
     def number(self) -> int:
         """The trial's number."""
         return self._trial.number
@@ -155,11 +150,6 @@ class RungTrial(ShieldedTrial):
         self._pruned = self._run is not None and self._passed(
             functools.partial(self._run.rungs.stops, str(self.number))
         )
-        return self._pruned
-
-    @property
-    def stopped_by_losses(self) -> bool:
-        """Whether the last answer was to stop."""
         return self._pruned
 
 

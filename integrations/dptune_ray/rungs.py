@@ -18,6 +18,7 @@ from dptune.privacy.private import bare
 from dptune_ray.vault_client import VaultClient
 
 T = TypeVar("T")
+STOPPED = "stopped_by_losses"  # in the last result of a trial that private losses have stopped
 Losses = Callable[[Any], npt.NDArray[np.float64] | None]
 _report: ContextVar[Callable[[Any, int], None] | None] = ContextVar("dptune_ray_private_report", default=None)
 _trials: list[Rungs] = []  # whose functions run in this process

@@ -30,6 +30,7 @@ from dptune.search.request import SearchRequest
 from dptune.space import Conditions
 from dptune_ray.base import RunSearch
 from dptune_ray.public import PUBLIC
+from dptune_ray.rungs import STOPPED
 from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
 from dptune_ray.vault import Vault, VaultRun, mode_of
 from dptune_ray.vault_client import VaultClient
@@ -175,7 +176,7 @@ class SpaceSearch(RunSearch):
             self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
         if error:
             self.vault.call("failed", trial_id)
-        if error or not result or not math.isnan(result.get(self.metric, 0.0)):
+        if error or not result or not math.isnan(result.get(self.metric, 0.0)) or STOPPED in result:
             return
         if not math.isnan(result.get(PUBLIC, math.nan)):
             self.vault.call("stopped", trial_id)  # by a scheduler: another trial takes its place
@@ -239,7 +240,9 @@ class SpaceSearch(RunSearch):
 
     @property
     def n_trials(self) -> int:
-        """Number of trials of a complete run: the Tuner's ``num_samples``. (-1 is fine too: the run ends by itself.)
+        """Number of trials of a complete run that train to their end: the Tuner's ``num_samples``.
+
+        -1 is fine too: the run ends by itself. Where trials are stopped it must be -1, as others take their places.
 
         Raises:
             InputError: the searcher was made without a search space, and no run has fixed one yet.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,6 +113,7 @@ class Vault:
         self._idle = False  # whether schedulers have stopped too many trials in a row
         self._told: dict[str, Told] = {}  # by trial
         self._taken: set[str] = set()  # trials whose losses this process has had
+        self._stopped: set[str] = set()  # trials that private losses have stopped
         self._uploads: dict[str, tuple[str, dict[int, bytes]]] = {}  # trial -> name, parts by their first row
 
     @property
@@ -292,7 +293,17 @@ class Vault:
         losses = self._losses(trial, upload, rows)
         if losses is None and rows is not None:
             return None
-        return self._ended(trial, parameters, lambda: self._finish(trial, parameters, losses))
+        self._asked.pop(trial, None)
+        if trial not in self._taken:
+            try:
+                value = self._run.finish(trial, parameters, losses)
+            except dptune.errors.AllTrialsFailed as error:
+                self._all_failed = str(error)
+                raise
+            self._told[trial] = self._tell(trial, parameters, value).at(parameters, trial)
+            self._taken.add(trial)
+        self._uploads.pop(trial, None)  # of another process of the trial, which gets the value too
+        return self._told[trial].at(parameters, trial).value
 
     @answered
     def report(
@@ -300,7 +311,7 @@ class Vault:
     ) -> bool | None:
         """Take the losses of a trial's half-trained model; tell whether the trial ends with them, as one release.
 
-        Arguments and None as for :meth:`finish`. A trial that ends has its value then: :meth:`told` returns it.
+        Arguments and None as for :meth:`finish`. A trial that ends takes no part, and another takes its place.
 
         Raises:
             InputError: the run was planned without decisions, or the losses have a wrong shape; nothing was paid.
@@ -308,29 +319,15 @@ class Vault:
         losses = self._losses(trial, upload, rows)
         if losses is None and rows is not None:
             return None
-        if trial in self._taken:
+        if trial in self._taken | self._stopped:
             return True  # another process of the trial has ended it: this one ends, too
         self._run.rungs.report(trial, parameters, losses, step)
-        stops = self._run.rungs.stops(trial)
-        if stops:
-            self._ended(trial, parameters, lambda: self._run.finish_stopped(trial, parameters))
-        return stops
-
-    def _ended(self, trial: str, parameters: Mapping[str, Any], end: Callable[[], float]) -> float:
-        """End a trial, once, and tell its value."""
+        if not self._run.rungs.stops(trial):
+            return False
         self._asked.pop(trial, None)
-        if trial not in self._taken:
-            self._told[trial] = self._tell(trial, parameters, end()).at(parameters, trial)
-            self._taken.add(trial)
-        self._uploads.pop(trial, None)  # of another process of the trial, which gets the value too
-        return self._told[trial].at(parameters, trial).value
-
-    def _finish(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None) -> float:
-        try:
-            return self._run.finish(trial, parameters, losses)
-        except dptune.errors.AllTrialsFailed as error:
-            self._all_failed = str(error)
-            raise
+        self._stopped.add(trial)
+        self._run.withdrawn(trial)
+        return True
 
     def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Told:
         """A trial's own release is a level of loss; otherwise its value is a difference of losses, fixed when told."""

@@ -28,7 +28,7 @@ from dptune.privacy.silence import swallow
 from dptune.search.names import FINAL
 from dptune_ray.actors import ActorClient, Answer, answered
 from dptune_ray.public import PUBLIC, reports_of
-from dptune_ray.rungs import Rungs
+from dptune_ray.rungs import STOPPED, Rungs
 from dptune_ray.spaces import flat
 from dptune_ray.vault_client import VaultClient
 
@@ -218,7 +218,7 @@ class PrivateTrainable(WorkerTrial):
         """Check the budget, train, hand the losses over, report the released value; until then public reports, if any.
 
         A trial for which the run has no release left reports NaN and was not trained. So does one whose function
-        failed before any trial of the run has succeeded; it is not paid.
+        failed before any trial of the run has succeeded; it is not paid. And one that private losses have stopped.
 
         Raises:
             AllTrialsFailed: so did all first trials; the experiment ends.
@@ -244,9 +244,9 @@ class PrivateTrainable(WorkerTrial):
             if known is None:
                 losses = call() if self.public is None else (yield from reports_of(call))
                 if rungs.stopped:
-                    known = self.vault.call("told", self.trial_id)
-                else:
-                    known = self.vault.upload("finish", self.trial_id, parameters, losses)
+                    yield {STOPPED: True, "done": True}
+                    return
+                known = self.vault.upload("finish", self.trial_id, parameters, losses)
             value = float(known)
         except dptune.errors.AllTrialsFailed:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from dptune.search.rungs import EARLIER, LAST, Rungs
 ANY = st.one_of(st.sampled_from([np.nan, np.inf, -np.inf, 1e300]), st.floats(-3, 3))
 SPACE = Space({"x": Float(0.0, 1.0)})
 N, C = 30, 0.05
+PLANNED = 8  # two generations
 TRIALS = (0.7, 0.5, 0.3, 0.45, 0.95, 0.31, 0.6, 0.28, 0.33, 0.8, 0.3, 0.9)
 
 
@@ -54,21 +56,23 @@ def audit_decisions(folder: Path) -> int:
     privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), dtype=np.float64)
     noise = privatizer._noise = Drawn()
     noise.ledger = ledger
-    options = {"trials": len(TRIALS), "population": 4, "rung_share": 0.3, "rungs": 2, "rung_radius": C}
+    options = {"trials": PLANNED, "population": 4, "rung_share": 0.3, "rungs": 2, "rung_radius": C}
     run = SearchRun(CENTRED, privatizer, scope="run", space=SPACE, seed=1, **options)
     ended: dict[str, float] = {}
     decisions: list[tuple[str, bool]] = []
     behind: dict[str, float] = {}
     trained: list[str] = []
-    for i, x in enumerate(TRIALS):
+    for i, x in enumerate(cycle(TRIALS)):
+        if run.complete:
+            break
         for step in (1, 2):
             run.rungs.report(str(i), {"x": x}, losses(i, x, step), step)
             held = [t for t in trained if run.rungs._ended.get(t) and step in run.rungs._reported[t]]
             known = [run.algorithm.difference(np.array([ended[t]]), np.array([0.5])) for t in held]
             standing = [behind.get(t, 0.0) if found is None else found[0] for t, found in zip(held, known, strict=True)]
             stops = run.rungs.stops(str(i))
-            if not held:
-                assert not stops, "a trial was stopped without a comparison"
+            if not held or len(decisions) == run.plan.decisions:
+                assert not stops, "a trial was stopped without a comparison that is paid for"
                 continue
             best = held[int(np.argmin(standing))]
             charge = ledger.find("run", f"rung/{i}/{step}")
@@ -82,7 +86,7 @@ def audit_decisions(folder: Path) -> int:
             assert value == pytest.approx(wanted, abs=1e-9), "an answer to another question"
             assert charge.value[0] == value + noise_drawn, "the answer without its noise"
             sigma = 2 * radius / N * (1 + 1e-6) / (run.plan.rung_mu - 2.0**-40)
-            assert charge.mu == run.plan.mu * math.sqrt(0.3 / (2 * len(TRIALS))), "another price"
+            assert charge.mu == run.plan.mu * math.sqrt(0.3 / (2 * PLANNED)), "another price"
             decisions.append((charge.key, stops))
             assert charged == len(decisions), "read before it was charged"
             assert drawn == pytest.approx(sigma, rel=1e-9), "noise of another size"
@@ -90,12 +94,11 @@ def audit_decisions(folder: Path) -> int:
             if stops:
                 break
         if stops:
-            run.finish_stopped(str(i), {"x": x})
+            run.withdrawn(str(i))
         else:
             trained.append(str(i))
             run.finish(str(i), {"x": x}, losses(i, x, 3))
-        ended[str(i)] = x
-    assert run.complete
+            ended[str(i)] = x
     assert run.privatizer.points() == (), "losses are kept for nothing"
     return len(decisions)
 

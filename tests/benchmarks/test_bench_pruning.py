@@ -14,7 +14,8 @@ from benchmarks import pruning
 def test_a_search_counts_its_epochs_and_the_losses_of_its_recommendations(
     monkeypatch: pytest.MonkeyPatch, search: str
 ) -> None:
-    monkeypatch.setattr(pruning, "TRIALS", 16)
+    of = (*pruning.SEARCHES[search][:3], 8)
+    monkeypatch.setitem(pruning.SEARCHES, search, of)
     monkeypatch.setattr(pruning, "EPOCHS", 3)
     monkeypatch.setattr(pruning, "RUNGS", (1, 2))
     found = pruning.measure("MLP, digits", search, 0)

@@ -99,7 +99,7 @@ def test_who_goes_on_at_a_private_rung_and_fails_has_failed(tmp_path: Path, monk
 
     sampler = open_centred(open_privatizer(tmp_path, insecure_seed=5), n_trials=12, rung_share=0.2, rungs=2)
     study = create(None, sampler)
-    study.optimize(sampler.objective(model), n_trials=sampler.n_trials)
+    study.optimize(sampler.objective(model))
     run = sampler.run_of(study)
     assert run.complete
     assert run.ledger.charges("study", prefix=f"rung/{last}/")

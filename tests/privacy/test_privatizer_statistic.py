@@ -45,16 +45,6 @@ def test_people_of_several_rows_are_averaged_after_clipping() -> None:
     assert (privatizer.n, privatizer.rows) == (2, 4)
 
 
-def test_combined_losses_are_each_persons_own_sum_within_the_clip() -> None:
-    privatizer, _ = quiet(clip=(1.0, 2.0))
-    for name, losses in (("x", [1.5, 2.0, 1.0, 1.25]), ("y", [1.25, 1.0, 2.0, 1.25]), ("z", [1.5, 1.5, 1.5, 1.75])):
-        privatizer.observe(name, losses)
-    privatizer.combine("new", {"x": 1.0, "y": -1.0, "z": 1.0})
-    for i, expected in enumerate([1.75, 2.0, 1.0, 1.75]):
-        assert privatizer._losses.row("new")[i] + 1.5 == pytest.approx(expected)
-    assert privatizer.points() == ("x", "y", "z", "new")
-
-
 def test_person_weights_belong_to_people_in_the_order_of_their_examples() -> None:
     assert mean_of([1.0, 0.0, 0.0, 0.0], person_weights=[3, 1, 1, 1]) == pytest.approx(0.5)
     scaled = mean_of([1.0, 0.0, 0.0, 0.0], person_weights=np.array([3, 1, 1, 1]) * 5e307)

@@ -46,7 +46,7 @@ def stubborn(config: dict[str, Any]) -> np.ndarray:
     return half_trained(config, STEPS[-1])
 
 
-def played(search: Any, trainable: Any, most: int = 20) -> list[tuple[dict[str, Any], float]]:
+def played(search: Any, trainable: Any, most: int = 40) -> list[tuple[dict[str, Any], float]]:
     """Run trials as Tune does until the search ends; return configurations and what they reported."""
     assert search.set_search_properties("loss", "min", SPACE)
     trials = []
@@ -72,7 +72,7 @@ def in_core(folder: Path, trials: list[tuple[dict[str, Any], float]], space: dpt
         for step in STEPS[:-1]:
             run.rungs.report(str(trial), config, half_trained(config, step), step)
             if run.rungs.stops(str(trial)):
-                run.finish_stopped(str(trial), config)
+                run.withdrawn(str(trial))
                 break
         else:
             run.finish(str(trial), config, half_trained(config, STEPS[-1]))
@@ -84,12 +84,13 @@ def test_the_vault_asks_and_answers_as_the_core_does(tmp_path: Path, function: C
     (tmp_path / "core").mkdir()
     search = open_centred(open_privatizer(tmp_path, mu=MU, kind=NoiselessPrivatizer), **SETTINGS)
     trials = played(search, search.trainable(function))
-    assert len(trials) == 8
+    ended = [value for _, value in trials if not np.isnan(value)]
+    assert len(trials) > len(ended) == 8, "others take the places of those that were stopped"
     core = in_core(tmp_path / "core", trials, search._space())
     mine, theirs = open_ledger(tmp_path, MU).charges("run"), core.ledger.charges("run")
     assert [(c.key, c.mu, c.value) for c in mine] == [(c.key, c.mu, c.value) for c in theirs]
     asked = [c.key for c in mine if c.key.startswith("rung/")]
-    assert 7 <= len(asked) < 14, "of the seven trials that were compared some were stopped at the first rung"
+    assert {c.note["step"] for c in mine if c.key in asked} == {1, 2}, "some went on after their first rung"
     assert search._read().complete
 
 
@@ -103,8 +104,7 @@ def test_another_process_of_a_trial_that_has_ended_is_told_to_end_and_changes_no
         search = open_centred(open_privatizer(tmp_path / name, mu=MU, kind=NoiselessPrivatizer), **SETTINGS)
 
         def late(trial: str, result: dict[str, Any], search: Any = search) -> None:
-            (vault,) = local_actors.values()
-            config = vault._told[trial].parameters
+            config = {"x": 0.0, "y": 1.0}
             told.append(search.vault.upload("report", trial, config, half_trained(config, 2), step=2))
 
         if name == "twice":
@@ -113,7 +113,8 @@ def test_another_process_of_a_trial_that_has_ended_is_told_to_end_and_changes_no
         assert search._read().complete
         ledgers.append([(c.key, c.mu, c.value) for c in open_ledger(tmp_path / name, MU).charges("run")])
     assert ledgers[0] == ledgers[1]
-    assert told == 8 * [True]
+    assert len(told) > 8
+    assert all(told)
 
 
 def test_a_vault_that_cannot_be_reached_is_no_failure_of_the_function(
@@ -205,7 +206,7 @@ def test_a_report_from_a_thread_of_the_user_s_own_ends_the_trial_in_public(tmp_p
     assert open_ledger(tmp_path, MU).spent() == 0
 
 
-def test_a_stopped_trial_has_its_value_also_for_a_vault_that_was_restarted(
+def test_a_trial_that_runs_again_after_the_vault_was_restarted_costs_nothing_and_has_its_value(
     tmp_path: Path, local_actors: dict[str, Any]
 ) -> None:
     search = open_centred(open_privatizer(tmp_path, mu=MU, kind=NoiselessPrivatizer), **SETTINGS)
@@ -218,7 +219,7 @@ def test_a_stopped_trial_has_its_value_also_for_a_vault_that_was_restarted(
         again = a_trial(trainable, str(trial))
         again.config = config
         assert search.vault
-        assert again.step()["loss"] == value
+        np.testing.assert_equal(again.step()["loss"], value)  # NaN if it was stopped
     assert open_ledger(tmp_path, MU).spent() == spent
 
 

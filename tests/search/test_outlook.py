@@ -44,7 +44,7 @@ def test_the_announced_noise_of_a_decision_is_that_of_its_charge(fast_path: Path
     for i in range(2):
         run.rungs.report(str(i), x := run.ask(), np.zeros(50), 1)
         stops = run.rungs.stops(str(i))
-        run.finish_stopped(str(i), x) if stops else run.finish(str(i), x, np.zeros(50))
+        run.withdrawn(str(i)) if stops else run.finish(str(i), x, np.zeros(50))
     charge, *_ = privatizer.ledger.charges("run", prefix="rung/")
     announced = {noise.what: noise.sigma for noise in Outlook.of(run.plan, privatizer).noises}
     assert announced["a decision to stop a trial, at first,"] == pytest.approx(charge.description["sigma"], rel=1e-5)
