@@ -30,7 +30,7 @@ def mlp(config):
     return net
 
 
-tuning = tune.TuneConfig(search_alg=search, num_samples=search.n_trials, reuse_actors=True)
+tuning = tune.TuneConfig(search_alg=search, num_samples=-1, reuse_actors=True)
 tune.Tuner(mlp, tune_config=tuning, param_space=space, run_config=tune.RunConfig(storage_path=str(folder))).fit()
 print("Decisions paid:", len(ledger.charges("mlp", prefix="rung/")), "- best parameters:", search.recommend())
 print(ledger.statement(delta=1e-5))
