@@ -156,14 +156,14 @@ class Rungs:
             self.withdraw(trial)
 
     def withdraw(self, trial: str) -> None:
-        """Forget a trial's reports, but for one with which it takes part."""
+        """Forget a trial's reports."""
         with self._lock:
             self._behind.pop(trial, None)
-            kept, _ = self._ended.pop(trial, ("", None))
-            for point in self._reported.pop(trial, {}).values():
-                self._failed.discard(point)
-                if point != kept:
-                    self._privatizer.forget(point)
+            end, _ = self._ended.pop(trial, ("", None))
+            reported = self._reported.pop(trial, {}).values()
+            self._failed.difference_update({end, *reported})
+            for point in reported:
+                self._privatizer.forget(point)
 
 
 def _step(step: object) -> int:

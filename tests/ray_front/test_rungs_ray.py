@@ -153,7 +153,7 @@ def test_a_named_loss_takes_the_model_and_a_training_error_is_shown_and_unpaid(t
         dptune_ray.report_private(Constant(config), 1)
         return Constant(config)
 
-    assert len(played(search, model)) == 8
+    assert sum(not np.isnan(value) for _, value in played(search, model)) == 8
     (tmp_path / "other").mkdir()
     other = open_centred(open_privatizer(tmp_path / "other"))
     with pytest.raises(ZeroDivisionError):
