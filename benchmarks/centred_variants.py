@@ -29,7 +29,7 @@ from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task, kernel_ridge_task
 from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation, best_of_each
 from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
-from dptune.algorithms.centred_plan import CENTRED, default_population
+from dptune.algorithms.centred_plan import CENTRED, SATURATION, default_population
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Question
 
@@ -44,6 +44,8 @@ LATER = (
     "long scales",
     "undoes clipping",
     "C follows faster",
+    "saturated",
+    "saturated at first",
     "4 paths",
     "6 paths",
     "8 paths",
@@ -248,6 +250,19 @@ class UndoesClipping(CentredCMA):
         super()._tell(generation)
 
 
+class SaturatedAtFirst(CentredCMA):
+    """Losses are saturated in the first generations only, where points lie far apart."""
+
+    part = 0.15  # of the generations
+
+    def next_question(self) -> Question:
+        """The same, but for saturation later on."""
+        asked = super().next_question()
+        if self.t < self.part * self.settings.generations:
+            return asked
+        return replace(asked, query=replace(asked.query, saturate_above=None))
+
+
 class Near(Paths):
     """Proposals nearer to tried points."""
 
@@ -294,6 +309,8 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "long scales": partial(centred, LongScaled),
     "undoes clipping": partial(centred, UndoesClipping),
     "C follows faster": partial(centred, CentredCMA, rate=2.0),
+    "saturated": partial(centred, CentredCMA, saturation=SATURATION),
+    "saturated at first": partial(centred, SaturatedAtFirst, saturation=SATURATION),
     "4 paths": partial(centred, Paths, population=4),
     "6 paths": partial(centred, Paths, population=6),
     "8 paths": partial(centred, Paths, population=8),

@@ -53,7 +53,7 @@ def test_private_losses_stop_trials_of_a_run_from_end_to_end(fast_path):
 
     privatizer = open_privatizer(fast_path, mu=10.0)
     search = open_centred(privatizer, n_trials=8, population=4, rung_share=0.2, rungs=2)
-    results = tuner(search.trainable(training), search, fast_path, num_samples=search.n_trials).fit()
+    results = tuner(search.trainable(training), search, fast_path, num_samples=-1).fit()
     assert results.num_errors == 0
     assert search.progress()["generations_done"] == 2
     asked = privatizer.ledger.charges("run", prefix="rung/")
@@ -63,6 +63,8 @@ def test_private_losses_stop_trials_of_a_run_from_end_to_end(fast_path):
     stopped = {c.note["trial"] for c in behind if c.note["step"] == 1}
     assert stopped.isdisjoint(second)
     assert first - stopped <= second
+    ended = {result.metrics["trial_id"] for result in results if result.metrics.get("stopped_by_losses")}
+    assert ended == {c.note["trial"] for c in behind}
     assert privatizer.ledger.spent() <= 10.0
 
 
