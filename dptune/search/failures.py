@@ -47,17 +47,17 @@ class Failures:
             "decorated function, on public or made-up data, to see it."
         )
 
-    def stopped(self, trial: str) -> None:
-        """Count a trial that was stopped and handed in no losses.
+    def stopped(self, trial: str, *, decisions: int) -> None:
+        """Count a trial that was stopped and handed in no losses; private losses can stop as many as ``decisions``.
 
         Raises:
             PlanComplete: so were too many in a row.
         """
         self._stopped.add(trial)
-        if len(self._stopped) >= MOST_STOPPED:
+        if len(self._stopped) >= MOST_STOPPED + decisions:
             raise PlanComplete(
                 f"{len(self._stopped)} trials in a row of the run {self._scope!r} were stopped before they handed in "
-                "losses; nothing was paid for them. Let the pruner begin later or stop fewer, and go on."
+                "losses, so nothing was learned from them. Let the pruner begin later or stop fewer, and go on."
             )
 
     def went_on(self) -> None:

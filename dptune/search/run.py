@@ -100,7 +100,8 @@ class SearchRun(Shown):
         """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
         self._look()
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
-        self.rungs = Rungs(self.privatizer, self.scope, self.plan, self._learned, self._failures, self._lock)
+        about = self.scope, self.plan, self._learned, self._failures, self._lock
+        self.rungs = Rungs(self.privatizer, *about, default=self.default)
         if self.space is not None:
             self._take_back(self.space)
 
@@ -203,7 +204,7 @@ class SearchRun(Shown):
         refuse_name(trial)
         if losses is None:
             with self._lock:
-                self._failures.count(begun=self._learned.history.begun, batch=self.algorithm.batch)
+                self._count_failure(trial)
         point = self._observe(trial, parameters, losses)
         self._failures.went_on()
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
@@ -215,15 +216,21 @@ class SearchRun(Shown):
             self._told[trial] = known if value is None else value
             return self._told[trial]
 
+    def _count_failure(self, trial: str) -> None:
+        try:
+            self._failures.count(begun=self._learned.history.begun, batch=self.algorithm.batch)
+        except DptuneError:
+            self.rungs.withdraw(trial)
+            raise
+
     def withdrawn(self, trial: str) -> None:
         """Take note that a trial was stopped and hands in no losses: another takes its place.
 
         Raises:
-            PlanComplete: public quantities have stopped too many in a row; what private losses stop the plan limits.
+            PlanComplete: so were too many in a row, beside those that private losses may have stopped.
         """
         self.rungs.withdraw(trial)
-        if self.plan.rungs is None:
-            self._failures.stopped(trial)
+        self._failures.stopped(trial, decisions=self.plan.decisions)
 
     def _observe(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
         """Hand losses to the privatizer; return the name of their point."""

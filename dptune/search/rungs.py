@@ -51,8 +51,9 @@ class Rungs:
         scope: the run's name in the ledger.
         plan: of the run.
         learned: what the run has learned, by which the incumbent is chosen.
-        failures: of the run; a report that failed is among their points.
+        failures: of the run.
         lock: of the run.
+        default: configuration that the recommendation is compared with: nothing is asked about it.
     """
 
     def __init__(
@@ -63,11 +64,13 @@ class Rungs:
         learned: Learned,
         failures: Failures,
         lock: AbstractContextManager[Any],
+        default: Mapping[str, Value] | None = None,
     ) -> None:
         self._privatizer, self._scope, self._plan, self._failures = privatizer, scope, plan, failures
-        self._learned, self._lock = learned, lock
+        self._learned, self._lock, self._default = learned, lock, default
         self._reported: dict[str, dict[int, str]] = {}  # trial -> step -> point, in the order of the reports
         self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
+        self._spared: set[str] = set()  # trials at the default
         self._behind: dict[str, float] = {}  # trial -> how far behind the first one by answers at rungs
         self._failed: set[str] = set()  # points, of reports and of ends, that nobody is compared with
 
@@ -88,9 +91,18 @@ class Rungs:
             self._privatizer.observe(point, losses)
         with self._lock:
             (self._failed.add if losses is None else self._failed.discard)(point)
+            if self._at_default(parameters):
+                self._spared.add(trial)
             steps = self._reported.setdefault(trial, {})
             steps.pop(step, None)  # of a trial that begins again: the question is about its last report
             steps[step] = point
+
+    def _at_default(self, parameters: Mapping[str, Value]) -> bool:
+        space = self._learned.space
+        if space is None or self._default is None:
+            return False
+        here, there = (space.encode(space.completed(found)) for found in (parameters, self._default))
+        return bool(np.allclose(here, there))
 
     def stops(self, trial: str) -> bool:
         """Ask, and pay, whether the trial is to end with what it reported last."""
@@ -115,10 +127,10 @@ class Rungs:
 
     def question(self, trial: str) -> Question | None:
         """Return the question about the trial's last report; None after its last rung, or without an incumbent."""
-        if self._plan.rungs is None or not self._reported.get(trial):
+        if self._plan.rungs is None or not self._reported.get(trial) or trial in self._spared:
             return None
         step, mine = list(self._reported[trial].items())[-1]
-        incumbent = self._incumbent(step)
+        incumbent = self._incumbent(step, trial)
         nth = sum(each <= step for each in self._reported[trial])  # one that begins again may have reported later ones
         if incumbent is None or nth > self._plan.rungs.count:
             return None
@@ -129,9 +141,10 @@ class Rungs:
         note = {"trial": trial, "incumbent": incumbent, "step": step, "bar": bar}
         return Question(f"{RUNG}{trial}/{step}", query, note)
 
-    def _incumbent(self, step: int) -> str | None:
-        """Of the trials trained to their end whose losses at the step are held the best, given the answers so far."""
-        return min((trial for trial in self._ended if self._compares(trial, step)), key=self._standing, default=None)
+    def _incumbent(self, step: int, of: str) -> str | None:
+        """Of the other trials trained to their end, with losses at the step held, the best by the answers so far."""
+        others = (trial for trial in self._ended if trial != of and self._compares(trial, step))
+        return min(others, key=self._standing, default=None)
 
     def _compares(self, trial: str, step: int) -> bool:
         """Whether neither an ended trial's end nor its report at the step failed."""
@@ -159,6 +172,7 @@ class Rungs:
         """Forget a trial's reports."""
         with self._lock:
             self._behind.pop(trial, None)
+            self._spared.discard(trial)
             end, _ = self._ended.pop(trial, ("", None))
             reported = self._reported.pop(trial, {}).values()
             self._failed.difference_update({end, *reported})

@@ -134,17 +134,17 @@ class PrivateFunction:
             shield = self._shield(trial, run)
             try:
                 losses = shielded(self._function, shield, wrapped)
+                run = run or self.first_run(trial)
+                if losses is not None:
+                    self.compare(run, trial)
             except optuna.TrialPruned:
                 if run is not None:
                     run.withdrawn(name)
                 raise
-            except Exception:
+            except BaseException:
                 if run is not None:
                     run.rungs.withdraw(name)
                 raise
-            run = run or self.first_run(trial)
-            if losses is not None:
-                self.compare(run, trial)
             value = run.finish(name, trial.params, losses)
         except dptune.PlanComplete as error:
             raise _end_of(study, error) from None

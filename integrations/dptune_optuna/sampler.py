@@ -119,7 +119,7 @@ class PrivateSampler(NumericalSampler):
     def n_trials(self) -> int:
         """Number of trials of a complete run that train to their end: pass it to ``study.optimize``.
 
-        Where trials are stopped leave it out: others take their places, and the study ends by itself.
+        Where trials are stopped leave ``n_trials`` out: others take their places, and the study ends by itself.
 
         Raises:
             InputError: the sampler was made without a space, and no study has fixed one yet.

@@ -139,6 +139,7 @@ class RungTrial(ShieldedTrial):
                 keep nothing of the rows that it is asked about.
             step: at which, as 1, 2, ... epochs; trials are compared at equal steps.
         """
+        self._pruned = False  # who reports again has gone on
         losses = call_guarded(self._losses_of, result, wrapped)
         if isinstance(losses, BaseException):
             self._passed(functools.partial(_raised, losses))

@@ -218,7 +218,8 @@ class PrivateTrainable(WorkerTrial):
         """Check the budget, train, hand the losses over, report the released value; until then public reports, if any.
 
         A trial for which the run has no release left reports NaN and was not trained. So does one whose function
-        failed before any trial of the run has succeeded; it is not paid. And one that private losses have stopped.
+        failed before any trial of the run has succeeded; it is not paid. One that private losses have stopped reports
+        NaN and `stopped_by_losses`.
 
         Raises:
             AllTrialsFailed: so did all first trials; the experiment ends.
@@ -243,10 +244,11 @@ class PrivateTrainable(WorkerTrial):
             known = self.vault.call("check", self.trial_id, parameters)
             if known is None:
                 losses = call() if self.public is None else (yield from reports_of(call))
-                if rungs.stopped:
+                if not rungs.stopped:
+                    known = self.vault.upload("finish", self.trial_id, parameters, losses)
+                elif (known := self.vault.call("told", self.trial_id)) is None:  # no other process has ended it
                     yield {STOPPED: True, "done": True}
                     return
-                known = self.vault.upload("finish", self.trial_id, parameters, losses)
             value = float(known)
         except dptune.errors.AllTrialsFailed:
             raise

@@ -99,6 +99,10 @@ def audit_decisions(folder: Path) -> int:
             trained.append(str(i))
             run.finish(str(i), {"x": x}, losses(i, x, 3))
             ended[str(i)] = x
+    released = [x for c in ledger.charges("run", prefix="generation/") for (x,) in c.note["points"][: c.note["new"]]]
+    assert released == pytest.approx([ended[t] for t in trained]), (
+        "others than those that trained to their end took part"
+    )
     assert run.privatizer.points() == (), "losses are kept for nothing"
     return len(decisions)
 
@@ -146,7 +150,7 @@ def cheaper(patch: pytest.MonkeyPatch) -> None:
 
 def stale_incumbent(patch: pytest.MonkeyPatch) -> None:
     """The first trial stays the incumbent."""
-    patch.setattr(Rungs, "_incumbent", lambda self, step: next(iter(self._ended), None))
+    patch.setattr(Rungs, "_incumbent", lambda self, step, of: next(iter(self._ended), None))
 
 
 def incumbent_by_losses(patch: pytest.MonkeyPatch) -> None:
@@ -213,6 +217,19 @@ def kept_losses(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Rungs, "forget", lambda self, in_use: None)
 
 
+def kept_reports(patch: pytest.MonkeyPatch) -> None:
+    """Of trials that were stopped."""
+    patch.setattr(SearchRun, "withdrawn", lambda self, trial: None)
+
+
+def who_is_stopped_takes_part(patch: pytest.MonkeyPatch) -> None:
+    def withdrawn(self: SearchRun, trial: str) -> None:
+        x = TRIALS[int(trial) % len(TRIALS)]
+        self.finish(trial, {"x": x}, losses(int(trial), x, 2))
+
+    patch.setattr(SearchRun, "withdrawn", withdrawn)
+
+
 BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
     raw_mean,
     raw_mean_after_the_charge,
@@ -227,6 +244,8 @@ BUGS: list[Callable[[pytest.MonkeyPatch], None]] = [
     radius_of_the_plan,
     forgotten_clip,
     kept_losses,
+    kept_reports,
+    who_is_stopped_takes_part,
 ]
 
 

@@ -86,6 +86,25 @@ def test_a_loss_cannot_stop_the_trial_where_it_sees_private_rows(tmp_path: Path)
         study.optimize(objective, n_trials=5)
 
 
+def test_who_reports_again_has_gone_on_and_may_not_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, 9.0))
+    data = people()
+
+    def model(trial: Any) -> Any:
+        losses = losses_at(data, trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True))
+        trial.report_private(losses, 1)
+        if trial.should_prune():
+            trial.report_private(losses, 2)
+            return pruning()
+        return losses
+
+    sampler = open_centred(open_privatizer(tmp_path, insecure_seed=5), n_trials=12, rung_share=0.2, rungs=2)
+    study = create(None, sampler)
+    study.optimize(sampler.objective(model))
+    assert {trial.state for trial in study.trials} == {TrialState.COMPLETE}
+    assert sampler.run_of(study).ledger.statement(delta=1e-6).failures >= 3  # of the first generation all but the first
+
+
 def test_who_goes_on_at_a_private_rung_and_fails_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, 9.0))
     data, last = people(), 11

@@ -13,6 +13,8 @@ from audit_tools import NoNoise
 from dptune import CENTRED, Budget, Float, InputError, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.accounting.events import GaussianRelease
 from dptune.algorithms.centred_plan import plan_centred
+from dptune.errors import PlanComplete, TrialFailed
+from dptune.search.failures import MOST_STOPPED
 from dptune.search.rungs import EARLIER, LAST
 
 SPACE = Space({"x": Float(0.0, 1.0)})
@@ -116,6 +118,36 @@ def test_nobody_is_compared_with_a_trial_whose_end_or_report_failed(tmp_path: Pa
     train(run, "next", 0.4)
     about = [charge for charge in asked(run) if charge.note["trial"] == "next"]
     assert [charge.note["incumbent"] for charge in about] == ["good", "good"]
+
+
+def test_nothing_is_asked_about_the_default_configuration_which_is_a_standing_reference(tmp_path: Path) -> None:
+    run = make_run(tmp_path, default={"x": 0.95})
+    assert train(run, "first to end", 0.3) == 3
+    assert train(run, "the default", 0.95) == 3
+    assert train(run, "as bad", 0.94) == 1
+
+
+def test_an_ended_trial_that_begins_again_is_not_its_own_incumbent(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    train(run, "a", 0.3)
+    run.rungs.report("a", {"x": 0.3}, losses(0.3, 1), 1)
+    assert run.rungs.question("a") is None
+
+
+def test_nothing_is_kept_of_a_trial_that_fails_before_any_has_succeeded(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    run.rungs.report("a", {"x": 0.3}, losses(0.3, 1), 1)
+    with pytest.raises(TrialFailed):
+        run.finish("a", {"x": 0.3}, None)
+    assert run.privatizer.points() == ()
+
+
+def test_trials_that_something_else_stops_end_the_run_beyond_what_decisions_can_stop(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    for i in range(MOST_STOPPED + run.plan.decisions - 1):
+        run.withdrawn(str(i))
+    with pytest.raises(PlanComplete, match="in a row"):
+        run.withdrawn("last")
 
 
 def test_a_trial_that_begins_again_meets_the_bar_of_its_step_and_none_after_its_last_rung(tmp_path: Path) -> None:
