@@ -183,11 +183,11 @@ def _cells(results: list[dict[str, Any]]) -> list[tuple[tuple[str, int, int], fl
 def ratios(results: list[dict[str, Any]]) -> str:
     """Geometric mean over people, trials, budgets and seeds of ours over another's loss ± that of its logarithm."""
     others = (*SHOWN[1:], "default")
-    tasks = sorted({result["task"] for result in results})
-    rows = []
-    for kind in (*tasks, "all"):
-        of = [result for result in results if kind in (result["task"], "all")]
-        rows.append([kind, *(_ratio(of, name) for name in others)])
+    kinds = {"all": results}
+    for by, called in (("trials", "{} trials"), ("task", "{}")):
+        for value in sorted({result[by] for result in results}):
+            kinds[called.format(value)] = [result for result in results if result[by] == value]
+    rows = [[kind, *(_ratio(of, name) for name in others)] for kind, of in kinds.items()]
     return markdown(["centred / ", *(name.replace(" none", ", no privacy") for name in others)], rows)
 
 
