@@ -91,8 +91,7 @@ class Rungs:
             self._privatizer.observe(point, losses)
         with self._lock:
             (self._failed.add if losses is None else self._failed.discard)(point)
-            if self._at_default(parameters):
-                self._spared.add(trial)
+            (self._spared.add if self._at_default(parameters) else self._spared.discard)(trial)
             steps = self._reported.setdefault(trial, {})
             steps.pop(step, None)  # of a trial that begins again: the question is about its last report
             steps[step] = point

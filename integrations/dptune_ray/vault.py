@@ -325,6 +325,7 @@ class Vault:
         if not self._run.rungs.stops(trial):
             return False
         self._asked.pop(trial, None)
+        self._uploads.pop(trial, None)  # of another process of the trial
         self._stopped.add(trial)
         self._run.withdrawn(trial)
         return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -310,7 +310,7 @@ def test_one_odd_cell_of_a_mixed_frame(column: str, odd: Any, as_objects: bool) 
 def test_the_model_sees_the_dtypes_of_the_public_rows() -> None:
     class Looking:
         n_features_in_, classes_ = 4, np.array([0, 1])
-        seen: list[Any] = []  # noqa: RUF012
+        seen: ClassVar[list[Any]] = []
 
         def predict(self, frame: pd.DataFrame) -> np.ndarray:
             self.seen.append((type(frame), dict(frame.dtypes)))

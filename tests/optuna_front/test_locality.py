@@ -6,6 +6,7 @@ answers are real and the noise is off.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
 
@@ -62,17 +63,9 @@ def fitted(request):
     X, y = load_breast_cancer(return_X_y=True)
     X = ((X - X[N:].mean(axis=0)) / X[N:].std(axis=0)).astype(np.float32)
     model = LogisticRegression(max_iter=500) if request.param == "linear" else MLPClassifier((32,), max_iter=60)
-    with pytest.warns() if request.param == "network" else _nothing():
+    with pytest.warns() if request.param == "network" else contextlib.nullcontext():
         model.fit(X[N:], y[N:])
     return X[:N], y[:N], model
-
-
-class _nothing:  # noqa: N801
-    def __enter__(self):
-        return None
-
-    def __exit__(self, *error):
-        return None
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
