@@ -60,14 +60,9 @@ CENTRED = Kind(
     batch=centred_runs.POPULATION,
     rounds=centred_runs.GENERATIONS,
     last_question="generation",
-    state=lambda run: np.array(run.algorithm.means).tolist(),
+    state=lambda run: [[g.points.tolist(), run.algorithm.recommend().tolist()] for g in run.algorithm.generations],
 )
-MIXED = replace(
-    CENTRED,
-    name="mixed",
-    start=mixed_runs.start,
-    state=lambda run: [generation.points.tolist() for generation in run.algorithm.generations],
-)
+MIXED = replace(CENTRED, name="mixed", start=mixed_runs.start)
 TOY = Kind(
     "toy",
     toy_runs.start,
