@@ -14,7 +14,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-demo: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[optuna,sklearn,cli,figures]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[optuna,sklearn,cmaes,cli,figures]"
 	touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python  ## everything: Ray, and the tools of tests and checks

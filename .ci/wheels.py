@@ -33,6 +33,7 @@ USES = {
     "figures": LEDGER + "from dptune.figures import save_figure; save_figure(ledger, 'f.png')",
     "lightgbm": "import lightgbm, dptune.losses.models",
     "cli": LEDGER + "import sys; sys.argv = ['dptune', 'watch', 'l.db', '--once']; from dptune.cli import main; main()",
+    "cmaes": "import cmaes, dptune",
     "preemption": "from dptune.privacy import PendingLosses",
     "sign": "from dptune.certificate import sign, verify",
 }

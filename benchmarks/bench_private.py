@@ -30,7 +30,7 @@ from benchmarks.tasks import Task, kernel_ridge_task, svr_task
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OURS = "centred CMA-ES"  # the package's search until November 2026
+OURS = "centred CMA-ES"
 VALUES = "CMA-ES"
 METHODS = (VALUES, OURS, *(sampler for sampler in SAMPLERS if sampler != VALUES), "DP-GIBO")
 BUDGETS = (0.5, 1.0, 2.0)

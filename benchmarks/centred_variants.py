@@ -1,4 +1,4 @@
-"""What parts of the centred search are worth: `python -m benchmarks.centred_variants [--seeds 10]`, docs/centred.md.
+"""What else centred releases are good for: `python -m benchmarks.centred_variants [--seeds 10]`, docs/centred.md.
 
 Results are kept in `<out>/results/centred_variants.jsonl`; what is there is not run again.
 The package's algorithm beside variants of it, all at the same n, mu and trials, on the tasks its constants were chosen
@@ -10,36 +10,253 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from cmaes import CMA
 
 from benchmarks.bench_private import PEOPLE, make_task
 from benchmarks.data import Array, split_table
 from benchmarks.frontier.tables import table as rows
 from benchmarks.frontier.tasks import MOST_TEST, N_TRAIN
-from benchmarks.loops import result, simulate
+from benchmarks.loops import result, run_gibo, simulate
+from benchmarks.posterior_paths import Paths
 from benchmarks.report import DOCS, machine, markdown, run_missing
-from benchmarks.surrogate_cma import SurrogateCMA, population, settings_of
 from benchmarks.tasks import Task, kernel_ridge_task
-from dptune.algorithms.centred import Centred
-from dptune.algorithms.centred_plan import CENTRED
-from dptune.algorithms.centred_thompson import CentredThompson
+from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation, best_of_each
+from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
+from dptune.algorithms.centred_plan import CENTRED, SATURATION, default_population
+from dptune.gp.grouped import Group, GroupedRegression
+from dptune.privacy.query import Question
 
 N = 300
 TASKS = ("svc-breast-cancer", "krr-parkinsons", "krr-pumadyn32nm")
-BUDGETS, TRIALS = (0.5, 1.0), (100,)
-STUCK = 0.5  # test loss of a run that got stuck, where the target has variance 1; about 1 is that of its mean
-FIRST_SEED = 700  # other splits than those of `make bench-private`
+BUDGETS, TRIALS = (0.5, 1.0, 2.0), (100, 400)
+STUCK = 0.5  # test loss of a run that got stuck; about 1 is that of predicting the mean
+FIRST_SEED = 100  # other splits than those of `make bench-private`
 
 
-class CMAAlone(SurrogateCMA):
-    """CMA-ES chooses its proposals without the surrogate, and is told its means."""
+class RawValues(CentredCMA):
+    """CMA-ES told the released values as they are; the surrogate still chooses the proposals, unless candidates=1."""
 
-    candidates = 1
+    def _tell(self, generation: Generation) -> None:
+        """Learn the raw values; the surrogate is fitted all the same."""
+        engine, new = self._cma, generation.points[: generation.new]
+        self._cma = _Deaf(engine)
+        super()._tell(generation)
+        self._cma = engine
+        engine.tell([(x, float(v)) for x, v in zip(new, generation.values[: generation.new], strict=True)])
+        self.means[-1] = np.array(engine.mean)
+
+    def recommend(self) -> Array:
+        """The mean of CMA-ES's last means."""
+        return np.asarray(np.clip(np.mean(self.means[-self.settings.average :], axis=0), 0.0, 1.0))
+
+
+class _Deaf:
+    """CMA-ES that learns nothing."""
+
+    def __init__(self, engine: object) -> None:
+        self.mean = engine.mean
+
+    def tell(self, solutions: object) -> None:
+        """Nothing."""
+
+
+class Schedule(CentredCMA):
+    """The first generation's squared price is ``ratio`` times the last one's, geometrically."""
+
+    ratio = 3.0
+
+    def question(self) -> Question | None:
+        """At this generation's price."""
+        asked = super().question()
+        return asked and replace(asked, query=replace(asked.query, mu=asked.query.mu * self._factor()))
+
+    def _factor(self) -> float:
+        G = self.settings.generations
+        weights = self.ratio ** (-np.arange(G) / max(G - 1, 1))
+        return math.sqrt(weights[self.t] / weights.mean())
+
+
+class LearningRate(CentredCMA):
+    """CMA-ES that adapts its learning rate to the noise (Nomura et al., arXiv 2304.03473), as `cmaes` has it."""
+
+    def __init__(self, settings: CentredSettings) -> None:
+        super().__init__(settings)
+        engine = partial(CMA, n_max_resampling=RESAMPLINGS, seed=settings.seed, population_size=settings.population)
+        bounds = np.tile([0.0, 1.0], (settings.d, 1))
+        self._cma = engine(np.full(settings.d, 0.5), settings.sigma, bounds=bounds, lr_adapt=True)
+
+
+class RawLearningRate(LearningRate, RawValues):
+    """The same, told the released values as they are."""
+
+
+class TrustRegion(CentredCMA):
+    """Trust-region BO (TuRBO, Eriksson et al., arXiv 1910.01739) in the place of CMA-ES."""
+
+    SHORTEST, LONGEST, FIRST = 2.0**-7, 1.6, 0.8
+
+    def __init__(self, settings: CentredSettings) -> None:
+        super().__init__(settings)
+        self._side, self._good, self._bad = self.FIRST, 0, 0
+
+    def _propose(self, rng: np.random.Generator) -> Array:
+        s = self.settings
+        count = PROPOSALS * s.population
+        total = s.candidates * s.population
+        if not self.generations:
+            return np.asarray(np.clip(0.5 + s.sigma * rng.standard_normal((count, s.d)), 0, 1))
+        lengths = self.surrogate.lengthscales
+        sides = self._side * np.clip(lengths / np.exp(np.log(lengths).mean()), 0.1, 10)
+        centre = self.means[-1]
+        low, high = np.maximum(centre - sides / 2, 0), np.minimum(centre + sides / 2, 1)
+        moved = rng.random((total, s.d)) < min(1.0, 20 / s.d)
+        moved[np.arange(total), rng.integers(s.d, size=total)] = True
+        drawn = np.where(moved, rng.uniform(low, high, (total, s.d)), centre)
+        return np.asarray(drawn[best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))])
+
+    def _tell(self, generation: Generation) -> None:
+        """Learn, and move, widen or narrow the region."""
+        super()._tell(generation)
+        seen = np.vstack([g.points[: g.new] for g in self.generations])
+        means = self.surrogate.mean(seen)
+        best, newest = int(np.argmin(means)), len(seen) - generation.new
+        better = best >= newest
+        self._good, self._bad = (self._good + 1, 0) if better else (0, self._bad + 1)
+        if self._good >= 3:
+            self._side, self._good = min(2 * self._side, self.LONGEST), 0
+        elif self._bad >= math.ceil(max(4, self.settings.d) / generation.new):
+            self._side, self._bad = self._side / 2, 0
+        if self._side < self.SHORTEST:
+            self._side = self.FIRST
+        self.means[-1] = seen[best]
+
+
+class TPE(CentredCMA):
+    """Optuna's TPE, told the surrogate's means of all points, in the place of CMA-ES."""
+
+    def _propose(self, rng: np.random.Generator) -> Array:
+        import optuna
+        from optuna.distributions import FloatDistribution
+
+        s = self.settings
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sampler = optuna.samplers.TPESampler(
+                seed=1000 * s.seed + self.t, multivariate=True, constant_liar=True, n_startup_trials=s.population
+            )
+            study = optuna.create_study(sampler=sampler)
+            space = {f"u{j}": FloatDistribution(0.0, 1.0) for j in range(s.d)}
+            if self.generations:
+                seen = np.vstack([g.points[: g.new] for g in self.generations])
+                for x, value in zip(seen, self.surrogate.mean(seen), strict=True):
+                    parameters = dict(zip(space, x.tolist(), strict=True))
+                    study.add_trial(
+                        optuna.trial.create_trial(params=parameters, distributions=space, value=float(value))
+                    )
+            asked = [study.ask(space).params for _ in range(s.population)]
+        return np.array([[parameters[name] for name in space] for parameters in asked])
+
+    def _tell(self, generation: Generation) -> None:
+        """Learn; the incumbent takes the place of CMA-ES's mean."""
+        super()._tell(generation)
+        seen = np.vstack([g.points[: g.new] for g in self.generations])
+        self.means[-1] = seen[int(np.argmin(self.surrogate.mean(seen)))]
+
+
+class AsksItsAnswer(CentredCMA):
+    """One proposal of each generation is what would be recommended now."""
+
+    def _propose(self, rng: np.random.Generator) -> Array:
+        drawn = super()._propose(rng)
+        if self.generations:
+            drawn[0] = self.recommend()
+        return drawn
+
+
+class Tried(CentredCMA):
+    """Recommends the evaluated point whose posterior mean is smallest."""
+
+    def recommend(self) -> Array:
+        """Among all points that were asked about."""
+        seen = np.vstack([generation.points for generation in self.generations])
+        return np.asarray(seen[int(np.argmin(self.surrogate.mean(seen)))])
+
+
+class LongScales(GroupedRegression):
+    """Length-scales with the prior of Hvarfner et al. (arXiv 2402.02229): median e^sqrt(2) sqrt(d)."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__(d)
+        self._prior = np.array([math.sqrt(2) + math.log(d) / 2] * d + list(self._prior[d:]))
+        self._theta = self._prior
+
+    def _objective(self, theta: Array) -> tuple[float, Array]:
+        value, slopes = super()._objective(theta)
+        spare = np.where(np.arange(len(theta)) < self.d, 2 / 3, 0.0) * (theta - self._prior)  # 1 - 1 / 3
+        return value - 0.5 * float(spare @ (theta - self._prior)), slopes - spare
+
+
+class LongScaled(CentredCMA):
+    """The same search with that prior."""
+
+    def __init__(self, settings: CentredSettings) -> None:
+        super().__init__(settings)
+        self.surrogate = LongScales(settings.d)
+
+
+class Rescaled(GroupedRegression):
+    """A generation's values and noise times sqrt(1 / C): where C is small it holds most people's differences down."""
+
+    def fit(self, groups: Sequence[Group]) -> None:
+        """Take the groups, of which the newest is not rescaled yet."""
+        *old, new = groups
+        scale = 1 / math.sqrt(self.radius)
+        super().fit([*old, Group(new.points, new.values * scale, new.sigma * scale)])
+
+
+class UndoesClipping(CentredCMA):
+    """The same search with such values."""
+
+    def __init__(self, settings: CentredSettings) -> None:
+        super().__init__(settings)
+        self.surrogate = Rescaled(settings.d)
+
+    def _tell(self, generation: Generation) -> None:
+        self.surrogate.radius = generation.radius / self.settings.radius
+        super()._tell(generation)
+
+
+class SaturatedAtFirst(CentredCMA):
+    """Losses are saturated in the first generations only, where points lie far apart."""
+
+    part = 0.15  # of the generations
+
+    def next_question(self) -> Question:
+        """The same, but for saturation later on."""
+        asked = super().next_question()
+        if self.t < self.part * self.settings.generations:
+            return asked
+        return replace(asked, query=replace(asked.query, saturate_above=None))
+
+
+class Near(Paths):
+    """Proposals nearer to tried points."""
+
+    leap = 0.15
+
+
+class Far(Paths):
+    """Proposals farther from tried points."""
+
+    leap = 0.5
 
 
 def centred(kind: type[Centred], task: Task, mu: float, trials: int, seed: int, **settings: object) -> Array:
@@ -48,36 +265,45 @@ def centred(kind: type[Centred], task: Task, mu: float, trials: int, seed: int, 
     return result(task, simulate(method, task, mu, seed, trials=trials, final_share=0.0, **settings)).u
 
 
-def cma(kind: type[Centred], task: Task, mu: float, trials: int, seed: int) -> Array:
-    """A search by CMA-ES with the settings that the package had for it."""
-    return centred(kind, task, mu, trials, seed, **settings_of(task.d, task.clip, trials))
+def large_population(times: int, task: Task, mu: float, trials: int, seed: int) -> Array:
+    """``times`` fewer generations."""
+    return centred(CentredCMA, task, mu, trials, seed, population=times * default_population(task.d, trials))
 
 
-def large_generations(task: Task, mu: float, trials: int, seed: int) -> Array:
-    """4 + 3 log d points a generation, as CMA-ES has."""
-    return centred(CentredThompson, task, mu, trials, seed, population=population(task.d))
+def then_gibo(task: Task, mu: float, trials: int, seed: int) -> Array:
+    """Half of trials and budget for centred CMA-ES, the other half for DP-GIBO from there: a global start."""
+    start = centred(CentredCMA, task, mu / math.sqrt(2), trials // 2, seed)
+    return run_gibo(task, mu / math.sqrt(2), trials // 2, seed, theta0=tuple(start.tolist()), starts=0).u
 
 
-def half_of_the_random_points(task: Task, mu: float, trials: int, seed: int) -> Array:
-    """4 + 3 log d points before the surrogate proposes."""
-    return centred(CentredThompson, task, mu, trials, seed, first=population(task.d))
-
-
-ours = partial(centred, CentredThompson)
 VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
-    "package's": ours,
-    "surrogate + CMA-ES": partial(cma, SurrogateCMA),
-    "CMA-ES alone": partial(cma, CMAAlone),
-    "half of the random points": half_of_the_random_points,
-    "never saturated": partial(ours, saturation=None),
-    "always saturated": partial(ours, saturated=1.0),
-    "half unclipped": partial(ours, quantile=0.5),
-    "C follows slowly": partial(ours, rate=1.0),
-    "large generations": large_generations,
-    "full spread": partial(ours, spread=1.0),
-    "nearer": partial(ours, reach=0.15),
-    "farther": partial(ours, reach=0.5),
+    "package's": partial(centred, CentredCMA),
+    "raw values": partial(centred, RawValues),
+    "no surrogate": partial(centred, RawValues, candidates=1),
+    "trust-region BO": partial(centred, TrustRegion),
+    "TPE": partial(centred, TPE),
+    "then DP-GIBO": then_gibo,
+    "early budget": partial(centred, Schedule),
+    "2 lambda": partial(large_population, 2),
+    "4 lambda": partial(large_population, 4),
+    "learning rate": partial(centred, LearningRate),
+    "learning rate, raw": partial(centred, RawLearningRate),
+    "asks its answer": partial(centred, AsksItsAnswer),
+    "tried points": partial(centred, Tried),
+    "long scales": partial(centred, LongScaled),
+    "undoes clipping": partial(centred, UndoesClipping),
+    "C follows faster": partial(centred, CentredCMA, rate=2.0),
+    "saturated": partial(centred, CentredCMA, saturation=SATURATION),
+    "saturated at first": partial(centred, SaturatedAtFirst, saturation=SATURATION),
+    "4 paths": partial(centred, Paths, population=4),
+    "6 paths": partial(centred, Paths, population=6),
+    "8 paths": partial(centred, Paths, population=8),
+    "4 wide paths": partial(centred, Paths, population=4, spread=1.0),
+    "4 near paths": partial(centred, Near, population=4),
+    "4 far paths": partial(centred, Far, population=4),
 }
+
+USUAL = tuple(VARIANTS)[: list(VARIANTS).index("asks its answer")]  # the later ones where they are asked for
 
 
 @dataclass(frozen=True)
@@ -118,14 +344,14 @@ def table(results: list[dict[str, object]], runs: list[Run]) -> str:
     seeds = list(dict.fromkeys(run.seed for run in runs))
     losses = np.array([[[kept[Run(t, n, m, k, v, s)] for s in seeds] for v in variants] for t, n, k, m in cells])
     rows = [
-        [task, str(n), str(trials), f"{mu:g}", *(_mean_and_stuck(of) for of in cell)]
-        for (task, n, trials, mu), cell in zip(cells, losses, strict=True)
+        [task, str(trials), f"{mu:g}", *(_mean_and_stuck(of) for of in cell)]
+        for (task, _, trials, mu), cell in zip(cells, losses, strict=True)
     ]
     ratios = np.log(losses / losses[:, :1]).transpose(1, 0, 2).reshape(len(variants), -1)
     errors = ratios.std(axis=1, ddof=1) / math.sqrt(ratios.shape[1])
-    rows.append(["loss / package's", "", "", "", *(f"{math.exp(x):.2f}" for x in ratios.mean(axis=1))])
-    rows.append(["± (of its logarithm)", "", "", "", *(f"{x:.2f}" for x in errors)])
-    return markdown(["task", "n", "trials", "mu", *variants], rows)
+    rows.append(["loss / package's", "", "", *(f"{math.exp(x):.2f}" for x in ratios.mean(axis=1))])
+    rows.append(["± (of its logarithm)", "", "", *(f"{x:.2f}" for x in errors)])
+    return markdown(["task", "trials", "mu", *variants], rows)
 
 
 def _mean_and_stuck(losses: Array) -> str:
@@ -141,7 +367,7 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=N)
     parser.add_argument("--budgets", nargs="+", type=float, default=BUDGETS)
     parser.add_argument("--trials", nargs="+", type=int, default=TRIALS)
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--variants", nargs="+", default=USUAL, choices=list(VARIANTS))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()

@@ -26,7 +26,7 @@ from dptune.search.run import SearchRun
 
 N, MU = 300, 1.0
 TASKS = ("svc-breast-cancer", "elastic-digits")
-METHODS = {"centred": CENTRED, "DP-GIBO": GIBO}
+METHODS = {"centred CMA-ES": CENTRED, "DP-GIBO": GIBO}
 TRIALS = (40,)
 WAYS = ("half", "planned", "extended")
 

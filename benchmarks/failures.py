@@ -1,4 +1,4 @@
-"""Trials that fail in the centred search: `python -m benchmarks.failures [--seeds 10]`, docs/centred.md.
+"""Trials that fail in CMA-ES on centred releases: `python -m benchmarks.failures [--seeds 10]`, docs/centred.md.
 
 n = 300, mu = 1, 100 trials; the evaluation fails with chance 0.2 anywhere ("anywhere"), or where the first coordinate
 is above 0.7 ("a region"). Compared are rules for what a failed point counts as, for each person: the upper clip; their
@@ -22,8 +22,8 @@ from benchmarks.data import Array
 from benchmarks.loops import result, simulate
 from benchmarks.report import DOCS, in_parallel, machine, markdown
 from dptune.algorithms.centred import CentredSettings
+from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.centred_plan import CENTRED
-from dptune.algorithms.centred_thompson import CentredThompson
 from dptune.privacy.query import Question
 
 N, MU, TRIALS, RATE, REGION = 300, 1.0, 100, 0.2, 0.7
@@ -32,7 +32,7 @@ WHERE = ("anywhere", "a region")
 RULES = {"upper clip": None, "own mean": 0.0, "own mean + C/sqrt(m)": 1.0}
 
 
-class WithRule(CentredThompson):
+class WithRule(CentredCMA):
     """The package's algorithm with another rule: the own mean plus ``excess`` C / sqrt(m), or the upper clip."""
 
     def __init__(self, settings: CentredSettings, excess: float | None) -> None:

@@ -16,7 +16,6 @@ import numpy as np
 
 from benchmarks.curator import Curator
 from benchmarks.data import Array
-from benchmarks.surrogate_cma import SurrogateCMA, settings_of
 from benchmarks.tasks import Task
 from dptune.algorithms.centred_plan import CENTRED
 from dptune.algorithms.gibo_plan import GIBO
@@ -98,14 +97,8 @@ def run_gibo(
 
 
 def run_centred(task: Task, mu: float | None, trials: int, seed: int, **settings: object) -> Result:
-    """The centred search with the package's defaults, or with ``settings`` of `plan_centred`."""
+    """CMA-ES on centred releases with the package's defaults, or with ``settings`` of `plan_centred`."""
     return result(task, simulate(CENTRED, task, mu, seed, trials=trials, **{"final_share": 0.0, **settings}))
-
-
-def run_centred_cma(task: Task, mu: float | None, trials: int, seed: int) -> Result:
-    """The same releases under CMA-ES and a surrogate: the package's search until November 2026."""
-    method, settings = replace(CENTRED, algorithm=SurrogateCMA), settings_of(task.d, task.clip, trials)
-    return result(task, simulate(method, task, mu, seed, trials=trials, final_share=0.0, **settings))
 
 
 def run_sampler(method: str, task: Task, mu: float | None, trials: int, seed: int) -> Result:
@@ -143,6 +136,6 @@ SAMPLERS = ("Random", "TPE", "CMA-ES")
 
 
 def run(task: Task, method: str, mu: float | None, trials: int, seed: int) -> Result:
-    """One run to its end; ``method`` is "centred", "centred CMA-ES", "DP-GIBO" or one of `SAMPLERS`."""
-    own = {"centred": run_centred, "centred CMA-ES": run_centred_cma, "DP-GIBO": run_gibo}
+    """One run to its end; ``method`` is "centred CMA-ES", "DP-GIBO" or one of `SAMPLERS`."""
+    own = {"centred CMA-ES": run_centred, "DP-GIBO": run_gibo}
     return own[method](task, mu, trials, seed) if method in own else run_sampler(method, task, mu, trials, seed)

@@ -24,16 +24,16 @@ def test_plan_prints_a_table_and_says_what_is_too_noisy() -> None:
     assert "without default=" in table
     assert ", with default=" in plan("--n", "300", "--clip", "0", "3", "--default")
     rows = json.loads(plan("--n", "300", "--clip", "0", "3", "--mu", "0.5", "--format", "json"))
-    assert {row["method"] for row in rows} == {"values", "Thompson sampling on centred releases"}
+    assert {row["method"] for row in rows} == {"values", "CMA-ES on centred releases"}
     assert {row["mu"] for row in rows} == {0.25, 0.5, 1.0}
 
 
 def test_the_noise_of_a_decision_to_stop_a_trial_stands_beside_the_others() -> None:
     words = ("--n", "1000", "--clip", "0", "3", "--trials", "40", "--rung-share", "0.2", "--rungs", "2")
     rows = json.loads(plan(*words, "--format", "json"))
-    (here,) = [row for row in rows if (row["mu"], row["trials"]) == (1.0, 40)]
-    assert {row["method"] for row in rows} == {"Thompson sampling on centred releases"}  # values stop nobody
-    radius, price = 0.1 * 3, math.sqrt(0.2 / (2 * 40))
+    (here,) = [row for row in rows if (row["mu"], row["trials"]) == (1.0, 35)]
+    assert {row["method"] for row in rows} == {"CMA-ES on centred releases"}  # values stop nobody
+    radius, price = 0.1 * 3, math.sqrt(0.2 / (2 * 35))
     assert here["a decision to stop a trial, at first"] == pytest.approx(2 * radius / (1000 * price))
     assert "a decision to stop a trial" in plan(*words)
 

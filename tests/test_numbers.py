@@ -21,9 +21,9 @@ from dptune.search.values import plan_values
 GIVEN: dict[str, Any] = {"mu": 0.5, "seed": 3, "trials": 40, "final_share": 0.25}
 KINDS = {"mu": np.float32, "seed": np.int64, "trials": np.int16, "final_share": np.float16}
 NUMPY = {name: KINDS[name](value) for name, value in GIVEN.items()}
-PEOPLE = {"d": 2, "n": 500, "loss_range": 1.0}
+PEOPLE = {"d": 2, "loss_range": 1.0}
 PLANNERS: dict[str, Callable[..., Any]] = {
-    "gibo": lambda **more: plan_gibo(**{**PEOPLE, **GIVEN, **more}),
+    "gibo": lambda **more: plan_gibo(**{**PEOPLE, "n": 500, **GIVEN, **more}),
     "centred": lambda **more: plan_centred(**{**PEOPLE, **GIVEN, **more}),
     "values": lambda **more: plan_values(**{**GIVEN, **more}),
 }
@@ -48,10 +48,11 @@ def test_every_setting_of_dp_gibo_may_be_numpys() -> None:
 
 
 def test_every_setting_of_the_centred_releases_may_be_numpys() -> None:
-    settings = {"population": 5, "radius": 0.5, "quantile": 0.25, "references": 1, "first": 3, "reach": 0.25}
+    settings = {"population": 5, "radius": 0.5, "quantile": 0.25, "references": 1, "candidates": 3, "average": 2}
     numpys = {k: np.int8(v) if type(v) is int else np.float16(v) for k, v in settings.items()}
-    found = PLANNERS["centred"](**numpys).describe()
-    assert json.dumps(found) == json.dumps(PLANNERS["centred"](**settings).describe())
+    steps = (np.float32(0.5), np.float64(0.0))
+    found = PLANNERS["centred"](**numpys, steps=steps).describe()
+    assert json.dumps(found) == json.dumps(PLANNERS["centred"](**settings, steps=(0.5, 0.0)).describe())
 
 
 @pytest.mark.parametrize("plan", PLANNERS.values(), ids=PLANNERS)

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.data import Array
 from benchmarks.frontier.design import TRIALS
-from benchmarks.frontier.methods import BEST, CMA_VALUES, LIMITS, METHODS, MODEL, OURS, OWN
+from benchmarks.frontier.methods import BEST, LIMITS, METHODS, MODEL, OURS, OWN, PATHS_VALUES
 from benchmarks.frontier.tasks import TASKS
 
 Place = tuple[str, int, int]  # task, n, trials
@@ -29,7 +29,7 @@ RESAMPLED = 2000
 
 def readings(methods: Collection[str]) -> tuple[Reading, ...]:
     """The recommendations of these methods."""
-    own = ("values, ours", CMA_VALUES)  # and the same with a followed clip
+    own = ("values, ours", PATHS_VALUES)  # and the same with a followed clip
     two = [name for name in methods if name.startswith("values, ") and not name.startswith(own)]
     return tuple((name, read) for name in methods for read in ((BEST, MODEL) if name in two else (OWN,)))
 

@@ -20,12 +20,13 @@ from benchmarks.curator import Curator
 from benchmarks.data import Array
 from benchmarks.frontier.tasks import FrontierTask, Parameters
 from benchmarks.loops import NO_PRIVACY, without_values
+from benchmarks.posterior_paths import Paths
 from benchmarks.spaces import suggest
-from benchmarks.surrogate_cma import SurrogateCMA, settings_of
 from dptune import CENTRED, GIBO, SearchRun
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.algorithms.centred import Centred, CentredSettings
-from dptune.algorithms.centred_thompson import CentredThompson
+from dptune.algorithms.centred_cma import CentredCMA
+from dptune.algorithms.centred_mixed import CentredMixed
 from dptune.algorithms.method import Method
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Box, MeanQuery, NormQuery, Question
@@ -51,10 +52,9 @@ def centred(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Fou
     return run(CENTRED, task, mu, trials, seed)
 
 
-def centred_cma(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
-    """The same releases with the proposals of CMA-ES and a surrogate, as the package had them before."""
-    method = replace(CENTRED, algorithm=SurrogateCMA)
-    return run(method, task, mu, trials, seed, **settings_of(task.space.d, task.clip, trials))
+def centred_paths(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+    """The same releases with four points a generation, each the bottom of a function drawn from the surrogate."""
+    return run(replace(CENTRED, algorithm=Paths), task, mu, trials, seed, population=4)
 
 
 def gibo(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
@@ -98,24 +98,20 @@ def _root_mean_square(m: int) -> Array:
 
 
 def surrogate_on_values(
-    task: FrontierTask,
-    mu: float | None,
-    trials: int,
-    seed: int,
-    kind: type[Centred] = CentredThompson,
-    **settings: Any,
+    task: FrontierTask, mu: float | None, trials: int, seed: int, numbers: type[Centred] = CentredCMA, **settings: Any
 ) -> Found:
-    """The package's proposals, model and recommendation, or another search's, on privatised values."""
-    plain = {"share": 0.0, "references": 0, "choice_share": 0.0, "saturation": None, "rate": 1.0, **settings}
-    plain = {"radius": 0.4 * (task.clip[1] - task.clip[0]), **plain}  # what a followed clip begins with
-    method = replace(CENTRED, algorithm=on_values(kind, task.clip), joined=None)
-    return run(method, task, mu, trials, seed, **plain)
+    """The package's proposals, model and recommendation, or others for numbers, on privatised values."""
+
+    def algorithm(settings: CentredSettings) -> Any:
+        return on_values(numbers if settings.space is None else CentredMixed, task.clip)(settings)
+
+    plain = {"share": 0.0, "references": 0, "choice_share": 0.0, **settings}
+    return run(replace(CENTRED, algorithm=algorithm, joined=None), task, mu, trials, seed, **plain)
 
 
-def cma_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int, **settings: Any) -> Found:
-    """CMA-ES and a surrogate on privatised values."""
-    theirs = {**settings_of(task.space.d, task.clip, trials), **settings}
-    return surrogate_on_values(task, mu, trials, seed, kind=SurrogateCMA, **theirs)
+def paths_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int, **settings: Any) -> Found:
+    """The bottoms of drawn functions, on privatised values."""
+    return surrogate_on_values(task, mu, trials, seed, numbers=Paths, population=4, **settings)
 
 
 FOLLOWS = {"share": FOLLOWING, "quantile": UNCLIPPED}  # settings of a clip that follows
@@ -188,16 +184,15 @@ def start(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found
 
 
 OURS, FOLLOWED = "centred", "values, ours, followed clip"
-CMA, CMA_VALUES = "centred, surrogate + CMA-ES", "values, surrogate + CMA-ES"
-CMA_FOLLOWED = "values, surrogate + CMA-ES, followed clip"
+PATHS, PATHS_VALUES, PATHS_FOLLOWED = "centred, paths", "values, paths", "values, paths, followed clip"
 METHODS: dict[str, Callable[..., Found]] = {
     "start": start,
     OURS: centred,
     "values, ours": surrogate_on_values,
     FOLLOWED: partial(surrogate_on_values, **FOLLOWS),
-    CMA: centred_cma,
-    CMA_VALUES: cma_on_values,
-    CMA_FOLLOWED: partial(cma_on_values, **FOLLOWS),
+    PATHS: centred_paths,
+    PATHS_VALUES: paths_on_values,
+    PATHS_FOLLOWED: partial(paths_on_values, **FOLLOWS),
     "values, TPE": sampler(_optuna("TPESampler", multivariate=True, group=True)),
     "values, CMA-ES": sampler(_optuna("CmaEsSampler")),
     "values, GP": sampler(_optuna("GPSampler")),
@@ -206,5 +201,5 @@ METHODS: dict[str, Callable[..., Found]] = {
     "DP-GIBO": gibo,
 }
 # Without privacy, mu None:
-LIMITS = (OURS, "values, ours", CMA, CMA_VALUES, "values, TPE", "values, CMA-ES", "values, GP")
-NUMBERS_ONLY = (CMA, CMA_VALUES, CMA_FOLLOWED, "values, CMA-ES", "values, GP", "DP-GIBO")
+LIMITS = (OURS, "values, ours", PATHS, PATHS_VALUES, "values, TPE", "values, CMA-ES", "values, GP")
+NUMBERS_ONLY = (PATHS, PATHS_VALUES, PATHS_FOLLOWED, "values, CMA-ES", "values, GP", "DP-GIBO")

@@ -1,8 +1,9 @@
 """The names of this room, and where each is defined."""
 
 from dptune.algorithms.centred import CentredSettings as CentredSettings
+from dptune.algorithms.centred_cma import CentredCMA as CentredCMA
+from dptune.algorithms.centred_mixed import CentredMixed as CentredMixed
 from dptune.algorithms.centred_plan import CENTRED as CENTRED
-from dptune.algorithms.centred_thompson import CentredThompson as CentredThompson
 from dptune.algorithms.gibo import DPGIBO as DPGIBO
 from dptune.algorithms.gibo import GIBOSettings as GIBOSettings
 from dptune.algorithms.gibo_plan import GIBO as GIBO

@@ -6,14 +6,15 @@
     H = I - 11^T/m, (m, m)        the centring matrix
     H L_i        a person's losses minus their own mean over the generation: everybody's level drops out
     C            clipping radius of ||H L_i||; replacing one person moves the mean of clipped H L_i by at most 2 C / n
-    kappa        saturation: in the first generations, whose points lie far apart, each person's losses are cut at their
-                 own median + kappa C / sqrt(m) before centring
+    kappa        saturation: before centring each person's losses are cut at their own median + kappa C / sqrt(m)
     mu_c, mu_q   GDP price of one generation's two releases, mu_c^2 + mu_q^2 = mu^2 / G
 
 One generation:
 
-1. propose lambda points: each is the bottom of a function drawn from the surrogate's posterior given all released
-   values (:mod:`dptune.algorithms.centred_thompson`);
+1. propose lambda points: of many candidates each proposal is the best one under a function drawn from the surrogate's
+   posterior given all released values. Candidates in a space of numbers are those of CMA-ES
+   (:mod:`dptune.algorithms.centred_cma`); with categories and conditions random draws and mutations of the best points
+   (:mod:`dptune.algorithms.centred_mixed`);
 2. release the share of people with ||H L_i|| <= C, and set C <- C exp(-rate (share - quantile)): as the search
    converges people agree, C shrinks, and so does the noise;
 3. release the mean over people of H L_i, clipped to C *after* centring: one query, 2 C / n for all m points. A point
@@ -48,9 +49,8 @@ from dptune.space import Space
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
-PROPOSALS = 4  # after so many generations of proposals for one other ones are drawn
+PROPOSALS = 4  # proposals made at once, in generations
 _LARGEST_EXPONENT = 700.0  # exp of more overflows
 
 
@@ -61,7 +61,7 @@ class CentredSettings:
     Attributes:
         d: dimension, number of coordinates of the space's code.
         generations: G.
-        population: lambda, new points of a generation, at least 4.
+        population: lambda, new points of a generation, at least 4: with fewer CMA-ES has no covariance to learn.
         mu: GDP budget of all generations together.
         radius: the first C, in units of the loss times sqrt(lambda).
         quantile: the share of people that C aims to leave unclipped.
@@ -70,16 +70,16 @@ class CentredSettings:
             their norms are 0 and C would follow: the released mean would become a vote, with another minimiser.
         share: share of mu^2 for the releases that C follows; 0 keeps C as it is.
         references: r.
-        first: points that are drawn at random before the surrogate proposes.
-        sigma: standard deviation of their numbers about the middle of the range, in sides of the cube.
+        sigma: initial step size of CMA-ES, in sides of the cube.
         spread: scale of the random part of the functions drawn from the surrogate: 1 is Thompson sampling, 0 its mean.
-        reach: the farthest that a proposal, or the recommendation, lies from the point it was found from, in each
-            coordinate.
+        candidates: drawn for each place of a generation; with CMA-ES 1 switches the surrogate's choice off.
+        average, reach: the recommendation is the surrogate's minimiser, sought at most ``reach`` in each coordinate
+            from the mean of CMA-ES's last ``average`` means.
+        steps: cell width of each coordinate, 0 for a continuum: (d,); () for none.
         default: the user's default configuration (d,), in the cube: the first point, and a reference as long as this
             process holds its losses; None: there is none.
         saturation: kappa; None: losses are centred as they are.
-        saturated: share of the generations, from the first on, in which losses are saturated.
-        space: the search space; None: the unit cube.
+        space: the search space, if it has categories or conditions; None: numbers, searched by CMA-ES.
         seed: of the algorithm's own, public randomness.
 
     Raises:
@@ -96,20 +96,21 @@ class CentredSettings:
     floor: float = 0.01
     share: float = 0.05
     references: int = 2
-    first: int = 8
     sigma: float = 0.2
     spread: float = 0.5
-    reach: float = 0.3
+    candidates: int = 40
+    average: int = 1
+    reach: float = 0.2
+    steps: tuple[float, ...] = ()
     default: tuple[float, ...] | None = None
     saturation: float | None = None
-    saturated: float = 1.0
     space: Space | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
             object.__setattr__(self, field.name, plain(getattr(self, field.name)))
-        least = {"d": 1, "generations": 1, "population": 4, "references": 0, "first": 1, "seed": 0}
+        least = {"d": 1, "generations": 1, "population": 4, "references": 0, "candidates": 1, "average": 1, "seed": 0}
         for name, smallest in least.items():
             at_least(name, getattr(self, name), smallest)
         for name in ("mu", "radius", "rate", "sigma", "reach"):
@@ -130,8 +131,11 @@ class CentredSettings:
             raise InputError(f"saturation must be finite and not negative, or None; got {self.saturation!r}.")
         if not (_is_finite(self.share) and 0 <= self.share < 1):
             raise InputError(f"share must lie in [0, 1); got {self.share!r}.")
-        if not (_is_finite(self.saturated) and 0 <= self.saturated <= 1):
-            raise InputError(f"saturated must lie between 0 and 1; got {self.saturated!r}.")
+        widths = self.steps if isinstance(self.steps, tuple | list) else (None,)
+        if len(widths) not in (0, self.d) or not all(_is_finite(width) and 0 <= width <= 1 for width in widths):
+            raise InputError(
+                f"steps must be {self.d} cell widths in [0, 1], or (); got {self.steps!r}. To plan trials use n_trials."
+            )
         remedy = f"too small for {self.generations} generations; plan fewer trials or a larger mu"
         if self.mean_mu < smallest_price(self.population + self.references):
             raise InputError(f"mu={self.mu!r} is {remedy}.")
@@ -205,7 +209,7 @@ class Centred(Rounds):
         self.generations: list[Generation] = []
         self.surrogate = GroupedRegression(settings.d)
         self._followed = 0  # generations whose share of unclipped people is released
-        self._proposed: dict[int, list[Vector]] = {}  # of this generation, each list at most PROPOSALS lambda long
+        self._proposed: dict[int, Matrix] = {}  # of this generation, each (PROPOSALS lambda, d)
         self._first_slot = 0  # of this generation that was asked for
 
     @property
@@ -223,23 +227,21 @@ class Centred(Rounds):
     def ask(self, slot: int) -> Vector:
         """Return proposal number ``slot`` = 0, 1, ... of the current generation, (d,).
 
-        They are drawn when they are asked for. Where trials are pruned a generation may need many.
+        Where trials are pruned a generation may need many: after 4 lambda of them others are drawn.
         """
-        s = self.settings
-        if slot == 0 and self.t == 0 and s.default is not None:
-            return np.array(s.default)
+        if slot == 0 and self.t == 0 and self.settings.default is not None:
+            return np.array(self.settings.default)
         if not self._proposed:
             self._first_slot = slot
-        at_once = PROPOSALS * s.population
-        batch, place = max(slot - self._first_slot, 0) // at_once, slot % at_once
-        proposed = self._proposed.setdefault(batch, [])
-        while len(proposed) <= place:
-            rng = np.random.default_rng([s.seed, self.t, batch, len(proposed)])
-            proposed.append(self._propose(rng, np.array(proposed).reshape(-1, s.d)))
-        return np.array(proposed[place])
+        again = max(slot - self._first_slot, 0) // (PROPOSALS * self.settings.population)
+        if again not in self._proposed:
+            key = [self.settings.seed, self.t, *([again] if again else [])]
+            self._proposed[again] = self._propose(np.random.default_rng(key))
+        drawn = self._proposed[again]
+        return np.array(drawn[slot % len(drawn)])
 
-    def _propose(self, rng: np.random.Generator, proposed: Matrix) -> Vector:
-        """Return one more proposal, (d,), beside those ``proposed`` (k, d); it depends on released values only."""
+    def _propose(self, rng: np.random.Generator) -> Matrix:
+        """Return proposals for the generation, (PROPOSALS lambda, d); they depend on released values only."""
         raise NotImplementedError
 
     @property
@@ -260,8 +262,7 @@ class Centred(Rounds):
         H = np.eye(m) - 1 / m
         # Higher, and a failure would fill the clipped vectors; lower, and where the function fails would look good.
         failed_above = self.radius / math.sqrt(m)
-        saturates = s.saturation is not None and self.t < s.saturated * s.generations
-        saturate_above = s.saturation * self.radius / math.sqrt(m) if saturates else None
+        saturate_above = None if s.saturation is None else s.saturation * self.radius / math.sqrt(m)
         if s.share and self._followed <= self.t:
             query = NormQuery(names, H, self.radius, s.share_mu, failed_above, saturate_above)
             return Question(f"{SHARE}{self.t + 1}", query, {"radius": self.radius})
@@ -335,3 +336,11 @@ SHARE, GENERATION = "share/", "generation/"  # keys of a generation's two questi
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def best_of_each(samples: Matrix) -> list[int]:
+    """Return for each column of samples (candidates, count) the smallest row that no earlier column took."""
+    taken: list[int] = []
+    for column in samples.T:
+        taken.append(next(int(i) for i in np.argsort(column) if int(i) not in taken))
+    return taken

@@ -14,28 +14,30 @@ from dptune._checks import at_least, positive
 from dptune._checks import share as share_of
 from dptune._numbers import tupled
 from dptune.algorithms.centred import CentredSettings
-from dptune.algorithms.centred_thompson import CentredThompson, joined
+from dptune.algorithms.centred_cma import CentredCMA
+from dptune.algorithms.centred_mixed import CentredMixed, joined
 from dptune.algorithms.method import Method, Plan, RungPlan
 from dptune.errors import InputError
 from dptune.space import Space
 
-NAME = "Thompson sampling on centred releases"  # as ledgers store it
-RADIUS = 0.1  # the first C, in units of the loss's range times sqrt(lambda)
-QUANTILES = 0.5, 0.8  # share of people that C aims to leave unclipped, where noise rules and where it does not
-RULES = 15.0  # n mu / sqrt(trials) below which it does
-PER_DOUBLING = 0.2  # of that number, of the share
-RATE = 3.0  # of C's logarithm, per unit of the share
+NAME = "CMA-ES on centred releases"  # as ledgers store it, from the time when it searched numbers only
+RADIUS = 0.4  # the first C, in units of the loss's range
+QUANTILE = 0.5  # share of people that C aims to leave unclipped
+RATE = 1.0  # of C's logarithm, per unit of the share
 FLOOR = 0.01  # the smallest C, in units of the first
 SHARE = 0.05  # of mu^2, for the releases that C follows
 REFERENCES = 2
-SIGMA = 0.2  # of the first points, in sides of the cube
-SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling as in the books
+SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
+SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
+MIXED_SPREAD = 1.0  # the same with categories or conditions
 CHOICE = 0.3  # share of mu^2 for the choice among all trials at the end, with categories or conditions
-SATURATION = 2.0  # kappa
-SATURATED = 0.6  # share of the generations
-REACH = 0.3  # of a proposal from the point it was found from, in sides of the cube
+SATURATION = 2.0  # kappa, with categories or conditions
+CANDIDATES = 40
+REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
+AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
 RUNGS = 3  # decisions a trial, where there are any
 RUNG_RADIUS = 0.1  # their first C, in units of the loss's range
+FEWEST_GENERATIONS = 4
 TRIALS_PER_COORDINATE = 20
 FEWEST_TRIALS = 4  # one generation
 
@@ -45,74 +47,78 @@ def default_trials(d: int) -> int:
     return TRIALS_PER_COORDINATE * (d + 1)
 
 
-def default_population(trials: int) -> int:
-    """lambda = sqrt(trials) / 2, at least 4: small generations learn soon, and each is one share of the budget."""
-    return max(round(math.sqrt(trials) / 2), FEWEST_TRIALS)
+def default_population(d: int, trials: int) -> int:
+    """lambda = 4 + floor(3 log d), as CMA-ES; less if that leaves fewer than four generations."""
+    return max(min(4 + math.floor(3 * math.log(d)), trials // FEWEST_GENERATIONS), 4)
 
 
-def default_first(d: int, trials: int) -> int:
-    """8 + 6 log d random points, at most a third of the trials: with fewer a search may never leave a plateau."""
-    return min(8 + math.floor(6 * math.log(d)), max(trials // 3, FEWEST_TRIALS))
+def default_average(generations: int) -> int:
+    """The last 15% of CMA-ES's means."""
+    return max(round(AVERAGED * generations), 1)
 
 
-def default_quantile(n: int, mu: float, trials: int) -> float:
-    """Half of the people where noise rules; more where it does not, as clipping has a bias of its own."""
-    low, high = QUANTILES
-    return min(max(low + PER_DOUBLING * math.log2(n * mu / math.sqrt(trials) / RULES), low), high)
+def cell_widths(space: Space) -> tuple[float, ...]:
+    """Width of each coordinate's cells, 0 for a continuum and for whole numbers on a log scale; () if all are 0."""
+    widths = [0.0 if p.log or p.cells is None or p.cells < 2 else 1.0 / p.cells for p in space.numbers.values()]
+    return tuple(widths) if any(widths) else ()
 
 
 def plan_centred(
     *,
     d: int,
-    n: int,
     loss_range: float,
     mu: float,
     seed: int,
     trials: int | None = None,
     population: int | None = None,
     radius: float | None = None,
-    quantile: float | None = None,
+    quantile: float = QUANTILE,
     rate: float = RATE,
     floor: float = FLOOR,
     share: float = SHARE,
     references: int = REFERENCES,
     sigma: float = SIGMA,
-    spread: float = SPREAD,
-    first: int | None = None,
+    spread: float | None = None,
+    candidates: int = CANDIDATES,
     reach: float = REACH,
+    average: int | None = None,
     space: Space | None = None,
     default: tuple[float, ...] | None = None,
-    saturation: float | None = SATURATION,
-    saturated: float = SATURATED,
+    steps: tuple[float, ...] | None = None,
+    saturation: float | None = None,
     choice_share: float | None = None,
     rung_share: float = 0.0,
     rungs: int = RUNGS,
     rung_radius: float | None = None,
     final_share: float = 0.05,
+    earlier: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Return a plan; what is None is chosen from the public (d, n, mu, trials, loss range).
+    """Return a plan; what is None is chosen from the public (d, trials, loss range).
 
     Args:
-        d: number of coordinates.
-        n: number of people.
+        d: number of parameters.
         loss_range: high - low of the clipped loss.
         mu: GDP budget of the run.
         seed: of the algorithm's own randomness.
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
-        radius: the first C; default 0.1 of the loss's range times the root of lambda.
+        radius: the first C; default 0.4 of the loss's range.
         default: the user's default configuration, a point of the cube.
-        space: the search space; None: the unit cube.
+        space: the search space, for ``steps``; None: a continuum.
         choice_share: share of mu^2 for a choice among all trials at the end, by the exponential mechanism; default .3
             with categories or conditions, else 0.
         rung_share: share of mu^2 for decisions to stop trials by private losses; 0: none are made.
         rungs: decisions that are paid for, a trial.
         rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
             then on. Default .1 of the range.
+        steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
+        earlier: the plan of the run that this one starts from, whose population it has: CMA-ES goes on with it.
 
     Everything else is as in :class:`dptune.algorithms.centred.CentredSettings`.
     """
     trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else default_trials(d)
-    population = at_least("population", population, 4) if population is not None else default_population(trials)
+    if earlier is not None:
+        population = _the_same(population, earlier["settings"]["population"])
+    population = at_least("population", population, 4) if population is not None else default_population(d, trials)
     if trials < population:
         raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
     generations, mixed = trials // population, space is not None and not space.plain
@@ -125,20 +131,21 @@ def plan_centred(
         generations=generations,
         population=population,
         mu=positive("mu", mu) * math.sqrt(1 - share_of("final_share + choice_share + rung_share", kept)),
-        radius=radius if radius is not None else RADIUS * loss_range * math.sqrt(population),
-        quantile=quantile if quantile is not None else default_quantile(n, positive("mu", mu), trials),
+        radius=radius if radius is not None else RADIUS * loss_range,
+        quantile=quantile,
         rate=rate,
         floor=floor,
         share=share,
         references=references,
         sigma=sigma,
-        spread=spread,
-        first=first if first is not None else default_first(d, trials),
+        spread=spread if spread is not None else (MIXED_SPREAD if mixed else SPREAD),
+        candidates=candidates,
         reach=reach,
+        average=average if average is not None else default_average(generations),
         default=default,
-        saturation=saturation,
-        saturated=saturated,
-        space=space,
+        steps=steps if steps is not None else (cell_widths(space) if space is not None and not mixed else ()),
+        saturation=saturation if saturation is not None or not mixed else SATURATION,
+        space=space if mixed else None,
         seed=seed,
     )
     radius = rung_radius if rung_radius is not None else RUNG_RADIUS * loss_range
@@ -147,11 +154,21 @@ def plan_centred(
     return Plan(NAME, mu, settings, trials, rungs=stops, final_share=final_share, choice_share=choice_share)
 
 
+def _the_same(population: int | None, earlier: int) -> int:
+    if population not in (None, earlier):
+        raise InputError(f"a run has the population of the one that it starts from, {earlier}; got {population}.")
+    return earlier
+
+
+def centred(settings: CentredSettings) -> CentredCMA | CentredMixed:
+    """Return the algorithm for these settings: CMA-ES for numbers, another search for everything else."""
+    return CentredCMA(settings) if settings.space is None else CentredMixed(settings)
+
+
 def _restored(described: Mapping[str, Any], space: Space | None) -> CentredSettings:
     """The settings that a ledger describes."""
-    return CentredSettings(**{name: tupled(value) for name, value in described.items()}, space=space)
+    mixed = space if space is not None and not space.plain else None
+    return CentredSettings(**{name: tupled(value) for name, value in described.items()}, space=mixed)
 
 
-CENTRED = Method(
-    NAME, plan_centred, CentredThompson, shared_slots=True, any_space=True, joined=joined, restored=_restored
-)
+CENTRED = Method(NAME, plan_centred, centred, shared_slots=True, any_space=True, joined=joined, restored=_restored)

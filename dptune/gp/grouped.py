@@ -18,23 +18,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve, lapack, solve_triangular
 from scipy.optimize import Bounds, minimize
 
 from dptune.gp.arrays import FloatArray, as_points
-from dptune.gp.features import FourierFeatures
 from dptune.gp.kernels import Matern52
-from dptune.gp.paths import Path
 
 OFFSET = 100.0  # variance of a group's unknown constant, in units of the values' variance
 LENGTHSCALE = 0.3  # prior median of l_j / sqrt(d): the cube's diagonal grows like sqrt(d)
 EXTRA = 0.05  # prior median of e
 LENGTHSCALES, SCALES, EXTRAS = (0.03, 30.0), (0.02, 50.0), (0.005, 3.0)  # where theta is sought
 MOVES_EVERY = 3  # fits, once the memory is full
-FREQUENCIES = 256  # of a drawn function
-FREEDOM = 5.0  # of the t distribution that is the spectrum of Matern 5/2
-JITTER = 1e-6  # of s^2, on a joint covariance
+DESCENT = 30  # iterations of the search for a minimiser
+JITTER = 1e-6  # of s^2, on the covariance of a sample
 
 
 @dataclass(frozen=True)
@@ -71,6 +67,7 @@ class GroupedRegression:
         self._factor: FloatArray = np.zeros((0, 0))
         self._weights: FloatArray = np.zeros(0)
         self._unit = 1.0
+        self._minima: dict[tuple[bytes, float], FloatArray] = {}  # since the last fit: asked for at every trial
 
     @property
     def lengthscales(self) -> FloatArray:
@@ -79,6 +76,7 @@ class GroupedRegression:
 
     def fit(self, groups: Sequence[Group]) -> None:
         """Take the newest of the groups, and move theta towards the mode of its posterior if it is time to."""
+        self._minima = {}
         self._take(groups)
         if len(self.groups) == len(groups) or self._fits % MOVES_EVERY == 0:
             self._move()
@@ -106,18 +104,30 @@ class GroupedRegression:
             return np.zeros(len(points))
         return np.asarray(self._unit * (self._kernel(self._theta)(points, self._X) @ self._weights))
 
-    def minimiser(self, start: FloatArray, *, reach: float, free: NDArray[np.bool_] | None = None) -> FloatArray:
+    def minimiser(self, start: FloatArray, *, reach: float) -> FloatArray:
         """Where the posterior mean is smallest near ``start``, (d,): a local search in the unit cube.
 
         Args:
             start: (d,), in the cube.
             reach: the farthest it may go in each coordinate.
-            free: (d,), the coordinates that may move; None: all.
         """
         if not self.groups:
             return np.array(start)
-        mean = self.draw(np.random.default_rng(0), spread=0.0)
-        return mean.descend(start, reach=reach, free=np.ones(self.d, dtype=bool) if free is None else free)
+        asked = start.tobytes(), reach
+        if asked not in self._minima:
+            self._minima[asked] = self._descend(start, reach)
+        return np.array(self._minima[asked])
+
+    def _descend(self, start: FloatArray, reach: float) -> FloatArray:
+        kernel = self._kernel(self._theta)
+
+        def mean(x: FloatArray) -> tuple[float, FloatArray]:
+            value = float(self.mean(x[None, :])[0]) / self._unit
+            return value, np.asarray(kernel.gradient(x, self._X) @ self._weights)
+
+        box = Bounds(np.maximum(start - reach, 0.0), np.minimum(start + reach, 1.0))
+        found = minimize(mean, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": DESCENT})
+        return np.asarray(found.x)
 
     def joint(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The posterior mean (k,) and covariance (k, k) of f, in units of the values and their squares."""
@@ -134,23 +144,11 @@ class GroupedRegression:
         contrast = np.array([1.0, -1.0])
         return float(contrast @ mean), math.sqrt(max(float(contrast @ covariance @ contrast), 0.0))
 
-    def draw(self, rng: np.random.Generator, *, spread: float = 1.0) -> Path:
-        """Return a function drawn from the posterior of f with ``spread`` times its deviations.
-
-        It is in units of the values over their scale: where it is smallest is what it is for. ``spread=0`` is the
-        posterior mean.
-        """
-        kernel = self._kernel(self._theta)
-        mixed = np.sqrt(rng.chisquare(FREEDOM, (FREQUENCIES, 1)) / FREEDOM)  # a t distribution: Matern's spectrum
-        features = FourierFeatures(rng.standard_normal((FREQUENCIES, self.d)) / mixed, self.lengthscales)
-        omega = spread * math.sqrt(kernel.variance) * rng.standard_normal(features.M)
-        weights = self._weights
-        if spread:
-            constants = math.sqrt(OFFSET) * rng.standard_normal(len(self.groups))
-            noise = np.sqrt(self._noise + math.exp(2 * self._theta[self.d + 1])) * rng.standard_normal(len(self._X))
-            drawn = features(self._X) @ omega + spread * (constants[self._names] + noise)
-            weights = weights - cho_solve((self._factor, True), drawn)
-        return Path(features, omega, kernel, self._X, weights)
+    def samples(self, points: FloatArray, count: int, rng: np.random.Generator, *, spread: float = 1.0) -> FloatArray:
+        """Functions drawn from the posterior of f with ``spread`` times its deviations, at the points: (k, count)."""
+        mean, covariance = self.joint(points)
+        drawn = np.linalg.cholesky(covariance) @ rng.standard_normal((len(points), count))
+        return np.asarray(mean[:, None] + spread * drawn)
 
     def _take(self, groups: Sequence[Group]) -> None:
         kept, count = len(groups), 0
@@ -163,8 +161,8 @@ class GroupedRegression:
         self._unit = max(float(np.std(values)), 1e-3 * largest) or 1.0
         self._y = values / self._unit
         sizes = [len(group.values) for group in self.groups]
-        self._names = np.repeat(np.arange(len(sizes)), sizes)  # (m,): the group of each value
-        self._offsets = OFFSET * (self._names[:, None] == self._names[None, :])  # (m, m)
+        names = np.repeat(np.arange(len(sizes)), sizes)
+        self._offsets = OFFSET * (names[:, None] == names[None, :])  # (m, m)
         self._noise = np.repeat([(group.sigma / self._unit) ** 2 for group in self.groups], sizes)  # (m,)
 
     def _kernel(self, theta: FloatArray) -> Matern52:

@@ -303,8 +303,8 @@ class PrivateSampler(NumericalSampler):
 class CentredSampler(PrivateSampler):
     """Centred joint releases in any search space. Trials are proposed in generations; each is two releases.
 
-    Proposals are drawn by Thompson sampling. With categories or conditions one last release chooses among all trials of
-    the process (``choice_share`` of mu^2).
+    Float and int parameters are searched by CMA-ES; with categories or conditions by mutations of the best
+    configurations, and one last release chooses among all trials of the process (``choice_share`` of mu^2).
 
     **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released.
     So it is a careful estimate, from everything released by then, of how much worse the mean loss at the trial's

@@ -325,19 +325,22 @@ class SpaceSearch(RunSearch):
 class CentredSearch(SpaceSearch):
     """Differentially private search in any space by centred joint releases; arguments: SpaceSearch.
 
-    Proposals are drawn by Thompson sampling; with ``choice`` or ``when`` one last release chooses among all trials.
+    Numbers are searched by CMA-ES (needs ``dptune[ray,cmaes]``), spaces with ``choice`` or ``when`` by mutations.
 
     Trials are proposed in generations, and a generation is two releases, so no trial has a release of its own.
 
     **What a trial reports.** Tune wants a value when the trial ends, mostly before its generation is released. So it is
     a careful estimate, from everything released by then, of the mean loss at the trial's point *less that at the centre
-    of the search space* (:meth:`dptune.algorithms.CentredThompson.value`): a function of released values, which says
+    of the search space* (:meth:`dptune.algorithms.CentredCMA.value`): a function of released values, which says
     nothing about the trial's own losses until their generation is out. As long as nothing is released it is infinite,
     the worst. With ``mode="max"`` it is that of the mean score, so larger is better then. It is kept in the ledger,
     and a trial that runs again reports it again. The answer is :meth:`recommend`; :meth:`estimate` releases its level
     of loss.
 
     Settings are those of :func:`dptune.algorithms.centred_plan.plan_centred`.
+
+    Raises:
+        MissingExtra: cmaes is not installed; when the run begins.
     """
 
     method = dptune.CENTRED

@@ -42,9 +42,9 @@ class PrivateSearch(Around):
         budget: of the ledger, if it is given as a path and does not exist yet.
         n_trials: number of models to train, rounded down to whole rounds of the method; default its own, and of a grid
             all its points.
-        method: "centred" (Thompson sampling on centred releases; any space), "dp-gibo" (one released gradient a batch;
-            numbers), "selection" (anything: all candidates in parallel, one price), a
-            :class:`dptune.algorithms.Method`, or an Optuna sampler, which is told a noisy value of each trial.
+        method: "centred" (CMA-ES on centred releases; numbers), "dp-gibo" (one released gradient a batch; numbers),
+            "selection" (anything: all candidates in parallel, one price), a :class:`dptune.algorithms.Method`, or an
+            Optuna sampler, which is told a noisy value of each trial.
         mu: GDP budget of the search; default what is neither spent nor planned by other runs when it begins.
         validation: share of the people to hold out of ``X`` as private rows; the others train, and are **not**
             protected. None: ``fit`` is given ``X_val`` and ``y_val``.

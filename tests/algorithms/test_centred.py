@@ -1,4 +1,4 @@
-"""Thompson sampling on centred releases: the contract, the order of centring and clipping, and what it learns."""
+"""CMA-ES on centred releases: the contract, the order of centring and clipping, and what it learns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from audit_tools import noiseless
+from cmaes import CMA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptune import InputError
-from dptune.algorithms import CentredSettings, CentredThompson
+from dptune.algorithms import CentredCMA, CentredSettings
 from dptune.algorithms.centred import Generation
-from dptune.algorithms.centred_plan import default_population, default_quantile, plan_centred
+from dptune.algorithms.centred_plan import cell_widths, default_population, plan_centred
 from dptune.privacy import Ball, MeanQuery, NormQuery
 from dptune.space import Float, Int, Space
 
@@ -35,7 +36,7 @@ def sphere(u: np.ndarray) -> np.ndarray:
     return ((u - centres) ** 2).mean(axis=1) + levels
 
 
-def share_and_mean(algorithm: CentredThompson) -> tuple[NormQuery, MeanQuery]:
+def share_and_mean(algorithm: CentredCMA) -> tuple[NormQuery, MeanQuery]:
     """Return the generation's two questions; the algorithm stays where it is."""
     share = algorithm.question()
     assert share is not None
@@ -48,13 +49,13 @@ def share_and_mean(algorithm: CentredThompson) -> tuple[NormQuery, MeanQuery]:
     return share.query, mean.query
 
 
-def follow(algorithm: CentredThompson, share: float) -> float:
+def follow(algorithm: CentredCMA, share: float) -> float:
     """Learn a released share and return the radius of the generation it is for."""
     algorithm.learn(f"share/{algorithm.t + 1}", {"radius": algorithm.radius}, np.array([share]), 0.0, own=True)
     return algorithm.radius
 
 
-def make_generation(algorithm: CentredThompson, values: np.ndarray, sigma: float = 0.1) -> None:
+def make_generation(algorithm: CentredCMA, values: np.ndarray, sigma: float = 0.1) -> None:
     """Have the generation's mean answered, after its share, if that is not answered yet."""
     question = algorithm.question()
     assert question is not None
@@ -65,7 +66,7 @@ def make_generation(algorithm: CentredThompson, values: np.ndarray, sigma: float
     algorithm.learn(question.key, question.note, values, sigma, own=True)
 
 
-def learn_answer(algorithm: CentredThompson, rows: dict[str, np.ndarray], *, noise: float = 0.0, seed: int = 0) -> None:
+def learn_answer(algorithm: CentredCMA, rows: dict[str, np.ndarray], *, noise: float = 0.0, seed: int = 0) -> None:
     """Answer the next question as the privatizer would, without noise unless asked."""
     question = algorithm.question()
     assert question is not None
@@ -81,8 +82,8 @@ def learn_answer(algorithm: CentredThompson, rows: dict[str, np.ndarray], *, noi
     algorithm.learn(question.key, question.note, answer, noise, own=True)
 
 
-def run(settings_: CentredSettings, *, noise: float = 0.0) -> CentredThompson:
-    algorithm, rows, count = CentredThompson(settings_), {}, 0
+def run(settings_: CentredSettings, *, noise: float = 0.0) -> CentredCMA:
+    algorithm, rows, count = CentredCMA(settings_), {}, 0
     while not algorithm.finished:
         for slot in range(algorithm.missing()):
             u = algorithm.ask(slot)
@@ -97,8 +98,8 @@ def run(settings_: CentredSettings, *, noise: float = 0.0) -> CentredThompson:
 # ---- the question --------------------------------------------------------------------------------------------
 
 
-def filled(**change: Any) -> CentredThompson:
-    algorithm = CentredThompson(make(**change))
+def filled(**change: Any) -> CentredCMA:
+    algorithm = CentredCMA(make(**change))
     for slot in range(8):
         algorithm.observe(f"p{slot}", algorithm.ask(slot))
     return algorithm
@@ -172,7 +173,7 @@ def test_the_radius_stays_where_it_can_clip_and_divide_the_noise() -> None:
 def test_two_copies_told_the_same_answers_are_in_the_same_state(values: list[float], share: float) -> None:
     copies = []
     for _ in range(2):
-        algorithm = filled()
+        algorithm = filled(candidates=4)
         follow(algorithm, share)
         make_generation(algorithm, np.array(values))
         copies.append((algorithm.radius, algorithm.ask(3).tolist(), algorithm.recommend().tolist()))
@@ -192,6 +193,21 @@ def test_a_generation_survives_its_note() -> None:
 # ---- the search ----------------------------------------------------------------------------------------------
 
 
+def test_without_surrogate_choice_it_is_cma_es_told_the_surrogates_means() -> None:
+    algorithm = CentredCMA(make(candidates=1, references=0))
+    plain = CMA(np.full(4, 0.5), 0.2, bounds=np.tile([0.0, 1.0], (4, 1)), population_size=8, seed=3, n_max_resampling=3)
+    for g in range(4):
+        plain.reseed_rng(int(np.random.default_rng([3, g]).integers(2**31)))
+        X = [plain.ask() for _ in range(8)]
+        for slot in range(8):
+            assert np.array_equal(algorithm.ask(slot), X[slot])
+            algorithm.observe(f"{g}/{slot}", X[slot])
+        make_generation(algorithm, np.array([sphere(x).mean() for x in X]), 0.0)
+        means = algorithm.surrogate.mean(np.array(X))
+        plain.tell([(x, float(v)) for x, v in zip(X, means, strict=True)])
+        assert np.array_equal(algorithm.means[-1], plain.mean)
+
+
 def test_it_finds_the_optimum_without_noise_and_comes_near_it_with() -> None:
     start = sphere(np.full(4, 0.5)).mean()
     best = sphere(np.full(4, 0.7)).mean()
@@ -200,10 +216,17 @@ def test_it_finds_the_optimum_without_noise_and_comes_near_it_with() -> None:
         assert found - best < left * (start - best), noise
 
 
+@pytest.mark.parametrize("candidates", [1, 2, 3, 4])
+def test_few_candidates_are_enough(candidates: int) -> None:
+    algorithm = run(make(generations=3, candidates=candidates))
+    algorithm.t -= 1
+    assert len(np.unique([algorithm.ask(slot) for slot in range(32)], axis=0)) == 32
+
+
 def test_the_trajectory_is_the_same_every_time() -> None:
     first, second, other = (run(make(generations=4, seed=seed), noise=0.01) for seed in (3, 3, 4))
-    assert np.array_equal(first.recommend(), second.recommend())
-    assert not np.array_equal(first.recommend(), other.recommend())
+    assert np.array_equal(first.means, second.means)
+    assert not np.array_equal(first.means, other.means)
 
 
 def test_proposals_are_in_the_cube_and_differ() -> None:
@@ -215,22 +238,22 @@ def test_proposals_are_in_the_cube_and_differ() -> None:
 
 
 def test_the_radius_shrinks_as_people_agree() -> None:
-    assert run(make(generations=20)).radius < 0.1
+    assert run(make(generations=20, candidates=4)).radius < 0.1
 
 
 def test_whole_numbers_are_proposed_on_their_cells() -> None:
     space = Space({"a": Int(1, 4), "b": Float(0, 1), "c": Int(1, 100, log=True), "e": Float(0, 1, step=0.5)})
-    algorithm = run(make(generations=3, first=8, space=space))
-    algorithm.t -= 1  # proposals by the surrogate
-    for X in ([algorithm.ask(slot) for slot in range(32)], [algorithm.recommend()]):
-        assert np.allclose(X, [space.encode(space.decode(x)) for x in X])
-    assert len(np.unique([algorithm.ask(slot) for slot in range(32)], axis=0)) == 32
-
-
-def test_where_every_configuration_is_known_one_is_asked_again() -> None:
-    algorithm = run(make(d=1, generations=3, population=4, first=4, space=Space({"a": Int(1, 2)})))
-    algorithm.t -= 1
-    assert {float(algorithm.ask(slot)[0]) for slot in range(8)} <= {0.25, 0.75}
+    steps = cell_widths(space)
+    assert steps == (0.25, 0.0, 0.0, 1 / 3)
+    algorithm = CentredCMA(make(steps=steps))
+    X = np.array([algorithm.ask(slot) for slot in range(32)])
+    assert set(np.round(X[:, 0], 12)) <= {0.125, 0.375, 0.625, 0.875}
+    assert set(np.round(X[:, 3], 6)) <= {0.166667, 0.5, 0.833333}
+    assert np.array_equal(X, [space.encode(space.decode(x)) for x in X]) or np.allclose(
+        X[:, [0, 1, 3]], [space.encode(space.decode(x))[[0, 1, 3]] for x in X]
+    )
+    found = run(make(steps=steps, candidates=8)).recommend()
+    assert abs(found[0] - 0.7) < 0.2
 
 
 def test_used_up_generations_are_not_asked_again() -> None:
@@ -242,7 +265,7 @@ def test_used_up_generations_are_not_asked_again() -> None:
 
 
 def test_there_is_nothing_to_ask_before_the_generation_is_full() -> None:
-    assert CentredThompson(make()).question() is None
+    assert CentredCMA(make()).question() is None
 
 
 # ---- settings and plan ---------------------------------------------------------------------------------------
@@ -253,8 +276,8 @@ def test_there_is_nothing_to_ask_before_the_generation_is_full() -> None:
     [
         {"d": 0}, {"generations": 0}, {"population": 3}, {"mu": 0.0}, {"mu": np.inf}, {"radius": -1.0},
         {"quantile": 1.0}, {"rate": 0.0}, {"share": 1.0}, {"references": -1}, {"sigma": np.nan},
-        {"first": 0}, {"spread": -1.0}, {"saturated": 1.5}, {"saturation": -1.0}, {"d": True},
-        {"reach": 0.0}, {"quantile": "a"}, {"spread": None},
+        {"candidates": 0}, {"average": 0}, {"spread": -1.0}, {"steps": (0.1,)}, {"steps": (2.0, 0, 0, 0)}, {"d": True},
+        {"steps": 20}, {"steps": "0000"}, {"steps": ("a", 0, 0, 0)}, {"quantile": "a"}, {"spread": None},
         {"share": "b"}, {"mu": True}, {"seed": -1}, {"seed": 1.5}, {"population": "8"}, {"radius": 1e-31},
         {"radius": 1e31}, {"floor": 0.0}, {"floor": 1.1}, {"floor": "c"},
     ],
@@ -267,32 +290,12 @@ def test_settings_are_checked_by_name(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize("d", [1, 3, 33])
 @pytest.mark.parametrize("trials", [4, 10, 100, 400])
 def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
-    plan = plan_centred(d=d, n=300, loss_range=2.0, mu=0.7, seed=1, trials=trials)
+    plan = plan_centred(d=d, loss_range=2.0, mu=0.7, seed=1, trials=trials)
     s = plan.settings
     assert trials - s.population < plan.trials <= trials
-    assert s.population == default_population(trials)
+    assert s.population == default_population(d, trials)
     assert s.generations * (s.mean_mu**2 + s.share_mu**2) + plan.final_mu**2 == pytest.approx(0.7**2)
     assert plan.monitor_mu == 0
-
-
-def test_more_people_are_left_unclipped_where_noise_is_small() -> None:
-    assert [default_quantile(n, mu, 100) for n, mu in ((300, 0.1), (300, 0.5), (300, 1.0), (4000, 1.0))] == [
-        0.5, 0.5, pytest.approx(0.7), 0.8,
-    ]  # fmt: skip
-
-
-def test_losses_are_saturated_in_the_first_generations() -> None:
-    algorithm, cut = CentredThompson(make(generations=4, saturation=2.0, saturated=0.5)), []
-    for g in range(4):
-        for slot in range(8):
-            algorithm.observe(f"{g}/{slot}", algorithm.ask(slot))
-        share, mean = share_and_mean(algorithm)
-        assert share.saturate_above == mean.saturate_above
-        cut.append(mean.saturate_above)
-        make_generation(algorithm, np.arange(float(len(mean.points))))
-    assert cut[0] == pytest.approx(2.0 * 0.5 / np.sqrt(8))
-    assert cut[1] > 0
-    assert cut[2:] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -315,4 +318,4 @@ def test_losses_are_saturated_in_the_first_generations() -> None:
 )
 def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
-        plan_centred(**{"d": 2, "n": 300, "loss_range": 1.0, "mu": 1.0, "seed": 0, **change})
+        plan_centred(**{"d": 2, "loss_range": 1.0, "mu": 1.0, "seed": 0, **change})

@@ -1,4 +1,4 @@
-"""The two releases of the centred search: sensitivity, noise, a lower bound, and the planted bugs found."""
+"""The two releases of CMA-ES on centred losses: sensitivity, noise, a lower bound, and the planted bugs found."""
 
 from __future__ import annotations
 

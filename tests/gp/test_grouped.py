@@ -40,7 +40,9 @@ def test_the_posterior_is_the_textbook_formula() -> None:
     new = RNG.random((4, 3))
     assert model.mean(new) == pytest.approx(kernel(new, X) @ np.linalg.solve(K, y), abs=1e-9)
     covariance = unit**2 * (kernel(new, new) - kernel(new, X) @ np.linalg.solve(K, kernel(X, new)))
-    assert model.joint(new)[1] == pytest.approx(covariance, abs=1e-4 * covariance.max())
+    drawn = model.samples(new, 40_000, np.random.default_rng(1))
+    assert np.cov(drawn) == pytest.approx(covariance, abs=0.05 * covariance.max())
+    assert drawn.mean(axis=1) == pytest.approx(model.mean(new), abs=0.05 * np.sqrt(covariance.max()))
 
 
 def test_a_constant_added_to_a_group_changes_nothing() -> None:
@@ -88,7 +90,7 @@ def test_equal_values_are_no_problem(sigma: float) -> None:
     model = GroupedRegression(2)
     model.fit([Group(RNG.random((5, 2)), np.zeros(5), sigma)])
     assert model.mean(RNG.random((3, 2))) == pytest.approx(np.zeros(3), abs=1e-9)
-    assert np.isfinite(model.draw(RNG).values(RNG.random((3, 2)))).all()
+    assert np.isfinite(model.samples(RNG.random((3, 2)), 2, RNG)).all()
 
 
 def test_before_the_first_group_nothing_is_known() -> None:
@@ -105,3 +107,14 @@ def test_the_minimiser_is_near_the_truth_and_within_reach() -> None:
     assert model.minimiser(start, reach=0.1) == pytest.approx([0.4, 0.7], abs=1e-6)
     assert model.minimiser(np.array([0.99, 0.01]), reach=0.05) == pytest.approx([0.94, 0.06], abs=1e-6)
     assert GroupedRegression(2).minimiser(start, reach=0.3).tolist() == start.tolist()
+
+
+def test_the_minimiser_is_looked_for_again_after_a_fit_and_belongs_to_the_caller() -> None:
+    X, start = np.random.default_rng(5).random((60, 2)), np.array([0.5, 0.5])
+    model = GroupedRegression(2)
+    for truth in ([0.3, 0.6], [0.7, 0.4]):
+        model.fit([Group(X, ((X - truth) ** 2).sum(axis=1), 1e-3)])
+        for _ in range(2):
+            found = model.minimiser(start, reach=0.5)
+            assert found == pytest.approx(truth, abs=0.03)
+            found[:] = 9.0

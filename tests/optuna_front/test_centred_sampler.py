@@ -134,12 +134,12 @@ def test_the_trials_end_by_themselves_when_the_plan_is_done_and_more_are_refused
 
 
 def test_workers_with_too_few_trials_each_are_told(tmp_path):
-    workers, storage = [open_centred(open_privatizer(tmp_path)) for _ in range(8)], stored(tmp_path)
+    workers, storage = [open_centred(open_privatizer(tmp_path)) for _ in range(6)], stored(tmp_path)
     studies = [create(storage, worker) for worker in workers]
     for i in range(23):
-        studies[i % 8].optimize(objective_of(workers[i % 8]), n_trials=1)
-    with pytest.warns(UserWarning, match=r"24 trials were planned.*0 of 6 generations.*n_jobs"):
-        studies[7].optimize(objective_of(workers[7]), n_trials=1)
+        studies[i % 6].optimize(objective_of(workers[i % 6]), n_trials=1)
+    with pytest.warns(UserWarning, match=r"24 trials were planned.*0 of 4 generations.*n_jobs"):
+        studies[5].optimize(objective_of(workers[5]), n_trials=1)
     assert open_ledger(tmp_path).spent() == 0.0
     with pytest.warns(UserWarning, match="centre of the search space"):
         workers[1].recommend(studies[1])
@@ -227,7 +227,7 @@ def test_settings_are_refused_early_by_name(tmp_path, wrong, named):
 
 
 def test_every_setting_of_the_plan_is_an_option(tmp_path):
-    chosen = {"population": 5, "radius": 1.0, "rate": 0.5, "quantile": 0.6, "first": 2, "reach": 0.1}
+    chosen = {"population": 5, "radius": 1.0, "rate": 0.5, "steps": (0.0, 0.0), "average": 2, "candidates": 2}
     sampler = open_centred(open_privatizer(tmp_path), **chosen)
     settings = sampler.run_of(create(None, sampler)).plan.settings
     assert {name: getattr(settings, name) for name in chosen} == chosen

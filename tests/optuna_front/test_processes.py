@@ -140,7 +140,7 @@ def test_two_workers_killed_again_and_again_finish_within_the_budget(tmp_path, s
     assert {t.value for t in study.trials if t.state == TrialState.COMPLETE} <= values
 
 
-# ---- the centred search ------------------------------------------------------------------------------------------
+# ---- CMA-ES on centred releases ----------------------------------------------------------------------------------
 
 
 def test_two_processes_on_one_centred_study_share_generations_and_budget(tmp_path):

@@ -358,7 +358,7 @@ def test_a_trial_makes_at_most_six_transactions_of_the_ledger_and_three_more_for
 
 
 class OwnSampler(PrivateSampler):
-    method = dptune.algorithms.Method("my search", plan_centred, dptune.algorithms.CentredThompson, shared_slots=True)
+    method = dptune.algorithms.Method("my search", plan_centred, dptune.algorithms.CentredCMA, shared_slots=True)
 
 
 def test_any_method_is_a_sampler_in_one_line(fast_path):

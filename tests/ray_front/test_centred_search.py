@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import optuna
 import pytest
@@ -181,6 +183,12 @@ def test_another_algorithm_does_not_continue_the_run(tmp_path, local_actors):
     other = DPGIBOSearch(SPACE, open_privatizer(tmp_path), name="run", n_trials=12, seed=1)
     with pytest.raises(dptune.errors.BudgetMismatch):
         other.set_search_properties("loss", "min", SPACE)
+
+
+def test_without_cmaes_the_run_does_not_begin(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cmaes", None)
+    with pytest.raises(dptune.MissingExtra, match="cmaes"):
+        open_centred(open_privatizer(tmp_path)).set_search_properties("loss", "min", SPACE)
 
 
 def test_a_search_is_extended_and_a_new_one_starts_from_it(tmp_path, local_actors):

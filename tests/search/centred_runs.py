@@ -1,4 +1,4 @@
-"""A small run of the centred search: four generations of five trials, fifty people."""
+"""A small run of CMA-ES on centred releases: four generations of five trials, fifty people."""
 
 from __future__ import annotations
 

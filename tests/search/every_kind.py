@@ -60,9 +60,14 @@ CENTRED = Kind(
     batch=centred_runs.POPULATION,
     rounds=centred_runs.GENERATIONS,
     last_question="generation",
-    state=lambda run: [[g.points.tolist(), run.algorithm.recommend().tolist()] for g in run.algorithm.generations],
+    state=lambda run: np.array(run.algorithm.means).tolist(),
 )
-MIXED = replace(CENTRED, name="mixed", start=mixed_runs.start)
+MIXED = replace(
+    CENTRED,
+    name="mixed",
+    start=mixed_runs.start,
+    state=lambda run: [generation.points.tolist() for generation in run.algorithm.generations],
+)
 TOY = Kind(
     "toy",
     toy_runs.start,

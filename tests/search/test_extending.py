@@ -88,7 +88,7 @@ def test_a_run_may_start_from_another_with_a_budget_of_its_own(ledger: PrivacyLe
     new = centred_runs.start(ledger, scope="new", mu=0.5, seed=7, start_from="run", trials=10)
     groups = new.algorithm.surrogate.groups
     assert [g.values.tolist() for g in groups] == [g.values.tolist() for g in run.algorithm.surrogate.groups]
-    assert np.array_equal(new.algorithm.recommend(), run.algorithm.recommend())
+    assert np.array_equal(new.algorithm.means, run.algorithm.means)
     assert (new.plan.mu, new.trials) == (0.5, 10)
     to_the_end(new)
     assert keys(ledger, scope="new") == ["share/5", "generation/5", "share/6", "generation/6"]
@@ -209,9 +209,11 @@ def test_answers_about_something_else_are_refused(ledger: PrivacyLedger, change:
     assert ledger.fact("new", "plan") is None
 
 
-def test_a_start_is_part_of_the_plan(ledger: PrivacyLedger) -> None:
+def test_a_start_is_part_of_the_plan_and_cmaes_keeps_its_population(ledger: PrivacyLedger) -> None:
     to_the_end(centred_runs.start(ledger, mu=0.5, seed=1))
-    centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=6)
+    with pytest.raises(InputError, match="population of the one that it starts from, 5; got 6"):
+        centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=6)
+    centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=None)
     with pytest.raises(BudgetMismatch):
         centred_runs.start(ledger, scope="new", mu=0.5)
 

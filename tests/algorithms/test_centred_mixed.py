@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.curator import Curator
 from dptune import CENTRED, Categorical, Float, InputError, Int, SearchRun, Space
+from dptune.algorithms.centred_mixed import CentredMixed, drawn, mutated
 from dptune.algorithms.centred_plan import plan_centred
-from dptune.algorithms.centred_thompson import drawn, mutated, near_the_middle
 
 N = 200
 SPACE = Space(
@@ -71,24 +71,20 @@ def test_proposals_are_configurations_and_mutations_stay_near() -> None:
     assert len({p["k"] for p in found if "k" in p}) > 4  # what becomes active is drawn
 
 
-def test_first_points_have_numbers_near_the_middle_and_every_category() -> None:
-    rng = np.random.default_rng(0)
-    found = [SPACE.decode(near_the_middle(SPACE, 0.2, rng)) for _ in range(300)]
-    assert {p["model"] for p in found} == {"a", "b", "c"}
-    assert np.std([p["x"] for p in found]) == pytest.approx(0.2, rel=0.2)
-
-
-def test_proposals_by_the_surrogate_are_configurations_and_differ() -> None:
-    algorithm = run(private=False, trials=24).algorithm
-    algorithm.t -= 1
-    X = np.array([algorithm.ask(slot) for slot in range(2 * algorithm.batch)])
-    assert np.allclose(X, [SPACE.encode(SPACE.decode(x)) for x in X], atol=1e-9)
-    assert len(np.unique(X, axis=0)) == len(X)
-
-
-def test_the_plan_keeps_the_space_beside_the_settings() -> None:
-    plan = plan_centred(d=SPACE.d, n=N, loss_range=1.0, mu=1.0, seed=0, trials=60, space=SPACE)
-    assert plan.settings.space == SPACE
+def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings() -> None:
+    plan = plan_centred(d=SPACE.d, loss_range=1.0, mu=1.0, seed=0, trials=60, space=SPACE)
+    assert plan.settings.saturation is not None
+    assert plan.settings.steps == ()
     assert "space" not in plan.settings.describe()
+    algorithm = CENTRED.algorithm(plan.settings)
+    assert isinstance(algorithm, CentredMixed)
+    for slot in range(algorithm.batch):
+        algorithm.observe(str(slot), algorithm.ask(slot))
+    question = algorithm.question()
+    assert question is not None
+    m = algorithm.batch
+    assert question.query.saturate_above == pytest.approx(plan.settings.saturation * algorithm.radius / np.sqrt(m))
+    numbers = plan_centred(d=1, loss_range=1.0, mu=1.0, seed=0, trials=60, space=Space({"x": Float(0, 1)}))
+    assert numbers.settings.saturation is None
     with pytest.raises(InputError, match="saturation"):
-        plan_centred(d=1, n=N, loss_range=1.0, mu=1.0, seed=0, trials=60, saturation=-1.0)
+        plan_centred(d=1, loss_range=1.0, mu=1.0, seed=0, trials=60, saturation=-1.0)
