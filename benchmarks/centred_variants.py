@@ -247,22 +247,30 @@ class SaturatedAtFirst(CentredCMA):
         return replace(asked, query=replace(asked.query, saturate_above=None))
 
 
-class Near(Paths):
-    """Proposals nearer to tried points."""
+class SaturatedForLonger(SaturatedAtFirst):
+    """In more than half of the generations."""
 
-    leap = 0.15
+    part = 0.6
 
 
-class Far(Paths):
-    """Proposals farther from tried points."""
-
-    leap = 0.5
+def leaping(leap: float) -> type[Paths]:
+    """Proposals nearer to tried points, or farther from them."""
+    return type("Leaping", (Paths,), {"leap": leap})
 
 
 def centred(kind: type[Centred], task: Task, mu: float, trials: int, seed: int, **settings: object) -> Array:
     """A run's recommendation, (d,)."""
     method = replace(CENTRED, algorithm=kind)
     return result(task, simulate(method, task, mu, seed, trials=trials, final_share=0.0, **settings)).u
+
+
+def less_clipped(task: Task, mu: float, trials: int, seed: int) -> Array:
+    """More people are left unclipped where noise is small, and losses are saturated in 60% of the generations.
+
+    Half of the people up to n mu / sqrt(trials) = 15, .2 more for each doubling, at most .8.
+    """
+    quantile = min(max(0.5 + 0.2 * math.log2(task.n * mu / math.sqrt(trials) / 15), 0.5), 0.8)
+    return centred(SaturatedForLonger, task, mu, trials, seed, quantile=quantile, saturation=SATURATION)
 
 
 def large_population(times: int, task: Task, mu: float, trials: int, seed: int) -> Array:
@@ -295,12 +303,13 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "C follows faster": partial(centred, CentredCMA, rate=2.0),
     "saturated": partial(centred, CentredCMA, saturation=SATURATION),
     "saturated at first": partial(centred, SaturatedAtFirst, saturation=SATURATION),
+    "less clipped": less_clipped,
     "4 paths": partial(centred, Paths, population=4),
     "6 paths": partial(centred, Paths, population=6),
     "8 paths": partial(centred, Paths, population=8),
     "4 wide paths": partial(centred, Paths, population=4, spread=1.0),
-    "4 near paths": partial(centred, Near, population=4),
-    "4 far paths": partial(centred, Far, population=4),
+    "4 near paths": partial(centred, leaping(0.15), population=4),
+    "4 far paths": partial(centred, leaping(0.5), population=4),
 }
 
 USUAL = tuple(VARIANTS)[: list(VARIANTS).index("asks its answer")]  # the later ones where they are asked for
