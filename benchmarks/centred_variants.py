@@ -303,6 +303,7 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "C follows faster": partial(centred, CentredCMA, rate=2.0),
     "saturated": partial(centred, CentredCMA, saturation=SATURATION),
     "saturated at first": partial(centred, SaturatedAtFirst, saturation=SATURATION),
+    "saturated for longer": partial(centred, SaturatedForLonger, saturation=SATURATION),
     "less clipped": less_clipped,
     "4 paths": partial(centred, Paths, population=4),
     "6 paths": partial(centred, Paths, population=6),

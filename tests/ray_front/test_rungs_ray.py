@@ -175,6 +175,17 @@ def test_nothing_is_kept_of_a_trial_that_failed(tmp_path: Path, local_actors: di
     assert vault._privatizer.points() == ()
 
 
+def test_a_stop_forgets_what_another_process_of_the_trial_was_handing_over(
+    tmp_path: Path, local_actors: dict[str, Any]
+) -> None:
+    search = open_centred(open_privatizer(tmp_path, mu=MU, kind=NoiselessPrivatizer), **SETTINGS)
+    played(search, search.trainable(training), most=1)
+    (vault,) = local_actors.values()
+    vault.put("late", "another's", 0, np.zeros(N).tobytes())
+    assert vault.report("late", {"x": 0.0, "y": 1.0}, "its own, which failed", None, 1).value is True
+    assert vault._uploads == {}
+
+
 def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallows_it(tmp_path: Path) -> None:
     def wrong(config: dict[str, Any]) -> np.ndarray:
         with contextlib.suppress(Exception):

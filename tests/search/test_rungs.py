@@ -127,6 +127,15 @@ def test_nothing_is_asked_about_the_default_configuration_which_is_a_standing_re
     assert train(run, "as bad", 0.94) == 1
 
 
+def test_a_trial_that_reports_again_at_other_parameters_is_not_taken_for_the_default(tmp_path: Path) -> None:
+    run = make_run(tmp_path, default={"x": 0.95})
+    train(run, "first to end", 0.3)
+    run.rungs.report("a", {"x": 0.95}, losses(0.95, 1), 1)
+    assert run.rungs.question("a") is None
+    run.rungs.report("a", {"x": 0.94}, losses(0.94, 1), 1)
+    assert run.rungs.question("a") is not None
+
+
 def test_an_ended_trial_that_begins_again_is_not_its_own_incumbent(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     train(run, "a", 0.3)
