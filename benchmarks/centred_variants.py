@@ -1,8 +1,8 @@
 """What else centred releases are good for: `python -m benchmarks.centred_variants [--seeds 10]`, docs/centred.md.
 
 Results are kept in `<out>/results/centred_variants.jsonl`; what is there is not run again.
-The package's algorithm beside variants of it, all at the same n, mu and trials, on the tasks its constants were chosen
-on (none of those kept aside). Seeded simulation, see `benchmarks.loops`.
+The search without saturation and with half of the people clipped beside variants of it, the package's own among them, all
+at the same n, mu and trials, on the tasks its constants were chosen on (none of those kept aside). Seeded simulation, see `benchmarks.loops`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from benchmarks.bench_private import PEOPLE, make_task
 from benchmarks.data import Array, split_table
 from benchmarks.frontier.tables import table as rows
 from benchmarks.frontier.tasks import MOST_TEST, N_TRAIN
-from benchmarks.loops import result, run_gibo, simulate
+from benchmarks.loops import result, run_centred, run_gibo, simulate
 from benchmarks.posterior_paths import Paths
 from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task, kernel_ridge_task
 from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation, best_of_each
 from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
-from dptune.algorithms.centred_plan import CENTRED, SATURATION, default_population
+from dptune.algorithms.centred_plan import CENTRED, QUANTILE, default_population
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Question
 
@@ -234,43 +234,20 @@ class UndoesClipping(CentredCMA):
         super()._tell(generation)
 
 
-class SaturatedAtFirst(CentredCMA):
-    """Losses are saturated in the first generations only, where points lie far apart."""
-
-    part = 0.15  # of the generations
-
-    def next_question(self) -> Question:
-        """The same, but for saturation later on."""
-        asked = super().next_question()
-        if self.t < self.part * self.settings.generations:
-            return asked
-        return replace(asked, query=replace(asked.query, saturate_above=None))
-
-
-class SaturatedForLonger(SaturatedAtFirst):
-    """In more than half of the generations."""
-
-    part = 0.6
-
-
 def leaping(leap: float) -> type[Paths]:
     """Proposals nearer to tried points, or farther from them."""
     return type("Leaping", (Paths,), {"leap": leap})
 
 
 def centred(kind: type[Centred], task: Task, mu: float, trials: int, seed: int, **settings: object) -> Array:
-    """A run's recommendation, (d,)."""
-    method = replace(CENTRED, algorithm=kind)
+    """A run's recommendation, (d,); half of the people are left unclipped, and nothing is saturated, unless told."""
+    method, settings = replace(CENTRED, algorithm=kind), {"quantile": QUANTILE, "saturated": 0.0, **settings}
     return result(task, simulate(method, task, mu, seed, trials=trials, final_share=0.0, **settings)).u
 
 
-def less_clipped(task: Task, mu: float, trials: int, seed: int) -> Array:
-    """More people are left unclipped where noise is small, and losses are saturated in 60% of the generations.
-
-    Half of the people up to n mu / sqrt(trials) = 15, .2 more for each doubling, at most .8.
-    """
-    quantile = min(max(0.5 + 0.2 * math.log2(task.n * mu / math.sqrt(trials) / 15), 0.5), 0.8)
-    return centred(SaturatedForLonger, task, mu, trials, seed, quantile=quantile, saturation=SATURATION)
+def own(task: Task, mu: float, trials: int, seed: int) -> Array:
+    """With all of the package's defaults."""
+    return run_centred(task, mu, trials, seed).u
 
 
 def large_population(times: int, task: Task, mu: float, trials: int, seed: int) -> Array:
@@ -284,8 +261,9 @@ def then_gibo(task: Task, mu: float, trials: int, seed: int) -> Array:
     return run_gibo(task, mu / math.sqrt(2), trials // 2, seed, theta0=tuple(start.tolist()), starts=0).u
 
 
+PLAIN = "plain"  # what the others are variants of
 VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
-    "package's": partial(centred, CentredCMA),
+    PLAIN: partial(centred, CentredCMA),
     "raw values": partial(centred, RawValues),
     "no surrogate": partial(centred, RawValues, candidates=1),
     "trust-region BO": partial(centred, TrustRegion),
@@ -301,10 +279,10 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "long scales": partial(centred, LongScaled),
     "undoes clipping": partial(centred, UndoesClipping),
     "C follows faster": partial(centred, CentredCMA, rate=2.0),
-    "saturated": partial(centred, CentredCMA, saturation=SATURATION),
-    "saturated at first": partial(centred, SaturatedAtFirst, saturation=SATURATION),
-    "saturated for longer": partial(centred, SaturatedForLonger, saturation=SATURATION),
-    "less clipped": less_clipped,
+    "saturated": partial(centred, CentredCMA, saturated=1.0),
+    "saturated at first": partial(centred, CentredCMA, saturated=0.15),
+    "saturated for longer": partial(centred, CentredCMA, saturated=0.6),
+    "package's": own,
     "4 paths": partial(centred, Paths, population=4),
     "6 paths": partial(centred, Paths, population=6),
     "8 paths": partial(centred, Paths, population=8),
@@ -346,7 +324,7 @@ def measure(run: Run) -> float:
 def table(results: list[dict[str, object]], runs: list[Run]) -> str:
     """Mean test loss by cell, with the number of runs that got stuck.
 
-    Below, each variant's loss over the package's, geometric mean, and the standard error of its logarithm.
+    Below, each variant's loss over the plain search's, geometric mean, and the standard error of its logarithm.
     """
     kept = {Run(*(r[field.name] for field in fields(Run))): float(r["test_loss"]) for r in results}
     variants = list(dict.fromkeys(run.variant for run in runs))
@@ -359,7 +337,7 @@ def table(results: list[dict[str, object]], runs: list[Run]) -> str:
     ]
     ratios = np.log(losses / losses[:, :1]).transpose(1, 0, 2).reshape(len(variants), -1)
     errors = ratios.std(axis=1, ddof=1) / math.sqrt(ratios.shape[1])
-    rows.append(["loss / package's", "", "", *(f"{math.exp(x):.2f}" for x in ratios.mean(axis=1))])
+    rows.append(["loss / plain", "", "", *(f"{math.exp(x):.2f}" for x in ratios.mean(axis=1))])
     rows.append(["± (of its logarithm)", "", "", *(f"{x:.2f}" for x in errors)])
     return markdown(["task", "trials", "mu", *variants], rows)
 
@@ -381,7 +359,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
-    variants = [v for v in VARIANTS if v in {*asked.variants, "package's"}]
+    variants = [v for v in VARIANTS if v in {*asked.variants, PLAIN}]
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     runs = [
         Run(task, asked.people, mu, trials, variant, seed)

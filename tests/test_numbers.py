@@ -21,9 +21,9 @@ from dptune.search.values import plan_values
 GIVEN: dict[str, Any] = {"mu": 0.5, "seed": 3, "trials": 40, "final_share": 0.25}
 KINDS = {"mu": np.float32, "seed": np.int64, "trials": np.int16, "final_share": np.float16}
 NUMPY = {name: KINDS[name](value) for name, value in GIVEN.items()}
-PEOPLE = {"d": 2, "loss_range": 1.0}
+PEOPLE = {"d": 2, "n": 500, "loss_range": 1.0}
 PLANNERS: dict[str, Callable[..., Any]] = {
-    "gibo": lambda **more: plan_gibo(**{**PEOPLE, "n": 500, **GIVEN, **more}),
+    "gibo": lambda **more: plan_gibo(**{**PEOPLE, **GIVEN, **more}),
     "centred": lambda **more: plan_centred(**{**PEOPLE, **GIVEN, **more}),
     "values": lambda **more: plan_values(**{**GIVEN, **more}),
 }

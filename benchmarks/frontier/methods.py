@@ -106,6 +106,8 @@ def surrogate_on_values(
         return on_values(numbers if settings.space is None else CentredMixed, task.clip)(settings)
 
     plain = {"share": 0.0, "references": 0, "choice_share": 0.0, **settings}
+    if task.space.plain:
+        plain["saturated"] = 0.0  # nor is the share of unclipped people that a clip follows
     return run(replace(CENTRED, algorithm=algorithm, joined=None), task, mu, trials, seed, **plain)
 
 

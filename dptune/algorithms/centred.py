@@ -6,7 +6,7 @@
     H = I - 11^T/m, (m, m)        the centring matrix
     H L_i        a person's losses minus their own mean over the generation: everybody's level drops out
     C            clipping radius of ||H L_i||; replacing one person moves the mean of clipped H L_i by at most 2 C / n
-    kappa        saturation: before centring each person's losses are cut at their own median + kappa C / sqrt(m)
+    kappa        saturation: at first, before centring, each person's losses are cut at their median + kappa C / sqrt(m)
     mu_c, mu_q   GDP price of one generation's two releases, mu_c^2 + mu_q^2 = mu^2 / G
 
 One generation:
@@ -79,6 +79,8 @@ class CentredSettings:
         default: the user's default configuration (d,), in the cube: the first point, and a reference as long as this
             process holds its losses; None: there is none.
         saturation: kappa; None: losses are centred as they are.
+        saturated: share of the generations, the first ones, in which losses are saturated: later on points lie near each
+            other, and a loss with a long tail has another minimiser once it is cut.
         space: the search space, if it has categories or conditions; None: numbers, searched by CMA-ES.
         seed: of the algorithm's own, public randomness.
 
@@ -104,6 +106,7 @@ class CentredSettings:
     steps: tuple[float, ...] = ()
     default: tuple[float, ...] | None = None
     saturation: float | None = None
+    saturated: float = 1.0
     space: Space | None = None
     seed: int = 0
 
@@ -129,6 +132,8 @@ class CentredSettings:
             raise InputError(f"spread must be finite and not negative; got {self.spread!r}.")
         if self.saturation is not None and not (_is_finite(self.saturation) and self.saturation >= 0):
             raise InputError(f"saturation must be finite and not negative, or None; got {self.saturation!r}.")
+        if not (_is_finite(self.saturated) and 0 <= self.saturated <= 1):
+            raise InputError(f"saturated must lie in [0, 1]; got {self.saturated!r}.")
         if not (_is_finite(self.share) and 0 <= self.share < 1):
             raise InputError(f"share must lie in [0, 1); got {self.share!r}.")
         widths = self.steps if isinstance(self.steps, tuple | list) else (None,)
@@ -262,7 +267,8 @@ class Centred(Rounds):
         H = np.eye(m) - 1 / m
         # Higher, and a failure would fill the clipped vectors; lower, and where the function fails would look good.
         failed_above = self.radius / math.sqrt(m)
-        saturate_above = None if s.saturation is None else s.saturation * self.radius / math.sqrt(m)
+        saturates = s.saturation is not None and self.t < s.saturated * self.rounds
+        saturate_above = s.saturation * self.radius / math.sqrt(m) if saturates else None
         if s.share and self._followed <= self.t:
             query = NormQuery(names, H, self.radius, s.share_mu, failed_above, saturate_above)
             return Question(f"{SHARE}{self.t + 1}", query, {"radius": self.radius})

@@ -22,7 +22,10 @@ from dptune.space import Space
 
 NAME = "CMA-ES on centred releases"  # as ledgers store it, from the time when it searched numbers only
 RADIUS = 0.4  # the first C, in units of the loss's range
-QUANTILE = 0.5  # share of people that C aims to leave unclipped
+QUANTILE = 0.5  # share of people that C aims to leave unclipped where noise is large, and with categories or conditions
+MOST_UNCLIPPED = 0.8  # the same where noise is small
+PER_DOUBLING = 0.2  # how much larger it gets when n mu / sqrt(trials) doubles,
+BEYOND = 15.0  # from here on
 RATE = 1.0  # of C's logarithm, per unit of the share
 FLOOR = 0.01  # the smallest C, in units of the first
 SHARE = 0.05  # of mu^2, for the releases that C follows
@@ -31,7 +34,8 @@ SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
 SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
 MIXED_SPREAD = 1.0  # the same with categories or conditions
 CHOICE = 0.3  # share of mu^2 for the choice among all trials at the end, with categories or conditions
-SATURATION = 2.0  # kappa, with categories or conditions
+SATURATION = 2.0  # kappa
+SATURATED = 0.6  # share of the generations in which losses are saturated; with categories or conditions all
 CANDIDATES = 40
 REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
 AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
@@ -57,6 +61,15 @@ def default_average(generations: int) -> int:
     return max(round(AVERAGED * generations), 1)
 
 
+def default_quantile(n: int, mu: float, trials: int) -> float:
+    """.5 where noise is large, .2 more for each doubling of n mu / sqrt(trials) beyond 15, at most .8.
+
+    A smaller C takes noise away and pulls the mean towards a vote; docs/centred.md has the figures.
+    """
+    more = PER_DOUBLING * math.log2(n * mu / math.sqrt(trials) / BEYOND)
+    return round(min(max(QUANTILE + more, QUANTILE), MOST_UNCLIPPED), 3)
+
+
 def cell_widths(space: Space) -> tuple[float, ...]:
     """Width of each coordinate's cells, 0 for a continuum and for whole numbers on a log scale; () if all are 0."""
     widths = [0.0 if p.log or p.cells is None or p.cells < 2 else 1.0 / p.cells for p in space.numbers.values()]
@@ -66,13 +79,14 @@ def cell_widths(space: Space) -> tuple[float, ...]:
 def plan_centred(
     *,
     d: int,
+    n: int,
     loss_range: float,
     mu: float,
     seed: int,
     trials: int | None = None,
     population: int | None = None,
     radius: float | None = None,
-    quantile: float = QUANTILE,
+    quantile: float | None = None,
     rate: float = RATE,
     floor: float = FLOOR,
     share: float = SHARE,
@@ -85,7 +99,8 @@ def plan_centred(
     space: Space | None = None,
     default: tuple[float, ...] | None = None,
     steps: tuple[float, ...] | None = None,
-    saturation: float | None = None,
+    saturation: float = SATURATION,
+    saturated: float | None = None,
     choice_share: float | None = None,
     rung_share: float = 0.0,
     rungs: int = RUNGS,
@@ -93,15 +108,19 @@ def plan_centred(
     final_share: float = 0.05,
     earlier: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Return a plan; what is None is chosen from the public (d, trials, loss range).
+    """Return a plan; what is None is chosen from the public (d, n, mu, trials, loss range).
 
     Args:
         d: number of parameters.
+        n: number of people.
         loss_range: high - low of the clipped loss.
         mu: GDP budget of the run.
         seed: of the algorithm's own randomness.
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
         radius: the first C; default 0.4 of the loss's range.
+        quantile: the share of people that C aims to leave unclipped; default that of :func:`default_quantile`.
+        saturated: share of the generations in which losses are saturated, 0 for none; default .6, with categories or
+            conditions all.
         default: the user's default configuration, a point of the cube.
         space: the search space, for ``steps``; None: a continuum.
         choice_share: share of mu^2 for a choice among all trials at the end, by the exponential mechanism; default .3
@@ -126,11 +145,14 @@ def plan_centred(
         choice_share = CHOICE if mixed else 0.0
     asked = share_of("rung_share", rung_share)
     kept = share_of("final_share", final_share) + share_of("choice_share", choice_share) + asked
+    searched = positive("mu", mu) * math.sqrt(1 - share_of("final_share + choice_share + rung_share", kept))
+    if quantile is None:
+        quantile = QUANTILE if mixed else default_quantile(n, searched, trials)
     settings = CentredSettings(
         d=d,
         generations=generations,
         population=population,
-        mu=positive("mu", mu) * math.sqrt(1 - share_of("final_share + choice_share + rung_share", kept)),
+        mu=searched,
         radius=radius if radius is not None else RADIUS * loss_range,
         quantile=quantile,
         rate=rate,
@@ -144,7 +166,8 @@ def plan_centred(
         average=average if average is not None else default_average(generations),
         default=default,
         steps=steps if steps is not None else (cell_widths(space) if space is not None and not mixed else ()),
-        saturation=saturation if saturation is not None or not mixed else SATURATION,
+        saturation=saturation,
+        saturated=saturated if saturated is not None else (1.0 if mixed else SATURATED),
         space=space if mixed else None,
         seed=seed,
     )

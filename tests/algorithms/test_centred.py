@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dptune import InputError
 from dptune.algorithms import CentredCMA, CentredSettings
 from dptune.algorithms.centred import Generation
-from dptune.algorithms.centred_plan import cell_widths, default_population, plan_centred
+from dptune.algorithms.centred_plan import cell_widths, default_population, default_quantile, plan_centred
 from dptune.privacy import Ball, MeanQuery, NormQuery
 from dptune.space import Float, Int, Space
 
@@ -279,7 +279,7 @@ def test_there_is_nothing_to_ask_before_the_generation_is_full() -> None:
         {"candidates": 0}, {"average": 0}, {"spread": -1.0}, {"steps": (0.1,)}, {"steps": (2.0, 0, 0, 0)}, {"d": True},
         {"steps": 20}, {"steps": "0000"}, {"steps": ("a", 0, 0, 0)}, {"quantile": "a"}, {"spread": None},
         {"share": "b"}, {"mu": True}, {"seed": -1}, {"seed": 1.5}, {"population": "8"}, {"radius": 1e-31},
-        {"radius": 1e31}, {"floor": 0.0}, {"floor": 1.1}, {"floor": "c"},
+        {"radius": 1e31}, {"floor": 0.0}, {"floor": 1.1}, {"floor": "c"}, {"saturated": -0.1}, {"saturated": 1.1},
     ],
 )  # fmt: skip
 def test_settings_are_checked_by_name(change: dict[str, Any]) -> None:
@@ -287,10 +287,48 @@ def test_settings_are_checked_by_name(change: dict[str, Any]) -> None:
         make(**change)
 
 
+def test_losses_are_saturated_in_the_first_generations_in_both_questions_of_each() -> None:
+    algorithm = CentredCMA(make(generations=5, saturation=2.0, saturated=0.6))
+    cuts = []
+    for _ in range(5):
+        for slot in range(algorithm.missing()):
+            algorithm.observe(f"{algorithm.t}/{slot}", algorithm.ask(slot))
+        queries = share_and_mean(algorithm)
+        m = len(queries[1].points)
+        height = 2.0 * algorithm.radius / math.sqrt(m)
+        assert {query.saturate_above for query in queries} <= {None, height}
+        cuts.append([query.saturate_above is not None for query in queries])
+        make_generation(algorithm, np.zeros(m))
+    assert cuts == [[True, True]] * 3 + [[False, False]] * 2
+
+
+def test_a_run_that_goes_on_saturates_in_the_same_share_of_all_generations() -> None:
+    algorithm = CentredCMA(make(generations=5, saturation=2.0, saturated=0.6))
+    done = Generation(np.full((8, 4), 0.5), 8, np.zeros(8), 0.1, 0.5)
+    for t in range(5):
+        algorithm.recall(f"generation/{t + 1}", done.note(), done.values, 0.1)
+    cut = []
+    for _ in range(2):
+        for slot in range(algorithm.missing()):
+            algorithm.observe(f"{algorithm.t}/{slot}", algorithm.ask(slot))
+        mean = share_and_mean(algorithm)[1]
+        cut.append(mean.saturate_above is not None)
+        make_generation(algorithm, np.zeros(len(mean.points)))
+    assert cut == [True, False]  # six of ten
+
+
+@pytest.mark.parametrize(
+    ("n", "mu", "trials", "unclipped"),
+    [(300, 0.5, 100, 0.5), (150, 1.0, 100, 0.5), (300, 1.0, 100, 0.7), (600, 1.0, 400, 0.7), (10**6, 1.0, 100, 0.8)],
+)
+def test_fewer_people_are_clipped_where_noise_is_small(n: int, mu: float, trials: int, unclipped: float) -> None:
+    assert default_quantile(n, mu, trials) == unclipped
+
+
 @pytest.mark.parametrize("d", [1, 3, 33])
 @pytest.mark.parametrize("trials", [4, 10, 100, 400])
 def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
-    plan = plan_centred(d=d, loss_range=2.0, mu=0.7, seed=1, trials=trials)
+    plan = plan_centred(d=d, n=300, loss_range=2.0, mu=0.7, seed=1, trials=trials)
     s = plan.settings
     assert trials - s.population < plan.trials <= trials
     assert s.population == default_population(d, trials)
@@ -318,4 +356,4 @@ def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
 )
 def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
-        plan_centred(**{"d": 2, "loss_range": 1.0, "mu": 1.0, "seed": 0, **change})
+        plan_centred(**{"d": 2, "n": 300, "loss_range": 1.0, "mu": 1.0, "seed": 0, **change})

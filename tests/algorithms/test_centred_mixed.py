@@ -8,7 +8,7 @@ import pytest
 from benchmarks.curator import Curator
 from dptune import CENTRED, Categorical, Float, InputError, Int, SearchRun, Space
 from dptune.algorithms.centred_mixed import CentredMixed, drawn, mutated
-from dptune.algorithms.centred_plan import plan_centred
+from dptune.algorithms.centred_plan import SATURATED, plan_centred
 
 N = 200
 SPACE = Space(
@@ -72,7 +72,7 @@ def test_proposals_are_configurations_and_mutations_stay_near() -> None:
 
 
 def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings() -> None:
-    plan = plan_centred(d=SPACE.d, loss_range=1.0, mu=1.0, seed=0, trials=60, space=SPACE)
+    plan = plan_centred(d=SPACE.d, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, space=SPACE)
     assert plan.settings.saturation is not None
     assert plan.settings.steps == ()
     assert "space" not in plan.settings.describe()
@@ -84,7 +84,8 @@ def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings() -> 
     assert question is not None
     m = algorithm.batch
     assert question.query.saturate_above == pytest.approx(plan.settings.saturation * algorithm.radius / np.sqrt(m))
-    numbers = plan_centred(d=1, loss_range=1.0, mu=1.0, seed=0, trials=60, space=Space({"x": Float(0, 1)}))
-    assert numbers.settings.saturation is None
+    assert plan.settings.saturated == 1
+    numbers = plan_centred(d=1, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, space=Space({"x": Float(0, 1)}))
+    assert numbers.settings.saturated == SATURATED
     with pytest.raises(InputError, match="saturation"):
-        plan_centred(d=1, loss_range=1.0, mu=1.0, seed=0, trials=60, saturation=-1.0)
+        plan_centred(d=1, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, saturation=-1.0)

@@ -251,7 +251,7 @@ def test_a_run_without_a_share_for_decisions_takes_no_reports(tmp_path: Path) ->
     assert "rungs" not in run.plan.describe()
     for wrong in ({"rung_share": 1.0}, {"rung_share": 0.96}, {"rung_share": 0.1, "rungs": 0}, {"rung_radius": -1.0}):
         with pytest.raises(InputError):
-            plan_centred(d=1, loss_range=1.0, mu=1.0, seed=0, **{"rung_share": 0.2, **wrong})
+            plan_centred(d=1, n=300, loss_range=1.0, mu=1.0, seed=0, **{"rung_share": 0.2, **wrong})
 
 
 def test_losses_of_a_wrong_shape_are_refused_and_a_failed_rung_is_the_upper_clip(tmp_path: Path) -> None:
