@@ -1,8 +1,9 @@
 """What else centred releases are good for: `python -m benchmarks.centred_variants [--seeds 10]`, docs/centred.md.
 
 Results are kept in `<out>/results/centred_variants.jsonl`; what is there is not run again.
-The search without saturation and with half of the people clipped beside variants of it, the package's own among them, all
-at the same n, mu and trials, on the tasks its constants were chosen on (none of those kept aside). Seeded simulation, see `benchmarks.loops`.
+The search without saturation and with half of the people clipped ("plain") beside variants of it, the package's own
+among them, all at the same n, mu and trials, on the tasks its constants were chosen on (none of those kept aside).
+Seeded simulation, see `benchmarks.loops`.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ class CentredSettings:
         default: the user's default configuration (d,), in the cube: the first point, and a reference as long as this
             process holds its losses; None: there is none.
         saturation: kappa; None: losses are centred as they are.
-        saturated: share of the generations, the first ones, in which losses are saturated: later on points lie near each
-            other, and a loss with a long tail has another minimiser once it is cut.
+        saturated: share of the generations, the first ones, in which losses are saturated. Later points lie near each
+            other, and where losses have long tails the cut mean has another minimiser.
         space: the search space, if it has categories or conditions; None: numbers, searched by CMA-ES.
         seed: of the algorithm's own, public randomness.
 
