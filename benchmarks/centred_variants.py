@@ -241,8 +241,9 @@ def leaping(leap: float) -> type[Paths]:
 
 
 def centred(kind: type[Centred], task: Task, mu: float, trials: int, seed: int, **settings: object) -> Array:
-    """A run's recommendation, (d,); half of the people are left unclipped, and nothing is saturated, unless told."""
-    method, settings = replace(CENTRED, algorithm=kind), {"quantile": QUANTILE, "saturated": 0.0, **settings}
+    """A run's recommendation, (d,), of the plain search unless told: CMA-ES's generations from the first point on."""
+    plain = {"quantile": QUANTILE, "saturated": 0.0, "explored": 0, "population": default_population(task.d, trials)}
+    method, settings = replace(CENTRED, algorithm=kind), {**plain, **settings}
     return result(task, simulate(method, task, mu, seed, trials=trials, final_share=0.0, **settings)).u
 
 

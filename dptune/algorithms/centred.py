@@ -71,6 +71,7 @@ class CentredSettings:
         share: share of mu^2 for the releases that C follows; 0 keeps C as it is.
         references: r.
         sigma: initial step size of CMA-ES, in sides of the cube.
+        explored: so many points are drawn from CMA-ES's first distribution, before it begins to move.
         spread: scale of the random part of the functions drawn from the surrogate: 1 is Thompson sampling, 0 its mean.
         candidates: drawn for each place of a generation; with CMA-ES 1 switches the surrogate's choice off.
         average, reach: the recommendation is the surrogate's minimiser, sought at most ``reach`` in each coordinate
@@ -99,6 +100,7 @@ class CentredSettings:
     share: float = 0.05
     references: int = 2
     sigma: float = 0.2
+    explored: int = 0
     spread: float = 0.5
     candidates: int = 40
     average: int = 1
@@ -113,7 +115,8 @@ class CentredSettings:
     def __post_init__(self) -> None:
         for field in fields(self):
             object.__setattr__(self, field.name, plain(getattr(self, field.name)))
-        least = {"d": 1, "generations": 1, "population": 4, "references": 0, "candidates": 1, "average": 1, "seed": 0}
+        least = {"d": 1, "generations": 1, "population": 4, "references": 0, "candidates": 1, "average": 1}
+        least |= {"explored": 0, "seed": 0}
         for name, smallest in least.items():
             at_least(name, getattr(self, name), smallest)
         for name in ("mu", "radius", "rate", "sigma", "reach"):

@@ -1,5 +1,8 @@
 """CMA-ES on centred joint releases: a rank-based search in a space of numbers.
 
+The first points come from CMA-ES's first distribution, whatever is learned meanwhile; CMA-ES begins at the weighted
+mean of their better half. A search that follows its first few points gets stuck where the loss is flat.
+
 CMA-ES: Hansen, *The CMA Evolution Strategy: A Tutorial*, arXiv 1604.00772; integers: CMA-ES with margin, Hamano et
 al., arXiv 2205.13482; both from the `cmaes` library. Candidates are drawn from N(m, sigma^2 C) and chosen by Thompson
 sampling on the surrogate, as in surrogate-assisted CMA-ES; after each generation CMA-ES is told the surrogate's
@@ -24,7 +27,7 @@ class CentredCMA(Centred):
     def __init__(self, settings: CentredSettings) -> None:
         super().__init__(settings)
         self.means: list[Vector] = [np.full(settings.d, 0.5)]
-        self._cma = _engine(settings)
+        self._cma = _engine(settings, self.means[0])
 
     @property
     def centre(self) -> Vector:
@@ -38,13 +41,31 @@ class CentredCMA(Centred):
         drawn = np.array([_point(self._cma.ask()) for _ in range(max(s.candidates * s.population, count))])
         if s.candidates == 1 or not self.generations:
             return drawn[:count]
-        return drawn[best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))]
+        spread = 1.0 if self._explored() < s.explored else s.spread
+        return drawn[best_of_each(self.surrogate.samples(drawn, count, rng, spread=spread))]
 
     def _tell(self, generation: Generation) -> None:
+        exploring = self._explored() < self.settings.explored
         super()._tell(generation)
+        if exploring:
+            self.means.append(self._better_half())
+            if self._explored() >= self.settings.explored:
+                self._cma = _engine(self.settings, self.means[-1])
+            return
         new = generation.points[: generation.new]
         self._cma.tell([(x, float(v)) for x, v in zip(new, self.surrogate.mean(new), strict=True)])
         self.means.append(np.array(self._cma.mean, dtype=np.float64))
+
+    def _explored(self) -> int:
+        """New points that answers were about."""
+        return sum(generation.new for generation in self.generations)
+
+    def _better_half(self) -> Vector:
+        """The mean of the better half of the points so far, weighted as CMA-ES weights a generation, (d,)."""
+        X = np.vstack([generation.points[: generation.new] for generation in self.generations])
+        ranks = np.arange(1, len(X) // 2 + 1)
+        weights = np.log((len(X) + 1) / 2) - np.log(ranks)
+        return np.asarray(weights @ X[np.argsort(self.surrogate.mean(X), kind="stable")[: len(ranks)]] / weights.sum())
 
     def recommend(self) -> Vector:
         """Return where the surrogate is smallest near the mean of CMA-ES's last ``average`` means, (d,).
@@ -55,20 +76,21 @@ class CentredCMA(Centred):
         return self.surrogate.minimiser(average, reach=self.settings.reach)
 
 
-def _engine(settings: CentredSettings) -> Any:
-    """CMA-ES, or CMA-ES with margin if a coordinate has cells."""
+def _engine(settings: CentredSettings, mean: Vector) -> Any:
+    """CMA-ES around a mean, or CMA-ES with margin if a coordinate has cells."""
     try:
         from cmaes import CMA, CMAwM
     except ImportError:
         raise MissingExtra('this algorithm needs cmaes: pip install "dptune[cmaes]".') from None
-    mean = np.full(settings.d, 0.5)
     common = {"population_size": settings.population, "seed": settings.seed, "n_max_resampling": RESAMPLINGS}
     if not any(settings.steps):
         bounds = np.tile([0.0, 1.0], (settings.d, 1))
         return CMA(mean=mean, sigma=settings.sigma, bounds=bounds, **common)
     steps = np.array(settings.steps)
     bounds = np.column_stack([steps / 2, 1 - steps / 2])  # the first and the last cell's middle
-    return CMAwM(mean=mean, sigma=settings.sigma, bounds=bounds, steps=steps, **common)
+    return CMAwM(
+        mean=np.clip(mean, bounds[:, 0], bounds[:, 1]), sigma=settings.sigma, bounds=bounds, steps=steps, **common
+    )
 
 
 def _point(asked: Any) -> Vector:

@@ -42,6 +42,8 @@ AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation
 RUNGS = 3  # decisions a trial, where there are any
 RUNG_RADIUS = 0.1  # their first C, in units of the loss's range
 FEWEST_GENERATIONS = 4
+GENERATIONS = 20  # of numbers, or one for each parameter if there are fewer: before lambda is as large as CMA-ES's
+EXPLORED, MOST_EXPLORED = 2, 1 / 3  # first points before CMA-ES moves: times its lambda; at most so many of all
 TRIALS_PER_COORDINATE = 20
 FEWEST_TRIALS = 4  # one generation
 
@@ -51,9 +53,18 @@ def default_trials(d: int) -> int:
     return TRIALS_PER_COORDINATE * (d + 1)
 
 
-def default_population(d: int, trials: int) -> int:
-    """lambda = 4 + floor(3 log d), as CMA-ES; less if that leaves fewer than four generations."""
-    return max(min(4 + math.floor(3 * math.log(d)), trials // FEWEST_GENERATIONS), 4)
+def default_population(d: int, trials: int, *, generations: int = FEWEST_GENERATIONS) -> int:
+    """lambda = 4 + floor(3 log d), as CMA-ES; less if that leaves fewer generations."""
+    return max(min(_usual(d), trials // generations), 4)
+
+
+def default_explored(d: int, trials: int) -> int:
+    """Twice CMA-ES's lambda, or a third of the trials; docs/centred.md has the figures."""
+    return min(EXPLORED * _usual(d), math.floor(MOST_EXPLORED * trials))
+
+
+def _usual(d: int) -> int:
+    return 4 + math.floor(3 * math.log(d))
 
 
 def default_average(generations: int) -> int:
@@ -92,6 +103,7 @@ def plan_centred(
     share: float = SHARE,
     references: int = REFERENCES,
     sigma: float = SIGMA,
+    explored: int | None = None,
     spread: float | None = None,
     candidates: int = CANDIDATES,
     reach: float = REACH,
@@ -116,6 +128,7 @@ def plan_centred(
         loss_range: high - low of the clipped loss.
         mu: GDP budget of the run.
         seed: of the algorithm's own randomness.
+        explored: first points before CMA-ES moves; default that of :func:`default_explored`.
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
         radius: the first C; default 0.4 of the loss's range.
         quantile: the share of people that C aims to leave unclipped; default that of :func:`default_quantile`.
@@ -137,10 +150,14 @@ def plan_centred(
     trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else default_trials(d)
     if earlier is not None:
         population = _the_same(population, earlier["settings"]["population"])
-    population = at_least("population", population, 4) if population is not None else default_population(d, trials)
+    mixed = space is not None and not space.plain
+    if population is None:
+        fewest = FEWEST_GENERATIONS if mixed else max(min(d, GENERATIONS), FEWEST_GENERATIONS)
+        population = default_population(d, trials, generations=fewest)
+    population = at_least("population", population, 4)
     if trials < population:
         raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
-    generations, mixed = trials // population, space is not None and not space.plain
+    generations = trials // population
     if choice_share is None:
         choice_share = CHOICE if mixed else 0.0
     asked = share_of("rung_share", rung_share)
@@ -160,6 +177,7 @@ def plan_centred(
         share=share,
         references=references,
         sigma=sigma,
+        explored=explored if explored is not None else (0 if mixed else default_explored(d, trials)),
         spread=spread if spread is not None else (MIXED_SPREAD if mixed else SPREAD),
         candidates=candidates,
         reach=reach,
