@@ -280,11 +280,71 @@ def test_there_is_nothing_to_ask_before_the_generation_is_full() -> None:
         {"steps": 20}, {"steps": "0000"}, {"steps": ("a", 0, 0, 0)}, {"quantile": "a"}, {"spread": None},
         {"share": "b"}, {"mu": True}, {"seed": -1}, {"seed": 1.5}, {"population": "8"}, {"radius": 1e-31},
         {"radius": 1e31}, {"floor": 0.0}, {"floor": 1.1}, {"floor": "c"}, {"saturated": -0.1}, {"saturated": 1.1},
+        {"explored": -1},
     ],
 )  # fmt: skip
 def test_settings_are_checked_by_name(change: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(change))):
         make(**change)
+
+
+def test_many_parameters_and_few_trials_have_small_generations() -> None:
+    planned = {
+        (d, trials): plan_centred(d=d, n=300, loss_range=1.0, mu=1.0, seed=0, trials=trials).settings
+        for d, trials in [(3, 80), (10, 100), (33, 100), (33, 400), (33, 680)]
+    }
+    assert [(s.population, s.explored) for s in planned.values()] == [(7, 14), (10, 20), (5, 28), (14, 28), (14, 28)]
+
+
+def explore(algorithm: CentredCMA, generations: int) -> list[np.ndarray]:
+    """Every generation's new points; the surrogate learns that the sum of the coordinates is the loss."""
+    points = []
+    for _ in range(generations):
+        for slot in range(algorithm.missing()):
+            algorithm.observe(f"{algorithm.t}/{slot}", algorithm.ask(slot))
+        mean = share_and_mean(algorithm)[1]
+        asked = algorithm.points_at(mean.points)
+        points.append(asked[: algorithm.batch])
+        make_generation(algorithm, asked.sum(axis=1) - asked.sum(axis=1).mean(), sigma=1e-3)
+    return points
+
+
+def test_cma_moves_once_enough_is_explored_and_begins_in_the_better_half() -> None:
+    algorithm = CentredCMA(make(explored=20))
+    engines, means = [algorithm._cma], [np.full(4, 0.5)]
+    for _ in range(4):
+        points = explore(algorithm, 1)
+        engines.append(algorithm._cma)
+        means.append(np.array(algorithm._cma.mean))
+    assert engines[0] is engines[1] is engines[2]
+    assert engines[2] is not engines[3] is engines[4]  # 24 points, 8 a generation
+    assert np.array_equal(means[2], means[0])
+    assert means[3].sum() < 1.8
+    assert not np.array_equal(means[4], means[3])
+    assert points[0].mean() < 0.45
+
+
+def test_what_is_explored_is_weighted_as_cma_weights_a_generation() -> None:
+    algorithm = CentredCMA(make(population=8, explored=8))
+    [points] = explore(algorithm, 1)
+    order = np.argsort(algorithm.surrogate.mean(points))
+    weights = math.log(4.5) - np.log([1.0, 2.0, 3.0, 4.0])
+    assert algorithm.means[-1] == pytest.approx(weights @ points[order[:4]] / weights.sum())
+
+
+def test_a_plan_of_an_earlier_version_explores_nothing() -> None:
+    assert make().explored == 0
+    algorithm = CentredCMA(make())
+    engine = algorithm._cma
+    explore(algorithm, 1)
+    assert algorithm._cma is engine
+    assert not np.array_equal(engine.mean, np.full(4, 0.5))
+
+
+def test_cells_hold_what_cma_begins_with() -> None:
+    algorithm = CentredCMA(make(steps=(0.25, 0.0, 0.0, 0.0), explored=8))
+    explore(algorithm, 3)
+    assert {round(x * 8) % 2 for points in explore(algorithm, 1) for x in points[:, 0]} == {1}
 
 
 def test_losses_are_saturated_in_the_first_generations_in_both_questions_of_each() -> None:
@@ -331,7 +391,8 @@ def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
     plan = plan_centred(d=d, n=300, loss_range=2.0, mu=0.7, seed=1, trials=trials)
     s = plan.settings
     assert trials - s.population < plan.trials <= trials
-    assert s.population == default_population(d, trials)
+    assert s.population == default_population(d, trials, generations=max(min(d, 20), 4))
+    assert s.explored <= trials / 3
     assert s.generations * (s.mean_mu**2 + s.share_mu**2) + plan.final_mu**2 == pytest.approx(0.7**2)
     assert plan.monitor_mu == 0
 

@@ -33,7 +33,7 @@ def test_each_charge_says_what_it_is(ledger: PrivacyLedger) -> None:
     assert generation.description["dimension"] == POPULATION
     assert np.shape(generation.note["points"]) == (POPULATION, 2)
     assert generation.note["radius"] == pytest.approx(
-        share.note["radius"] * math.exp(-(min(max(share.value[0], 0), 1) - 0.5))
+        share.note["radius"] * math.exp(-(min(max(share.value[0], 0), 1) - run.plan.settings.quantile))
     )
     assert generation.description["sensitivity"] == pytest.approx(2 * generation.note["radius"] / N)
     assert sum(generation.value) != 0.0
