@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from cmaes import CMA
@@ -263,6 +264,7 @@ def then_gibo(task: Task, mu: float, trials: int, seed: int) -> Array:
     return run_gibo(task, mu / math.sqrt(2), trials // 2, seed, theta0=tuple(start.tolist()), starts=0).u
 
 
+LESS_CLIPPED: dict[str, Any] = {"saturated": 0.6, "quantile": None}  # None: the package's default
 PLAIN = "plain"  # what the others are variants of
 VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     PLAIN: partial(centred, CentredCMA),
@@ -284,6 +286,9 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "saturated": partial(centred, CentredCMA, saturated=1.0),
     "saturated at first": partial(centred, CentredCMA, saturated=0.15),
     "saturated for longer": partial(centred, CentredCMA, saturated=0.6),
+    "less clipped": partial(centred, CentredCMA, **LESS_CLIPPED),
+    "small generations": partial(centred, CentredCMA, **LESS_CLIPPED, population=None),
+    "explores first": partial(centred, CentredCMA, **LESS_CLIPPED, explored=None),
     "package's": own,
     "4 paths": partial(centred, Paths, population=4),
     "6 paths": partial(centred, Paths, population=6),

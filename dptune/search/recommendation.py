@@ -21,7 +21,8 @@ class Recommendation(dict[str, Any]):
         defaults: the configuration that it is compared with: the user's, or the centre of the search space.
         improvement: estimated mean clipped loss at the defaults less that at the recommendation, with the standard
             deviation of a Gaussian process given all released values; None if nothing comparable was released.
-            A function of released values: it costs nothing, and its interval is as good as that model.
+            A function of released values: it costs nothing, and its interval is as good as that model. Releases that
+            clip and saturate understate how much worse bad points are, and so a large improvement.
         at_edge: names of parameters at an end of their range: a wider range might be better.
     """
 
