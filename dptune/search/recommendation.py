@@ -58,8 +58,8 @@ class Recommendation(dict[str, Any]):
                 f"By a model of all released values not distinguishable from {than}: improvement {gain}.{edge}{seeded}"
             )
         return (
-            f"By a model of all released values better in the mean by {gain} than with {than}; clipping may "
-            f"bias it, which a final estimate does not have.{edge}{seeded}"
+            f"By a model of all released values better in the mean by {gain} than with {than}; clipped and "
+            f"saturated releases understate large gains, which a final estimate does not.{edge}{seeded}"
         )
 
 

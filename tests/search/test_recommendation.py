@@ -46,18 +46,28 @@ def test_the_default_configuration_is_tried_first_and_asked_about_in_every_gener
 
 @pytest.mark.parametrize("method", [CENTRED, GIBO], ids=lambda method: method.name)
 def test_the_improvement_over_the_defaults_is_about_right_and_distinguishable(fast_path: Path, method: Method) -> None:
-    shares = {"monitor_share": 0.5} if method is GIBO else {}
-    run = finished(fast_path, method, mu=8.0, default=DEFAULT, **shares)
+    options = {"monitor_share": 0.5} if method is GIBO else {"saturated": 0.0}
+    run = finished(fast_path, method, mu=8.0, default=DEFAULT, **options)
     best = run.recommend()
     true = float(np.mean(losses(DEFAULT) - losses(best)))
     assert best.defaults == DEFAULT
     assert best.improvement is not None
-    assert best.improvement.value == pytest.approx(true, rel=0.25)  # of a model: clipping may bias it
+    assert best.improvement.value == pytest.approx(true, rel=0.25)  # of a model: clipping biases it
     assert true > 0.2
     assert best.distinguishable
     assert "better in the mean by" in best.summary()
     assert best.improvement.private
     assert json.loads(json.dumps(best)) == dict(best)  # it is the dictionary of parameters
+
+
+def test_saturated_losses_understate_a_large_improvement(fast_path: Path) -> None:
+    run = finished(fast_path, CENTRED, mu=8.0, default=DEFAULT)
+    best = run.recommend()
+    true = float(np.mean(losses(DEFAULT) - losses(best)))
+    assert best.improvement is not None
+    assert 0.3 * true < best.improvement.value < 0.9 * true
+    assert best.distinguishable
+    assert "understate large gains" in best.summary()
 
 
 def test_a_gain_that_noise_may_have_made_is_called_that(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
