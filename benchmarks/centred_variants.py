@@ -25,13 +25,13 @@ from benchmarks.bench_private import PEOPLE, make_task
 from benchmarks.data import Array, split_table
 from benchmarks.frontier.tables import table as rows
 from benchmarks.frontier.tasks import MOST_TEST, N_TRAIN
-from benchmarks.loops import result, run_centred, run_gibo, simulate
+from benchmarks.loops import plain, result, run_centred, run_gibo, simulate
 from benchmarks.posterior_paths import Paths
 from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task, kernel_ridge_task
 from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation, best_of_each
 from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
-from dptune.algorithms.centred_plan import CENTRED, QUANTILE, default_population
+from dptune.algorithms.centred_plan import CENTRED, default_population
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Question
 
@@ -243,8 +243,7 @@ def leaping(leap: float) -> type[Paths]:
 
 def centred(kind: type[Centred], task: Task, mu: float, trials: int, seed: int, **settings: object) -> Array:
     """A run's recommendation, (d,), of the plain search unless told: CMA-ES's generations from the first point on."""
-    plain = {"quantile": QUANTILE, "saturated": 0.0, "explored": 0, "population": default_population(task.d, trials)}
-    method, settings = replace(CENTRED, algorithm=kind), {**plain, **settings}
+    method, settings = replace(CENTRED, algorithm=kind), {**plain(task.d, trials), **settings}
     return result(task, simulate(method, task, mu, seed, trials=trials, final_share=0.0, **settings)).u
 
 

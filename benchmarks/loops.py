@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.curator import Curator
 from benchmarks.data import Array
 from benchmarks.tasks import Task
-from dptune.algorithms.centred_plan import CENTRED
+from dptune.algorithms.centred_plan import CENTRED, QUANTILE, default_population
 from dptune.algorithms.gibo_plan import GIBO
 from dptune.algorithms.method import Method, Plan
 from dptune.search.run import SearchRun
@@ -96,6 +96,16 @@ def run_gibo(
     return result(task, simulate(GIBO, task, mu, seed, trials=trials, **settings), with_path=with_path)
 
 
+def plain(d: int, trials: int) -> dict[str, object]:
+    """Settings of the plain centred search, of pages that were measured before it explored and saturated."""
+    return {"quantile": QUANTILE, "saturated": 0.0, "explored": 0, "population": default_population(d, trials)}
+
+
+def run_plain(task: Task, mu: float | None, trials: int, seed: int) -> Result:
+    """The plain centred search."""
+    return run_centred(task, mu, trials, seed, **plain(task.d, trials))
+
+
 def run_centred(task: Task, mu: float | None, trials: int, seed: int, **settings: object) -> Result:
     """CMA-ES on centred releases with the package's defaults, or with ``settings`` of `plan_centred`."""
     return result(task, simulate(CENTRED, task, mu, seed, trials=trials, **{"final_share": 0.0, **settings}))
@@ -137,5 +147,5 @@ SAMPLERS = ("Random", "TPE", "CMA-ES")
 
 def run(task: Task, method: str, mu: float | None, trials: int, seed: int) -> Result:
     """One run to its end; ``method`` is "centred CMA-ES", "DP-GIBO" or one of `SAMPLERS`."""
-    own = {"centred CMA-ES": run_centred, "DP-GIBO": run_gibo}
+    own = {"centred CMA-ES": run_plain, "DP-GIBO": run_gibo}
     return own[method](task, mu, trials, seed) if method in own else run_sampler(method, task, mu, trials, seed)

@@ -31,6 +31,7 @@ from sklearn.neural_network import MLPClassifier
 from tqdm import tqdm
 
 import dptune
+from benchmarks.loops import plain
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from dptune_optuna import CentredSampler
 
@@ -162,7 +163,8 @@ def measure(task: str, search: str, seed: int) -> dict[str, Any]:
         if private:
             ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", dptune.Budget.gdp(MU))
             privatizer = dptune.LossPrivatizer(ledger, n=SIZES[1], clip=CLIP)
-            settings = {"rung_share": RUNG_SHARE, "rungs": len(RUNGS)} if reports == "losses" else {}
+            settings = plain(len(problem.space), trials)
+            settings |= {"rung_share": RUNG_SHARE, "rungs": len(RUNGS)} if reports == "losses" else {}
             sampler: Any = CentredSampler(problem.space, privatizer, n_trials=trials, seed=seed, **settings)
             words = "log loss on 100 public images" if reports == "public" else None
             public = 100 if reports == "public" else 0

@@ -28,6 +28,7 @@ from tqdm import tqdm
 
 from benchmarks.curator import Curator
 from benchmarks.data import Array
+from benchmarks.loops import plain
 from benchmarks.pruning import CLIP, EPOCHS, MU, RUNG_SHARE, RUNG_TRIALS, SIZES, TASKS, TRIALS, Problem, log_losses
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from dptune import CENTRED, SearchRun
@@ -159,7 +160,8 @@ class ExactAtRungs(Curator):
 def simulate(curves: Curves, rule: Rule, seed: int) -> dict[str, float]:
     """Loss of the recommendation, and the epochs of all trials."""
     curator = (ExactAtRungs if rule.exact else Curator)(SIZES[1], CLIP, seed=seed, private=True, mu=MU)
-    run = SearchRun(CENTRED, curator, scope="run", space=curves.space, seed=seed, **rule.settings())
+    settings = {**plain(curves.space.d, rule.trials), **rule.settings()}
+    run = SearchRun(CENTRED, curator, scope="run", space=curves.space, seed=seed, **settings)
     (rungs.EARLIER, rungs.LAST), epochs, rows = rule.bars, 0, dict[str, int]()
     while not run.complete:
         trial = str(len(rows))
