@@ -51,6 +51,7 @@ Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
 PROPOSALS = 4  # proposals made at once, in generations
+LATER = {"explored": 0, "saturated": 1.0}  # what ledgers mean that do not name them
 _LARGEST_EXPONENT = 700.0  # exp of more overflows
 
 
@@ -157,7 +158,8 @@ class CentredSettings:
 
     def describe(self) -> dict[str, object]:
         """Return them as plain JSON data; the space stands beside them in the plan."""
-        return {name: value for name, value in asdict(self).items() if name != "space"}
+        kept = asdict(self).items()
+        return {name: value for name, value in kept if name != "space" and (name, value) not in LATER.items()}
 
     @property
     def mean_mu(self) -> float:

@@ -111,7 +111,7 @@ def plan_centred(
     space: Space | None = None,
     default: tuple[float, ...] | None = None,
     steps: tuple[float, ...] | None = None,
-    saturation: float = SATURATION,
+    saturation: float | None = SATURATION,
     saturated: float | None = None,
     choice_share: float | None = None,
     rung_share: float = 0.0,

@@ -332,8 +332,12 @@ def test_what_is_explored_is_weighted_as_cma_weights_a_generation() -> None:
     assert algorithm.means[-1] == pytest.approx(weights @ points[order[:4]] / weights.sum())
 
 
-def test_a_plan_of_an_earlier_version_explores_nothing() -> None:
-    assert make().explored == 0
+def test_a_plan_of_an_earlier_version_is_described_as_it_was_and_explores_nothing() -> None:
+    earlier = {"explored": 0, "saturation": None, "saturated": 1.0, "quantile": 0.5, "population": 8}
+    plan = plan_centred(d=4, n=300, loss_range=1.0, mu=1.0, seed=0, trials=80, **earlier)
+    assert not {"explored", "saturated"} & set(plan.settings.describe())
+    assert CentredSettings(**plan.settings.describe()) == plan.settings
+    assert {"explored", "saturated"} < set(plan_centred(d=4, n=300, loss_range=1.0, mu=1.0, seed=0).settings.describe())
     algorithm = CentredCMA(make())
     engine = algorithm._cma
     explore(algorithm, 1)
