@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 
@@ -20,6 +21,7 @@ from benchmarks.tasks import Task
 from dptune.algorithms.centred_plan import CENTRED, QUANTILE, default_population
 from dptune.algorithms.gibo_plan import GIBO
 from dptune.algorithms.method import Method, Plan
+from dptune.errors import TrialFailed
 from dptune.search.run import SearchRun
 from dptune.search.values import VALUES
 from dptune.space import Float, Space
@@ -68,7 +70,8 @@ def simulate(
     run, losses = begin(without_values(method), task, mu, seed, **settings), losses or task.losses
     for trial in range(run.plan.trials):
         parameters = run.ask()
-        run.finish(str(trial), parameters, losses(np.array(list(parameters.values()))))
+        with suppress(TrialFailed):  # raised as long as none has succeeded; the next trial follows
+            run.finish(str(trial), parameters, losses(np.array(list(parameters.values()))))
     return run
 
 

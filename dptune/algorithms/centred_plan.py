@@ -13,7 +13,7 @@ from typing import Any
 from dptune._checks import at_least, positive
 from dptune._checks import share as share_of
 from dptune._numbers import tupled
-from dptune.algorithms.centred import CentredSettings
+from dptune.algorithms.centred import LATER, CentredSettings
 from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.centred_mixed import CentredMixed, joined
 from dptune.algorithms.method import Method, Plan, RungPlan
@@ -143,13 +143,15 @@ def plan_centred(
         rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
             then on. Default .1 of the range.
         steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
-        earlier: the plan of the run that this one starts from, whose population it has: CMA-ES goes on with it.
+        earlier: the plan of the run that this one starts from, whose population and ``explored`` it has: CMA-ES goes
+            on with it.
 
     Everything else is as in :class:`dptune.algorithms.centred.CentredSettings`.
     """
     trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else default_trials(d)
     if earlier is not None:
-        population = _the_same(population, earlier["settings"]["population"])
+        population = _the_same("population", population, earlier["settings"]["population"])
+        explored = _the_same("explored", explored, earlier["settings"].get("explored", LATER["explored"]))
     mixed = space is not None and not space.plain
     if population is None:
         fewest = FEWEST_GENERATIONS if mixed else max(min(d, GENERATIONS), FEWEST_GENERATIONS)
@@ -195,9 +197,9 @@ def plan_centred(
     return Plan(NAME, mu, settings, trials, rungs=stops, final_share=final_share, choice_share=choice_share)
 
 
-def _the_same(population: int | None, earlier: int) -> int:
-    if population not in (None, earlier):
-        raise InputError(f"a run has the population of the one that it starts from, {earlier}; got {population}.")
+def _the_same(name: str, asked: int | None, earlier: int) -> int:
+    if asked not in (None, earlier):
+        raise InputError(f"a run has {name}={earlier} like the one that it starts from; got {asked}.")
     return earlier
 
 

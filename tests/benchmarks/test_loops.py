@@ -132,6 +132,13 @@ def test_the_share_closed_is_one_at_the_private_free_loss_and_zero_at_the_values
     assert bench_private.share_closed(np.array([values, values, none]))[0] == 0.0
 
 
+def test_a_simulated_run_goes_on_where_its_first_trials_fail(task: Task) -> None:
+    left = [None, None]
+    run = loops.simulate(CENTRED, task, 1.0, 3, trials=20, losses=lambda u: left.pop() if left else task.losses(u))
+    assert not left
+    assert run.algorithm.t > 0
+
+
 def test_the_table_of_failures_has_every_task_and_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "TRIALS", 24)
     jobs = [("svc-breast-cancer", where, rule, 0) for where in failures.WHERE for rule in failures.RULES]
