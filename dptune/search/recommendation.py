@@ -22,7 +22,7 @@ class Recommendation(dict[str, Any]):
         improvement: estimated mean clipped loss at the defaults less that at the recommendation, with the standard
             deviation of a Gaussian process given all released values; None if nothing comparable was released.
             A function of released values: it costs nothing, and its interval is as good as that model. Releases that
-            clip and saturate understate how much worse bad points are, and so a large improvement.
+            clip and saturate may understate how much worse bad points are, and so a large improvement.
         at_edge: names of parameters at an end of their range: a wider range might be better.
     """
 
@@ -59,7 +59,7 @@ class Recommendation(dict[str, Any]):
             )
         return (
             f"By a model of all released values better in the mean by {gain} than with {than}; clipped and "
-            f"saturated releases understate large gains, which a final estimate does not.{edge}{seeded}"
+            f"saturated releases may understate large gains, a final estimate does not.{edge}{seeded}"
         )
 
 

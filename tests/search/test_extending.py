@@ -213,6 +213,8 @@ def test_a_start_is_part_of_the_plan_and_cmaes_keeps_its_population(ledger: Priv
     to_the_end(centred_runs.start(ledger, mu=0.5, seed=1))
     with pytest.raises(InputError, match="population=5 like the one that it starts from; got 6"):
         centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=6)
+    with pytest.raises(InputError, match="explored=6 like the one that it starts from; got 3"):
+        centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", explored=3)
     centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=None)
     with pytest.raises(BudgetMismatch):
         centred_runs.start(ledger, scope="new", mu=0.5)

@@ -1,0 +1,70 @@
+"""What a search by centred releases plans from public numbers, and what it refuses to plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dptune import InputError
+from dptune.algorithms import CentredSettings
+from dptune.algorithms.centred_plan import default_population, default_quantile, plan_centred
+
+
+def test_many_parameters_and_few_trials_have_small_generations() -> None:
+    planned = {
+        (d, trials): plan_centred(d=d, n=300, loss_range=1.0, mu=1.0, seed=0, trials=trials).settings
+        for d, trials in [(3, 80), (10, 100), (33, 100), (33, 400), (33, 680)]
+    }
+    assert [(s.population, s.explored) for s in planned.values()] == [(7, 14), (10, 20), (5, 28), (14, 28), (14, 28)]
+
+
+def test_a_plan_of_an_earlier_version_is_described_as_it_was() -> None:
+    earlier = {"explored": 0, "saturation": None, "saturated": 1.0, "quantile": 0.5, "population": 8}
+    plan = plan_centred(d=4, n=300, loss_range=1.0, mu=1.0, seed=0, trials=80, **earlier)
+    assert not {"explored", "saturated"} & set(plan.settings.describe())
+    assert CentredSettings(**plan.settings.describe()) == plan.settings
+    assert {"explored", "saturated"} < set(plan_centred(d=4, n=300, loss_range=1.0, mu=1.0, seed=0).settings.describe())
+
+
+@pytest.mark.parametrize(
+    ("n", "mu", "trials", "unclipped"),
+    [(300, 0.5, 100, 0.5), (150, 1.0, 100, 0.5), (300, 1.0, 100, 0.7), (600, 1.0, 400, 0.7), (10**6, 1.0, 100, 0.8)],
+)
+def test_fewer_people_are_clipped_where_noise_is_small(n: int, mu: float, trials: int, unclipped: float) -> None:
+    assert default_quantile(n, mu, trials) == unclipped
+
+
+@pytest.mark.parametrize("d", [1, 3, 33])
+@pytest.mark.parametrize("trials", [4, 10, 100, 400])
+def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
+    plan = plan_centred(d=d, n=300, loss_range=2.0, mu=0.7, seed=1, trials=trials)
+    s = plan.settings
+    assert trials - s.population < plan.trials <= trials
+    assert s.population == default_population(d, trials, generations=max(min(d, 20), 4))
+    assert s.explored <= trials / 3
+    assert s.generations * (s.mean_mu**2 + s.share_mu**2) + plan.final_mu**2 == pytest.approx(0.7**2)
+    assert plan.monitor_mu == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"trials": 3}, "n_trials"),
+        ({"trials": 5.0}, "n_trials"),
+        ({"trials": "20"}, "n_trials"),
+        ({"trials": 20, "population": 50}, "n_trials.*population=50"),
+        ({"population": "8"}, "population"),
+        ({"population": 0}, "population"),
+        ({"mu": -1.0}, "mu"),
+        ({"mu": "1"}, "mu"),
+        ({"final_share": 1.0}, "final_share"),
+        ({"final_share": "1"}, "final_share"),
+        ({"loss_range": 1e-30}, "radius.*scale the loss"),
+        ({"mu": 1e-9}, "mu.*plan fewer trials"),
+        ({"share": 1e-18}, "share.*share=0"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        plan_centred(**{"d": 2, "n": 300, "loss_range": 1.0, "mu": 1.0, "seed": 0, **change})
