@@ -33,8 +33,9 @@ REFERENCES = 2
 SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
 SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
 MIXED_SPREAD = 1.0  # the same with categories or conditions
-CHOICE = 0.3  # share of mu^2 for the choice among all trials at the end, with categories or conditions
+CHOICE = 0.7  # of what else is left of mu^2: for the choice among all trials at the end, with categories or conditions
 SATURATION = 2.0  # kappa
+MIXED_SATURATION = 4.0  # the same with categories or conditions
 SATURATED = 0.6  # share of the generations in which losses are saturated; with categories or conditions all
 CANDIDATES = 40
 REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
@@ -111,7 +112,7 @@ def plan_centred(
     space: Space | None = None,
     default: tuple[float, ...] | None = None,
     steps: tuple[float, ...] | None = None,
-    saturation: float | None = SATURATION,
+    saturation: float | None = None,
     saturated: float | None = None,
     choice_share: float | None = None,
     rung_share: float = 0.0,
@@ -132,12 +133,13 @@ def plan_centred(
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
         radius: the first C; default 0.4 of the loss's range.
         quantile: the share of people that C aims to leave unclipped; default that of :func:`default_quantile`.
+        saturation: kappa, ``math.inf`` for none; default 2, with categories or conditions 4.
         saturated: share of the generations in which losses are saturated, 0 for none; default .6, with categories or
             conditions all.
         default: the user's default configuration, a point of the cube.
         space: the search space, for ``steps``; None: a continuum.
-        choice_share: share of mu^2 for a choice among all trials at the end, by the exponential mechanism; default .3
-            with categories or conditions, else 0.
+        choice_share: share of mu^2 for a choice among all trials at the end, by the exponential mechanism; default .7
+            of what ``rung_share`` and ``final_share`` leave with categories or conditions, else 0.
         rung_share: share of mu^2 for decisions to stop trials by private losses; 0: none are made.
         rungs: decisions that are paid for, a trial.
         rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
@@ -160,11 +162,14 @@ def plan_centred(
     if trials < population:
         raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
     generations = trials // population
-    if choice_share is None:
-        choice_share = CHOICE if mixed else 0.0
     asked = share_of("rung_share", rung_share)
-    kept = share_of("final_share", final_share) + share_of("choice_share", choice_share) + asked
-    searched = positive("mu", mu) * math.sqrt(1 - share_of("final_share + choice_share + rung_share", kept))
+    kept = share_of("final_share + rung_share", share_of("final_share", final_share) + asked)
+    if choice_share is None:
+        choice_share = CHOICE * (1 - kept) if mixed else 0.0
+    kept = share_of("final_share + choice_share + rung_share", kept + share_of("choice_share", choice_share))
+    searched = positive("mu", mu) * math.sqrt(1 - kept)
+    if saturation is None:
+        saturation = MIXED_SATURATION if mixed else SATURATION
     if quantile is None:
         quantile = QUANTILE if mixed else default_quantile(n, searched, trials)
     settings = CentredSettings(
@@ -186,7 +191,7 @@ def plan_centred(
         average=average if average is not None else default_average(generations),
         default=default,
         steps=steps if steps is not None else (cell_widths(space) if space is not None and not mixed else ()),
-        saturation=saturation,
+        saturation=saturation if saturation != math.inf else None,
         saturated=saturated if saturated is not None else (1.0 if mixed else SATURATED),
         space=space if mixed else None,
         seed=seed,

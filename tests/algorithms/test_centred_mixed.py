@@ -73,7 +73,7 @@ def test_proposals_are_configurations_and_mutations_stay_near() -> None:
 
 def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings() -> None:
     plan = plan_centred(d=SPACE.d, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, space=SPACE)
-    assert plan.settings.saturation is not None
+    assert plan.settings.saturation == 4
     assert plan.settings.steps == ()
     assert "space" not in plan.settings.describe()
     algorithm = CENTRED.algorithm(plan.settings)
@@ -86,6 +86,6 @@ def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings() -> 
     assert question.query.saturate_above == pytest.approx(plan.settings.saturation * algorithm.radius / np.sqrt(m))
     assert plan.settings.saturated == 1
     numbers = plan_centred(d=1, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, space=Space({"x": Float(0, 1)}))
-    assert numbers.settings.saturated == SATURATED
+    assert (numbers.settings.saturation, numbers.settings.saturated) == (2, SATURATED)
     with pytest.raises(InputError, match="saturation"):
         plan_centred(d=1, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, saturation=-1.0)

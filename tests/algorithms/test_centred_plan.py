@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -20,9 +21,10 @@ def test_many_parameters_and_few_trials_have_small_generations() -> None:
 
 
 def test_a_plan_of_an_earlier_version_is_described_as_it_was() -> None:
-    earlier = {"explored": 0, "saturation": None, "saturated": 1.0, "quantile": 0.5, "population": 8}
+    earlier = {"explored": 0, "saturation": math.inf, "saturated": 1.0, "quantile": 0.5, "population": 8}
     plan = plan_centred(d=4, n=300, loss_range=1.0, mu=1.0, seed=0, trials=80, **earlier)
     assert not {"explored", "saturated"} & set(plan.settings.describe())
+    assert plan.settings.saturation is None
     assert CentredSettings(**plan.settings.describe()) == plan.settings
     assert {"explored", "saturated"} < set(plan_centred(d=4, n=300, loss_range=1.0, mu=1.0, seed=0).settings.describe())
 

@@ -43,6 +43,12 @@ def test_a_run_in_a_mixed_space_ends_with_one_paid_choice_of_an_evaluated_point(
     assert losses_of(run.recommend(), N).mean() < np.quantile(means, 0.75)
 
 
+def test_the_choice_takes_its_part_of_what_else_is_left(ledger: PrivacyLedger) -> None:
+    plan = mixed_runs.start(ledger, final_share=0.2, rung_share=0.4).plan
+    assert plan.choice_share == pytest.approx(0.7 * 0.4)
+    assert plan.settings.mu**2 == pytest.approx(0.3 * 0.4 * plan.mu**2)
+
+
 def test_restarts_and_copies_know_the_choice(ledger: PrivacyLedger) -> None:
     run = mixed_runs.start(ledger)
     trials(run, run.plan.trials)
