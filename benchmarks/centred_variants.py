@@ -288,6 +288,7 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "less clipped": partial(centred, CentredCMA, **LESS_CLIPPED),
     "small generations": partial(centred, CentredCMA, **LESS_CLIPPED, population=None),
     "explores first": partial(centred, CentredCMA, **LESS_CLIPPED, explored=None),
+    "both": partial(centred, CentredCMA, **LESS_CLIPPED, population=None, explored=None),
     "package's": own,
     "4 paths": partial(centred, Paths, population=4),
     "6 paths": partial(centred, Paths, population=6),

@@ -101,7 +101,13 @@ def run_gibo(
 
 def plain(d: int, trials: int) -> dict[str, object]:
     """Settings of the plain centred search, of pages that were measured before it explored and saturated."""
-    return {"quantile": QUANTILE, "saturated": 0.0, "explored": 0, "population": default_population(d, trials)}
+    return {
+        "quantile": QUANTILE,
+        "saturated": 0.0,
+        "explored": 0,
+        "most_explored": 0,
+        "population": default_population(d, trials),
+    }
 
 
 def run_plain(task: Task, mu: float | None, trials: int, seed: int) -> Result:

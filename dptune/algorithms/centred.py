@@ -51,7 +51,7 @@ Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
 PROPOSALS = 4  # proposals made at once, in generations
-LATER = {"explored": 0, "saturated": 1.0}  # what ledgers mean that do not name them
+LATER = {"explored": 0, "most_explored": 0, "saturated": 1.0}  # what ledgers mean that do not name them
 _LARGEST_EXPONENT = 700.0  # exp of more overflows
 
 
@@ -72,7 +72,8 @@ class CentredSettings:
         share: share of mu^2 for the releases that C follows; 0 keeps C as it is.
         references: r.
         sigma: initial step size of CMA-ES, in sides of the cube.
-        explored: so many points are drawn from CMA-ES's first distribution, before it begins to move.
+        explored: at least so many points are drawn from CMA-ES's first distribution, before it begins to move; 0: none.
+        most_explored: at most so many, as long as what was released does not tell points apart.
         spread: scale of the random part of the functions drawn from the surrogate: 1 is Thompson sampling, 0 its mean.
         candidates: drawn for each place of a generation; with CMA-ES 1 switches the surrogate's choice off.
         average, reach: the recommendation is the surrogate's minimiser, sought at most ``reach`` in each coordinate
@@ -102,6 +103,7 @@ class CentredSettings:
     references: int = 2
     sigma: float = 0.2
     explored: int = 0
+    most_explored: int = 0
     spread: float = 0.5
     candidates: int = 40
     average: int = 1
@@ -117,7 +119,7 @@ class CentredSettings:
         for field in fields(self):
             object.__setattr__(self, field.name, plain(getattr(self, field.name)))
         least = {"d": 1, "generations": 1, "population": 4, "references": 0, "candidates": 1, "average": 1}
-        least |= {"explored": 0, "seed": 0}
+        least |= {"explored": 0, "most_explored": 0, "seed": 0}
         for name, smallest in least.items():
             at_least(name, getattr(self, name), smallest)
         for name in ("mu", "radius", "rate", "sigma", "reach"):

@@ -1,7 +1,7 @@
 """CMA-ES on centred joint releases: a rank-based search in a space of numbers.
 
-The first points come from CMA-ES's first distribution, whatever is learned meanwhile; CMA-ES begins at the weighted
-mean of their better half. A search that follows its first few points gets stuck where the loss is flat.
+The first points come from CMA-ES's first distribution, until what was released tells points apart; CMA-ES begins at the
+weighted mean of their better half. A search that follows its first few points gets stuck where the loss is flat.
 
 CMA-ES: Hansen, *The CMA Evolution Strategy: A Tutorial*, arXiv 1604.00772; integers: CMA-ES with margin, Hamano et
 al., arXiv 2205.13482; both from the `cmaes` library. Candidates are drawn from N(m, sigma^2 C) and chosen by Thompson
@@ -18,6 +18,7 @@ import numpy as np
 from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation, Matrix, Vector, best_of_each
 from dptune.errors import MissingExtra
 
+EVIDENCE = 12.0  # nats by which the surrogate must fit better than a constant, for CMA-ES to begin before it has to
 RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many optima lie on the boundary
 
 
@@ -28,6 +29,7 @@ class CentredCMA(Centred):
         super().__init__(settings)
         self.means: list[Vector] = [np.full(settings.d, 0.5)]
         self._cma = _engine(settings, self.means[0])
+        self._explores = settings.explored > 0
 
     @property
     def centre(self) -> Vector:
@@ -41,24 +43,27 @@ class CentredCMA(Centred):
         drawn = np.array([_point(self._cma.ask()) for _ in range(max(s.candidates * s.population, count))])
         if s.candidates == 1 or not self.generations:
             return drawn[:count]
-        spread = 1.0 if self._explored() < s.explored else s.spread
+        spread = 1.0 if self._explores else s.spread
         return drawn[best_of_each(self.surrogate.samples(drawn, count, rng, spread=spread))]
 
     def _tell(self, generation: Generation) -> None:
-        exploring = self._explored() < self.settings.explored
         super()._tell(generation)
-        if exploring:
+        if self._explores:
             self.means.append(self._better_half())
-            if self._explored() >= self.settings.explored:
+            self._explores = not self._knows_enough()
+            if not self._explores:
                 self._cma = _engine(self.settings, self.means[-1])
             return
         new = generation.points[: generation.new]
         self._cma.tell([(x, float(v)) for x, v in zip(new, self.surrogate.mean(new), strict=True)])
         self.means.append(np.array(self._cma.mean, dtype=np.float64))
 
-    def _explored(self) -> int:
-        """New points that answers were about."""
-        return sum(generation.new for generation in self.generations)
+    def _knows_enough(self) -> bool:
+        """Whether CMA-ES may begin to move."""
+        s, explored = self.settings, sum(generation.new for generation in self.generations)
+        if explored < s.explored or explored >= s.most_explored:
+            return bool(explored >= s.explored)
+        return self.surrogate.evidence() >= EVIDENCE
 
     def _better_half(self) -> Vector:
         """The mean of the better half of the points so far, weighted as CMA-ES weights a generation, (d,)."""

@@ -44,7 +44,9 @@ RUNGS = 3  # decisions a trial, where there are any
 RUNG_RADIUS = 0.1  # their first C, in units of the loss's range
 FEWEST_GENERATIONS = 4
 GENERATIONS = 20  # of numbers, or one for each parameter if there are fewer: before lambda is as large as CMA-ES's
-EXPLORED, MOST_EXPLORED = 2, 1 / 3  # first points before CMA-ES moves: times its lambda; at most so many of all
+EXPLORED, EXPLORED_SHARE = 2, 1 / 3  # first points before CMA-ES moves: times its lambda; at most this share of all
+MOST_EXPLORED = 0.6  # share of all while what was released does not tell points apart, with
+MANY = 11  # parameters and more; with fewer it costs more than it saves
 TRIALS_PER_COORDINATE = 20
 FEWEST_TRIALS = 4  # one generation
 
@@ -61,7 +63,7 @@ def default_population(d: int, trials: int, *, generations: int = FEWEST_GENERAT
 
 def default_explored(d: int, trials: int) -> int:
     """Twice CMA-ES's lambda, or a third of the trials; docs/centred.md has the figures."""
-    return min(EXPLORED * _usual(d), math.floor(MOST_EXPLORED * trials))
+    return min(EXPLORED * _usual(d), math.floor(EXPLORED_SHARE * trials))
 
 
 def _usual(d: int) -> int:
@@ -105,6 +107,7 @@ def plan_centred(
     references: int = REFERENCES,
     sigma: float = SIGMA,
     explored: int | None = None,
+    most_explored: int | None = None,
     spread: float | None = None,
     candidates: int = CANDIDATES,
     reach: float = REACH,
@@ -129,7 +132,8 @@ def plan_centred(
         loss_range: high - low of the clipped loss.
         mu: GDP budget of the run.
         seed: of the algorithm's own randomness.
-        explored: first points before CMA-ES moves; default that of :func:`default_explored`.
+        explored: least number of first points before CMA-ES moves; default that of :func:`default_explored`.
+        most_explored: largest number of them; default .6 of all with more than ten parameters.
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
         radius: the first C; default 0.4 of the loss's range.
         quantile: the share of people that C aims to leave unclipped; default that of :func:`default_quantile`.
@@ -145,15 +149,17 @@ def plan_centred(
         rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
             then on. Default .1 of the range.
         steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
-        earlier: the plan of the run that this one starts from, whose population and ``explored`` it has: CMA-ES goes
-            on with it.
+        earlier: the plan of the run that this one starts from, whose population, ``explored`` and
+            ``most_explored`` it has: CMA-ES goes on with it.
 
     Everything else is as in :class:`dptune.algorithms.centred.CentredSettings`.
     """
     trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else default_trials(d)
     if earlier is not None:
         population = _the_same("population", population, earlier["settings"]["population"])
-        explored = _the_same("explored", explored, earlier["settings"].get("explored", LATER["explored"]))
+        known = {**LATER, **earlier["settings"]}
+        explored = _the_same("explored", explored, known["explored"])
+        most_explored = _the_same("most_explored", most_explored, known["most_explored"])
     mixed = space is not None and not space.plain
     if population is None:
         fewest = FEWEST_GENERATIONS if mixed else max(min(d, GENERATIONS), FEWEST_GENERATIONS)
@@ -168,6 +174,8 @@ def plan_centred(
         choice_share = CHOICE * (1 - kept) if mixed else 0.0
     kept = share_of("final_share + choice_share + rung_share", kept + share_of("choice_share", choice_share))
     searched = positive("mu", mu) * math.sqrt(1 - kept)
+    if most_explored is None:
+        most_explored = 0 if mixed or d < MANY else math.ceil(MOST_EXPLORED * generations * population)
     if saturation is None:
         saturation = MIXED_SATURATION if mixed else SATURATION
     if quantile is None:
@@ -185,6 +193,7 @@ def plan_centred(
         references=references,
         sigma=sigma,
         explored=explored if explored is not None else (0 if mixed else default_explored(d, trials)),
+        most_explored=most_explored,
         spread=spread if spread is not None else (MIXED_SPREAD if mixed else SPREAD),
         candidates=candidates,
         reach=reach,

@@ -27,6 +27,7 @@ from dptune.gp.kernels import Matern52
 OFFSET = 100.0  # variance of a group's unknown constant, in units of the values' variance
 LENGTHSCALE = 0.3  # prior median of l_j / sqrt(d): the cube's diagonal grows like sqrt(d)
 EXTRA = 0.05  # prior median of e
+CONSTANT_EXTRAS = (0.1, 0.2, 0.4, 0.7, 1.0)  # e, where f is constant: what varies must be noise then
 LENGTHSCALES, SCALES, EXTRAS = (0.03, 30.0), (0.02, 50.0), (0.005, 3.0)  # where theta is sought
 MOVES_EVERY = 3  # fits, once the memory is full
 DESCENT = 30  # iterations of the search for a minimiser
@@ -97,6 +98,16 @@ class GroupedRegression:
             options={"maxiter": self.iterations},
         )
         self._theta = np.asarray(found.x, dtype=np.float64)
+
+    def evidence(self) -> float:
+        """By how many nats the values kept are likelier than if f were constant and the rest noise, however large."""
+        if not self.groups:
+            return 0.0
+        nothing, sizes = np.zeros_like(self._offsets), np.log([math.exp(self._theta[self.d + 1]), *CONSTANT_EXTRAS])
+        thetas = [np.append(self._theta[: self.d + 1], size) for size in sizes]
+        factors = [np.asarray(np.linalg.cholesky(self._covariance(nothing, theta)), dtype=float) for theta in thetas]
+        constant = min(_misfit(factor, self._y) for factor in factors)
+        return constant - _misfit(self._factor, self._y)
 
     def mean(self, points: FloatArray) -> FloatArray:
         """The posterior mean of f, (k,), in units of the values; only differences mean something."""
@@ -196,6 +207,11 @@ class GroupedRegression:
         slopes = np.array([*along, np.sum(signal), math.exp(2 * theta[self.d + 1]) * np.trace(Q)])
         value = 0.5 * self._y @ a + np.log(np.diag(L)).sum() + 0.5 * away @ away
         return float(value), slopes + away
+
+
+def _misfit(L: FloatArray, y: FloatArray) -> float:
+    """-log N(y; 0, L L^T) up to a constant."""
+    return float(0.5 * y @ cho_solve((L, True), y) + np.log(np.diag(L)).sum())
 
 
 def _inverse(L: FloatArray) -> FloatArray:

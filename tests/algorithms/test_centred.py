@@ -280,7 +280,7 @@ def test_there_is_nothing_to_ask_before_the_generation_is_full() -> None:
         {"steps": 20}, {"steps": "0000"}, {"steps": ("a", 0, 0, 0)}, {"quantile": "a"}, {"spread": None},
         {"share": "b"}, {"mu": True}, {"seed": -1}, {"seed": 1.5}, {"population": "8"}, {"radius": 1e-31},
         {"radius": 1e31}, {"floor": 0.0}, {"floor": 1.1}, {"floor": "c"}, {"saturated": -0.1}, {"saturated": 1.1},
-        {"explored": -1},
+        {"explored": -1}, {"most_explored": 0.5},
     ],
 )  # fmt: skip
 def test_settings_are_checked_by_name(change: dict[str, Any]) -> None:
@@ -314,6 +314,19 @@ def test_cma_moves_once_enough_is_explored_and_begins_in_the_better_half() -> No
     assert means[3].sum() < 1.8
     assert not np.array_equal(means[4], means[3])
     assert points[0].mean() < 0.45
+
+
+@pytest.mark.parametrize(("noise", "generations"), [(1e-3, 2), (10.0, 5)])
+def test_more_is_explored_as_long_as_the_answers_do_not_tell_points_apart(noise: float, generations: int) -> None:
+    algorithm = CentredCMA(make(explored=8, most_explored=36))
+    engine, rng = algorithm._cma, np.random.default_rng(0)
+    for done in range(generations):
+        assert algorithm._cma is engine, done
+        for slot in range(algorithm.missing()):
+            algorithm.observe(f"{algorithm.t}/{slot}", algorithm.ask(slot))
+        asked = algorithm.points_at(share_and_mean(algorithm)[1].points).sum(axis=1)
+        make_generation(algorithm, asked - asked.mean() + noise * rng.standard_normal(len(asked)), sigma=noise)
+    assert algorithm._cma is not engine
 
 
 def test_what_is_explored_is_weighted_as_cma_weights_a_generation() -> None:

@@ -18,15 +18,25 @@ def test_many_parameters_and_few_trials_have_small_generations() -> None:
         for d, trials in [(3, 80), (10, 100), (33, 100), (33, 400), (33, 680)]
     }
     assert [(s.population, s.explored) for s in planned.values()] == [(7, 14), (10, 20), (5, 28), (14, 28), (14, 28)]
+    assert [s.most_explored for s in planned.values()] == [0, 0, 60, 236, 404]  # .6 of 100, 392, 672
 
 
 def test_a_plan_of_an_earlier_version_is_described_as_it_was() -> None:
-    earlier = {"explored": 0, "saturation": math.inf, "saturated": 1.0, "quantile": 0.5, "population": 8}
+    earlier = {
+        "explored": 0,
+        "most_explored": 0,
+        "saturation": math.inf,
+        "saturated": 1.0,
+        "quantile": 0.5,
+        "population": 8,
+    }
     plan = plan_centred(d=4, n=300, loss_range=1.0, mu=1.0, seed=0, trials=80, **earlier)
-    assert not {"explored", "saturated"} & set(plan.settings.describe())
+    assert not {"explored", "most_explored", "saturated"} & set(plan.settings.describe())
     assert plan.settings.saturation is None
     assert CentredSettings(**plan.settings.describe()) == plan.settings
-    assert {"explored", "saturated"} < set(plan_centred(d=4, n=300, loss_range=1.0, mu=1.0, seed=0).settings.describe())
+    assert {"explored", "most_explored", "saturated"} < set(
+        plan_centred(d=11, n=300, loss_range=1.0, mu=1.0, seed=0).settings.describe()
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
+from scipy.stats import multivariate_normal
 
 from dptune.gp.grouped import OFFSET, Group, GroupedRegression
 
@@ -43,6 +44,28 @@ def test_the_posterior_is_the_textbook_formula() -> None:
     drawn = model.samples(new, 40_000, np.random.default_rng(1))
     assert np.cov(drawn) == pytest.approx(covariance, abs=0.05 * covariance.max())
     assert drawn.mean(axis=1) == pytest.approx(model.mean(new), abs=0.05 * np.sqrt(covariance.max()))
+
+
+def test_evidence_is_the_logarithm_of_a_ratio_of_densities() -> None:
+    model, data = GroupedRegression(3), groups()
+    assert model.evidence() == 0
+    model.fit(data)
+    y = np.concatenate([g.values for g in data])
+    names = np.repeat(np.arange(3), [len(g.values) for g in data])
+    noise = OFFSET * np.equal.outer(names, names) + np.diag(np.full(len(y), (0.05 / y.std()) ** 2))
+    extras = [np.exp(model._theta[-1]), 0.1, 0.2, 0.4, 0.7, 1.0]
+    X = np.concatenate([g.points for g in data])
+    K = model._kernel(model._theta)(X, X) + noise + extras[0] ** 2 * np.eye(len(y))
+    constant = max(multivariate_normal(cov=noise + e**2 * np.eye(len(y))).logpdf(y / y.std()) for e in extras)
+    assert model.evidence() == pytest.approx(multivariate_normal(cov=K).logpdf(y / y.std()) - constant, abs=1e-6)
+    assert model.evidence() > 20
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_there_is_no_evidence_in_noise(seed: int) -> None:
+    model, rng = GroupedRegression(3), np.random.default_rng(seed)
+    model.fit([Group(rng.random((8, 3)), 0.1 * rng.standard_normal(8), 0.1) for _ in range(4)])
+    assert model.evidence() < 3
 
 
 def test_a_constant_added_to_a_group_changes_nothing() -> None:

@@ -215,6 +215,8 @@ def test_a_start_is_part_of_the_plan_and_cmaes_keeps_its_population(ledger: Priv
         centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=6)
     with pytest.raises(InputError, match="explored=6 like the one that it starts from; got 3"):
         centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", explored=3)
+    with pytest.raises(InputError, match="most_explored=0 like the one that it starts from; got 9"):
+        centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", most_explored=9)
     centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=None)
     with pytest.raises(BudgetMismatch):
         centred_runs.start(ledger, scope="new", mu=0.5)
