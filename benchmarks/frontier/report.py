@@ -28,8 +28,9 @@ def progress(results: list[dict[str, object]]) -> str:
     names = Cell.__dataclass_fields__
     done = {Cell(**{name: result[name] for name in names}) for result in results}
     every = {name: set(cells) for name, cells in blocks().items()}
+    chosen = set.union(*every.values())
     parts = ", ".join(f"{name}: {len(cells & done)} of {len(cells)}" for name, cells in every.items())
-    return f"{len(done)} of {len(set.union(*every.values()))} cells of the design have been run ({parts})."
+    return f"{len(done & chosen)} of {len(chosen)} cells of the design have been run ({parts})."
 
 
 def headline(losses: Losses) -> str:

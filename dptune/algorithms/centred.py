@@ -73,7 +73,8 @@ class CentredSettings:
         references: r.
         sigma: initial step size of CMA-ES, in sides of the cube.
         explored: at least so many points are drawn from CMA-ES's first distribution, before it begins to move; 0: none.
-        most_explored: at most so many, as long as what was released does not tell points apart.
+        most_explored: up to so many, as long as what was released does not tell points apart; asked after each
+            generation. No effect below ``explored``.
         spread: scale of the random part of the functions drawn from the surrogate: 1 is Thompson sampling, 0 its mean.
         candidates: drawn for each place of a generation; with CMA-ES 1 switches the surrogate's choice off.
         average, reach: the recommendation is the surrogate's minimiser, sought at most ``reach`` in each coordinate
@@ -137,7 +138,9 @@ class CentredSettings:
         if not (_is_finite(self.spread) and self.spread >= 0):
             raise InputError(f"spread must be finite and not negative; got {self.spread!r}.")
         if self.saturation is not None and not (_is_finite(self.saturation) and self.saturation >= 0):
-            raise InputError(f"saturation must be finite and not negative, or None; got {self.saturation!r}.")
+            raise InputError(
+                f"saturation must be finite and not negative, or math.inf for none; got {self.saturation!r}."
+            )
         if not (_is_finite(self.saturated) and 0 <= self.saturated <= 1):
             raise InputError(f"saturated must lie in [0, 1]; got {self.saturated!r}.")
         if not (_is_finite(self.share) and 0 <= self.share < 1):

@@ -133,7 +133,8 @@ def plan_centred(
         mu: GDP budget of the run.
         seed: of the algorithm's own randomness.
         explored: least number of first points before CMA-ES moves; default that of :func:`default_explored`.
-        most_explored: largest number of them; default .6 of all with more than ten parameters.
+        most_explored: how many at most, while what was released does not tell points apart; default .6 of all with more
+            than ten parameters.
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
         radius: the first C; default 0.4 of the loss's range.
         quantile: the share of people that C aims to leave unclipped; default that of :func:`default_quantile`.
@@ -174,8 +175,11 @@ def plan_centred(
         choice_share = CHOICE * (1 - kept) if mixed else 0.0
     kept = share_of("final_share + choice_share + rung_share", kept + share_of("choice_share", choice_share))
     searched = positive("mu", mu) * math.sqrt(1 - kept)
+    if explored is None:
+        explored = 0 if mixed else default_explored(d, trials)
     if most_explored is None:
-        most_explored = 0 if mixed or d < MANY else math.ceil(MOST_EXPLORED * generations * population)
+        longer = explored and d >= MANY
+        most_explored = math.ceil(MOST_EXPLORED * generations * population) if longer else 0
     if saturation is None:
         saturation = MIXED_SATURATION if mixed else SATURATION
     if quantile is None:
@@ -192,7 +196,7 @@ def plan_centred(
         share=share,
         references=references,
         sigma=sigma,
-        explored=explored if explored is not None else (0 if mixed else default_explored(d, trials)),
+        explored=explored,
         most_explored=most_explored,
         spread=spread if spread is not None else (MIXED_SPREAD if mixed else SPREAD),
         candidates=candidates,

@@ -329,6 +329,14 @@ def test_more_is_explored_as_long_as_the_answers_do_not_tell_points_apart(noise:
     assert algorithm._cma is not engine
 
 
+@pytest.mark.parametrize(("nats", "generations"), [(12.1, 1), (11.9, 5)])
+def test_twelve_nats_tell_points_apart(nats: float, generations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm = CentredCMA(make(explored=8, most_explored=36))
+    monkeypatch.setattr(algorithm.surrogate, "evidence", lambda: nats)
+    engines = [algorithm._cma, *((explore(algorithm, 1), algorithm._cma)[1] for _ in range(5))]
+    assert [engine is engines[0] for engine in engines].count(True) == generations
+
+
 def test_what_is_explored_is_weighted_as_cma_weights_a_generation() -> None:
     algorithm = CentredCMA(make(population=8, explored=8))
     [points] = explore(algorithm, 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dptune import InputError
+from dptune import Categorical, Float, InputError, Space
 from dptune.algorithms import CentredSettings
 from dptune.algorithms.centred_plan import default_population, default_quantile, plan_centred
 
@@ -19,6 +19,8 @@ def test_many_parameters_and_few_trials_have_small_generations() -> None:
     }
     assert [(s.population, s.explored) for s in planned.values()] == [(7, 14), (10, 20), (5, 28), (14, 28), (14, 28)]
     assert [s.most_explored for s in planned.values()] == [0, 0, 60, 236, 404]  # .6 of 100, 392, 672
+    still = plan_centred(d=33, n=300, loss_range=1.0, mu=1.0, seed=0, explored=0).settings
+    assert still.most_explored == 0
 
 
 def test_a_plan_of_an_earlier_version_is_described_as_it_was() -> None:
@@ -57,6 +59,15 @@ def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
     assert s.explored <= trials / 3
     assert s.generations * (s.mean_mu**2 + s.share_mu**2) + plan.final_mu**2 == pytest.approx(0.7**2)
     assert plan.monitor_mu == 0
+
+
+@pytest.mark.parametrize("space", [Space({"x": Float(0, 1)}), Space({"x": Float(0, 1), "k": Categorical(["a", "b"])})])
+@pytest.mark.parametrize("shares", [{}, {"choice_share": 0.2}, {"rung_share": 0.3}, {"final_share": 0.0}])
+def test_all_shares_add_up_to_the_budget(space: Space, shares: dict[str, float]) -> None:
+    plan = plan_centred(d=space.d, n=300, loss_range=1.0, mu=0.7, seed=0, trials=60, space=space, **shares)
+    rungs = 0.0 if plan.rungs is None else plan.rungs.share
+    spent = plan.settings.mu**2 + 0.49 * (plan.choice_share + plan.final_share + rungs)
+    assert spent == pytest.approx(0.49)
 
 
 @pytest.mark.parametrize(

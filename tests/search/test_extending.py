@@ -210,13 +210,14 @@ def test_answers_about_something_else_are_refused(ledger: PrivacyLedger, change:
 
 
 def test_a_start_is_part_of_the_plan_and_cmaes_keeps_its_population(ledger: PrivacyLedger) -> None:
-    to_the_end(centred_runs.start(ledger, mu=0.5, seed=1))
+    to_the_end(centred_runs.start(ledger, mu=0.5, seed=1, most_explored=9))
     with pytest.raises(InputError, match="population=5 like the one that it starts from; got 6"):
         centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=6)
     with pytest.raises(InputError, match="explored=6 like the one that it starts from; got 3"):
         centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", explored=3)
-    with pytest.raises(InputError, match="most_explored=0 like the one that it starts from; got 9"):
-        centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", most_explored=9)
+    with pytest.raises(InputError, match="most_explored=9 like the one that it starts from; got 0"):
+        centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", most_explored=0)
+    assert centred_runs.start(ledger, scope="new", mu=0.5, start_from="run").plan.settings.most_explored == 9
     centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=None)
     with pytest.raises(BudgetMismatch):
         centred_runs.start(ledger, scope="new", mu=0.5)
