@@ -55,8 +55,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def privatizer(file: str = "ledger.db") -> dptune.LossPrivatizer:
-    return dptune.LossPrivatizer(dptune.PrivacyLedger(file, dptune.Budget.gdp(mu=1.0)), n=400, clip=(0.0, 1.0))
+def privatizer(file: str = "ledger.db", mu: float = 1.0) -> dptune.LossPrivatizer:
+    return dptune.LossPrivatizer(dptune.PrivacyLedger(file, dptune.Budget.gdp(mu=mu)), n=400, clip=(0.0, 1.0))
 
 
 def test_no_page_with_code_is_left_out() -> None:
@@ -168,9 +168,9 @@ def digits() -> dict[str, Any]:
 @pytest.mark.parametrize("block", [0, 1])
 def test_trials_of_the_page_of_pruning_end(block: int) -> None:
     space = {"rate": optuna.distributions.FloatDistribution(1e-4, 1e-1, log=True)}
-    sampler = CentredSampler(space, privatizer(), n_trials=8, seed=1)
+    sampler = CentredSampler(space, privatizer(mu=100.0), n_trials=8, seed=1)  # noise would lead to what is pruned
     known = {"optuna": optuna, "log_loss": partial(log_loss, labels=range(10)), "sampler": sampler, **digits()}
-    known |= {"space": space, "privatizer": privatizer("rungs.db"), "CentredSampler": CentredSampler}
+    known |= {"space": space, "privatizer": privatizer("rungs.db", mu=100.0), "CentredSampler": CentredSampler}
     _, code = blocks(page("docs/pruning.md"), "python")[block]
     exec(code.replace("n_trials=40", "n_trials=8").replace("range(1, 28)", "range(1, 11)"), known)
     assert known["sampler"].run_of(known["study"]).complete
