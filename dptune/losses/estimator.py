@@ -14,7 +14,7 @@ from dptune._locks import ForkSafeLock
 from dptune.errors import InputError
 from dptune.losses.columns import Mask
 from dptune.losses.functions import Vector, label_codes
-from dptune.losses.named import NamedLoss, is_named, per_example_loss
+from dptune.losses.named import NamedLoss, as_loss, is_named
 from dptune.losses.table import Table, read_rows
 from dptune.privacy.entries import as_array, listed, numbers
 
@@ -49,7 +49,7 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
         InputError: the estimator is not fitted, lacks the method or `classes_`, does not give one public row one
             answer, X needs ``like``, y is no array, or shapes do not fit. Nothing of it depends on a private cell.
     """
-    loss = per_example_loss(loss) if isinstance(loss, str) else loss
+    loss = as_loss(loss)
     table = read_rows(X, like, columns_of(estimator))
     answers = as_array(y)
     if answers is None:

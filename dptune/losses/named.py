@@ -120,7 +120,7 @@ _REFUSED = {
 
 def too_wide(loss: str | NamedLoss | None, width: float) -> str:
     """Return why a clip of this width is far too wide for the loss; "" if it is not, or the loss knows no end."""
-    known = per_example_loss(loss) if isinstance(loss, str) else loss
+    known = None if loss is None else as_loss(loss)
     if known is None or width <= _FAR * known.most:
         return ""
     return (
@@ -151,10 +151,16 @@ def per_example_loss(name: str, **options: float) -> NamedLoss:
     return replace(loss, function=partial(loss.function, **options)) if options else loss
 
 
+def as_loss(loss: str | NamedLoss) -> NamedLoss:
+    """The loss of a name, or a loss as it is; anything else is refused as :func:`per_example_loss` does."""
+    return loss if isinstance(loss, NamedLoss) else per_example_loss(loss)
+
+
 def _refusal(name: object) -> InputError:
     stem = name.removeprefix("neg_") if isinstance(name, str) else ""
     for refused, (reason, alternative) in _REFUSED.items():
         if stem == refused or stem.startswith(f"{refused}_"):
             return UnsupportedMetric(f"{name!r} cannot be released: {reason}. Release {alternative} instead.")
     given = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
-    return InputError(f"{given} is not the name of a loss. Allowed: {', '.join(sorted(_BY_NAME))}")
+    own = "a NamedLoss of your own"
+    return InputError(f"{given} is not the name of a loss. Allowed: {', '.join(sorted(_BY_NAME))}, or {own}")

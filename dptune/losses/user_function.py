@@ -26,7 +26,7 @@ from dptune._checks import text
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.estimator import columns_of, private_losses, try_out
-from dptune.losses.named import NamedLoss, per_example_loss
+from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.reachable import refuse_reachable
 from dptune.losses.rows import Rows
 from dptune.losses.table import Table, needs_columns, read_rows
@@ -197,7 +197,7 @@ class _EstimatorLosses:
         rows: int,
         training: Training,
     ) -> None:
-        self._loss = per_example_loss(loss) if isinstance(loss, str) else loss  # refuses a metric that is no mean
+        self._loss = as_loss(loss)  # refuses a metric that is no mean
         self._function, self._rows, self._data = function, rows, data
         self.trains_in_public = training == "public"
         self._loaded: Rows | None = None

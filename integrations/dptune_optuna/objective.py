@@ -21,7 +21,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FixedTrial, Trial
 
 import dptune
-from dptune.losses.named import NamedLoss, per_example_loss, too_wide
+from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.losses.user_function import (
     Data,
     Function,
@@ -81,7 +81,7 @@ class PrivateFunction:
         self._public, self._declared = declared_public(public, training), set[str]()
         runs.request.check_public(public)
         self._trains_in_private = training == "private"
-        self._loss = "loss" if loss is None else per_example_loss(loss).name if isinstance(loss, str) else loss.name
+        self._loss = "loss" if loss is None else as_loss(loss).name
         self._function = losses_function(function, loss, data, rows=runs.request.privatizer.rows, training=training)
         if why := too_wide(loss, runs.request.privatizer.loss_range):
             _logger.warning(f"This objective will learn little: {why}")

@@ -161,3 +161,10 @@ def test_the_work_of_a_trial_does_not_grow_with_the_ledger(tmp_path, monkeypatch
     read.clear()
     study.optimize(objective, n_trials=2)
     assert 0 < len(read) / 2 <= first
+
+
+def test_a_function_as_loss_is_refused_before_anything_is_read_or_paid(tmp_path):
+    privatizer = open_privatizer(tmp_path)
+    with pytest.raises(dptune.InputError, match=r"a function is not the name of a loss.*NamedLoss of your own"):
+        PrivateObjective(lambda trial: None, privatizer, n_trials=5, loss=lambda y, p: y - p, data=([[0]], [0]))
+    assert privatizer.ledger.spent() == 0
