@@ -202,8 +202,17 @@ class Space(Mapping[str, Parameter]):
 
     def contains(self, parameters: Mapping[str, Value]) -> bool:
         """Tell whether every active parameter of the space is there and within its range."""
-        active = [name for name in self if self.active(name, parameters)]
-        return all(name in parameters and allows(self[name], parameters[name]) for name in active)
+        return not self.wrong_with(parameters)
+
+    def wrong_with(self, parameters: Mapping[str, Value]) -> str:
+        """Return what keeps them from being a point of the space, for a message; "" if nothing does."""
+        for name in (name for name in self if self.active(name, parameters)):
+            if name not in parameters:
+                others = ", ".join(repr(other) for other in parameters if other not in self)
+                return f"{name!r} is missing{others and f' ({others} is no parameter of it)'}"
+            if not allows(self[name], parameters[name]):
+                return f"{name!r} cannot be {parameters[name]!r}; allowed: {self[name]}"
+        return ""
 
     def describe(self) -> dict[str, dict[str, object]]:
         """Return plain JSON data."""

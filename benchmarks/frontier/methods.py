@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.curator import Curator
 from benchmarks.data import Array
+from benchmarks.frontier.hebo import hebo
 from benchmarks.frontier.tasks import FrontierTask, Parameters
 from benchmarks.loops import NO_PRIVACY, without_values
 from benchmarks.posterior_paths import Paths
@@ -119,29 +120,27 @@ def paths_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int
 FOLLOWS = {"share": FOLLOWING, "quantile": UNCLIPPED}  # settings of a clip that follows
 
 
-# ---- Optuna's samplers on values --------------------------------------------------------------------------------
+# ---- searches on values ------------------------------------------------------------------------------------------
+
+Search = Callable[[Callable[[Parameters], float], FrontierTask, int, int], None]
 
 
-def sampler(make: Callable[[int], Any]) -> Callable[..., Found]:
-    """A method of an Optuna sampler, made of a seed."""
+def on_noisy_values(search: Search) -> Callable[..., Found]:
+    """A method of ``search(value, task, trials, seed)``, which asks for the value of each of its trials."""
 
     def method(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
         rng, sigma = np.random.default_rng([seed, 9]), value_noise(task, mu, trials)
-        tried: list[Parameters] = []
+        tried, values = list[Parameters](), list[float]()
 
-        def objective(trial: Any) -> float:
-            tried.append(suggest(trial, task))
-            return float(task.losses(tried[-1]).mean() + sigma * rng.standard_normal())
+        def value(parameters: Parameters) -> float:
+            tried.append(parameters)
+            values.append(float(task.losses(parameters).mean() + sigma * rng.standard_normal()))
+            return values[-1]
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            study = optuna.create_study(sampler=make(seed))
-            study.enqueue_trial(dict(task.start))
-            study.optimize(objective, n_trials=trials)
-        return read(task, tried, np.array([trial.value for trial in study.trials]), sigma)
+            search(value, task, trials, seed)
+        return read(task, tried, np.array(values), sigma)
 
     return method
 
@@ -159,13 +158,16 @@ def read(task: FrontierTask, tried: list[Parameters], values: Array, sigma: floa
     return {BEST: tried[int(np.argmin(values))], MODEL: tried[int(np.argmin(model.mean(X)))]}
 
 
-def _optuna(name: str, **settings: Any) -> Callable[[int], Any]:
-    def make(seed: int) -> Any:
+def _optuna(name: str, **settings: Any) -> Callable[..., Found]:
+    def search(value: Callable[[Parameters], float], task: FrontierTask, trials: int, seed: int) -> None:
         import optuna
 
-        return getattr(optuna.samplers, name)(seed=seed, **settings)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        study = optuna.create_study(sampler=getattr(optuna.samplers, name)(seed=seed, **settings))
+        study.enqueue_trial(dict(task.start))
+        study.optimize(lambda trial: value(suggest(trial, task)), n_trials=trials)
 
-    return make
+    return on_noisy_values(search)
 
 
 # ---- one selection at the end -------------------------------------------------------------------------------------
@@ -195,13 +197,14 @@ METHODS: dict[str, Callable[..., Found]] = {
     PATHS: centred_paths,
     PATHS_VALUES: paths_on_values,
     PATHS_FOLLOWED: partial(paths_on_values, **FOLLOWS),
-    "values, TPE": sampler(_optuna("TPESampler", multivariate=True, group=True)),
-    "values, CMA-ES": sampler(_optuna("CmaEsSampler")),
-    "values, GP": sampler(_optuna("GPSampler")),
-    "values, random": sampler(_optuna("RandomSampler")),
+    "values, TPE": _optuna("TPESampler", multivariate=True, group=True),
+    "values, CMA-ES": _optuna("CmaEsSampler"),
+    "values, GP": _optuna("GPSampler"),
+    "values, HEBO": on_noisy_values(hebo),
+    "values, random": _optuna("RandomSampler"),
     "selection": selection,
     "DP-GIBO": gibo,
 }
 # Without privacy, mu None:
-LIMITS = (OURS, "values, ours", PATHS, PATHS_VALUES, "values, TPE", "values, CMA-ES", "values, GP")
-NUMBERS_ONLY = (PATHS, PATHS_VALUES, PATHS_FOLLOWED, "values, CMA-ES", "values, GP", "DP-GIBO")
+LIMITS = (OURS, "values, ours", PATHS, PATHS_VALUES, "values, TPE", "values, CMA-ES", "values, GP", "values, HEBO")
+NUMBERS_ONLY = (PATHS, PATHS_VALUES, PATHS_FOLLOWED, "values, CMA-ES", "values, GP", "values, HEBO", "DP-GIBO")

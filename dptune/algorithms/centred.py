@@ -264,6 +264,14 @@ class Centred(Rounds):
         """The point that values are compared with, (d,): the centre of the search space."""
         raise NotImplementedError
 
+    def best(self, count: int) -> Matrix:
+        """Return this run's points with the smallest posterior means, best first, (at most count, d)."""
+        return self._best_of(self.generations[self.before :])[:count]
+
+    def _best_of(self, generations: list[Generation]) -> Matrix:
+        X = np.unique(np.vstack([np.zeros((0, self.settings.d)), *(g.points for g in generations)]), axis=0)
+        return np.asarray(X[np.argsort(self.surrogate.mean(X), kind="stable")])
+
     # ---- what to know ------------------------------------------------------------------------------
 
     def price(self) -> float:

@@ -63,19 +63,14 @@ class CentredMixed(Centred):
             return drawn(self.space, count, rng)
         total = max(s.candidates * s.population, 2 * count)
         fresh = round(DRAWN * total)
-        best = self._seen()[:BEST]
+        best = self._best_of(self.generations)[:BEST]
         parents = best[rng.integers(len(best), size=total - fresh)]
         candidates = np.vstack([drawn(self.space, fresh, rng), mutated(self.space, parents, rng)])
         return candidates[best_of_each(self.surrogate.samples(candidates, count, rng, spread=s.spread))]
 
-    def _seen(self) -> Matrix:
-        """The evaluated points, best first."""
-        X = np.unique(np.concatenate([generation.points for generation in self.generations]), axis=0)
-        return np.asarray(X[np.argsort(self.surrogate.mean(X), kind="stable")])
-
     def recommend(self) -> Vector:
         """Return the evaluated point whose posterior mean is smallest, (d,): never the argmin of noisy values."""
-        return self._seen()[0] if self.generations else self.centre
+        return self._best_of(self.generations)[0] if self.generations else self.centre
 
 
 def joined(algorithm: Centred, space: Space, *, now: Space, began: Space) -> CentredMixed:

@@ -216,6 +216,10 @@ class SearchAlgorithm(Protocol):
         """Return how many more points the next question needs; <= 0: none."""
         ...
 
+    def best(self, count: int) -> npt.NDArray[np.float64]:
+        """Return points that were asked about, best first, as far as the answers say so, (at most count, d)."""
+        ...
+
     def price(self) -> float:
         """GDP price of what is left of the present round's questions."""
         ...

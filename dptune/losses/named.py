@@ -77,7 +77,6 @@ class NamedLoss:
         return self.function(y, output, labels=labels)
 
 
-_FAR = 10.0  # times the loss: a clip that wide is a mistake
 _ACCURACY = "accuracy = 1 - the released loss: zero_one is minimised."
 _LOSSES = (
     NamedLoss("squared_error", squared_error),
@@ -119,13 +118,13 @@ _REFUSED = {
 
 
 def too_wide(loss: str | NamedLoss | None, width: float) -> str:
-    """Return why a clip of this width is far too wide for the loss; "" if it is not, or the loss knows no end."""
+    """Return what a clip wider than the loss can be costs; "" if it is not, or the loss knows no end."""
     known = None if loss is None else as_loss(loss)
-    if known is None or width <= _FAR * known.most:
+    if known is None or width <= known.most:
         return ""
     return (
-        f"the clip is {width:g} wide, and {known.name} at most {known.most:g}: the noise is {width / known.most:.2g} "
-        f"times as large as with clip=(0, {known.most:g})."
+        f"The clip is {width:g} wide, and {known.name} is at most {known.most:g}: the noise is "
+        f"{width / known.most:.2g} times as large as with clip=(0, {known.most:g})."
     )
 
 

@@ -66,10 +66,12 @@ def agree_on_plan(
         raise BudgetMismatch(f"the run {scope!r} has no readable plan in the ledger; give the study a new name.")
     _agree_on_people(privatizer, scope)
     plan = make_plan(stored["mu"] if mu is None else mu, stored["seed"] if seed is None else seed)
-    if described(plan, space, _as_found(start_from, stored)) != stored:
+    wanted: Any = described(plan, space, _as_found(start_from, stored))
+    if wanted != stored:
         raise BudgetMismatch(
-            f"the run {scope!r} was planned with other settings or another search space; they are fixed when a run "
-            "begins. Continue it as it was begun, or give a new study a new name."
+            f"the run {scope!r} was planned with other settings or another search space, which are fixed when a run "
+            f"begins. {_difference(wanted, stored)} Continue it as it was begun, extend it when it is complete "
+            "(docs/extending.md), or give a new study a new name."
         )
     return plan
 
@@ -149,6 +151,13 @@ def described(plan: Plan, space: Space | None, start_from: Mapping[str, Any] | N
     start = {} if start_from is None else {"start_from": start_from}
     facts = {**plan.describe(), "space": None if space is None else space.describe(), **start}
     return json.loads(json.dumps(facts))
+
+
+def _difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
+    """Say what differs, the trials and mu with their numbers."""
+    names = sorted(name for name in wanted.keys() | stored.keys() if wanted.get(name) != stored.get(name))
+    told = [f"{name} (it has {stored[name]:.6g})" if name in ("trials", "mu") else name for name in names]
+    return f"Other: {', '.join(told)}."
 
 
 def _as_found(start_from: Mapping[str, Any] | None, stored: Mapping[str, Any]) -> Mapping[str, Any] | None:

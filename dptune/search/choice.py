@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from dptune.accounting.ledger import Charge
 from dptune.algorithms.method import Plan
 from dptune.errors import BudgetExhausted, KeyConflict
@@ -17,7 +20,7 @@ from dptune.parameters import as_choice
 from dptune.privacy.noisy_min import noisy_min
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.names import CHOICE, as_stored
-from dptune.space import Value
+from dptune.space import Space, Value
 
 
 class Choice:
@@ -34,6 +37,7 @@ class Choice:
     def __init__(self, privatizer: LossPrivatizer, scopes: Sequence[str], plan: Plan) -> None:
         self._privatizer, self._scopes, self._mu = privatizer, scopes, plan.choice_mu  # the run's own scope first
         self._held: dict[str, Mapping[str, Value]] = {}
+        self._asked_again: list[Mapping[str, Value]] = []
 
     @property
     def points(self) -> frozenset[str]:
@@ -44,6 +48,18 @@ class Choice:
         """Hold a point whose losses are with the curator."""
         if self._mu > 0:
             self._held[point] = parameters
+
+    def lacking(self, best: npt.NDArray[np.float64], space: Space) -> dict[str, Value] | None:
+        """Return the first of the points (k, d) whose losses this process lacks, once each; None: it has them all.
+
+        After a restart they are asked for anew: a process chooses among its own points.
+        """
+        known = [space.encode(space.completed(point)) for point in (*self._held.values(), *self._asked_again)]
+        for x in best if self._mu > 0 else ():
+            if not any(np.allclose(x, u) for u in known):
+                self._asked_again.append(space.decode(x))
+                return space.decode(x)
+        return None
 
     def make(self) -> None:
         """Choose, if there are points to choose from; others may have chosen before, or spent the budget."""

@@ -32,6 +32,11 @@ class FinalEstimate:
     space: Space | None
     default: Mapping[str, Value] | None
 
+    @property
+    def made(self) -> bool:
+        """Whether the ledger has it."""
+        return self.privatizer.ledger.find(self.scope, FINAL) is not None
+
     def check(self, parameters: Mapping[str, Value]) -> None:
         """Refuse, before a model is trained, an estimate that could not be paid or was made elsewhere.
 
@@ -42,10 +47,10 @@ class FinalEstimate:
         """
         if self.plan.final_mu == 0:
             raise InputError("this run was planned with final_share=0; there is no budget for a final estimate.")
-        if self.space is not None and not self.space.contains(parameters):
+        if self.space is not None and (wrong := self.space.wrong_with(parameters)):
             raise InputError(
-                f"the run's one final estimate is for a point of its search space {self.space.describe()}; got "
-                f"{dict(parameters)}. Ask for it at what recommend() returns; nothing was trained or spent."
+                f"the run's one final estimate is for a point of its search space, and {wrong}. Ask for it at what "
+                "recommend() returns; nothing was trained or spent."
             )
         ledger = self.privatizer.ledger
         made = ledger.find(self.scope, FINAL)

@@ -79,8 +79,8 @@ class SearchRequest:
         Raises:
             InputError: a setting is out of range.
         """
-        share = usual_share(self.ledger, self.mu)
-        return self.method.plan(self.privatizer, space, mu=share, seed=self.seed or 0, **self.settings)
+        share, default = usual_share(self.ledger, self.mu), None if space is _ANY else self._default_in(space)
+        return self.method.plan(self.privatizer, space, mu=share, seed=self.seed or 0, default=default, **self.settings)
 
     def trials(self, scope: str, space: Space | None) -> int:
         """Return the number of trials of the run, or of one that would begin now."""
@@ -137,10 +137,10 @@ class SearchRequest:
         """The searched part of the default configuration."""
         if space is None or self.default is None:
             return None if self.default is None else dict(self.default)
-        if not space.contains(self.default):
+        if wrong := space.wrong_with(self.default):
             raise InputError(
-                f"default= must have every active searched parameter, within its range: {space.describe()}; got "
-                f"{dict(self.default)}. Leave default= out to compare with the centre of the search space."
+                f"default= must have every active searched parameter, within its range: {wrong}. Leave default= out to "
+                "compare with the centre of the search space."
             )
         return {name: self.default[name] for name in space if space.active(name, self.default)}
 

@@ -137,7 +137,9 @@ class SearchRun(Shown):
                 self._check(trial, None)
             slot = self._learned.asked if number is None or not self.method.shared_slots else number
             self._learned.asked += 1
-            return self.space.decode(self.algorithm.ask(slot))
+            ends = self.algorithm.t + 1 == self.algorithm.rounds
+            lost = self._choice.lacking(self.algorithm.best(self.algorithm.batch), self.space) if ends else None
+            return lost or self.space.decode(self.algorithm.ask(slot))
 
     def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
         """Refuse, before a model is trained, a trial whose next releases could not be paid.
@@ -164,10 +166,9 @@ class SearchRun(Shown):
             if parameters is not None and as_stored(parameters) != recorded:
                 raise self.other_parameters(trial)
             return
-        left = self.plan.trials + self.plan.spare - self._learned.history.values
-        if self.complete or left <= 0:
-            raise PlanComplete(self._over())
-        price = self._price(left)
+        if self._over:
+            raise PlanComplete(self._is_over())
+        price = self._price(self._left)
         if price > 0 and not self._learned.history.spent.admits(price, self.ledger.budget.mu):
             self.ledger.check(price)  # refuses it, unless the budget was raised
 
@@ -345,18 +346,32 @@ class SearchRun(Shown):
 
     # ---- the answer --------------------------------------------------------------------------------
 
-    def check_estimate(self, parameters: Mapping[str, Value]) -> None:
-        """Refuse, before a model is trained, a final estimate that could not be paid or was made elsewhere.
+    def check_estimate(self, parameters: Mapping[str, Value], *, early: bool = False) -> None:
+        """Refuse, before a model is trained, a final estimate that is not paid for, comes early or was made elsewhere.
 
         Raises:
-            InputError: the plan has no final estimate, or the parameters are no point of the search space.
+            InputError: the plan has no final estimate, the parameters are no point of the search space, or trials are
+                to come and it is not asked for ``early``.
             BudgetExhausted: it does not fit.
             KeyConflict: it was made at other parameters.
         """
         self._final.check(parameters)
+        with self._lock:
+            self._learned.sync()
+            if not (early or self._over or self._final.made):
+                raise InputError(
+                    f"the run {self.scope!r} is not complete, and it has one final estimate, for the recommendation "
+                    f"that it ends with: nothing was trained or spent. {self._rounds_missing()} If it is to end here, "
+                    "say so: early=True."
+                )
 
     def estimate(
-        self, parameters: Mapping[str, Value], losses: Losses | None, *, default: Losses | None = None
+        self,
+        parameters: Mapping[str, Value],
+        losses: Losses | None,
+        *,
+        default: Losses | None = None,
+        early: bool = False,
     ) -> Estimate:
         """Release the mean clipped loss at the recommended parameters, once per run.
 
@@ -367,11 +382,13 @@ class SearchRun(Shown):
             parameters: those of :meth:`recommend`.
             losses: per-example losses there (rows,), or None if the evaluation failed.
             default: the same at the run's default configuration, if it has one.
+            early: the run is to end here, though trials are to come.
 
         Raises:
-            InputError: the plan has no final estimate, or the losses have the wrong shape.
+            InputError: the plan has no final estimate, the run is not complete, or the losses have the wrong shape.
             KeyConflict: the run's final estimate was made at other parameters.
         """
+        self.check_estimate(parameters, early=early)
         estimate = self._final.release(parameters, losses, default)
         with self._lock:
             self._learned.sync()

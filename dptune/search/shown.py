@@ -71,6 +71,15 @@ class Shown:
         valued = self.space is None and history.values >= self.plan.trials
         return self.algorithm.finished or valued or history.chosen
 
+    @property
+    def _left(self) -> int:
+        """Trials that may still have a value."""
+        return self.plan.trials + self.plan.spare - self._learned.history.values
+
+    @property
+    def _over(self) -> bool:
+        return self.complete or self._left <= 0
+
     def value_is(self, loss: str) -> str:
         """Return what a trial's value is, as on the axis of a plot, where the loss has this name."""
         return f"mean {loss}, noisy" if self.plan.monitor_mu > 0 else self.algorithm.shows.format(loss=loss)
@@ -160,11 +169,11 @@ class Shown:
                 "trials_failed": self._failures.number,
             }
 
-    def _over(self) -> str:
+    def _is_over(self) -> str:
         text = (
             f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read or "
-            "spent. Read its recommendation, extend it (trials= and mu= in all; docs/extending.md), or start another "
-            "study with a mu= of its own."
+            "spent. Read its recommendation, extend it (docs/extending.md), or start another study with a mu= of its "
+            "own."
         )
         return text if self.complete else f"{text} {self._rounds_missing()}"
 
@@ -195,6 +204,8 @@ class Shown:
             warnings.warn(f"{planned} {self._rounds_missing()}", stacklevel=2)
 
     def _rounds_missing(self) -> str:
+        if self.space is None:
+            return f"{self._learned.history.values} of {self.plan.trials} trials have a value. Go on with more trials."
         unit = self.algorithm.unit
         made = f"Only {self.algorithm.t} of {self.algorithm.rounds} {unit}s were made."
         if self._spent_by_others:

@@ -84,7 +84,7 @@ class PrivateFunction:
         self._loss = "loss" if loss is None else as_loss(loss).name
         self._function = losses_function(function, loss, data, rows=runs.request.privatizer.rows, training=training)
         if why := too_wide(loss, runs.request.privatizer.loss_range):
-            _logger.warning(f"This objective will learn little: {why}")
+            _logger.warning(why)
         functools.update_wrapper(self, function, updated=())
 
     def run_of(self, study: optuna.Study) -> SearchRun | None:
@@ -197,15 +197,18 @@ class PrivateFunction:
             raise dptune.InputError("the study has no finished trial yet; give n_trials= and mu= where it is planned.")
         self._runs.extend(study, run, n_trials, mu)
 
-    def estimate(self, study: optuna.Study, parameters: Mapping[str, Any]) -> dptune.search.Estimate:
+    def estimate(
+        self, study: optuna.Study, parameters: Mapping[str, Any], *, early: bool = False
+    ) -> dptune.search.Estimate:
         """Release, once per study, the mean clipped loss at ``parameters``, from the share kept for it.
 
         Args:
             study: the study whose run pays.
             parameters: usually those of ``recommend``.
+            early: the study is to end here, though fewer trials have ended than were planned.
 
         Raises:
-            InputError: nothing was kept for it.
+            InputError: nothing was kept for it, or the run is not complete.
             BudgetExhausted: it does not fit.
             KeyConflict: it was made at other parameters; before the function is called.
         """
@@ -217,10 +220,10 @@ class PrivateFunction:
             raise dptune.InputError(
                 f"parameters map names to values, as recommend(study) does; got {kind}. See .params."
             )
-        run.check_estimate(parameters)
+        run.check_estimate(parameters, early=early)
         losses = self._losses_at(parameters)
         default = None if run.default is None else self._losses_at({**parameters, **run.default})
-        estimate = run.estimate(parameters, losses, default=default)
+        estimate = run.estimate(parameters, losses, default=default, early=early)
         show(study, run, self._loss)
         return estimate
 

@@ -228,7 +228,7 @@ class SpaceSearch(RunSearch):
         self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
         self._refuse_maximised_loss()
         if why := too_wide(loss, self._request.privatizer.loss_range):
-            _logger.warning(f"This trainable will learn little: {why}")
+            _logger.warning(why)
         taken = losses_function(function, loss, data, rows=self._request.privatizer.rows, training=training)
         self._request.check_public(public)
         if declared_public(public, training) is not None:
@@ -285,7 +285,9 @@ class SpaceSearch(RunSearch):
         known = {path: rounded(self._domains[path], point[path]) for path in point if path in self._domains}
         return nested({**point, **known})
 
-    def estimate(self, trainable: type[PrivateTrainable], config: Mapping[str, Any]) -> dptune.search.Estimate:
+    def estimate(
+        self, trainable: type[PrivateTrainable], config: Mapping[str, Any], *, early: bool = False
+    ) -> dptune.search.Estimate:
         """Release, once per run, the mean clipped loss (or score) at ``config``, from the share kept for it.
 
         With ``default`` the function is trained there, too, and the estimate has the improvement over it.
@@ -293,9 +295,10 @@ class SpaceSearch(RunSearch):
         Args:
             trainable: of this searcher; it is run once more, on the cluster.
             config: usually that of :meth:`recommend`, with the choices that the function needs.
+            early: the run is to end here, though fewer trials have ended than were planned.
 
         Raises:
-            InputError: nothing was kept for it, or a key of the search space is missing.
+            InputError: nothing was kept for it, the run is not complete, or a key of the search space is missing.
             BudgetExhausted: it does not fit.
             KeyConflict: it was made at other parameters.
         """
@@ -308,7 +311,7 @@ class SpaceSearch(RunSearch):
                 "trained or spent. Add what the run did not search: {**search.recommend(), name: value}."
             )
         self._mode = self._stored_mode()
-        self.vault.call("check_estimate", flat(config))
+        self.vault.call("check_estimate", flat(config), early)
         others = [] if self._default is None else [merge_dicts(dict(config), self._default)]
         return final_estimate(trainable, [config, *others])
 

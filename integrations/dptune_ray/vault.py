@@ -340,9 +340,9 @@ class Vault:
         return Told(fixed["parameters"], float(fixed["value"]))
 
     @answered
-    def check_estimate(self, parameters: Mapping[str, Any]) -> None:
-        """Refuse, before a model is trained, a final estimate that could not be paid or was made elsewhere."""
-        self._run.check_estimate(parameters)
+    def check_estimate(self, parameters: Mapping[str, Any], early: bool) -> None:
+        """Refuse, before a model is trained, a final estimate as :meth:`dptune.SearchRun.check_estimate` does."""
+        self._run.check_estimate(parameters, early=early)
 
     @answered
     def estimate(
@@ -357,7 +357,7 @@ class Vault:
         losses, default = self._losses(trial, upload, rows), self._losses(DEFAULT, upload, default_rows)
         if (losses is None and rows is not None) or (default is None and default_rows is not None):
             return None
-        estimate = self._run.estimate(parameters, losses, default=default)
+        estimate = self._run.estimate(parameters, losses, default=default, early=True)  # checked before the training
         return replace(estimate, value=self._about.level(estimate.value))  # an improvement is one of scores too
 
     def _losses(self, trial: str, upload: str, rows: int | None) -> Vector | None:

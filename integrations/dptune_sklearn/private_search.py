@@ -16,7 +16,7 @@ from dptune_sklearn.delegation import Around
 from dptune_sklearn.fitting import Models
 from dptune_sklearn.halves import given_halves, split_halves
 from dptune_sklearn.naming import name_of
-from dptune_sklearn.spaces import Distributions
+from dptune_sklearn.spaces import Distributions, refuse_unknown
 from dptune_sklearn.strategies import Asked, charges_of, strategy
 
 REFUSED = {
@@ -145,11 +145,12 @@ class PrivateSearch(Around):
             if getattr(self, refused) is not None:
                 raise InputError(f"{refused}= is refused: {reason}")
         search = strategy(self.method)
+        refuse_unknown(self.param_distributions, self.estimator)
         training, private = self._halves(X, y, X_val, y_val, groups, options)
         models = Models(self.estimator, training, private, self.loss, self.n_jobs)
         privatizer = dptune.LossPrivatizer(self._ledger(), clip=self.clip, **private.people)
         if why := too_wide(self.loss, privatizer.loss_range):
-            warnings.warn(f"The search will learn little: {why}", stacklevel=2)
+            warnings.warn(why, stacklevel=2)
         self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
         asked = Asked(
             self.param_distributions,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import math
 import numbers
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.model_selection import ParameterSampler
 
 from dptune.errors import InputError
@@ -81,6 +85,44 @@ class UserSpace:
         except (KeyError, TypeError, ValueError):
             return None
         return point if self.space.contains(point) else None
+
+
+def refuse_unknown(distributions: Distributions, estimator: Any) -> None:
+    """Refuse a parameter that the estimator has in none of a space's models: its trials would all fail.
+
+    Raises:
+        InputError: names it, and the one that it looks like.
+    """
+    spaces = [distributions] if isinstance(distributions, Mapping) else list(distributions)
+    for space in spaces:
+        parts = {name: found for name, given in space.items() if (found := _estimators(given))}
+        models = [clone(estimator)]
+        for chosen in itertools.product(*parts.values()):
+            with suppress(ValueError):  # a part that none of them has is told below
+                models.append(clone(estimator).set_params(**dict(zip(parts, map(clone, chosen), strict=True))))
+        for name, given in space.items():
+            if not any(_takes(model, name, given) for model in models):
+                known = {known for model in models for known in model.get_params(deep=True)}
+                near = difflib.get_close_matches(name, known, n=1)
+                meant = f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(sorted(known))}."
+                raise InputError(
+                    f"param_distributions has {name!r}, which this {type(estimator).__name__} has not. {meant} Nothing "
+                    "was trained or spent."
+                )
+
+
+def _takes(model: Any, name: str, given: Any) -> bool:
+    """Tell whether a model takes a parameter: some, as skorch's, take more than they list."""
+    values = [given.rvs(random_state=0)] if hasattr(given, "rvs") else given if np.iterable(given) else []
+    try:
+        clone(model).set_params(**{name: next(iter(values), None)})
+    except ValueError:
+        return False
+    return True
+
+
+def _estimators(given: Any) -> list[Any]:
+    return [value for value in given if hasattr(value, "get_params")] if isinstance(given, Sequence) else []
 
 
 def candidates(distributions: Distributions, n_trials: int | None, seed: int) -> list[dict[str, Any]]:

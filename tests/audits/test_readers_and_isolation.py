@@ -199,14 +199,14 @@ def test_the_same_key_at_other_parameters_is_refused_and_pays_nothing(fast_path:
     privatizer = LossPrivatizer(PrivacyLedger(fast_path / "c.db", Budget.gdp(2.0)), n=10, clip=(0.0, 1.0))
     run = SearchRun(VALUES, privatizer, scope="a", space=None, mu=1.0, trials=2)
     run.finish("0", {"x": 1}, PEOPLE)
-    run.estimate({"x": 1}, PEOPLE)
+    run.estimate({"x": 1}, PEOPLE, early=True)
     spent = privatizer.ledger.spent()
     with pytest.raises(KeyConflict):
         run.finish("0", {"x": 2}, PEOPLE)
     with pytest.raises(KeyConflict):
         run.check("0", {"x": 2})
     with pytest.raises(KeyConflict):
-        run.estimate({"x": 2}, PEOPLE)
+        run.estimate({"x": 2}, PEOPLE, early=True)
     assert privatizer.ledger.spent() == spent
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.frontier import report
-from benchmarks.frontier.design import Cell, blocks, in_order
+from benchmarks.frontier.design import SLOW, Cell, blocks, in_order
 from benchmarks.frontier.losses import Losses, interval
 from benchmarks.frontier.methods import METHODS, NUMBERS_ONLY, OURS, OWN, OneScale, read
 from benchmarks.frontier.tasks import TASKS, FrontierTask
@@ -39,7 +39,7 @@ def test_the_design_has_eight_data_sets_most_of_them_new_and_every_cell_once() -
     assert not [cell for cell in cells if cell.method in NUMBERS_ONLY and not TASKS[cell.task].numbers]
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "values, GP"])
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in SLOW])
 def test_every_method_recommends_points_of_the_space(method: str) -> None:
     made = task(plain=method in NUMBERS_ONLY)
     for mu in (1.0, None):

@@ -123,5 +123,5 @@ def test_trying_out_and_the_final_estimate_report_to_nobody(tmp_path: Path) -> N
     assert "private" in objective.try_out({"x": 0.1, "y": 1.0})
     study = create(None, sampler)
     study.optimize(objective, n_trials=1)
-    assert objective.estimate(study, {"x": 0.1, "y": 1.0}).private
+    assert objective.estimate(study, {"x": 0.1, "y": 1.0}, early=True).private
     assert len(study.trials) == 1

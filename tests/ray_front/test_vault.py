@@ -75,9 +75,9 @@ def test_another_point_is_refused_before_a_model_is_trained(tmp_path, make):
         vault.check("a", {**POINT, "x": 0.123}).get()
     if make is values_vault:
         vault.estimate("final", POINT, "", None).get()
-        vault.check_estimate(POINT).get()
+        vault.check_estimate(POINT, True).get()
         with pytest.raises(dptune.errors.KeyConflict, match="one final estimate"):
-            vault.check_estimate({**POINT, "x": 0.123}).get()
+            vault.check_estimate({**POINT, "x": 0.123}, True).get()
 
 
 def test_losses_that_are_missing_are_asked_for_again_and_nothing_is_charged(tmp_path):
@@ -122,14 +122,14 @@ def test_parts_come_in_any_order_and_are_taken_once(tmp_path, monkeypatch):
 
 def test_a_final_estimate_of_scores_is_a_score(tmp_path):
     vault, scores = values_vault(tmp_path, kind=NoiselessPrivatizer, mode="max"), np.linspace(0.0, 1.0, N)
-    vault.check_estimate(POINT).get()
+    vault.check_estimate(POINT, True).get()
     vault.put("final", "u", 0, scores.tobytes()).get()
     assert vault.estimate("final", POINT, "u", N).get().value == pytest.approx(0.5, abs=1e-6)
 
 
 def test_an_estimate_that_nothing_was_kept_for_is_refused(tmp_path):
     with pytest.raises(dptune.InputError, match="final_share=0"):
-        values_vault(tmp_path, final_share=0.0).check_estimate(POINT).get()
+        values_vault(tmp_path, final_share=0.0).check_estimate(POINT, True).get()
 
 
 def test_a_failed_evaluation_is_the_upper_clip_and_ends_well(tmp_path):

@@ -56,6 +56,39 @@ def test_restarts_and_copies_know_the_choice(ledger: PrivacyLedger) -> None:
     assert pickle.loads(pickle.dumps(run)).recommend() == run.recommend()
 
 
+def test_a_restarted_run_asks_for_the_best_of_the_lost_points_again_in_its_last_generation(
+    ledger: PrivacyLedger,
+) -> None:
+    """Their losses were in the memory of the process that ended; the choice is to be among them, too."""
+    plan = mixed_runs.start(ledger).plan
+    batch = plan.settings.population
+    before = trials(mixed_runs.start(ledger), plan.trials - 2 * batch)
+    run = mixed_runs.start(ledger)
+    between = trials(run, batch)
+    best = [run.space.decode(x) for x in run.algorithm.best(batch)]
+    lost = [point for point in best if point not in between]
+    assert lost
+    assert all(point in before for point in lost)
+    assert not [point for point in between if point in before]
+    last = [run.ask() for _ in range(batch)]
+    assert last[: len(lost)] == lost
+    assert not [point for point in last[len(lost) :] if point in before]
+    for i, point in enumerate(last):
+        run.finish(f"last {i}", point, losses_of(point, N))
+    asked = ledger.find("run", "choice").note["parameters"]
+    assert all(point in asked for point in (*between, *last))
+
+
+def test_a_run_that_lost_nothing_or_will_not_choose_asks_for_no_point_twice(ledger: PrivacyLedger) -> None:
+    run = mixed_runs.start(ledger, mu=1.0)
+    points = trials(run, run.plan.trials)
+    assert all(points.count(point) == 1 for point in points)
+    about = {"scope": "without", "choice_share": 0.0, "mu": 1.0}
+    before = trials(mixed_runs.start(ledger, **about), run.plan.trials - 5)
+    again = mixed_runs.start(ledger, **about)
+    assert not [point for point in (again.ask() for _ in range(5)) if point in before]
+
+
 def test_of_two_processes_one_chooses_among_its_own(ledger: PrivacyLedger) -> None:
     one, other = mixed_runs.start(ledger), mixed_runs.start(ledger)
     theirs = trials(other, 4, "other ")  # one short of a generation

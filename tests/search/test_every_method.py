@@ -233,7 +233,7 @@ def test_the_name_of_the_final_estimate_is_refused_before_a_model_is_trained(led
     assert run.privatizer.points() == ()
     trial(run, "final 1")
     best = run.space.centre()
-    run.estimate(best, losses_of(best, kind.n))
+    run.estimate(best, losses_of(best, kind.n), early=True)
 
 
 @pytest.mark.parametrize("elsewhere", [{"a": 1.5, "b": 1.0}, {"a": 0.5}, {"a": "0.5", "b": 1.0}, {"a": 0.5, "b": 0.0}])
@@ -241,8 +241,8 @@ def test_an_estimate_outside_the_search_space_is_refused_before_a_model_is_train
     ledger: PrivacyLedger, kind: Kind, elsewhere: dict[str, Any]
 ) -> None:
     run = kind.start(ledger)
-    for refused in (run.check_estimate, lambda x: run.estimate(x, losses_of({"a": 0.5, "b": 1.0}, kind.n))):
+    for refused in (run.check_estimate, lambda x: run.estimate(x, losses_of({"a": 0.5, "b": 1.0}, kind.n), early=True)):
         with pytest.raises(InputError, match=r"search space .*recommend\(\)"):
             refused(elsewhere)
     assert keys(ledger) == []
-    run.check_estimate({**run.space.centre(), "a": 0.5, "b": 1.0})
+    run.check_estimate({**run.space.centre(), "a": 0.5, "b": 1.0}, early=True)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import beta, expon, loguniform, norm, poisson, randint, uniform
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 import dptune
-from dptune_sklearn.spaces import UserSpace, candidates
+from dptune_sklearn.spaces import UserSpace, candidates, refuse_unknown
 
 DISTRIBUTIONS = {
     "uniform": uniform(2, 3),
@@ -77,6 +81,34 @@ def test_parameters_outside_the_space_are_no_point_of_it(usual):
 def test_what_cannot_be_searched_is_refused_with_a_remedy(given, message):
     with pytest.raises(dptune.InputError, match=message):
         UserSpace(given)
+
+
+PIPELINE = Pipeline([("scale", StandardScaler()), ("model", SVC())])
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong", "meant"),
+    [
+        ({"model__CC": [1, 2]}, "model__CC", "model__C"),
+        ([{"model__C": [1, 2]}, {"model": [Ridge()], "model__alhpa": uniform(0, 1)}], "model__alhpa", "model__alpha"),
+        ([{"modle": [Ridge()], "model__C": [1, 2]}], "modle", "model"),
+    ],
+)
+def test_a_parameter_that_no_model_of_a_space_has_is_refused_by_name(given, wrong, meant):
+    with pytest.raises(dptune.InputError, match=f"has {wrong!r}, which .* Did you mean {meant!r}"):
+        refuse_unknown(given, PIPELINE)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"scale": [StandardScaler(), "passthrough"], "scale__with_mean": [True, False], "model__C": uniform(0, 1)},
+        [{"model": [SVC(), Ridge()], "model__alpha": [1, 2], "model__C": [3, 4]}],
+        {"model": [Pipeline([("ridge", Ridge())])], "model__ridge__alpha": [1, 2]},
+    ],
+)
+def test_a_parameter_of_some_model_of_a_space_is_not_refused(given):
+    refuse_unknown(given, PIPELINE)
 
 
 def test_a_grid_is_tried_whole_and_a_sample_is_drawn_without_repetition():
