@@ -25,6 +25,7 @@ Place = tuple[str, int, int]  # task, n, trials
 Reading = tuple[str, str]  # method, recommendation
 
 RESAMPLED = 2000
+FEWEST = 3  # splits on which the best of several is told: fewer are noise
 
 
 def readings(methods: Collection[str]) -> tuple[Reading, ...]:
@@ -57,7 +58,7 @@ class Losses:
         return [(task, n, trials) for task, kind in TASKS.items() if n in kind.people]
 
     def best(self, place: Place, mu: float | None, among: Iterable[Reading]) -> Reading | None:
-        """The reading with the smallest mean loss; one with fewer splits than another is compared on these."""
+        """The reading with the smallest mean loss; one with fewer splits is compared on these, if enough."""
         found = sorted(
             ((reading, of) for reading in among if (of := self.at(place, mu, reading))), key=lambda pair: -len(pair[1])
         )
@@ -66,7 +67,7 @@ class Losses:
         best, losses = found[0]
         for reading, of in found[1:]:
             both = of.keys() & losses.keys()
-            if both and sum(of[seed] for seed in both) < sum(losses[seed] for seed in both):
+            if len(both) >= FEWEST and sum(of[seed] for seed in both) < sum(losses[seed] for seed in both):
                 best, losses = reading, of
         return best
 

@@ -127,7 +127,7 @@ def trials(losses: Losses) -> str:
         for mu in (None, 0.5, 1.0):
             for task, kind in TASKS.items():
                 by = {t: losses.at((task, n, t), mu, MINE) for t in (50, TRIALS, 400)}
-                if n in kind.people and any(by[t] for t in (50, 400)):
+                if n in kind.people and by[TRIALS].keys() & (by[50].keys() | by[400].keys()):
                     pairs = [_paired(by[t], by[TRIALS]) for t in (50, 400)]
                     rows.append([task, str(n), "none" if mu is None else f"{mu:g}", *pairs])
     return markdown(["task", "n", "mu", "50 over 100", "400 over 100"], rows) if rows else "(none yet)"

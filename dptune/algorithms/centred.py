@@ -223,6 +223,7 @@ class Centred(Rounds):
         self.radius = settings.radius
         self.generations: list[Generation] = []
         self.surrogate = GroupedRegression(settings.d)
+        self._recalled = 0  # generations of earlier runs that were answered
         self._followed = 0  # generations whose share of unclipped people is released
         self._proposed: dict[int, Matrix] = {}  # of this generation, each (PROPOSALS lambda, d)
         self._first_slot = 0  # of this generation that was asked for
@@ -264,9 +265,9 @@ class Centred(Rounds):
         """The point that values are compared with, (d,): the centre of the search space."""
         raise NotImplementedError
 
-    def best(self, count: int) -> Matrix:
+    def best_points(self, count: int) -> Matrix:
         """Return this run's points with the smallest posterior means, best first, (at most count, d)."""
-        return self._best_of(self.generations[self.before :])[:count]
+        return self._best_of(self.generations[self._recalled :])[:count]
 
     def _best_of(self, generations: list[Generation]) -> Matrix:
         X = np.unique(np.vstack([np.zeros((0, self.settings.d)), *(g.points for g in generations)]), axis=0)
@@ -312,6 +313,11 @@ class Centred(Rounds):
         if answer is not None:
             self._tell(Generation.from_note(note, answer, sigma))
             self._keep_references()
+
+    def recall(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float) -> None:
+        """Learn an answer that an earlier run has paid for."""
+        super().recall(key, note, answer, sigma)
+        self._recalled = len(self.generations)
 
     def _follow(self, radius: float, share: float) -> None:
         s = self.settings

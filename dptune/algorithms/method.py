@@ -216,8 +216,11 @@ class SearchAlgorithm(Protocol):
         """Return how many more points the next question needs; <= 0: none."""
         ...
 
-    def best(self, count: int) -> npt.NDArray[np.float64]:
-        """Return points that were asked about, best first, as far as the answers say so, (at most count, d)."""
+    def best_points(self, count: int) -> npt.NDArray[np.float64]:
+        """Return points to ask for again where their losses were lost, best first, (at most count, d).
+
+        Asked in the last round of a run that ends with a choice among the points of one process.
+        """
         ...
 
     def price(self) -> float:

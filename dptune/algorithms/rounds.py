@@ -123,8 +123,8 @@ class Rounds:
         """Return the names of the new points that the next question is about, as far as there are any."""
         return tuple(self._waiting[: self.batch])
 
-    def best(self, count: int) -> Matrix:
-        """Return points that were asked about, best first, as far as the answers say so, (at most count, d)."""
+    def best_points(self, count: int) -> Matrix:
+        """Return points to ask for again where their losses were lost, best first, (at most count, d); here none."""
         return np.zeros((0, self.settings.d))
 
     def used_up(self, *, own: bool, forget: bool = False) -> None:

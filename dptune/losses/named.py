@@ -120,7 +120,7 @@ _REFUSED = {
 def too_wide(loss: str | NamedLoss | None, width: float) -> str:
     """Return what a clip wider than the loss can be costs; "" if it is not, or the loss knows no end."""
     known = None if loss is None else as_loss(loss)
-    if known is None or width <= known.most:
+    if known is None or width <= known.most * (1 + 1e-9):
         return ""
     return (
         f"The clip is {width:g} wide, and {known.name} is at most {known.most:g}: the noise is "

@@ -19,7 +19,7 @@ def interval_of(clip: object) -> Interval:
     ends = [real(end) for end in clip] if isinstance(clip, Sequence) else []
     numbers = [end for end in ends if end is not None]
     if len(ends) != 2 or len(numbers) != 2:
-        raise InputError(f"clip must be two finite numbers (low, high), the public range of one loss; got {clip!r}.")
+        raise InputError("clip must be a pair of numbers (low, high), finite, the public range of one loss.")
     return Interval(*numbers)
 
 

@@ -155,9 +155,15 @@ def described(plan: Plan, space: Space | None, start_from: Mapping[str, Any] | N
 
 def _difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
     """Say what differs, the trials and mu with their numbers."""
-    names = sorted(name for name in wanted.keys() | stored.keys() if wanted.get(name) != stored.get(name))
-    told = [f"{name} (it has {stored[name]:.6g})" if name in ("trials", "mu") else name for name in names]
-    return f"Other: {', '.join(told)}."
+
+    def other(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[str]:
+        return sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name))
+
+    told = {name: name for name in other(wanted, stored)}
+    told |= {name: f"{name} (it has {stored[name]:.6g})" for name in ("trials", "mu") if name in told}
+    if "settings" in told:
+        told["settings"] = f"settings ({', '.join(other(wanted['settings'], stored.get('settings', {})))})"
+    return f"Other: {', '.join(told.values())}."
 
 
 def _as_found(start_from: Mapping[str, Any] | None, stored: Mapping[str, Any]) -> Mapping[str, Any] | None:

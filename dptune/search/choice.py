@@ -6,7 +6,7 @@ mechanism among all points costs one release, whose price does not grow with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -37,27 +37,32 @@ class Choice:
     def __init__(self, privatizer: LossPrivatizer, scopes: Sequence[str], plan: Plan) -> None:
         self._privatizer, self._scopes, self._mu = privatizer, scopes, plan.choice_mu  # the run's own scope first
         self._held: dict[str, Mapping[str, Value]] = {}
-        self._asked_again: list[Mapping[str, Value]] = []
+        self._evaluated: list[Mapping[str, Value]] = []  # here, failed ones too
+        self._asked_again: list[npt.NDArray[np.float64]] = []
 
     @property
     def points(self) -> frozenset[str]:
         """Names of the points that are held."""
         return frozenset(self._held)
 
-    def take(self, point: str, parameters: Mapping[str, Value]) -> None:
-        """Hold a point whose losses are with the curator."""
+    def take(self, point: str, parameters: Mapping[str, Value], *, failed: bool) -> None:
+        """Hold a point whose losses are with the curator; one that failed cannot be chosen."""
         if self._mu > 0:
-            self._held[point] = parameters
+            self._evaluated.append(parameters)
+            if not failed:
+                self._held[point] = parameters
 
-    def lacking(self, best: npt.NDArray[np.float64], space: Space) -> dict[str, Value] | None:
-        """Return the first of the points (k, d) whose losses this process lacks, once each; None: it has them all.
+    def lacking(self, best: Iterable[npt.NDArray[np.float64]], space: Space) -> dict[str, Value] | None:
+        """Return the first of the points (k, d) that this process has not evaluated, once each; None: there is none.
 
-        After a restart they are asked for anew: a process chooses among its own points.
+        After a restart they are asked for anew: a process chooses among its own points. Which of them failed has no
+        say in it.
         """
-        known = [space.encode(space.completed(point)) for point in (*self._held.values(), *self._asked_again)]
-        for x in best if self._mu > 0 else ():
+        lost = [x for x in best if not any(len(x) == len(u) and np.allclose(x, u) for u in self._asked_again)]
+        known = [space.encode(space.completed(point)) for point in self._evaluated] if lost else []
+        for x in lost:
             if not any(np.allclose(x, u) for u in known):
-                self._asked_again.append(space.decode(x))
+                self._asked_again.append(x)
                 return space.decode(x)
         return None
 

@@ -79,7 +79,8 @@ class SearchRequest:
         Raises:
             InputError: a setting is out of range.
         """
-        share, default = usual_share(self.ledger, self.mu), None if space is _ANY else self._default_in(space)
+        share, known = usual_share(self.ledger, self.mu), self.default or {}
+        default = None if space is None or space.wrong_with(known) else self._default_in(space)  # else refused later
         return self.method.plan(self.privatizer, space, mu=share, seed=self.seed or 0, default=default, **self.settings)
 
     def trials(self, scope: str, space: Space | None) -> int:

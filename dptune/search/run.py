@@ -137,9 +137,9 @@ class SearchRun(Shown):
                 self._check(trial, None)
             slot = self._learned.asked if number is None or not self.method.shared_slots else number
             self._learned.asked += 1
-            ends = self.algorithm.t + 1 == self.algorithm.rounds
-            lost = self._choice.lacking(self.algorithm.best(self.algorithm.batch), self.space) if ends else None
-            return lost or self.space.decode(self.algorithm.ask(slot))
+            chooses = self.plan.choice_mu > 0 and self.algorithm.t + 1 == self.algorithm.rounds  # after this round
+            best = self.algorithm.best_points(self.algorithm.batch) if chooses else ()
+            return self._choice.lacking(best, self.space) or self.space.decode(self.algorithm.ask(slot))
 
     def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
         """Refuse, before a model is trained, a trial whose next releases could not be paid.
@@ -270,8 +270,7 @@ class SearchRun(Shown):
         return math.inf if value is None else value
 
     def _wait(self, point: str, parameters: Mapping[str, Value], u: Vector) -> None:
-        if point not in self._failures.points:
-            self._choice.take(point, parameters)
+        self._choice.take(point, parameters, failed=point in self._failures.points)
         self.algorithm.observe(point, u)
 
     def _take_back(self, space: Space) -> None:
@@ -347,7 +346,7 @@ class SearchRun(Shown):
     # ---- the answer --------------------------------------------------------------------------------
 
     def check_estimate(self, parameters: Mapping[str, Value], *, early: bool = False) -> None:
-        """Refuse, before a model is trained, a final estimate that is not paid for, comes early or was made elsewhere.
+        """Refuse, before a model is trained, a final estimate that cannot be paid, comes early or was made elsewhere.
 
         Raises:
             InputError: the plan has no final estimate, the parameters are no point of the search space, or trials are
@@ -382,7 +381,7 @@ class SearchRun(Shown):
             parameters: those of :meth:`recommend`.
             losses: per-example losses there (rows,), or None if the evaluation failed.
             default: the same at the run's default configuration, if it has one.
-            early: the run is to end here, though trials are to come.
+            early: the run is to end here, though it is not complete.
 
         Raises:
             InputError: the plan has no final estimate, the run is not complete, or the losses have the wrong shape.

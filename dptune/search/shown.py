@@ -204,12 +204,13 @@ class Shown:
             warnings.warn(f"{planned} {self._rounds_missing()}", stacklevel=2)
 
     def _rounds_missing(self) -> str:
+        made = f"Only {self.algorithm.t} of {self.algorithm.rounds} {self.algorithm.unit}s were made."
         if self.space is None:
-            return f"{self._learned.history.values} of {self.plan.trials} trials have a value. Go on with more trials."
-        unit = self.algorithm.unit
-        made = f"Only {self.algorithm.t} of {self.algorithm.rounds} {unit}s were made."
+            made = f"{self._learned.history.values} of {self.plan.trials} trials have a value."
         if self._spent_by_others:
             return f"{made} Other runs have spent the budget for the next."
+        if self.space is None:
+            return f"{made} Go on with more trials."
         outside = f", and {self._outside} of this process's trials were not" if self._outside else ""
         return (
             f"{made} A process makes one from {self.algorithm.batch} trials of its own that are in the search "

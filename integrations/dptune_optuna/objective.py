@@ -205,7 +205,7 @@ class PrivateFunction:
         Args:
             study: the study whose run pays.
             parameters: usually those of ``recommend``.
-            early: the study is to end here, though fewer trials have ended than were planned.
+            early: the study is to end here, though its run is not complete.
 
         Raises:
             InputError: nothing was kept for it, or the run is not complete.

@@ -295,7 +295,7 @@ class SpaceSearch(RunSearch):
         Args:
             trainable: of this searcher; it is run once more, on the cluster.
             config: usually that of :meth:`recommend`, with the choices that the function needs.
-            early: the run is to end here, though fewer trials have ended than were planned.
+            early: the run is to end here, though it is not complete.
 
         Raises:
             InputError: nothing was kept for it, the run is not complete, or a key of the search space is missing.

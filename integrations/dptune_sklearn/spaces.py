@@ -23,6 +23,7 @@ Distributions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 TAIL = 1e-3  # of a distribution without a range of its own, left out at each end
 USUAL_TRIALS = 100
 _LOG = ("loguniform", "reciprocal")
+_REFUSALS = (ValueError, AttributeError, TypeError)  # of set_params; AttributeError: a step that is "passthrough"
 WHICH = "which space"  # the category that says in which of several spaces a point lies
 
 
@@ -98,7 +99,7 @@ def refuse_unknown(distributions: Distributions, estimator: Any) -> None:
         parts = {name: found for name, given in space.items() if (found := _estimators(given))}
         models = [clone(estimator)]
         for chosen in itertools.product(*parts.values()):
-            with suppress(ValueError):  # a part that none of them has is told below
+            with suppress(*_REFUSALS):  # a part that none of them has is told below
                 models.append(clone(estimator).set_params(**dict(zip(parts, map(clone, chosen), strict=True))))
         for name, given in space.items():
             if not any(_takes(model, name, given) for model in models):
@@ -116,13 +117,15 @@ def _takes(model: Any, name: str, given: Any) -> bool:
     values = [given.rvs(random_state=0)] if hasattr(given, "rvs") else given if np.iterable(given) else []
     try:
         clone(model).set_params(**{name: next(iter(values), None)})
-    except ValueError:
+    except _REFUSALS:
         return False
     return True
 
 
 def _estimators(given: Any) -> list[Any]:
-    return [value for value in given if hasattr(value, "get_params")] if isinstance(given, Sequence) else []
+    return (
+        [value for value in given if hasattr(value, "get_params")] if isinstance(given, Sequence | np.ndarray) else []
+    )
 
 
 def candidates(distributions: Distributions, n_trials: int | None, seed: int) -> list[dict[str, Any]]:

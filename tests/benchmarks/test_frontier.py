@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.frontier import report
 from benchmarks.frontier.design import SLOW, Cell, blocks, in_order
-from benchmarks.frontier.losses import Losses, interval
+from benchmarks.frontier.losses import FEWEST, Losses, interval
 from benchmarks.frontier.methods import METHODS, NUMBERS_ONLY, OURS, OWN, OneScale, read
 from benchmarks.frontier.tasks import TASKS, FrontierTask
 from benchmarks.report import DOCS
@@ -107,15 +107,23 @@ def test_the_tables_and_sentences_of_what_is_there() -> None:
     assert report.clips(losses) == report.trials(losses) == "(none yet)"
 
 
+def test_numbers_of_trials_are_compared_on_the_splits_that_have_both() -> None:
+    half = [{**row, "trials": 50, "test_loss": {OWN: 0.66}} for row in results(0.55)[:5] if row["method"] == OURS]
+    table = report.trials(Losses([*results(0.55), *half]))
+    assert " | none | 1.10 ± nan | - |" in table
+    assert table.count("ridge2-anes96") == 2
+    assert report.trials(Losses(half)) == "(none yet)"
+
+
 def test_a_limit_with_fewer_splits_has_a_say_on_these() -> None:
-    few = {
-        **results(0.55)[0],
-        "method": "values, GP",
-        "mu": None,
-        "test_loss": {"best value": 0.4, "model's mean": 0.9},
-    }
-    losses = Losses([*results(0.55), few])
-    assert losses.frontier((few["task"], 300, 100)) == ("values, GP", "best value")
+    few = [
+        {**row, "method": "values, GP", "mu": None, "test_loss": {"best value": 0.4, "model's mean": 0.9}}
+        for row in results(0.55, seeds=FEWEST)[: 5 * FEWEST : 5]
+    ]
+    many = results(0.55, seeds=FEWEST + 1)
+    losses, fewer = Losses([*many, *few]), Losses([*many, *few[1:]])
+    assert losses.frontier((few[0]["task"], 300, 100)) == ("values, GP", "best value")
+    assert fewer.frontier((few[0]["task"], 300, 100))[0] == "values, TPE"  # two splits would be noise
     assert losses.frontier(("krr-fair", 300, 100))[0] == "values, TPE"
 
 

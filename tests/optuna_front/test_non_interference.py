@@ -65,7 +65,7 @@ def study_of(front: str, folder: Path, data: np.ndarray, kind: str):
         study = create(storage, sampler)
         study.optimize(objective, n_trials=TRIALS, catch=(Exception,))
         if front in OWN:
-            objective.estimate(study, sampler.recommend(study))
+            objective.estimate(study, sampler.recommend(study), early=True)
 
     return run
 

@@ -377,6 +377,7 @@ def test_the_recommendation_is_compared_with_the_users_defaults(fast_path, kind)
     study = create(None, sampler)
     objective = objective_of(sampler)
     study.optimize(objective, n_trials=sampler.n_trials)
+    assert sampler.n_trials == sampler.run_of(study).plan.trials == len(study.trials)
     found = sampler.recommend(study)
     assert found.defaults == default
     assert objective.estimate(study, found).improvement is not None

@@ -12,6 +12,7 @@ import pytest
 from run_harness import keys, losses_of
 
 from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
+from dptune.search.choice import Choice
 
 N = centred_runs.N
 
@@ -65,7 +66,7 @@ def test_a_restarted_run_asks_for_the_best_of_the_lost_points_again_in_its_last_
     before = trials(mixed_runs.start(ledger), plan.trials - 2 * batch)
     run = mixed_runs.start(ledger)
     between = trials(run, batch)
-    best = [run.space.decode(x) for x in run.algorithm.best(batch)]
+    best = [run.space.decode(x) for x in run.algorithm.best_points(batch)]
     lost = [point for point in best if point not in between]
     assert lost
     assert all(point in before for point in lost)
@@ -87,6 +88,18 @@ def test_a_run_that_lost_nothing_or_will_not_choose_asks_for_no_point_twice(ledg
     before = trials(mixed_runs.start(ledger, **about), run.plan.trials - 5)
     again = mixed_runs.start(ledger, **about)
     assert not [point for point in (again.ask() for _ in range(5)) if point in before]
+
+
+def test_a_point_that_failed_here_is_not_asked_for_again(ledger: PrivacyLedger) -> None:
+    """No proposal depends on which evaluations failed."""
+    run = mixed_runs.start(ledger)
+    choice, space = Choice(run.privatizer, ["run"], run.plan), run.space
+    failed, lost = (space.decode(u) for u in np.random.default_rng(0).random((2, space.d)))
+    choice.take("failed", failed, failed=True)
+    best = np.array([space.encode(failed), space.encode(lost)])
+    assert choice.lacking(best, space) == lost
+    assert choice.lacking(best, space) is None
+    assert choice.points == frozenset()
 
 
 def test_of_two_processes_one_chooses_among_its_own(ledger: PrivacyLedger) -> None:

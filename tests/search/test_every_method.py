@@ -12,7 +12,7 @@ import gibo_runs
 import numpy as np
 import pytest
 from audit_tools import CannedNoise, dump
-from every_kind import CENTRED, GIBO, KINDS, TOY, Kind, readable, trials
+from every_kind import CENTRED, GIBO, KINDS, TOY, Kind, finish, readable, trials
 from run_harness import SPACE, keys, losses_of, trial
 
 from dptune import (
@@ -236,13 +236,31 @@ def test_the_name_of_the_final_estimate_is_refused_before_a_model_is_trained(led
     run.estimate(best, losses_of(best, kind.n), early=True)
 
 
+def test_a_run_that_goes_on_keeps_its_one_estimate_unless_it_is_asked_for_early(
+    ledger: PrivacyLedger, kind: Kind
+) -> None:
+    """A recommendation that later trials change would have used it up."""
+    run = kind.start(ledger)
+    trials(run, kind.trials - 1)
+    point, spent = dict(run.space.centre()), ledger.spent()
+    losses = losses_of(point, kind.n)
+    for refused in (run.check_estimate, lambda x: run.estimate(x, losses)):
+        with pytest.raises(InputError, match=r"is not complete.*nothing was trained or spent.*early=True"):
+            refused(point)
+    assert ledger.spent() == spent
+    run.check_estimate(point, early=True)
+    finish(run)
+    estimate = run.estimate(point, losses)
+    assert kind.start(ledger).estimate(point, losses) == estimate
+
+
 @pytest.mark.parametrize("elsewhere", [{"a": 1.5, "b": 1.0}, {"a": 0.5}, {"a": "0.5", "b": 1.0}, {"a": 0.5, "b": 0.0}])
 def test_an_estimate_outside_the_search_space_is_refused_before_a_model_is_trained(
     ledger: PrivacyLedger, kind: Kind, elsewhere: dict[str, Any]
 ) -> None:
     run = kind.start(ledger)
     for refused in (run.check_estimate, lambda x: run.estimate(x, losses_of({"a": 0.5, "b": 1.0}, kind.n), early=True)):
-        with pytest.raises(InputError, match=r"search space .*recommend\(\)"):
+        with pytest.raises(InputError, match=r"search space.*recommend\(\)"):
             refused(elsewhere)
     assert keys(ledger) == []
     run.check_estimate({**run.space.centre(), "a": 0.5, "b": 1.0}, early=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from run_harness import begin
 
-from dptune import InputError, PlanComplete, PrivacyLedger, SearchRun
+from dptune import BudgetExhausted, InputError, PlanComplete, PrivacyLedger, SearchRun
 from dptune.errors import BudgetMismatch
 from dptune.search.values import VALUES
 
@@ -34,8 +34,17 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger: PrivacyLedger) 
     run.estimate({"kind": "rbf", "C": 1}, np.full(N, 0.5))
     assert ledger.spent() == pytest.approx(4.0)
     assert run.privatizer.points() == ()
-    with pytest.raises(BudgetMismatch):
+    with pytest.raises(BudgetMismatch, match=r"Other: .*trials \(it has 5\)\."):
         values(ledger, trials=6)
+    with pytest.raises(BudgetExhausted, match="told again at no cost"):
+        values(ledger, scope="another")
+
+
+def test_values_that_are_missing_are_counted_where_an_estimate_is_refused(ledger: PrivacyLedger) -> None:
+    run = values(ledger)
+    run.finish("0", {"C": 1}, np.full(N, 0.5))
+    with pytest.raises(InputError, match=r"1 of 5 trials have a value\. Go on with more trials\. If it is to end here"):
+        run.check_estimate({"C": 1})
 
 
 @pytest.mark.parametrize("bad", [{"trials": 0}, {"trials": 2.0}, {"final_share": 1.0}, {"final_share": -0.1}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import beta, expon, loguniform, norm, poisson, randint, uniform
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
@@ -109,6 +110,8 @@ def test_a_parameter_that_no_model_of_a_space_has_is_refused_by_name(given, wron
 )
 def test_a_parameter_of_some_model_of_a_space_is_not_refused(given):
     refuse_unknown(given, PIPELINE)
+    refuse_unknown({"scale": np.array([StandardScaler()]), "scale__with_mean": [True, False]}, clone(PIPELINE))
+    refuse_unknown({"scale": [StandardScaler()], "scale__with_mean": [True]}, Pipeline([("scale", "passthrough")]))
 
 
 def test_a_grid_is_tried_whole_and_a_sample_is_drawn_without_repetition():
