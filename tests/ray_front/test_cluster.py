@@ -150,7 +150,7 @@ def test_a_vault_that_is_gone_for_good_is_started_again_by_its_searcher(fast_pat
     tuner(trainable, search, fast_path, num_samples=1).fit()
     search.vault.stop()  # as ray.shutdown, or the end of another searcher of this name that had started it
     wait_until(lambda: not search._client.runs())
-    assert search.estimate(trainable, search.recommend()).private
+    assert search.estimate(trainable, search.recommend(), early=True).private
     assert len(values_in(fast_path)) == 1
     search._client.stop()
     wait_until(lambda: not search._client.runs())
