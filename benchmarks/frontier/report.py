@@ -78,7 +78,7 @@ def methods(losses: Losses, n: int, mu: float) -> str:
 def tasks(losses: Losses, n: int, mu: float) -> str:
     """Mean test losses by task: the start, the frontier, ours without and with noise, the best of values.
 
-    A frontier with fewer splits than ours has their number in brackets, and its mean is over these.
+    One of the bests with fewer splits than ours has their number in brackets, and its mean is over these.
     """
     rows = []
     for place in losses.places(n):
@@ -97,7 +97,8 @@ def tasks(losses: Losses, n: int, mu: float) -> str:
         means = [_mean(of) for of in found]
         names = [f"{best[0].removeprefix('values, ')}", ": ".join(rival).removeprefix("values, ")]
         share = "-" if kept is None else f"{kept:.2f}"
-        names[0] += f" ({len(found[1])})" * (len(found[1]) < len(found[3]))
+        for i, of in enumerate((found[1], found[4])):
+            names[i] += f" ({len(of)})" * (len(of) < len(found[3]))
         rows.append([place[0], seen, str(len(found[3])), *means[:2], names[0], *means[2:], names[1], share])
     heads = ["task", "", "splits", "start", "frontier", "which is", "centred, no noise", "centred"]
     return _titled(n, mu, [*heads, "best of values", "which is", "share kept"], rows)
