@@ -86,13 +86,13 @@ class BudgetExhausted(BudgetError):
         left = rounded_down(self.left, 6)
         told_again = (
             "What is complete is told again at no cost, under its own name and with the settings that it began with "
-            "(in Optuna with storage=, study_name= and load_if_exists=True); or raise it"
+            "(in Optuna with storage=, study_name= and load_if_exists=True). Else raise the budget"
         )
         remedy = "Ask for less" if float(left) else told_again
         return (
             f"asked for a release with mu={self.asked:.6g}, but only mu={left} of the budget mu={self.budget:.6g} is "
-            f"left. Nothing was read or spent. {remedy}, or stop here and report the budget; a new ledger on the same "
-            "people adds to what they have already paid."
+            f"left. Nothing was read or spent. {remedy}, or stop here and report what was spent; a new ledger on the "
+            "same people adds to what they have already paid."
         )
 
     def __reduce__(self) -> tuple[object, ...]:
