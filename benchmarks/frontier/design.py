@@ -10,7 +10,7 @@ file that was stopped holds whole seeds of what matters most:
 5. size: mu = .25 and 2, n = 4000;
 6. GP limit: Optuna's sampler by Gaussian processes without privacy, up to a minute a run;
 7. GP: the same on values;
-8. HEBO limit: HEBO without privacy, three to six minutes a run; added when all others had begun.
+8. HEBO limit: HEBO without privacy, minutes a run; added when all others had begun.
 """
 
 from __future__ import annotations

@@ -166,8 +166,8 @@ class SearchRun(Shown):
             if parameters is not None and as_stored(parameters) != recorded:
                 raise self.other_parameters(trial)
             return
-        if self._over:
-            raise PlanComplete(self._is_over())
+        if self._used_up:
+            raise PlanComplete(self._over())
         price = self._price(self._left)
         if price > 0 and not self._learned.history.spent.admits(price, self.ledger.budget.mu):
             self.ledger.check(price)  # refuses it, unless the budget was raised
@@ -357,7 +357,7 @@ class SearchRun(Shown):
         self._final.check(parameters)
         with self._lock:
             self._learned.sync()
-            if not (early or self._over or self._final.made):
+            if not (early or self._used_up or self._final.made):
                 raise InputError(
                     f"the run {self.scope!r} is not complete, and it has one final estimate, for the recommendation "
                     f"that it ends with: nothing was trained or spent. {self._rounds_missing()} If it is to end here, "

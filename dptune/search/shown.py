@@ -77,7 +77,7 @@ class Shown:
         return self.plan.trials + self.plan.spare - self._learned.history.values
 
     @property
-    def _over(self) -> bool:
+    def _used_up(self) -> bool:
         return self.complete or self._left <= 0
 
     def value_is(self, loss: str) -> str:
@@ -169,7 +169,7 @@ class Shown:
                 "trials_failed": self._failures.number,
             }
 
-    def _is_over(self) -> str:
+    def _over(self) -> str:
         text = (
             f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read or "
             "spent. Read its recommendation, extend it (docs/extending.md), or start another study with a mu= of its "

@@ -167,6 +167,15 @@ def test_what_training_raises_is_shown_and_costs_nothing_if_all_fail(fast_path, 
     assert search.ledger.spent() == 0
 
 
+@pytest.mark.parametrize("method", ["centred", "selection", "dp-gibo"])
+def test_a_name_that_no_model_of_one_space_has_is_refused_before_anything_is_trained_or_paid(fast_path, method):
+    spaces = [{"C": loguniform(1e-3, 1e3)}, {"CC": loguniform(1e-3, 1e3)}]
+    search = search_in(fast_path, method=method, param_distributions=spaces)
+    with pytest.raises(dptune.InputError, match=r"has 'CC', which .* Did you mean 'C'\?"):
+        search.fit(*PUBLIC, **VAL)
+    assert search.ledger.spent() == 0
+
+
 @pytest.mark.parametrize("method", ["centred", "selection"])
 def test_a_candidate_that_fails_is_told_and_not_chosen(fast_path, method):
     search = search_in(fast_path, estimator=Fails(limit=1.0), method=method, n_trials=16)
