@@ -28,6 +28,25 @@ def test_plan_prints_a_table_and_says_what_is_too_noisy() -> None:
     assert {row["mu"] for row in rows} == {0.25, 0.5, 1.0}
 
 
+def test_with_categories_the_search_has_less_of_the_budget_and_their_choices_count_as_dimensions() -> None:
+    def noise(*space: str) -> float:
+        words = ("--n", "300", "--clip", "0", "3", "--trials", "100", *space, "--format", "json")
+        rows = json.loads(plan(*words))
+        (sigma,) = (r["sigma"] for r in rows if r["method"] != "values" and r["mu"] == 1 and 50 < r["trials"] <= 100)
+        return float(sigma)
+
+    numbers, mixed = noise("--dimensions", "3"), noise("--dimensions", "1", "--choices", "2")
+    assert mixed == pytest.approx(numbers / math.sqrt(0.3), rel=0.15)  # 70% is kept for the choice
+    assert ", 140 trials, " in plan(
+        "--n", "300", "--clip", "0", "3", "--dimensions", "0", "--choices", "4", "--choices", "2"
+    )
+
+
+def test_a_plan_that_is_rounded_to_whole_generations_is_warned_of_too() -> None:
+    printed = plan("--n", "20", "--clip", "0", "3", "--mu", "0.1", "--trials", "100")
+    assert "CMA-ES on centred releases: the noise of" in printed
+
+
 def test_the_noise_of_a_decision_to_stop_a_trial_stands_beside_the_others() -> None:
     words = ("--n", "1000", "--clip", "0", "3", "--trials", "40", "--rung-share", "0.2", "--rungs", "2")
     rows = json.loads(plan(*words, "--format", "json"))

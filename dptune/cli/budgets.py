@@ -11,7 +11,7 @@ from dptune._numbers import rounded_down, rounded_up
 from dptune.accounting.gdp import Budget
 from dptune.algorithms.centred_plan import RUNGS, default_trials
 from dptune.cli.shared import DELTA, Found, Listing, app, print_found
-from dptune.search.outlook import Crowd, forecast
+from dptune.search.outlook import Crowd, forecast, space_of
 from dptune.training import TrainingPlan
 from dptune.training.profiles import epsilon_of
 
@@ -50,8 +50,13 @@ def plan(
     n: Annotated[int, typer.Option(help="number of people")],
     clip: Annotated[tuple[float, float], typer.Option(help="public range of one loss: low high")],
     mu: Annotated[float, typer.Option(help="GDP budget of the run")] = 1.0,
-    trials: Annotated[int | None, typer.Option(help="number of trials  [default: 20 (dimensions + 1)]")] = None,
-    dimensions: Annotated[int, typer.Option(help="number of hyperparameters")] = 3,
+    trials: Annotated[
+        int | None, typer.Option(help="number of trials  [default: 20 (dimensions + choices + 1)]")
+    ] = None,
+    dimensions: Annotated[int, typer.Option(help="number of hyperparameters that are numbers")] = 3,
+    choices: Annotated[
+        list[int] | None, typer.Option(help="number of choices of one that is a category; again for each")
+    ] = None,
     rung_share: Annotated[float, typer.Option(help="share of mu^2 for decisions to stop trials")] = 0.0,
     rungs: Annotated[int, typer.Option(help="such decisions a trial")] = RUNGS,
     default: Annotated[
@@ -60,10 +65,9 @@ def plan(
     format: Listing = Listing.text,
 ) -> None:
     """Say how large the noise will be, for these settings and for half and twice as much. Reads no data."""
-    trials = default_trials(dimensions) if trials is None else trials
-    rows = forecast(
-        Crowd(n, clip), mu=mu, trials=trials, dimensions=dimensions, default=default, rung_share=rung_share, rungs=rungs
-    )
+    space = space_of(dimensions, choices or ())
+    trials = default_trials(space.d) if trials is None else trials
+    rows = forecast(Crowd(n, clip), space, mu=mu, trials=trials, default=default, rung_share=rung_share, rungs=rungs)
     people = f"{n} people, clip {clip[0]:g} to {clip[1]:g}, {trials} trials, "
     people += "with default=" if default else "without default= (else --default)"
     title = f"Standard deviation of the noise in units of the loss, {people}"
@@ -73,5 +77,5 @@ def plan(
     short = [{**row, "warning": "too noisy" if row["warning"] else ""} for row in rows]
     print_found(Found(title, {"private": True, "plans": short}, "plans"))
     for row in rows:
-        if row["warning"] and (row["mu"], row["trials"]) == (mu, trials):
+        if row["warning"] and row["mu"] == mu and trials // 2 < row["trials"] <= trials:  # whole generations of them
             typer.echo(f"{row['method']}: {row['warning']}")

@@ -84,5 +84,5 @@ class FinalEstimate:
                 self.privatizer.forget(point)
         private = released.charge.private
         loss, *other = released.value.tolist()
-        gain = [Estimate(level - loss, math.sqrt(2) * released.sigma, private) for level in other]
-        return Estimate(loss, released.sigma, private, *gain)
+        gain = Estimate(other[0] - loss, math.sqrt(2) * released.sigma, private) if other else None
+        return Estimate.of_loss(loss, released.sigma, self.privatizer.interval, private=private, improvement=gain)

@@ -10,6 +10,7 @@ A function of public numbers: people, clip, budget, trials. It says nothing abou
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
 from dptune.algorithms.method import People, Plan
 from dptune.privacy.query import Interval
 from dptune.search.values import VALUES
-from dptune.space import Float, Space
+from dptune.space import Categorical, Float, Space
 
 TOLD_APART = 2 * math.sqrt(2)  # standard deviations: two values that far apart differ, at 95%
 COARSE = 0.05  # of the clip's width: trials that must differ by more to be told apart leave a search little to learn
@@ -124,23 +125,34 @@ class Crowd:
         return Interval(*self.clip).diameter
 
 
+def space_of(dimensions: int, choices: Sequence[int] = ()) -> Space:
+    """Return a space of so many numbers, and of a category for each number of choices.
+
+    Raises:
+        InputError: there is no parameter, or a category has fewer than two choices.
+    """
+    numbers = {f"x{j}": Float(0.0, 1.0) for j in range(at_least("dimensions", dimensions, 0 if choices else 1))}
+    counts = [at_least("choices", count, 2) for count in choices]
+    return Space({**numbers, **{f"c{j}": Categorical(range(count)) for j, count in enumerate(counts)}})
+
+
 def forecast(
     people: People,
+    space: Space,
     *,
     mu: float,
     trials: int,
-    dimensions: int,
     default: bool = False,
     rung_share: float = 0.0,
     rungs: int = RUNGS,
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     """Return the outlook of these settings and of their neighbours: half and twice the budget and the trials.
 
     Args:
         people: whose losses will be asked about, for example ``Crowd(n=400, clip=(0.0, 3.0))``.
+        space: that is searched; :func:`space_of` makes one from numbers of parameters.
         mu: GDP budget of the run.
         trials: number of trials.
-        dimensions: number of hyperparameters.
         default: whether the run has ``default=``; its final estimate releases the default's loss, too.
         rung_share: share of mu^2 for decisions to stop trials.
         rungs: such decisions a trial.
@@ -152,15 +164,15 @@ def forecast(
     Raises:
         InputError: a number is out of range.
     """
-    space = Space({f"x{j}": Float(0.0, 1.0) for j in range(at_least("dimensions", dimensions, 1))})
     trials = at_least("trials", trials, FEWEST_TRIALS)
     counts = sorted({max(trials // 2, FEWEST_TRIALS), trials, 2 * trials})
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     settings: dict[str, Any] = {"rung_share": rung_share, "rungs": rungs} if rung_share else {}
     for method in (CENTRED,) if rung_share else (CENTRED, VALUES):
+        searched = space if method.any_space else space_of(space.d)  # the noise of values is the same in any
         for budget in (mu / 2, mu, 2 * mu):
             for count in counts:
-                plan = method.plan(people, space, mu=budget, seed=0, trials=count, **settings)
+                plan = method.plan(people, searched, mu=budget, seed=0, trials=count, **settings)
                 outlook = Outlook.of(plan, people, levels=2 if default else 1)
                 noise = outlook.noises[0]
                 final = outlook.noises[-1].sigma

@@ -172,4 +172,5 @@ def _losses(candidates: Iterable[Any], function: Callable[[Any], Any] | None) ->
 
 def _estimate(privatizer: LossPrivatizer, point: str, mu: float, scope: str) -> Estimate:
     released = privatizer.release(privatizer.mean_query(point, mu), scope=scope, key="estimate")
-    return Estimate(released.scalar, released.sigma, released.charge.private)
+    private = released.charge.private
+    return Estimate.of_loss(released.scalar, released.sigma, privatizer.interval, private=private)

@@ -35,14 +35,14 @@ class PrivateSearch(Around):
         estimator: anything with ``fit`` and what the loss asks for: ``predict_proba`` (log loss, Brier),
             ``decision_function`` (hinge) or ``predict``. Pipelines too, with names like ``step__param``.
         param_distributions: name -> list of values or frozen ``scipy.stats`` distribution, as ``RandomizedSearchCV``
-            takes them; with ``method="selection"`` also a list of such spaces.
+            takes them; with "centred" and "selection" also a list of such spaces.
         ledger: a :class:`dptune.PrivacyLedger`, or where one is: its path or URL.
         loss: the per-example loss that is minimised: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
         clip: (low, high): the public range of one loss.
         budget: of the ledger, if it is given as a path and does not exist yet.
         n_trials: number of models to train, rounded down to whole rounds of the method; default its own, and of a grid
             all its points.
-        method: "centred" (CMA-ES on centred releases; numbers), "dp-gibo" (one released gradient a batch; numbers),
+        method: "centred" (two releases a round; any space), "dp-gibo" (one released gradient a batch; numbers),
             "selection" (anything: all candidates in parallel, one price), a :class:`dptune.algorithms.Method`, or an
             Optuna sampler, which is told a noisy value of each trial.
         mu: GDP budget of the search; default what is neither spent nor planned by other runs when it begins.

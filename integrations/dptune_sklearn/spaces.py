@@ -80,11 +80,22 @@ class UserSpace:
         return fixed | {names[ours]: self._searched[ours].user(value) for ours, value in point.items() if ours in names}
 
     def ours(self, parameters: Mapping[str, Any]) -> dict[str, Value] | None:
-        """Return the point of an estimator's own parameters; None if they are no point of the one space."""
+        """Return the point of an estimator's own parameters; None if they are no point of the space."""
+        return next((point for i in range(len(self._spaces)) if (point := self._ours(i, parameters))), None)
+
+    def _ours(self, i: int, parameters: Mapping[str, Any]) -> dict[str, Value] | None:
+        """The same as a point of one of the spaces."""
+        several, space = len(self._spaces) > 1, self._spaces[i]
+        if several and any(
+            _is_one(given) and repr(parameters.get(name)) != repr(given[0]) for name, given in space.items()
+        ):
+            return None
+        searched = {ours: name for name in space if (ours := self._name(i, name)) in self._searched}
         try:
-            point = {name: each.ours(parameters[name]) for name, each in self._searched.items()}
+            point = {ours: self._searched[ours].ours(parameters[name]) for ours, name in searched.items()}
         except (KeyError, TypeError, ValueError):
             return None
+        point |= {WHICH: i} if several else {}
         return point if self.space.contains(point) else None
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dptune import CENTRED, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.algorithms import Method
-from dptune.search.outlook import Crowd, Outlook, forecast
+from dptune.search.outlook import Crowd, Outlook, forecast, space_of
 from dptune.search.request import SearchRequest
 from dptune.search.values import VALUES
 
@@ -63,7 +63,7 @@ def test_a_budget_that_hides_everything_is_warned_of_and_a_sound_one_is_not() ->
 
 
 def test_a_forecast_needs_no_data_and_grows_with_trials_and_shrinks_with_the_budget() -> None:
-    rows = forecast(Crowd(300, (0.0, 3.0)), mu=0.5, trials=100, dimensions=4)
+    rows = forecast(Crowd(300, (0.0, 3.0)), space_of(4), mu=0.5, trials=100)
     values = {(row["mu"], row["trials"]): row["sigma"] for row in rows if row["method"] == "values"}
     assert len(values) == 9
     assert values[0.5, 200] == pytest.approx(values[0.5, 100] * 2**0.5)
@@ -73,7 +73,7 @@ def test_a_forecast_needs_no_data_and_grows_with_trials_and_shrinks_with_the_bud
 
 def test_a_forecast_with_a_default_has_the_noise_of_two_losses_at_the_end() -> None:
     def final(default: bool) -> Any:
-        return forecast(Crowd(300, (0.0, 3.0)), mu=0.5, trials=100, dimensions=4, default=default)[0]["final estimate"]
+        return forecast(Crowd(300, (0.0, 3.0)), space_of(4), mu=0.5, trials=100, default=default)[0]["final estimate"]
 
     assert final(True) == pytest.approx(2**0.5 * final(False))
 
@@ -105,4 +105,4 @@ def test_an_extended_run_does_not_announce_the_trials_of_the_first_as_not_planne
 def test_what_makes_no_plan_is_refused_by_name(wrong: dict[str, Any]) -> None:
     given = {"n": 100, "clip": (0.0, 1.0), "mu": 1.0, "trials": 50, "dimensions": 2, **wrong}
     with pytest.raises(InputError):
-        forecast(Crowd(given.pop("n"), given.pop("clip")), **given)
+        forecast(Crowd(given.pop("n"), given.pop("clip")), space_of(given.pop("dimensions")), **given)

@@ -11,6 +11,8 @@ import pytest
 
 from dptune import CENTRED, GIBO, Budget, Float, InputError, Int, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.algorithms import Method
+from dptune.privacy.query import Interval
+from dptune.search.estimate import Estimate
 from dptune.search.recommendation import at_edge
 from dptune.search.request import SearchRequest
 from dptune.search.value_model import best_of_values, features
@@ -130,6 +132,15 @@ def test_the_final_estimate_releases_the_defaults_with_it_and_its_interval_needs
     assert "better than the loss of the defaults by" in str(estimate)
     assert run.estimate(best, losses(best), default=losses(DEFAULT)) == estimate  # the recorded one, for nothing
     assert run.privatizer.points() == ()
+
+
+def test_an_estimate_says_that_it_reaches_the_upper_clip(fast_path: Path) -> None:
+    run = finished(fast_path, CENTRED, mu=4.0)
+    broken = run.estimate(run.recommend(), np.full(N, np.nan))  # the upper clip, and noise about it
+    assert broken.at_clip is ("upper clip" in str(broken)) is (broken.interval()[1] >= 1.0)
+    told = (Estimate.of_loss(value, 0.1, Interval(0.0, 2.0), private=True) for value in (1.9, 1.7, 2.5))
+    assert [estimate.at_clip for estimate in told] == [True, False, True]
+    assert not Estimate.of_loss(1.9, 1.0, Interval(0.0, 2.0), private=True).at_clip  # which says nothing
 
 
 # ---- values of any searcher ------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import beta, expon, loguniform, norm, poisson, randint, uniform
 from sklearn.base import clone
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
 import dptune
 from dptune_sklearn.spaces import UserSpace, candidates, refuse_unknown
@@ -134,3 +135,19 @@ def test_of_several_spaces_a_point_lies_in_one():
     assert all(set(point) == {"kernel", "C", "gamma"} and point["C"] in (1, 2) for point in rbf)
     assert linear
     assert rbf
+
+
+def test_an_estimators_own_parameters_are_a_point_of_the_space_they_lie_in():
+    svc = {"model": [SVC()], "model__C": uniform(0.1, 9.9)}
+    tree = {"model": [DecisionTreeClassifier(), DecisionTreeClassifier(max_depth=2)], "model__min_samples_leaf": [1, 5]}
+    where = UserSpace([svc, tree])
+
+    def own(model):
+        point = where.ours(Pipeline([("model", model)]).get_params())
+        return None if point is None else where.user(point)
+
+    assert own(SVC()) == {"model": svc["model"][0], "model__C": pytest.approx(1.0)}
+    assert own(DecisionTreeClassifier(max_depth=2)) == {"model": tree["model"][1], "model__min_samples_leaf": 1}
+    assert own(SVC(gamma=0.1)) is None
+    assert own(SVC(C=20.0)) is None
+    assert own(LogisticRegression()) is None
