@@ -183,19 +183,22 @@ def _cells(results: list[dict[str, Any]]) -> list[tuple[tuple[str, int, int], fl
 def ratios(results: list[dict[str, Any]]) -> str:
     """Geometric mean over people, trials, budgets and seeds of ours over another's loss ± that of its logarithm."""
     others = (*SHOWN[1:], "default")
-    kinds = {"all": results}
+    kinds: dict[str, tuple[list[dict[str, Any]], Sequence[float]]] = {"all": (results, BUDGETS)}
+    for n in sorted({result["n"] for result in results}):
+        of = [result for result in results if result["n"] == n]
+        kinds |= {f"n = {n}, mu = {mu:g}": (of, (mu,)) for mu in BUDGETS}
     for by, called in (("trials", "{} trials"), ("task", "{}")):
         for value in sorted({result[by] for result in results}):
-            kinds[called.format(value)] = [result for result in results if result[by] == value]
-    rows = [[kind, *(_ratio(of, name) for name in others)] for kind, of in kinds.items()]
+            kinds[called.format(value)] = [result for result in results if result[by] == value], BUDGETS
+    rows = [[kind, *(_ratio(of, name, budgets) for name in others)] for kind, (of, budgets) in kinds.items()]
     return markdown(["centred / ", *(name.replace(" none", ", no privacy") for name in others)], rows)
 
 
-def _ratio(results: list[dict[str, Any]], name: str) -> str:
+def _ratio(results: list[dict[str, Any]], name: str, budgets: Sequence[float]) -> str:
     """The error is over splits, one for each task and seed: n, trials and budgets of a split are not independent."""
     of_split: dict[tuple[str, int], list[float]] = {}
     for result in results:
-        for mu in BUDGETS:
+        for mu in budgets:
             (ours,), (theirs,) = _losses([result], "centred", mu), _losses([result], name, mu)
             of_split.setdefault((result["task"], result["seed"]), []).append(math.log(ours / theirs))
     logs = np.array([np.mean(found) for found in of_split.values()])

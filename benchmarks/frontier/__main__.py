@@ -56,10 +56,9 @@ def main() -> None:
         with path.open("a") as file:
             file.write(json.dumps(results[-1]) + "\n")
     losses = Losses(results)
-    said = *report.sentences(losses), report.without(losses)
-    print(json.dumps(machine()), report.progress(results), *said, sep="\n\n")
-    print("", report.headline(losses), sep="\n")
-    for n, mu in ((1000, 1.0), (300, 1.0), (300, 0.5)):
+    print(json.dumps(machine()), report.progress(results), *report.sentences(losses), sep="\n\n")
+    print("", report.headline(losses), "", report.parts(losses), "", sep="\n")
+    for n, mu in report.HEADLINES:
         print(report.tasks(losses, n, mu), report.methods(losses, n, mu), sep="\n")
     print("", report.clips(losses), "", report.trials(losses), sep="\n")
 

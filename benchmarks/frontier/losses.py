@@ -10,6 +10,7 @@ start by more than two standard errors, as a ratio with a denominator near zero 
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -43,11 +44,18 @@ class Losses:
 
     def __init__(self, results: list[dict[str, Any]]) -> None:
         self.results = results
+        self.first = 0  # split that comparisons begin with; bests are chosen on all
         self._of: dict[tuple[Any, ...], dict[int, float]] = {}
         for r in results:
             for read, loss in r["test_loss"].items():
                 key = (r["task"], r["n"], r["trials"], r["mu"], r["clip"], r["method"], read)
                 self._of.setdefault(key, {})[r["seed"]] = loss
+
+    def since(self, split: int) -> Losses:
+        """The same, compared on later splits only."""
+        later = copy.copy(self)
+        later.first = split
+        return later
 
     def at(self, place: Place, mu: float | None, reading: Reading, clip: float = 1.0) -> dict[int, float]:
         """Losses by split."""
@@ -86,7 +94,7 @@ class Losses:
         found: dict[str, list[float]] = {}
         for place in self.places(n, trials):
             ours, theirs = one(place), other(place)
-            both = sorted(ours.keys() & theirs.keys())
+            both = sorted(seed for seed in ours.keys() & theirs.keys() if seed >= self.first)
             found.setdefault(TASKS[place[0]].data, []).extend(math.log(ours[seed] / theirs[seed]) for seed in both)
         return {data: np.array(logs) for data, logs in found.items() if logs}
 
@@ -95,6 +103,10 @@ class Losses:
     ) -> dict[str, Array]:
         """The primary outcome of a reading."""
         return self.logs(n, lambda p: self.at(p, mu, reading, clip), self.at_frontier, trials)
+
+    def over_values(self, n: int, mu: float, reading: Reading) -> dict[str, Array]:
+        """A reading over the best on privatised values."""
+        return self.logs(n, lambda p: self.at(p, mu, reading), lambda p: self.at_best_of_values(p, mu))
 
     def at_frontier(self, place: Place) -> dict[int, float]:
         """The frontier's losses by split."""
