@@ -110,11 +110,6 @@ def plain(d: int, trials: int) -> dict[str, object]:
     }
 
 
-def run_plain(task: Task, mu: float | None, trials: int, seed: int) -> Result:
-    """The plain centred search."""
-    return run_centred(task, mu, trials, seed, **plain(task.d, trials))
-
-
 def run_centred(task: Task, mu: float | None, trials: int, seed: int, **settings: object) -> Result:
     """CMA-ES on centred releases with the package's defaults, or with ``settings`` of `plan_centred`."""
     return result(task, simulate(CENTRED, task, mu, seed, trials=trials, **{"final_share": 0.0, **settings}))
@@ -155,6 +150,6 @@ SAMPLERS = ("Random", "TPE", "CMA-ES")
 
 
 def run(task: Task, method: str, mu: float | None, trials: int, seed: int) -> Result:
-    """One run to its end; ``method`` is "centred CMA-ES", "DP-GIBO" or one of `SAMPLERS`."""
-    own = {"centred CMA-ES": run_plain, "DP-GIBO": run_gibo}
+    """One run to its end; ``method`` is "centred", "DP-GIBO" or one of `SAMPLERS`."""
+    own = {"centred": run_centred, "DP-GIBO": run_gibo}
     return own[method](task, mu, trials, seed) if method in own else run_sampler(method, task, mu, trials, seed)
