@@ -67,7 +67,7 @@ def figure(found: dict[str, dict[float, Array]], out: Path) -> Path:
         axes.axhline(1.0, color="0.6", ls="-", lw=0.8)
         axes.set(xscale="log", yscale="log", xlabel="n mu", ylabel="test loss, 400 trials over 100")
         axes.set_xticks([150, 300, 600, 1000, 2000, 4000, 8000])
-        axes.set_yticks([0.3, 0.5, 0.7, 1.0, 1.3])
+        axes.set_yticks([0.2, 0.3, 0.5, 0.7, 1.0, 1.3])
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter("")
