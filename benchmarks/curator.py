@@ -105,6 +105,10 @@ class Curator:
         self._rows[name] = np.full(self.n, self.interval.high)
         self._failed.add(name)
 
+    def copy(self, name: str, other: str) -> None:
+        """Keep the losses of a point under another name, too."""
+        self._rows[other] = self._rows[name]
+
     def forget(self, name: str) -> None:
         """Forget a point."""
         self._rows.pop(name, None)
@@ -136,7 +140,8 @@ class Curator:
         """The answer, kept in the ledger; by the exponential mechanism the index of a small mean."""
         if limit is not None and self.ledger.count(scope, limit.prefix) >= limit.count:
             raise PlanComplete("that is all")
-        value, sigma = self.answer(query) if mechanism is None else self.choose(query), self.sigma(query)
+        prior = getattr(mechanism, "keywords", {}).get("prior", ())  # of dptune.privacy.noisy_min
+        value, sigma = self.answer(query) if mechanism is None else self.choose(query, prior), self.sigma(query)
         return Released(value, self.ledger.charge(scope, key, query, value, sigma, note), sigma)
 
     def drew(self, charge: Charge) -> bool:
@@ -160,11 +165,12 @@ class Curator:
         """The question "the mean clipped losses at these points"."""
         return MeanQuery(tuple(points), np.eye(len(points)), Box(*vars(self.interval).values(), len(points)), mu)
 
-    def choose(self, query: MeanQuery) -> Array:
-        """The index of a small mean, by the exponential mechanism, (1,)."""
+    def choose(self, query: MeanQuery, prior: Sequence[float] = ()) -> Array:
+        """The index of a small mean, by the exponential mechanism with public weights, (1,)."""
         scale = 2 * self.loss_range / self.n / bounded_range_from_mu(query.mu)
         noise = self._rng.gumbel(size=len(query.points)) if self.private else 0.0
-        return np.array([float(np.argmax(-self._told(query).mean(axis=1) / scale + noise))])
+        weights = np.log(prior) if len(prior) else 0.0
+        return np.array([float(np.argmax(-self._told(query).mean(axis=1) / scale + weights + noise))])
 
     def _told(self, query: Query) -> Array:
         """The losses a query is about, (m, n), with its rules for failed and for bad evaluations."""

@@ -56,11 +56,12 @@ class GaussianRelease:
 
 @dataclass(frozen=True)
 class SelectionRelease:
-    """The exponential mechanism among m candidates: P(j) proportional to exp(-u_j / scale), u_j a mean of losses.
+    """The exponential mechanism among m candidates: P(j) ~ prior_j exp(-u_j / scale), u_j a mean of losses.
 
     Replacing one person moves each u_j by at most Delta, so differences u_j - u_k by at most 2 Delta: the log-ratio of
-    the output's probabilities varies over j by at most eta = 2 Delta / scale (bounded range). What that costs in GDP is
-    proved at :func:`dptune.accounting.gdp.mu_from_bounded_range`; it does not grow with m.
+    the output's probabilities varies over j by at most eta = 2 Delta / scale (bounded range). A public prior is the
+    same for both neighbours and leaves the ratio. What that costs in GDP is proved at
+    :func:`dptune.accounting.gdp.mu_from_bounded_range`; it does not grow with m.
 
     Attributes:
         mu: GDP parameter.

@@ -16,7 +16,7 @@ from dptune._numbers import tupled
 from dptune.algorithms.centred import LATER, CentredSettings
 from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.centred_mixed import CentredMixed, joined
-from dptune.algorithms.method import Method, Plan, RungPlan
+from dptune.algorithms.method import RULES, Method, Plan, RungPlan
 from dptune.errors import InputError
 from dptune.space import Space
 
@@ -33,7 +33,13 @@ REFERENCES = 2
 SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
 SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
 MIXED_SPREAD = 1.0  # the same with categories or conditions
-CHOICE = 0.7  # of what else is left of mu^2: for the choice among all trials at the end, with categories or conditions
+CHOICE = 0.7  # of what else is left of mu^2: for the choice among trials at the end, with categories or conditions
+GUARD = 0.5  # the same with few numbers and a default configuration, which the choice protects
+AMONG = 20  # points that are chosen among, beside the default configuration
+CAREFUL, MOST_CAREFUL = (
+    0.95,
+    0.99,
+)  # share of people that C leaves unclipped with few numbers, where noise is large, small
 SATURATION = 2.0  # kappa
 MIXED_SATURATION = 4.0  # the same with categories or conditions
 SATURATED = 0.6  # share of the generations in which losses are saturated; with categories or conditions all
@@ -46,7 +52,9 @@ FEWEST_GENERATIONS = 4
 GENERATIONS = 20  # of numbers, or one for each parameter if there are fewer: before lambda is as large as CMA-ES's
 EXPLORED, EXPLORED_SHARE = 2, 1 / 3  # first points before CMA-ES moves: times its lambda; at most this share of all
 MOST_EXPLORED = 0.6  # share of all while what was released does not tell points apart, with
-MANY = 11  # parameters. With 2 to 10 tasks lost at mu = .5, with 21 and 33 they gained; between, nothing was measured
+MANY = (
+    11  # parameters; with fewer the search is careful, and does not explore that long. Nothing was measured with 11-20
+)
 TRIALS_PER_COORDINATE = 20
 FEWEST_TRIALS = 4  # one generation
 
@@ -82,6 +90,15 @@ def default_quantile(n: int, mu: float, trials: int) -> float:
     """
     more = PER_DOUBLING * math.log2(n * mu / math.sqrt(trials) / BEYOND)
     return round(min(max(QUANTILE + more, QUANTILE), MOST_UNCLIPPED), 3)
+
+
+def careful_quantile(n: int, mu: float, points: int, generations: int) -> float:
+    """1 - 2 sqrt(m) / (n mu_c), between .95 and .99: where a larger C adds as much noise as it takes bias away.
+
+    Huang, Liang, Yi 2021, for m points and mu_c = mu / sqrt(generations); docs/centred.md says when it matters.
+    """
+    best = 1 - 2 * math.sqrt(points * generations) / (n * mu)
+    return round(min(max(best, CAREFUL), MOST_CAREFUL), 3)
 
 
 def cell_widths(space: Space) -> tuple[float, ...]:
@@ -123,6 +140,7 @@ def plan_centred(
     rung_radius: float | None = None,
     final_share: float = 0.05,
     earlier: Mapping[str, Any] | None = None,
+    rules: int = RULES,
 ) -> Plan:
     """Return a plan; what is None is chosen from the public (d, n, mu, trials, loss range).
 
@@ -137,14 +155,16 @@ def plan_centred(
             than ten parameters.
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
         radius: the first C; default 0.4 of the loss's range.
-        quantile: the share of people that C aims to leave unclipped; default that of :func:`default_quantile`.
+        quantile: the share of people that C aims to leave unclipped; default with fewer than 11 numbers that of
+            :func:`careful_quantile`, else that of :func:`default_quantile`.
         saturation: kappa, ``math.inf`` for none; default 2, with categories or conditions 4.
-        saturated: share of the generations in which losses are saturated, 0 for none; default .6, with categories or
-            conditions all.
+        saturated: share of the generations in which losses are saturated, 0 for none; default 0 with fewer than 11
+            numbers, with more .6, with categories or conditions all.
         default: the user's default configuration, a point of the cube.
         space: the search space, for ``steps``; None: a continuum.
-        choice_share: share of mu^2 for a choice among all trials at the end, by the exponential mechanism; default .7
-            of what ``rung_share`` and ``final_share`` leave with categories or conditions, else 0.
+        choice_share: share of mu^2 for a choice at the end, by the exponential mechanism, among the 20 trials that
+            are best by all answers and the default configuration; default of what ``rung_share`` and ``final_share``
+            leave .7 with categories or conditions, .5 with fewer than 11 numbers and a ``default``, else 0.
         rung_share: share of mu^2 for decisions to stop trials by private losses; 0: none are made.
         rungs: decisions that are paid for, a trial.
         rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
@@ -152,16 +172,19 @@ def plan_centred(
         steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
         earlier: the plan of the run that this one starts from, whose population, ``explored`` and
             ``most_explored`` it has: CMA-ES goes on with it.
+        rules: version of these defaults; that of the earlier plan, if there is one.
 
     Everything else is as in :class:`dptune.algorithms.centred.CentredSettings`.
     """
     trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else default_trials(d)
     if earlier is not None:
+        rules = earlier.get("rules", 1)
         population = _the_same("population", population, earlier["settings"]["population"])
         known = {**LATER, **earlier["settings"]}
         explored = _the_same("explored", explored, known["explored"])
         most_explored = _the_same("most_explored", most_explored, known["most_explored"])
     mixed = space is not None and not space.plain
+    careful = rules > 1 and not mixed and d < MANY
     if population is None:
         fewest = FEWEST_GENERATIONS if mixed else max(min(d, GENERATIONS), FEWEST_GENERATIONS)
         population = default_population(d, trials, generations=fewest)
@@ -172,7 +195,8 @@ def plan_centred(
     asked = share_of("rung_share", rung_share)
     kept = share_of("final_share + rung_share", share_of("final_share", final_share) + asked)
     if choice_share is None:
-        choice_share = CHOICE * (1 - kept) if mixed else 0.0
+        chosen = CHOICE if mixed else GUARD if careful and default is not None else 0.0
+        choice_share = chosen * (1 - kept)
     kept = share_of("final_share + choice_share + rung_share", kept + share_of("choice_share", choice_share))
     searched = positive("mu", mu) * math.sqrt(1 - kept)
     if explored is None:
@@ -182,8 +206,12 @@ def plan_centred(
         most_explored = math.ceil(MOST_EXPLORED * generations * population) if longer else 0
     if saturation is None:
         saturation = MIXED_SATURATION if mixed else SATURATION
-    if quantile is None:
+    if quantile is None and careful:
+        quantile = careful_quantile(n, searched, population + references, generations)
+    elif quantile is None:
         quantile = QUANTILE if mixed else default_quantile(n, searched, trials)
+    if saturated is None:
+        saturated = 1.0 if mixed else 0.0 if careful else SATURATED
     settings = CentredSettings(
         d=d,
         generations=generations,
@@ -205,14 +233,23 @@ def plan_centred(
         default=default,
         steps=steps if steps is not None else (cell_widths(space) if space is not None and not mixed else ()),
         saturation=saturation if saturation != math.inf else None,
-        saturated=saturated if saturated is not None else (1.0 if mixed else SATURATED),
+        saturated=saturated,
         space=space if mixed else None,
         seed=seed,
     )
     radius = rung_radius if rung_radius is not None else RUNG_RADIUS * loss_range
     stops = RungPlan(asked, rungs, radius) if asked else None
-    trials = generations * population
-    return Plan(NAME, mu, settings, trials, rungs=stops, final_share=final_share, choice_share=choice_share)
+    return Plan(
+        NAME,
+        mu,
+        settings,
+        generations * population,
+        rungs=stops,
+        final_share=final_share,
+        choice_share=choice_share,
+        choice_among=AMONG if choice_share and rules > 1 else 0,
+        rules=rules,
+    )
 
 
 def _the_same(name: str, asked: int | None, earlier: int) -> int:

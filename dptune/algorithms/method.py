@@ -28,6 +28,7 @@ from dptune.privacy.query import Question
 from dptune.space import Space, Value
 
 Vector = npt.NDArray[np.float64]
+RULES = 2  # version of the planners' defaults; a run keeps those that it began with, and a plan that names none has 1
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,9 @@ class Plan:
         final_share: for the final estimate; 0 makes none.
         choice_share: for the choice; 0: the algorithm's own answer is recommended.
         spare: trials beyond the plan that may still get a value, to replace lost ones.
+        choice_among: the choice is made among so many of the best points by all answers and the user's default
+            configuration, which is as likely beforehand as all others together; 0: among all points, equally likely.
+        rules: version of the defaults that the plan was made with.
 
     Raises:
         InputError: a setting is out of range.
@@ -118,6 +122,8 @@ class Plan:
     spare: int = 0
     choice_share: float = 0.0
     rungs: RungPlan | None = None
+    choice_among: int = 0
+    rules: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", positive("mu", self.mu))
@@ -163,6 +169,8 @@ class Plan:
             "shares": {"monitor": self.monitor_share, "choice": self.choice_share, "final": self.final_share},
             "spare": self.spare,
             **({} if self.rungs is None else {"rungs": asdict(self.rungs)}),
+            **({} if self.choice_among == 0 else {"choice_among": self.choice_among}),
+            **({} if self.rules == 1 else {"rules": self.rules}),
         }
 
     @classmethod
@@ -171,7 +179,8 @@ class Plan:
         shares = {f"{name}_share": value for name, value in described["shares"].items()}
         rungs = RungPlan(**described["rungs"]) if "rungs" in described else None
         name, mu, trials, spare = (described[each] for each in ("algorithm", "mu", "trials", "spare"))
-        return cls(name, mu, settings, trials, **shares, spare=spare, rungs=rungs)
+        others = {each: described[each] for each in ("choice_among", "rules") if each in described}
+        return cls(name, mu, settings, trials, **shares, spare=spare, rungs=rungs, **others)
 
 
 class SearchAlgorithm(Protocol):
@@ -305,8 +314,8 @@ class Method:
         name: in plans, statements and messages.
         planner: keyword arguments -> :class:`Plan`. It takes ``mu``, ``seed`` and ``trials``; of the public facts
             ``d``, ``n``, ``loss_range``, ``space``, ``default`` (the user's default configuration, a point of the
-            cube, or None) and ``earlier`` (the plan of the run that it starts from, as it describes itself, or None)
-            those that it names; the others are the user's settings.
+            cube, or None), ``earlier`` (the plan of the run that it starts from, as it describes itself, or None) and
+            ``rules`` (the version of the defaults) those that it names; the others are the user's settings.
         algorithm: a plan's settings -> the algorithm before its first answer.
         shared_slots: whether processes take different proposals of a round, by the trial's number.
         any_space: whether it searches categories and conditions too; others search float and int parameters.
@@ -333,6 +342,7 @@ class Method:
         seed: int,
         default: Mapping[str, Value] | None = None,
         earlier: Mapping[str, Any] | None = None,
+        rules: int = RULES,
         **settings: Any,
     ) -> Plan:
         """Return the plan of a run with this budget.
@@ -344,12 +354,13 @@ class Method:
             seed: of the algorithm's own randomness.
             default: the user's default configuration.
             earlier: the plan of the run that this one starts from, as it describes itself.
+            rules: version of the defaults; a run that began earlier keeps its own.
             settings: of the planner, ``trials`` and :attr:`options`.
 
         Raises:
             InputError: a setting is out of range.
         """
-        facts: dict[str, Any] = {"n": people.n, "loss_range": people.loss_range, "earlier": earlier}
+        facts: dict[str, Any] = {"n": people.n, "loss_range": people.loss_range, "earlier": earlier, "rules": rules}
         if space is not None:
             if not self.any_space:
                 space.refuse_choices(f"the method {self.name!r}")
@@ -361,7 +372,7 @@ class Method:
     @property
     def options(self) -> tuple[str, ...]:
         """Names of the settings that a front end passes on."""
-        known = (*_FRONT_END, "d", "n", "loss_range", "space", "default", "earlier")
+        known = (*_FRONT_END, "d", "n", "loss_range", "space", "default", "earlier", "rules")
         return tuple(name for name in signature(self.planner).parameters if name not in known)
 
     def refuse_unknown(self, given: Mapping[str, Any], *, front_end: str) -> None:

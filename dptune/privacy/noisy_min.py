@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,14 +14,20 @@ from dptune.privacy.noise import SLACK, NoiseSource
 from dptune.privacy.query import Query
 
 
-def noisy_min(noise: NoiseSource) -> Mechanism:
+def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
     """Return the mechanism that releases the index of a small entry of a vector of means, and nothing else.
 
-    Candidate j is released with probability proportional to exp(-eta u_j / (2 Delta)), with Delta the most that
+    Candidate j is released with probability proportional to prior_j exp(-eta u_j / (2 Delta)), with Delta the most that
     replacing one person moves an entry: 1/sqrt(m) of the L2 sensitivity of a :class:`dptune.privacy.query.Box`.
 
-    Guarantee: ``query.mu``-GDP under replacing one person (:class:`dptune.accounting.events.SelectionRelease`).
+    Args:
+        noise: of the privatizer.
+        prior: (m,) positive public weights of the candidates, known before the losses are read; () for equal ones.
+
+    Guarantee: ``query.mu``-GDP under replacing one person, whatever the prior
+    (:class:`dptune.accounting.events.SelectionRelease`).
     """
+    handicap = -np.log(np.asarray(prior, dtype=np.float64)) if len(prior) else 0.0  # (m,), in units of the scale
 
     def entry(query: Query, sensitivity: float) -> float:
         return sensitivity / math.sqrt(query.dimension)
@@ -35,6 +42,6 @@ def noisy_min(noise: NoiseSource) -> Mechanism:
     return Mechanism(
         event=event,
         scale=scale,
-        draw=lambda means, sigma: np.array([float(noise.noisy_argmin(means, sigma))]),
+        draw=lambda means, sigma: np.array([float(noise.noisy_argmin(means + sigma * handicap, sigma))]),
         adds_to=0,
     )

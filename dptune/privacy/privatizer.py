@@ -156,6 +156,18 @@ class LossPrivatizer:
                 self._failed.add(point)
                 self._store(point, np.full(self.n, self.interval.diameter / 2))
 
+    def copy(self, point: str, name: str) -> None:
+        """Hold the losses of a point under another name, too.
+
+        Raises:
+            InputError: this process does not hold them.
+        """
+        with self._lock:
+            if point not in self._losses:
+                raise self._missing((point,))
+            self._store(name, self._losses.row(point).astype(np.float64))
+            self._failed.update([name] if point in self._failed else [])
+
     def _store(self, point: str, row: Vector) -> None:
         with self._lock:
             if point not in self._losses:

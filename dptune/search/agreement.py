@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dptune.accounting.ledger import PLAN, PrivacyLedger, Rest
-from dptune.algorithms.method import Plan
+from dptune.algorithms.method import RULES, Plan
 from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.space import Space
@@ -21,7 +21,7 @@ def agree_on_plan(
     privatizer: LossPrivatizer,
     scope: str,
     *,
-    make_plan: Callable[[float, int], Plan],
+    make_plan: Callable[[float, int, int], Plan],
     mu: float | None,
     seed: int | None,
     space: Space | None = None,
@@ -32,7 +32,7 @@ def agree_on_plan(
     Args:
         privatizer: of the run, for good; its ledger keeps the plan.
         scope: the run's name.
-        make_plan: (mu, seed) -> plan.
+        make_plan: (mu, seed, version of the defaults) -> plan.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
         seed: of the algorithm's own randomness; default drawn when the run begins.
         space: the search space, stored with the plan.
@@ -49,10 +49,10 @@ def agree_on_plan(
     def begin(rest: Rest) -> object:
         share = _share(rest, mu, budget)
         try:
-            return described(make_plan(share, drawn), space, start_from)
+            return described(make_plan(share, drawn, RULES), space, start_from)
         except InputError:
             if mu is None and rest.holders:
-                make_plan(budget, drawn)  # raises what is wrong with the settings, if it is they
+                make_plan(budget, drawn, RULES)  # raises what is wrong with the settings, if it is they
                 raise BudgetPlanned(rest.left, budget, rest.holders) from None
             raise
 
@@ -65,7 +65,8 @@ def agree_on_plan(
     if not isinstance(stored, dict):
         raise BudgetMismatch(f"the run {scope!r} has no readable plan in the ledger; give the study a new name.")
     _agree_on_people(privatizer, scope)
-    plan = make_plan(stored["mu"] if mu is None else mu, stored["seed"] if seed is None else seed)
+    drawn = stored["seed"] if seed is None else seed
+    plan = make_plan(stored["mu"] if mu is None else mu, drawn, stored.get("rules", 1))
     wanted: Any = described(plan, space, _as_found(start_from, stored))
     if wanted != stored:
         raise BudgetMismatch(

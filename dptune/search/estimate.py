@@ -23,7 +23,8 @@ class Estimate:
         value: released mean clipped loss, in units of the loss.
         sigma: standard deviation of the privacy noise, same units.
         private: False if the noise was seeded.
-        improvement: the user's defaults' loss less this one, released together with it; None without defaults.
+        improvement: the user's defaults' loss less this one, released together with it, which no model has a part in;
+            None without defaults.
         at_clip: whether the 95% interval reaches the upper clip, and not the lower half of its range.
     """
 
@@ -52,15 +53,24 @@ class Estimate:
         half = float(-ndtri((1 - confidence) / 2)) * self.sigma
         return self.value - half, self.value + half
 
+    @property
+    def verdict(self) -> str:
+        """What the 95% interval of an improvement says: "better", "worse" or "not distinguishable"."""
+        low, high = self.interval()
+        return "better" if low > 0 else "worse" if high < 0 else "not distinguishable"
+
+    def compared(self, defaults: str) -> str:
+        """Return in words what an improvement over ``defaults`` says; these words stand wherever one is shown."""
+        low, high = self.interval()
+        than = f"{self.verdict} {'from' if self.verdict.startswith('not') else 'than'} {defaults}"
+        seeded = "" if self.private else " NOT PRIVATE"
+        return (
+            f"{than}: improvement {self.value:.4g} (95%: {low:.4g} to {high:.4g}), by one release and no model{seeded}"
+        )
+
     def __str__(self) -> str:
         low, high = self.interval()
         seeded = "" if self.private else " NOT PRIVATE"
         at_clip = AT_THE_CLIP if self.at_clip else ""
         text = f"{self.value:.4g} (95% interval of the privacy noise: {low:.4g} to {high:.4g}{at_clip}){seeded}"
-        if self.improvement is None:
-            return text
-        low, high = self.improvement.interval()
-        gain = f"{self.improvement.value:.4g} ({low:.4g} to {high:.4g}), by this one release and no model"
-        if low > 0:
-            return f"{text}, better than the loss of the defaults by {gain}"
-        return f"{text}, not distinguishable from the loss of the defaults: improvement {gain}"
+        return text if self.improvement is None else f"{text}, {self.improvement.compared('the defaults')}"

@@ -19,10 +19,10 @@ class Recommendation(dict[str, Any]):
 
     Attributes:
         defaults: the configuration that it is compared with: the user's, or the centre of the search space.
-        improvement: estimated mean clipped loss at the defaults less that at the recommendation, with the standard
-            deviation of a Gaussian process given all released values; None if nothing comparable was released.
-            A function of released values: it costs nothing, and its interval is as good as that model. Releases that
-            clip and saturate may understate how much worse bad points are, and so a large improvement.
+        improvement: mean clipped loss at the defaults less that at the recommendation, as the run's final estimate
+            released it; None as long as there is none, or no ``default=``. Its 95% interval covers the noise.
+        hint: what a Gaussian process given all released values expects the improvement to be, for displays. Releases
+            are clipped, and it knows nothing of what clipping took away: no evidence, and never called "better".
         at_edge: names of parameters at an end of their range: a wider range might be better.
     """
 
@@ -31,36 +31,40 @@ class Recommendation(dict[str, Any]):
         parameters: Mapping[str, Any],
         *,
         defaults: Mapping[str, Any],
-        improvement: Estimate | None,
+        improvement: Estimate | None = None,
+        hint: Estimate | None = None,
         at_edge: tuple[str, ...] = (),
     ) -> None:
         super().__init__(parameters)
-        self.defaults, self.improvement, self.at_edge = dict(defaults), improvement, at_edge
+        self.defaults, self.improvement, self.hint, self.at_edge = dict(defaults), improvement, hint, at_edge
+
+    def told_as(self, parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> Recommendation:
+        """Return the same with parameters and defaults as a front end's user writes them."""
+        return Recommendation(
+            parameters, defaults=defaults, improvement=self.improvement, hint=self.hint, at_edge=self.at_edge
+        )
 
     @property
     def distinguishable(self) -> bool:
-        """Whether the 95% interval of the improvement lies above 0."""
-        return self.improvement is not None and self.improvement.interval()[0] > 0
+        """Whether it was released that it is better: the interval lies above 0. That is wrong in 2.5% of runs."""
+        return self.improvement is not None and self.improvement.verdict == "better"
 
     def summary(self) -> str:
         """Return what is known about the recommendation, in a sentence or two."""
         edge = f" At an end of its range, which may be too narrow: {', '.join(self.at_edge)}." if self.at_edge else ""
-        if self.improvement is None:
-            return f"Nothing was released that compares it with {listed(self.defaults) or 'defaults'}.{edge}"
-        low, high = self.improvement.interval()
-        than = listed(self.defaults)
-        seeded = "" if self.improvement.private else " NOT PRIVATE."
-        gain = f"{self.improvement.value:.3g} (95% of the model: {low:.3g} to {high:.3g})"
+        than = listed(self.defaults) or "the defaults"
         if self == self.defaults:
+            seeded = "" if self.hint is None or self.hint.private else " NOT PRIVATE."
             return f"The search found nothing that it prefers to {than}: stay there.{seeded}"
-        if not self.distinguishable:
-            return (
-                f"By a model of all released values not distinguishable from {than}: improvement {gain}.{edge}{seeded}"
-            )
-        return (
-            f"By a model of all released values better in the mean by {gain} than with {than}; clipped and "
-            f"saturated releases may understate large gains, a final estimate does not.{edge}{seeded}"
-        )
+        if self.improvement is not None:
+            return f"In the mean {self.improvement.compared(than)}.{edge}"
+        return f"Whether it is better than {than} was not released; the final estimate does that.{self._hinted()}{edge}"
+
+    def _hinted(self) -> str:
+        if self.hint is None:
+            return ""
+        seeded = "" if self.hint.private else " NOT PRIVATE."
+        return f" A model of the clipped releases hints at an improvement of {self.hint.value:.3g}.{seeded}"
 
 
 def of_algorithm(
@@ -72,7 +76,7 @@ def of_algorithm(
     *,
     private: bool,
 ) -> Recommendation:
-    """Return what an algorithm ends with, compared with the defaults by all answers, or without any by the values.
+    """Return what an algorithm ends with, compared with the defaults.
 
     Args:
         found: what the run ends with.
@@ -83,8 +87,8 @@ def of_algorithm(
     defaults = default or space.centre()
     x, y = space.encode(defaults), space.encode(found)
     gain = algorithm.difference(x, y) or difference_of_values(space, values, x, y)
-    improvement = None if gain is None else Estimate(*gain, private)
-    return Recommendation(found, defaults=defaults, improvement=improvement, at_edge=at_edge(space, found))
+    hint = None if gain is None else Estimate(*gain, private)
+    return Recommendation(found, defaults=defaults, hint=hint, at_edge=at_edge(space, found))
 
 
 def among_values(values: Sequence[Released], default: Mapping[str, Value] | None, *, private: bool) -> Recommendation:
@@ -97,8 +101,7 @@ def among_values(values: Sequence[Released], default: Mapping[str, Value] | None
     if best is None:
         raise InputError("no value was released yet; there is nothing to recommend.")
     found, gain = best
-    improvement = None if gain is None else Estimate(*gain, private)
-    return Recommendation(found, defaults=default or {}, improvement=improvement)
+    return Recommendation(found, defaults=default or {}, hint=None if gain is None else Estimate(*gain, private))
 
 
 def listed(parameters: Mapping[str, Any], quote: str = "") -> str:

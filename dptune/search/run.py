@@ -34,7 +34,6 @@ from dptune.search.agreement import agree_on_plan
 from dptune.search.earlier import Earlier
 from dptune.search.estimate import Estimate
 from dptune.search.extending import extended
-from dptune.search.final import FinalEstimate
 from dptune.search.names import VALUE, as_stored, point_name, refuse_name
 from dptune.search.rungs import Rungs
 from dptune.search.shown import Shown
@@ -86,8 +85,8 @@ class SearchRun(Shown):
         self.plan = agree_on_plan(
             privatizer,
             scope,
-            make_plan=lambda budget, drawn: method.plan(
-                privatizer, space, mu=budget, seed=drawn, default=default, earlier=known, **settings
+            make_plan=lambda budget, drawn, rules: method.plan(
+                privatizer, space, mu=budget, seed=drawn, default=default, earlier=known, rules=rules, **settings
             ),
             mu=mu,
             seed=seed,
@@ -138,7 +137,9 @@ class SearchRun(Shown):
             slot = self._learned.asked if number is None or not self.method.shared_slots else number
             self._learned.asked += 1
             chooses = self.plan.choice_mu > 0 and self.algorithm.t + 1 == self.algorithm.rounds  # after this round
-            best = self.algorithm.best_points(self.algorithm.batch) if chooses else ()
+            best = [*self.algorithm.best_points(self.algorithm.batch)] if chooses else []
+            if chooses and self.plan.choice_among and self.default:
+                best.insert(0, self.space.encode(self.space.completed(self.default)))
             return self._choice.lacking(best, self.space) or self.space.decode(self.algorithm.ask(slot))
 
     def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
@@ -286,7 +287,7 @@ class SearchRun(Shown):
 
     def _forget(self) -> None:
         self.rungs.forget(self.algorithm.points_in_use())
-        in_use = self._choice.points.union(self.algorithm.points_in_use())
+        in_use = {*self._choice.points, *self.algorithm.points_in_use()}
         for point in [point for point in self._held if point not in in_use]:
             self.privatizer.forget(point)
             del self._held[point]
@@ -313,7 +314,21 @@ class SearchRun(Shown):
                 if self.algorithm.t > before:
                     self.privatizer.settle(asked.query.points)
         if self.algorithm.finished:
-            self._choice.make()
+            self._end()
+
+    def _end(self) -> None:
+        """Choose among this process's points, and compare what was chosen with the default configuration."""
+        default = self._held_at(self.default or {})
+        self._choice.make(self._mean, default)
+        found = self._found()
+        chosen = self._held_at(found)
+        if None not in (default, chosen) and default != chosen:
+            self._final.of_held(found, str(chosen), str(default))
+        self._choice.forget()
+
+    def _held_at(self, parameters: Mapping[str, Value]) -> str | None:
+        """The name of a point that is held for the choice and lies at these parameters, or None."""
+        return next((point for point, at in self._choice.points.items() if self._same(at, parameters)), None)
 
     def join(self, space: Space) -> None:
         """Search a wider space from now on, with parameters or conditions that nobody knew when the run began.
@@ -393,6 +408,10 @@ class SearchRun(Shown):
             self._learned.sync()
         return estimate
 
-    @property
-    def _final(self) -> FinalEstimate:
-        return FinalEstimate(self.privatizer, self.scope, self.plan, self.space, self.default)
+    def estimated(self, parameters: Mapping[str, Value]) -> Estimate | None:
+        """Return what the final estimate released about these parameters or the defaults; None: nothing, so far.
+
+        A run that ends with a choice makes its estimate by itself, if it was given a default configuration and chose
+        another.
+        """
+        return self._final.recorded(parameters)

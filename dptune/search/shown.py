@@ -6,6 +6,8 @@ import math
 import warnings
 from collections.abc import Mapping
 
+import numpy as np
+
 from dptune._locks import ForkSafeLock
 from dptune.algorithms.method import Method, Plan, SearchAlgorithm
 from dptune.errors import KeyConflict
@@ -14,6 +16,7 @@ from dptune.search.choice import Choice
 from dptune.search.earlier import Earlier, line_of
 from dptune.search.extending import totals
 from dptune.search.failures import Failures
+from dptune.search.final import FinalEstimate
 from dptune.search.learned import Learned
 from dptune.search.names import VALUE
 from dptune.search.recommendation import Recommendation, among_values, of_algorithm
@@ -126,8 +129,16 @@ class Shown:
     def _recommended(self) -> Recommendation:
         values, private = self._learned.history.released_values(), self._private
         if self.space is None:
-            return among_values(values, self.default, private=private)
-        return of_algorithm(self.algorithm, self.space, self._found(), self.default, values, private=private)
+            found = among_values(values, self.default, private=private)
+        else:
+            found = of_algorithm(self.algorithm, self.space, self._found(), self.default, values, private=private)
+        known = self._final.recorded(found)
+        found.improvement = None if known is None else known.improvement
+        return found
+
+    @property
+    def _final(self) -> FinalEstimate:
+        return FinalEstimate(self.privatizer, self.scope, self.plan, self.space, self.default)
 
     @property
     def _private(self) -> bool:
@@ -136,24 +147,32 @@ class Shown:
     def _found(self) -> dict[str, Value]:
         """The point that was chosen at the end; where nothing is, what the algorithm makes of the answers so far.
 
-        That is the user's default where the answers say that it is better.
+        That is the user's default where the answers or the final estimate say that it is better.
         """
         if self.space is None:
             return {}
         usual = [self.space.completed(self.default)] if self.default else []
         ends = self._choice.found() or [self.space.decode(self.algorithm.recommend()), *usual]
-        chosen = self._best_of(ends, self.space)
-        return {name: chosen[name] for name in self.space if self.space.active(name, chosen)}
+        chosen = min(ends, key=self._mean, default={})
+        found = {name: chosen[name] for name in self.space if self.space.active(name, chosen)}
+        if self.default and (self._same(found, self.default) or self._final.worse(found)):
+            return dict(self.default)
+        return found
 
-    def _best_of(self, chosen: list[dict[str, Value]], space: Space) -> dict[str, Value]:
-        """Of the points that were chosen the one that all answers say is best."""
-        centre = space.encode(space.centre())
+    def _mean(self, parameters: Mapping[str, Value]) -> float:
+        """What all answers say about the mean loss at a point, less that at the centre; inf: nothing."""
+        if self.space is None:
+            return math.inf
+        u, centre = self.space.encode(self.space.completed(parameters)), self.space.encode(self.space.centre())
+        known = self.algorithm.difference(u, centre)
+        return math.inf if known is None else known[0]
 
-        def mean(point: dict[str, Value]) -> float:
-            known = self.algorithm.difference(space.encode(space.completed(point)), centre)
-            return math.inf if known is None else known[0]
-
-        return min(chosen, key=mean, default={})
+    def _same(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
+        """Whether two points of the space are one, but for the last digits that coding them in the cube takes."""
+        if self.space is None or not one or not other:
+            return False
+        u, v = (self.space.encode(self.space.completed(each)) for each in (one, other))
+        return bool(np.allclose(u, v))
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, as plain JSON data, for a dashboard."""

@@ -221,6 +221,8 @@ class PrivateFunction:
                 f"parameters map names to values, as recommend(study) does; got {kind}. See .params."
             )
         run.check_estimate(parameters, early=early)
+        if (known := run.estimated(parameters)) is not None:
+            return known
         losses = self._losses_at(parameters)
         default = None if run.default is None else self._losses_at({**parameters, **run.default})
         estimate = run.estimate(parameters, losses, default=default, early=early)

@@ -273,11 +273,9 @@ class SpaceSearch(RunSearch):
         """
         found = self._read().recommend()
         others = without(self._default or {}, self._space() or ())
-        return Recommendation(
+        return found.told_as(
             merge_dicts(merge_dicts(constants(self._param_space), others), self._nested(found)),
-            defaults=self._default or self._nested(found.defaults),
-            improvement=found.improvement,
-            at_edge=found.at_edge,
+            self._default or self._nested(found.defaults),
         )
 
     def _nested(self, point: Mapping[str, Any]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def select(asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> F
         _warn(asked.name, f"the best is found surely only if it leads by {needed:.2g} times the clip's width.", depth=4)
     chosen = dptune.select(losses(), privatizer, mu=mu, name=asked.name, **settings)
     best = tried[chosen.index]
-    return Found(Recommendation(best, defaults={}, improvement=None), models.fitted(best), chosen.estimate)
+    return Found(Recommendation(best, defaults={}), models.fitted(best), chosen.estimate)
 
 
 class Run:
@@ -200,13 +200,13 @@ def _ended(run: SearchRun, models: Models, where: UserSpace) -> Found:
     """Train the recommended model, and release its loss once, beside that of the estimator's own parameters."""
     best = run.recommend()
     model = models.fitted(where.user(best))
-    loss = None
-    if run.plan.final_mu > 0:
+    if (loss := run.estimated(best)) is None and run.plan.final_mu > 0:
         usual = None if run.default is None else models.losses(models.fitted(where.user(run.default)))
         loss = run.estimate(best, models.losses(model), default=usual)
+        if (told := run.recommend()) != best:  # the estimate says that the defaults are better
+            best, model = told, models.fitted(where.user(told))
     defaults = where.user(best.defaults) if best.defaults else {}
-    told = Recommendation(where.user(best), defaults=defaults, improvement=best.improvement, at_edge=best.at_edge)
-    return Found(told, model, loss)
+    return Found(best.told_as(where.user(best), defaults), model, run.estimated(best) or loss)
 
 
 METHODS: Mapping[str, Strategy] = {"centred": Run(dptune.CENTRED), "dp-gibo": Run(dptune.GIBO), "selection": select}
