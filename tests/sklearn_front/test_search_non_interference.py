@@ -166,18 +166,18 @@ def leak_attribute(monkeypatch) -> None:
 
 
 def leak_private_rows(monkeypatch) -> None:
-    halves = PrivateSearch._halves
+    fitted = PrivateSearch.fit
 
-    def kept(self, *given):
-        training, self._private = halves(self, *given)
-        return training, self._private
+    def fit(self, X, y=None, **options):
+        self._private = options["X_val"]
+        return fitted(self, X, y, **options)
 
-    monkeypatch.setattr(PrivateSearch, "_halves", kept)
+    monkeypatch.setattr(PrivateSearch, "fit", fit)
 
 
 def leak_name(monkeypatch) -> None:
     leak_private_rows(monkeypatch)
-    monkeypatch.setattr(PrivateSearch, "_public", lambda self: vars(self).pop("_private").rows.X)
+    monkeypatch.setattr(PrivateSearch, "_public", lambda self: vars(self).pop("_private"))
 
 
 def leak_log(monkeypatch) -> None:
