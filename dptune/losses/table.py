@@ -78,7 +78,8 @@ class _Sparse(Table):
 
     def __init__(self, X: Any, like: Any) -> None:
         kind = getattr(like, "dtype", np.dtype(np.float64))
-        self._X = X.tocsr(copy=True).astype(kind if kind.kind == "f" else np.float64)
+        with np.errstate(all="ignore"):  # a cast may overflow, and says so
+            self._X = X.tocsr(copy=True).astype(kind if kind.kind == "f" else np.float64)
         self._X.sum_duplicates()
         n = X.shape[0]
         row = np.repeat(np.arange(n), np.diff(self._X.indptr))
