@@ -33,6 +33,8 @@ spaces = [
 ]
 ledger = dptune.PrivacyLedger(f"{folder}/sklearn_pipeline.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
 model = Pipeline([("columns", columns), ("model", LogisticRegression())])
-settings = {"loss": "log_loss", "clip": (0.0, 2.0), "method": "selection", "n_trials": 40, "validation": 0.6}
-search = PrivateSearch(model, spaces, ledger=ledger, **settings).fit(visits, sick, groups=patient)
+settings = {"loss": "log_loss", "clip": (0.0, 2.0), "method": "selection", "n_trials": 40}
+val = np.isin(patient, rng.choice(np.unique(patient), 300, replace=False))  # of a file: before pandas reads it
+search = PrivateSearch(model, spaces, ledger=ledger, **settings)
+search.fit(visits[~val], sick[~val], X_val=visits[val], y_val=sick[val], groups=patient[val])
 print(search.best_params_, search.best_loss_, search.statement(delta=1e-5), sep="\n")

@@ -14,7 +14,7 @@ from dptune_sklearn import PrivateSearch
 
 folder = sys.argv[1] if len(sys.argv) > 1 else "."
 X, y = load_breast_cancer(return_X_y=True)  # 569 patients: 169 to train on, 400 private ones to validate on
-X_train, X_val, y_train, y_val = train_test_split(X, y, train_size=169, stratify=y, random_state=0)
+X_train, X_val, y_train, y_val = train_test_split(X, y, train_size=169, random_state=0)
 
 ledger = dptune.PrivacyLedger(f"{folder}/sklearn_svm.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
 space = {"svc__C": loguniform(1e-3, 1e3), "svc__gamma": loguniform(1e-5, 1e1)}

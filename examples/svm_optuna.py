@@ -14,7 +14,7 @@ from dptune_optuna import CentredSampler
 
 folder = sys.argv[1] if len(sys.argv) > 1 else "."
 X, y = load_breast_cancer(return_X_y=True)  # 569 patients: 169 to train on, 400 private ones to validate on
-X_train, X_val, y_train, y_val = train_test_split(X, y, train_size=169, stratify=y, random_state=0)
+X_train, X_val, y_train, y_val = train_test_split(X, y, train_size=169, random_state=0)
 
 ledger = dptune.PrivacyLedger(f"{folder}/ledger.db", dptune.Budget.gdp(mu=1.0), dataset="tumours", unit="one patient")
 privatizer = dptune.LossPrivatizer(ledger, n=len(y_val), clip=(0.0, 3.0))

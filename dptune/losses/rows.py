@@ -22,7 +22,8 @@ class Rows:
     Attributes:
         X: private rows (n, d): an array, a list of rows or of texts, a sparse matrix, a data frame.
         y: private answers (n,).
-        like: public rows of the same columns, such as the training rows. Where they hold text or categories, so does
+        like: public rows of the same columns, such as the training rows, read without the private ones: what a table
+            that held both says of a column is a private cell's to decide. Where they hold text or categories, so does
             ``X``; everything else is a number, in the floating-point type of ``like``. A column that has a missing
             value here may have one there. Any number of rows; the first one is what a model is tried out on.
     """

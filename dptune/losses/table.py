@@ -78,7 +78,8 @@ class _Sparse(Table):
 
     def __init__(self, X: Any, like: Any) -> None:
         kind = getattr(like, "dtype", np.dtype(np.float64))
-        self._X = X.tocsr(copy=True).astype(kind if kind.kind == "f" else np.float64)
+        with np.errstate(all="ignore"):  # a cast may overflow, and says so
+            self._X = X.tocsr(copy=True).astype(kind if kind.kind == "f" else np.float64)
         self._X.sum_duplicates()
         n = X.shape[0]
         row = np.repeat(np.arange(n), np.diff(self._X.indptr))
@@ -234,7 +235,10 @@ def _frame(X: Any, like: Any) -> Table:
             f"X.to_numpy(). Got X as a {type(X).__name__} and like= as a {type(like).__name__}."
         )
     if list(X.columns) != list(like.columns) or len(like) == 0:
-        raise InputError(f"X and like= must have the same columns; like= has {len(like)} rows of {list(like.columns)}.")
+        raise InputError(
+            "X and like= (public rows, as those that train) must have the same columns; like= has "
+            f"{len(like)} rows of {list(like.columns)}."
+        )
     dtypes = list(like.dtypes)
     public = [_object_array(like.iloc[:, j]) for j in range(len(dtypes))]
     columns = [

@@ -14,7 +14,7 @@ from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, too_wide
 from dptune_sklearn.delegation import Around
 from dptune_sklearn.fitting import Models
-from dptune_sklearn.halves import given_halves, split_halves
+from dptune_sklearn.halves import given_halves
 from dptune_sklearn.naming import name_of
 from dptune_sklearn.spaces import Distributions, refuse_unknown
 from dptune_sklearn.strategies import Asked, charges_of, strategy
@@ -22,7 +22,9 @@ from dptune_sklearn.strategies import Asked, charges_of, strategy
 REFUSED = {
     "n_iter": "write n_trials=, the number of models to train.",
     "cv": "there is no cross-validation on private rows: a person trains the models of all folds but one, so each of "
-    "these depends on them, and so does everybody's loss. Give fit X_val= and y_val=, or PrivateSearch validation=0.3.",
+    "these depends on them, and so does everybody's loss. Give fit X_val= and y_val=.",
+    "validation": "rows that were read together share their columns' types, and one private cell, a '?' among numbers, "
+    "changes those of the training rows. Split the rows before they are read, and give fit X_val= and y_val=.",
     "scoring": "a score of all rows together has no bounded share for each person. Give loss=, a mean over people that "
     'is minimised: "log_loss" or "zero_one" (1 - accuracy) for classifiers, "squared_error" for regressors.',
 }
@@ -46,16 +48,14 @@ class PrivateSearch(Around):
             "selection" (anything: all candidates in parallel, one price), a :class:`dptune.algorithms.Method`, or an
             Optuna sampler, which is told a noisy value of each trial.
         mu: GDP budget of the search; default what is neither spent nor planned by other runs when it begins.
-        validation: share of the people to hold out of ``X`` as private rows; the others train, and are **not**
-            protected. None: ``fit`` is given ``X_val`` and ``y_val``.
         n_jobs: number of processes that train. Private rows stay in this one.
-        random_state: a whole number; what the algorithm draws, and who is held out.
+        random_state: a whole number; what the algorithm draws.
         settings: of the method's planner, e.g. ``{"final_share": 0.1}``; of "selection" ``estimate_share``, ``method``.
         name: of the search in the ledger; default made of everything public, training rows included. Under its name a
             search that was stopped goes on, and one that is complete is told again, for nothing.
         warm_start: True: with more ``n_trials`` (and ``mu``), both in all, ``fit`` goes on from the search with
             fewer. That one is found in the ledger, in another process too: the default name is made without these two.
-        cv, scoring, n_iter: refused by ``fit``, with the reason.
+        cv, scoring, n_iter, validation: refused by ``fit``, with the reason.
 
     Attributes:
         best_params_: a :class:`dptune.search.recommendation.Recommendation`, with what is known beside it.
@@ -87,7 +87,6 @@ class PrivateSearch(Around):
         n_trials: int | None = None,
         method: Any = "centred",
         mu: float | None = None,
-        validation: float | None = None,
         n_jobs: int | None = None,
         random_state: int = 0,
         settings: Mapping[str, Any] | None = None,
@@ -96,6 +95,7 @@ class PrivateSearch(Around):
         cv: None = None,
         scoring: None = None,
         n_iter: None = None,
+        validation: None = None,
     ) -> None:
         self.estimator = estimator
         self.param_distributions = param_distributions
@@ -106,7 +106,6 @@ class PrivateSearch(Around):
         self.n_trials = n_trials
         self.method = method
         self.mu = mu
-        self.validation = validation
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.settings = settings
@@ -115,6 +114,7 @@ class PrivateSearch(Around):
         self.cv = cv
         self.scoring = scoring
         self.n_iter = n_iter
+        self.validation = validation
 
     def fit(
         self,
@@ -129,10 +129,11 @@ class PrivateSearch(Around):
         """Search; then fit the best parameters on the training rows.
 
         Args:
-            X, y: public training rows (m, d) and answers (m,); with ``validation=`` all rows.
+            X, y: public training rows (m, d) and answers (m,), read without the private ones: in one table a private
+                cell can change what a column of the training rows holds.
             X_val, y_val: private rows (n, d) and answers (n,), of people who are not among the training rows.
-            groups: whose a private row is (n,); with ``validation=`` whose each row of X is. Default a person a row.
-            options: of the estimator's ``fit``. With ``validation=`` those with one entry a row are split with X.
+            groups: whose a private row is (n,). Default a person a row.
+            options: of the estimator's ``fit``.
 
         Raises:
             UnsupportedMetric: the loss is not a mean over people.
@@ -146,7 +147,7 @@ class PrivateSearch(Around):
                 raise InputError(f"{refused}= is refused: {reason}")
         search = strategy(self.method)
         refuse_unknown(self.param_distributions, self.estimator)
-        training, private = self._halves(X, y, X_val, y_val, groups, options)
+        training, private = given_halves(X, y, X_val, y_val, groups, options)
         models = Models(self.estimator, training, private, self.loss, self.n_jobs)
         privatizer = dptune.LossPrivatizer(self._ledger(), clip=self.clip, **private.people)
         if why := too_wide(self.loss, privatizer.loss_range):
@@ -172,16 +173,6 @@ class PrivateSearch(Around):
     def statement(self, *, delta: float | None = None) -> dptune.Statement:
         """Return the ledger's privacy statement, to print or to publish; see :meth:`dptune.PrivacyLedger.statement`."""
         return self._ledger().statement(delta=delta)
-
-    def _halves(self, X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, options: Mapping[str, Any]) -> Any:
-        if (X_val is None) == (self.validation is None):
-            raise InputError(
-                "give fit X_val= and y_val=, private rows that train nothing, or PrivateSearch validation=, the share "
-                "of the people to hold out of X; not both. The training rows are not protected."
-            )
-        if self.validation is None:
-            return given_halves(X, y, X_val, y_val, groups, options)
-        return split_halves(X, y, groups, options, held_out=self.validation, seed=self.random_state)
 
     def _ledger(self) -> dptune.PrivacyLedger:
         """Return the ledger; made anew from its path, it is the same."""

@@ -122,7 +122,9 @@ def test_the_pages_of_spaces_and_scikit_learn_run() -> None:
     made = {"ledger": privatizer("search.db").ledger, "estimator": LogisticRegression()}
     space = {"C": loguniform(1e-3, 1e3)}
     rest = {"patient_of_row": np.arange(400), "param_distributions": space, "X_new": X[:3]}
-    run("docs/sklearn.md", {**ROWS, **made, **rest, "PrivateSearch": PrivateSearch})
+    Path("patients.csv").write_text("age,sick\n" + "50,1\n" * 9 + "?,0\n")
+    known = run("docs/sklearn.md", {**ROWS, **made, **rest, "PrivateSearch": PrivateSearch})
+    assert [len(known[half]) for half in ("X_train", "y_train", "X_val", "y_val")] == [4, 4, 6, 6]
 
 
 def test_the_page_of_budgets_holds_what_its_command_prints() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -153,5 +154,12 @@ def test_ranges_and_representations_run(tmp_path: Path, monkeypatch: pytest.Monk
     known = {"np": np, "losses": np.linspace(0, 9, 50), "bounds_that_worked_on": lambda rows: (0.5, 2.0)}
     assert block(RANGES, trial=trial, **known)["C"] == (1e-3, 1e3)
     Path("val.csv").write_text("zip,x\n00707,1\n")
-    frame = pd.DataFrame({"town": ["a", "b"], "x": [0.0, 1.0]})
-    block(DTYPES, Rows, pd=pd, frame_val=frame, frame_train=frame.copy(), y_val=np.array([0, 1]))
+    cells = [f"{age},{'a' if age % 2 else 'b'}\n" for age in range(20, 60)]
+    halves = {}
+    for cell in ("42", "?"):  # of one private person
+        rows = [line.replace("42,", f"{cell},") for line in cells]
+        Path("all.csv").write_text("".join(["x,town\n", *rows]))
+        halves[cell] = block(DTYPES, Rows, train_test_split, pd=pd, io=io, X=X, y=Y, y_val=np.zeros(10))
+        assert any(line.startswith(cell) for line in halves[cell]["val"])
+    assert str(halves["42"]["X_train"].dtypes["x"]) != str(halves["?"]["X_train"].dtypes["x"])
+    pd.testing.assert_frame_equal(*(half["frame_train"] for half in halves.values()))

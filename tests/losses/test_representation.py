@@ -119,6 +119,14 @@ def test_one_odd_cell_of_a_sparse_matrix(kind: Any, bad: float) -> None:
     assert np.isnan(b[BAD])
 
 
+def test_one_number_beyond_the_type_of_public_sparse_rows_warns_of_nothing() -> None:
+    rows = X.copy()
+    rows[BAD, 1] = 1e300
+    like = sparse.csr_array(TRAIN.astype(np.float32))
+    losses = estimator_losses("log_loss", MODELS["linear"], sparse.csr_array(rows), Y, like=like)
+    assert np.flatnonzero(np.isnan(losses)).tolist() == [BAD]
+
+
 def test_masked_cells_are_missing() -> None:
     mask = np.zeros((N, 3), dtype=bool)
     mask[BAD, 1] = True

@@ -93,12 +93,12 @@ def test_a_search_that_was_stopped_goes_on(fast_path):
 @pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
 def test_grid_search_cannot_multiply_the_budget(fast_path):
     """diffprivlib: GridSearchCV clones the estimator, and 21 fits at epsilon 1 pass a cap of 1.5; 0 are recorded."""
-    settings = {"method": "selection", "validation": 0.5, "mu": 1.0, "param_distributions": GRID}
+    settings = {"method": "selection", "mu": 1.0, "param_distributions": GRID}
     search = search_in(fast_path, ledger=ledger_in(fast_path, mu=1.5), **settings)
     others = {"estimator__class_weight": [None, "balanced"], "loss": ["log_loss", "brier"]}
     outer = GridSearchCV(search, others, cv=5, refit=False, scoring="accuracy")
     with pytest.warns(FitFailedWarning, match="BudgetExhausted"):
-        outer.fit(*rows(100))
+        outer.fit(*rows(100), **VAL)
     ledger = ledger_in(fast_path, mu=1.5)
     scores = [outer.cv_results_[f"split{k}_test_score"] for k in range(5)]
     assert np.isfinite(scores).sum() == 2  # of twenty fits: three would cost 1.73

@@ -1,43 +1,17 @@
-"""Who is public and who is private: validation rows, held-out people, groups, and what is refused."""
+"""Who is public and who is private: training rows, validation rows, groups, and what is refused."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import loguniform
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 import dptune
-from dptune_sklearn.halves import split_halves
 from sklearn_tools import PRIVATE, PUBLIC, VAL, rows, search_in
-
-
-class Seen(LogisticRegression):
-    """Remembers what it was fitted on."""
-
-    def fit(self, X, y, sample_weight=None, note=None):
-        self.seen_, self.weights_ = np.asarray(X), sample_weight
-        return super().fit(X, y, sample_weight)
-
-
-def test_a_share_of_the_people_is_held_out_and_never_trains(fast_path):
-    X, y = rows(100)
-    weights = np.arange(100.0) + 1
-    search = search_in(fast_path, estimator=Seen(), validation=0.3).fit(X, y, sample_weight=weights, note="a")
-    assert len(search.best_estimator_.seen_) == 70
-    assert search.ledger.n == 30
-    assert all((row == X).all(axis=1).any() for row in search.best_estimator_.seen_)
-    assert (X[search.best_estimator_.weights_.astype(int) - 1] == search.best_estimator_.seen_).all()
-
-
-def test_whole_groups_are_held_out_and_counted_as_people(fast_path):
-    X, y = rows(100)
-    patients = np.array([f"patient {i // 5}" for i in range(100)], dtype=object)
-    search = search_in(fast_path, estimator=Seen(), validation=0.3).fit(X, y, groups=patients)
-    trained = {i // 5 for i in range(100) if (search.best_estimator_.seen_ == X[i]).all(axis=1).any()}
-    assert search.ledger.n == 6
-    assert len(trained) == 14
-    assert len(search.best_estimator_.seen_) == 70
 
 
 def test_groups_of_validation_rows_are_people(fast_path):
@@ -45,22 +19,20 @@ def test_groups_of_validation_rows_are_people(fast_path):
     assert search.ledger.n == 20
 
 
-def test_who_is_held_out_depends_on_no_answer():
-    X, y = rows(50)
-    one, other = (split_halves(X, each, None, {}, held_out=0.4, seed=3) for each in (y, 1 - y))
-    assert (one[0].X == other[0].X).all()
-    assert (one[1].rows.X == other[1].rows.X).all()
-
-
 @pytest.mark.parametrize(
     ("settings", "fit", "message"),
     [
-        ({}, {}, "give fit X_val= and y_val=.* or PrivateSearch validation="),
-        ({"validation": 0.3}, VAL, "not both"),
-        ({"validation": 1.5}, {}, "validation"),
+        ({}, {}, "X_val is None: give fit X_val= and y_val=, private rows"),
+        (
+            {"validation": 0.3},
+            {},
+            "validation= is refused: .* Split the rows before they are read, and give fit X_val=",
+        ),
+        ({"validation": 0.3}, VAL, "validation= is refused"),
         ({}, {"X_val": PRIVATE[0], "y_val": PRIVATE[1][:9]}, "as many rows"),
         ({}, {**VAL, "groups": [1, 2]}, "as many rows"),
-        ({}, {"X_val": PRIVATE[0]}, "y_val is None"),
+        ({}, {"X_val": PRIVATE[0]}, "y_val is None: give fit"),
+        ({}, {"X_val": pd.DataFrame(PRIVATE[0]), "y_val": PRIVATE[1]}, "both as data frames, or both as arrays"),
         ({"cv": 5}, VAL, "cv= is refused: .* trains the models of all folds but one"),
         ({"n_iter": 9}, VAL, "n_iter= is refused: write n_trials="),
         ({"loss": None}, VAL, "needs loss=, what is minimised"),
@@ -104,6 +76,20 @@ def test_other_people_need_another_ledger(fast_path):
     search = search_in(fast_path).fit(*PUBLIC, **VAL)
     with pytest.raises(dptune.errors.BudgetMismatch, match="60"):
         search.fit(*PUBLIC, X_val=PRIVATE[0][:50], y_val=PRIVATE[1][:50])
+
+
+def test_the_last_step_of_a_pipeline_is_told_to_take_the_others_in(fast_path):
+    X, X_val = (pd.DataFrame(rows, columns=["a", "b", "c"]) for rows in (PUBLIC[0], PRIVATE[0]))
+    outer = Pipeline([("scale", StandardScaler()), ("s", search_in(fast_path))])
+    with pytest.raises(dptune.InputError, match=r"put the steps before it into the estimator") as refused:
+        outer.fit(X, PUBLIC[1], s__X_val=X_val, s__y_val=PRIVATE[1])
+    assert "Rows(" not in str(refused.value)
+    inner = search_in(
+        fast_path,
+        estimator=Pipeline([("scale", StandardScaler()), ("s", LogisticRegression())]),
+        param_distributions={"s__C": loguniform(1e-3, 1e3)},
+    )
+    assert inner.fit(X, PUBLIC[1], X_val=X_val, y_val=PRIVATE[1]).ledger.n == 60
 
 
 def test_answers_in_a_column_are_a_vector(fast_path):

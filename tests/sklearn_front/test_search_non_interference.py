@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import logging
 import pickle
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ import numpy as np
 import optuna
 import pandas as pd
 import pytest
-from audit_tools import dump
-from every_logger import every_logger, without_clocks
 from scipy.sparse import csr_array
 from scipy.stats import loguniform
 from sklearn.compose import make_column_transformer
@@ -27,10 +24,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-import dptune
 from dptune.privacy.private import reveal
 from dptune_sklearn import PrivateSearch
 from dptune_sklearn.fitting import Models
+from search_transcripts import can_answers, left_behind
 from sklearn_tools import PUBLIC, ledger_in, rows, search_in
 
 N, WHO, SECRET = 30, 7, 1234.56789
@@ -93,35 +90,15 @@ def search_of(container: str, method: str, folder: Path) -> Any:
 
 
 def transcript(folder: Path, container: str, method: str, kind: str) -> list[str]:
-    """All that a search leaves behind."""
-    folder.mkdir()
     X, y = PUBLIC
     X_val, y_val = neighbour(container, kind)
-    with every_logger() as lines, warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        search = search_of(container, method, folder)
-        search.fit(CONTAINERS[container](X), y, X_val=X_val, y_val=y_val)
-    shown = {name: value for name, value in vars(search).items() if name.endswith("_")}
-    told = [repr(search), repr(shown), search.best_params_.summary(), str(search.statement(delta=1e-3))]
-    told += [repr(sorted(vars(search))), *(f"{one.category.__name__}: {one.message}" for one in warned)]
-    pickled = pickle.dumps(search)
-    everything = [*lines, *told, *map(repr, dump(search.ledger)), pickled.decode("latin-1")]
-    assert len(lines) > 50
-    files = b"".join(path.read_bytes() for path in folder.iterdir())
-    for text in ("\n".join(everything).encode(), files, pickled):
-        assert str(SECRET).encode() not in text
-        assert np.float64(SECRET).tobytes() not in text
-    return without_clocks(everything, folder)
+    fit = {"X": CONTAINERS[container](X), "y": y, "X_val": X_val, "y_val": y_val}
+    return left_behind(folder, lambda folder: search_of(container, method, folder), fit, SECRET)
 
 
 @pytest.fixture
 def canned(monkeypatch) -> None:
-    """Every answer is a constant: what is left of the data's influence is a leak."""
-
-    def draw(self, charge, query, mechanism, scale):
-        return np.full(query.dimension, 0.25) if mechanism.adds_to else np.ones(1)
-
-    monkeypatch.setattr(dptune.LossPrivatizer, "_draw", draw)
+    can_answers(monkeypatch)
 
 
 def assert_nothing_interferes(
@@ -166,18 +143,18 @@ def leak_attribute(monkeypatch) -> None:
 
 
 def leak_private_rows(monkeypatch) -> None:
-    halves = PrivateSearch._halves
+    fitted = PrivateSearch.fit
 
-    def kept(self, *given):
-        training, self._private = halves(self, *given)
-        return training, self._private
+    def fit(self, X, y=None, **options):
+        self._private = options["X_val"]
+        return fitted(self, X, y, **options)
 
-    monkeypatch.setattr(PrivateSearch, "_halves", kept)
+    monkeypatch.setattr(PrivateSearch, "fit", fit)
 
 
 def leak_name(monkeypatch) -> None:
     leak_private_rows(monkeypatch)
-    monkeypatch.setattr(PrivateSearch, "_public", lambda self: vars(self).pop("_private").rows.X)
+    monkeypatch.setattr(PrivateSearch, "_public", lambda self: vars(self).pop("_private"))
 
 
 def leak_log(monkeypatch) -> None:

@@ -1,0 +1,215 @@
+"""One odd private cell, in everything that users hold rows in: NumPy, pandas and CSV choose a type by all cells.
+
+A neighbour changes the dtype of the whole array, column or series. Still the name, the outcome and all that a search
+leaves behind are the same, everybody else's losses are the same numbers, and no mean moves by more than one share.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pandas as pd
+import pytest
+from scipy.stats import loguniform
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import dptune
+from dptune.privacy.private import reveal
+from dptune_sklearn import PrivateSearch
+from dptune_sklearn.fitting import Models
+from search_transcripts import can_answers, left_behind
+from sklearn_tools import ledger_in
+
+M, N, WHO, CLIP = 30, 12, 5, (0.0, 2.0)
+SECRET = 1234.56789
+ODD = {"?": "?", "n/a": "n/a", "none": None, "nan": np.nan, "real": 3.5, "text": f"a longer text {SECRET}"}
+
+
+def people(n: int, seed: int) -> dict[str, list[Any]]:
+    """Return columns as plain lists: whole numbers, numbers, text; and answers."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(20, 90, n)
+    columns = {"age": age.tolist(), "dose": rng.normal(size=n).tolist()}
+    return columns | {
+        "city": np.where(age > 50, "Bern", "Basel").tolist(),
+        "sick": (age + rng.normal(0, 20, n) > 55).astype(int).tolist(),
+    }
+
+
+def rows_of(*names: str) -> Callable[[dict[str, list[Any]]], list[Any]]:
+    return lambda table: [list(row) for row in zip(*(table[name] for name in names), strict=True)]
+
+
+def frame(table: dict[str, list[Any]]) -> pd.DataFrame:
+    return pd.DataFrame({name: table[name] for name in ("age", "dose", "city")})
+
+
+def read_again(table: Any) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(table.to_csv(index=False)))
+
+
+numbers, mixed = rows_of("age", "dose"), rows_of("age", "dose", "city")
+BY_TYPE = make_pipeline(
+    make_column_transformer(
+        (SimpleImputer(), make_column_selector(dtype_include="number")),
+        (OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_exclude="number")),
+    ),
+    LogisticRegression(),
+)
+BY_PLACE = make_pipeline(
+    make_column_transformer((SimpleImputer(), [0, 1]), (OneHotEncoder(), [2])), LogisticRegression()
+)
+PLAIN, WORDS = (
+    make_pipeline(SimpleImputer(), LogisticRegression()),
+    make_pipeline(CountVectorizer(), LogisticRegression()),
+)
+ROWS: dict[str, tuple[Any, Callable[[dict[str, list[Any]]], Any], str]] = {  # model, how it is held, whose cell is odd
+    "frame": (BY_TYPE, frame, "age"),
+    "frame, text": (BY_TYPE, frame, "city"),
+    "csv": (BY_TYPE, lambda table: read_again(frame(table)), "age"),
+    "category": (BY_TYPE, lambda table: frame(table).astype({"city": "category"}), "city"),
+    "nullable": (BY_TYPE, lambda table: frame(table).convert_dtypes(), "age"),
+    "array": (PLAIN, lambda table: np.array(numbers(table)), "age"),
+    "array, text": (BY_PLACE, lambda table: np.array(mixed(table)), "age"),
+    "objects": (BY_PLACE, lambda table: np.array(mixed(table), dtype=object), "age"),
+    "list": (PLAIN, numbers, "age"),
+    "words": (WORDS, lambda table: np.array(table["city"]), "city"),
+    "series": (WORDS, lambda table: pd.Series(table["city"]), "city"),
+}
+ANSWERS: dict[str, Callable[[list[Any]], Any]] = {
+    "array": np.array,
+    "objects": lambda y: np.array(y, dtype=object),
+    "series": pd.Series,
+    "csv": lambda y: read_again(pd.DataFrame({"y": y}))["y"],
+    "category": lambda y: pd.Series(y, dtype="category"),
+    "nullable": lambda y: pd.Series(y).convert_dtypes(),
+    "list": list,
+}
+METHODS = ("centred", "selection", "tpe")
+
+
+def changed(column: list[Any], odd: Any) -> list[Any]:
+    return [odd if i == WHO else cell for i, cell in enumerate(column)]
+
+
+def outcome(folder: Path, patch: pytest.MonkeyPatch, method: str, model: Any, fit: dict[str, Any]) -> tuple[Any, Any]:
+    """What is left behind, and clipped losses (models, n)."""
+    seen: list[Any] = []
+    losses = Models.losses
+    step = model.steps[-1][0] + ("__C" if hasattr(model[-1], "C") else "__alpha")
+
+    def kept(self: Models, fitted: Any) -> Any:
+        found = losses(self, fitted)
+        seen.append(np.clip(np.nan_to_num(reveal(found), nan=CLIP[1]), *CLIP))
+        return found
+
+    def search_in(folder: Path) -> PrivateSearch:
+        asked = optuna.samplers.TPESampler(seed=1) if method == "tpe" else method
+        loss = "log_loss" if step.endswith("C") else "squared_error"
+        settings = {"loss": loss, "clip": CLIP, "n_trials": 4, "method": asked, "mu": 1.0}
+        return PrivateSearch(model, {step: loguniform(1e-2, 1e2)}, ledger=ledger_in(folder), **settings)
+
+    with patch.context() as inner:
+        can_answers(inner)
+        inner.setattr(Models, "losses", kept)
+        return left_behind(folder, search_in, fit, SECRET), np.array(seen)
+
+
+UNCHANGED: dict[tuple[str, str], tuple[Any, Any]] = {}
+
+
+def assert_neighbours_are_alike(
+    folder: Path, patch: pytest.MonkeyPatch, case: tuple[str, str], model: Any, mine: Any, theirs: Any
+) -> None:
+    if case not in UNCHANGED:
+        UNCHANGED[case] = outcome(folder / "a", patch, case[-1], model, mine)
+    told, losses = outcome(folder / "b", patch, case[-1], model, theirs)
+    assert told == UNCHANGED[case][0]
+    before = UNCHANGED[case][1]
+    assert (np.delete(before, WHO, axis=1) < CLIP[1]).any()
+    np.testing.assert_array_equal(np.delete(losses, WHO, axis=1), np.delete(before, WHO, axis=1))
+    assert np.abs(losses.mean(axis=1) - before.mean(axis=1)).max() <= (CLIP[1] - CLIP[0]) / N * (1 + 1e-9)
+
+
+def quick(inputs: Iterable[str], *, every: int) -> list[Any]:
+    """Each input with each odd cell and each method; always run: a method in turn, of one in ``every`` inputs."""
+    pairs = [(each, odd) for each in inputs for odd in ODD]
+    return [
+        pytest.param(*pair, method, marks=() if (i + i // len(ODD)) % (3 * every) == j else pytest.mark.slow)
+        for i, pair in enumerate(pairs)
+        for j, method in enumerate(METHODS)
+    ]
+
+
+@pytest.mark.parametrize(("held", "odd", "method"), quick(ROWS, every=2))
+def test_one_odd_cell_of_a_private_row(fast_path, monkeypatch, held, odd, method):
+    model, hold, column = ROWS[held]
+    public, private = people(M, 1), people(N, 2)
+    fit = {"X": hold(public), "y": public["sick"], "y_val": private["sick"]}
+    mine = fit | {"X_val": hold(private)}
+    theirs = fit | {"X_val": hold(private | {column: changed(private[column], ODD[odd])})}
+    assert_neighbours_are_alike(fast_path, monkeypatch, (held, method), model, mine, theirs)
+
+
+KINDS: dict[str, Callable[[dict[str, list[Any]]], list[Any]]] = {
+    "0 and 1": lambda table: table["sick"],
+    "text": lambda table: ["sick" if one else "well" for one in table["sick"]],
+    "numbers": lambda table: table["dose"],
+}
+CASES = [f"{held}: {kind}" for held in ANSWERS for kind in KINDS]
+
+
+@pytest.mark.parametrize(("held", "odd", "method"), quick(CASES, every=3))
+def test_one_odd_private_answer(fast_path, monkeypatch, held, odd, method):
+    assert_one_answer_decides_nothing(fast_path, monkeypatch, held, odd, method)
+
+
+def assert_one_answer_decides_nothing(
+    folder: Path, patch: pytest.MonkeyPatch, held: str, odd: str, method: str
+) -> None:
+    holder, kind = held.split(": ")
+    public, private = people(M, 1), people(N, 2)
+    y, y_val = KINDS[kind](public), KINDS[kind](private)
+    model = make_pipeline(SimpleImputer(), Ridge()) if kind == "numbers" else PLAIN
+    fit = {"X": np.array(numbers(public)), "y": y, "X_val": np.array(numbers(private))}
+    mine, theirs = (fit | {"y_val": ANSWERS[holder](each)} for each in (y_val, changed(y_val, ODD[odd])))
+    assert_neighbours_are_alike(folder, patch, (held, method), model, mine, theirs)
+
+
+@pytest.mark.parametrize("odd", ["?", "none"])
+def test_a_refusal_by_the_kind_of_private_answers_is_seen(fast_path, monkeypatch, odd):
+    """Text beside numbers is a mistake that one person can make for everybody: it must not be what is refused."""
+    fitted = PrivateSearch.fit
+
+    def fit(self: PrivateSearch, X: Any, y: Any, **options: Any) -> PrivateSearch:
+        if np.asarray(options["y_val"]).dtype.kind != np.asarray(y).dtype.kind:
+            raise dptune.InputError("y_val holds text, and y numbers")
+        return fitted(self, X, y, **options)
+
+    monkeypatch.setattr(PrivateSearch, "fit", fit)
+    with pytest.raises(dptune.InputError):
+        assert_one_answer_decides_nothing(fast_path, monkeypatch, "array: 0 and 1", odd, "selection")
+
+
+def test_training_rows_that_were_read_with_the_private_ones_are_seen(fast_path, monkeypatch):
+    """What one table does: the training rows' types, and so the name, are private cells' to decide."""
+    public, private = people(M, 1), people(N, 2)
+
+    def cut(odd: Any) -> dict[str, Any]:
+        column = public["age"] + changed(private["age"], odd)
+        table = read_again(frame({name: public[name] + private[name] for name in public} | {"age": column}))
+        return {"X": table[:M].copy(), "y": public["sick"], "X_val": table[M:].copy(), "y_val": private["sick"]}
+
+    case = ("one table", "selection")
+    with pytest.raises(AssertionError):
+        assert_neighbours_are_alike(fast_path, monkeypatch, case, BY_TYPE, cut(private["age"][WHO]), cut("?"))
