@@ -155,7 +155,7 @@ class DPFTSSearch(RunSearch):
     def _alive(self) -> tuple[AgentSpace, Participant]:
         """The agent, with all its observations."""
         if self._living is None:
-            space = AgentSpace.of({**self._param_space, **nested(self._domains)}, self._settings)
+            space = AgentSpace.of(self._param_space, self._settings)
             agent = FTSAgent(space.model(self._settings), self._agent, seed=self._seed)
             participant = Participant(agent, self._transport)
             logged = self._log.since(-1)

@@ -161,6 +161,9 @@ class SpaceSearch(RunSearch):
         super()._take_mode(mode)
         self._refuse_maximised_loss()
 
+    def _mode_without_tuner(self) -> str:
+        return "min" if self._named_loss else super()._mode_without_tuner()
+
     def _refuse_maximised_loss(self) -> None:
         if self.mode == "max" and self._named_loss:
             raise dptune.InputError('loss= is minimised: set TuneConfig(mode="min"), or return scores yourself.')

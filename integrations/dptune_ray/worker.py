@@ -225,7 +225,8 @@ class PrivateTrainable(WorkerTrial):
             AllTrialsFailed: so did all first trials; the experiment ends.
             BudgetExhausted: before the function is called.
             KeyConflict: likewise; the trial has a value at other parameters.
-            InputError: the function returned something that is not per-example losses.
+            InputError: the function, its data or what it returned is refused; before any trial was accepted the
+                experiment ends, as the others would be refused too.
         """
         if self._running is None:  # schedulers want their metric in every result
             self._shown = {self.metric: math.nan, **({} if self.public is None else {PUBLIC: math.nan})}
@@ -254,6 +255,9 @@ class PrivateTrainable(WorkerTrial):
             raise
         except (dptune.PlanComplete, dptune.errors.TrialFailed):
             pass
+        except dptune.InputError as error:  # by public facts
+            self.vault.call("refused", str(error))
+            raise
         unpaid = {PUBLIC: math.nan} if self.public is not None and math.isnan(value) else {}
         yield {self.metric: value, "done": True, **unpaid}  # no scheduler has stopped it, as NaN beside a report says
 
