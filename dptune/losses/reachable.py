@@ -41,12 +41,13 @@ def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool =
     for way, found in _reachable(function):
         theirs = attempt(_arrays, found, failed=none)  # a proxy may raise whatever it is asked
         if id(found) in objects or any(_shares(a, b) for a in theirs for b in arrays):
+            name = way.partition(":")[0]
             load = "data= be a function that loads the private rows, data=load"
-            load = f"the function data= read the private rows from a file instead of from {way}" if loaded else load
+            load = f"the function data= read the private rows from a file instead of from {name}" if loaded else load
             raise InputError(
                 f"the function can reach the private data= through {way}: training, early stopping or an eval_set on "
                 "private rows would show them without noise. Stop early on public rows; name copies of the public part "
-                f"that are made outside of the function (X_train = X[:n].copy()) in the place of {way}; or let {load}."
+                f"that are made outside of the function (X_train = X[:n].copy()) in the place of {name}; or let {load}."
             )
 
 
