@@ -80,10 +80,9 @@ def _merged(known: Any, given: Any) -> Any:
     return known if hidden or isinstance(known, sample.Domain) else given
 
 
-def lacking(config: Mapping[str, Any], param_space: Mapping[str, Any], domains: Domains) -> list[str]:
+def lacking(config: Mapping[str, Any], param_space: Mapping[str, Any]) -> list[str]:
     """Return the paths of a search space that a configuration has no value for."""
-    wanted = {path for path, _ in leaves(param_space)} | set(domains)
-    return sorted(wanted - set(paths(config)))
+    return sorted({path for path, _ in leaves(param_space)} - set(paths(config)))
 
 
 def constants(param_space: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,11 +69,6 @@ class VaultRun:
         return repr((*about, given))
 
 
-def mode_of(ledger: dptune.PrivacyLedger, scope: str) -> str:
-    """Return the mode the run was begun with; "min" if it has not begun."""
-    return str(ledger.fact(scope, MODE) or "min")
-
-
 @dataclass(frozen=True)
 class Told:
     """What a trial was told, a public fact.

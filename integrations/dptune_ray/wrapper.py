@@ -21,20 +21,13 @@ _logger = logging.getLogger(__name__)
 
 
 class PrivateSearch(SpaceSearch):
-    """Makes any Tune searcher private: it sees noisy clipped means, one a trial.
+    """Makes any Tune searcher private: it sees noisy clipped means, one a trial. Other arguments: SpaceSearch.
 
     Args:
         searcher: e.g. ``OptunaSearch()``. With none in mind use :class:`CentredSearch` instead.
-        privatizer: holds the losses and pays, in the vault; here it holds settings only.
         n_trials: number of trials the budget is divided among; the Tuner's ``num_samples``.
-        name: the run's name in the ledger. The same name continues the run.
-        mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         final_share: share of mu^2 kept for :meth:`estimate`.
-        default: your default configuration: the recommendation is compared with it.
-        metric: the name under which trials report.
-        mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
         seed: of what the searcher leaves open and is drawn here.
-        unprotected: "allow": a trial may report a value that no release paid for, for public objectives.
 
     Raises:
         InputError: no searcher, or a setting is out of range.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
 import traceback
 from typing import Any
 
@@ -199,3 +201,36 @@ class Constant:
 
     def predict(self, X):
         return np.full(len(X), self.answer)
+
+
+class Interrupt(tune.Callback):
+    """Presses Ctrl-C after three results, once."""
+
+    def __init__(self, pressed):
+        self.pressed, self.seen = pressed, 0
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        self.seen += 1
+        if self.seen == 3 and not self.pressed.exists():
+            self.pressed.touch()
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("again", [True, False], ids=["given again", "not given again"])
+def test_a_restored_run_has_its_objects_again_or_says_how_to_give_them(fast_path, caplog, way, again):
+    own = None if way == "Tuner" else copy.deepcopy(EVERYTHING)
+    search = CentredSearch(own, open_privatizer(fast_path, mu=4.0), n_trials=8, seed=1, name="run", mode="min")
+    trainable = search.trainable(losses)
+    given = None if way == "searcher" else copy.deepcopy(EVERYTHING)
+    settings = {"num_samples": 20, "run": {"callbacks": [Interrupt(fast_path / "pressed")]}, "param_space": given}
+    assert len(tuner(trainable, search, fast_path, **settings).fit()) < 8
+    space = {"param_space": given} if again else {}
+    results = tune.Tuner.restore(str(fast_path / "experiment"), trainable, **space, resume_unfinished=True).fit()
+    if way == "Tuner" and not again:
+        assert "Tuner.restore(..., param_space=...) puts the objects back" in caplog.text
+        return
+    assert results.num_errors == 0
+    assert search.progress()["generations_done"] == search.progress()["generations"]
+    assert search.recommend()["constant"] == 3
