@@ -28,19 +28,12 @@ Vector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class VaultRun:
-    """What a vault runs.
+    """What a vault runs."""
 
-    Attributes:
-        request: what the user asked for; its privatizer holds no losses here.
-        scope: the run's name in the ledger.
-        space: search space; None where another searcher proposes.
-        mode: "min": the function returns losses; "max": it returns scores.
-    """
-
-    request: SearchRequest
-    scope: str
-    space: dptune.Space | None
-    mode: str
+    request: SearchRequest  # its privatizer holds no losses here
+    scope: str  # the run's name in the ledger
+    space: dptune.Space | None  # None where another searcher proposes
+    mode: str  # "min": the function returns losses; "max": it returns scores
 
     def begin(self) -> dptune.SearchRun:
         """Begin the run, or continue it from the ledger.
@@ -71,15 +64,10 @@ class VaultRun:
 
 @dataclass(frozen=True)
 class Told:
-    """What a trial was told, a public fact.
+    """What a trial was told, a public fact."""
 
-    Attributes:
-        parameters: where it was evaluated, as plain JSON data.
-        value: as Tune sees it.
-    """
-
-    parameters: Mapping[str, Any]
-    value: float
+    parameters: Mapping[str, Any]  # where it was evaluated, as plain JSON data
+    value: float  # as Tune sees it
 
     def at(self, parameters: Mapping[str, Any], trial: str) -> Told:
         """Return this, or refuse other parameters."""
@@ -125,10 +113,6 @@ class Vault:
     @answered
     def begin(self, settings: str, fingerprint: str) -> tuple[str, str]:
         """Begin the run, or find that it goes on; return what it spends, and why it will learn little ("": it may).
-
-        Args:
-            settings: of the searcher's :class:`VaultRun`.
-            fingerprint: of its privatizer.
 
         Raises:
             BudgetMismatch: this vault, or the ledger, has a run of this name with other settings or privatizer.
@@ -201,8 +185,8 @@ class Vault:
     @answered
     def refused(self, reason: str) -> None:
         """End the experiment if what dptune refused of a trial, by public facts, was refused of all before it."""
-        if not (self._taken or self._ledger.count(self._run.scope)):
-            self._ended = dptune.InputError(f"{reason} No trial of the run was accepted before: the experiment ends.")
+        if not self._taken:
+            self._ended = dptune.InputError(f"{reason} No trial was accepted before: the experiment ends.")
 
     @answered
     def stopped(self, trial: str) -> None:

@@ -26,7 +26,7 @@ from dptune.losses.user_function import Function, call_guarded, losses_of_result
 from dptune.privacy.private import bare, loss_vector
 from dptune.privacy.silence import swallow
 from dptune.search.names import FINAL
-from dptune_ray.actors import ActorClient, Answer, answered
+from dptune_ray.actors import ActorClient, answer_of, answered
 from dptune_ray.public import PUBLIC, reports_of
 from dptune_ray.rungs import STOPPED, Rungs
 from dptune_ray.spaces import flat
@@ -296,19 +296,13 @@ class FinalTrial:
 
 
 def final_estimate(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.search.Estimate:
-    """Run :class:`FinalTrial` on the cluster, on what a trial gets.
-
-    Args:
-        trainable: what is run.
-        configs: where the loss is estimated, and the default configuration if there is one.
-    """
+    """Run :class:`FinalTrial` on the cluster, on what a trial gets, at one or two configurations."""
     wanted = resources(trainable.default_resource_request(dict(configs[0])))
     actor = ray.remote(FinalTrial).options(**wanted).remote()
     try:
-        answer: Answer = ray.get(actor.run.remote(trainable, configs))
+        estimate: dptune.search.Estimate = answer_of(actor.run.remote(trainable, configs))
     finally:
         ray.kill(actor)
-    estimate: dptune.search.Estimate = answer.get()
     return estimate
 
 
