@@ -165,7 +165,7 @@ class Moved(CentredSearch):
 def test_a_run_none_of_whose_trials_is_a_point_of_its_space_ends_unpaid_and_says_what_differs(fast_path):
     search = Moved(SPACE, open_privatizer(fast_path), n_trials=8)
     with pytest.raises((tune.TuneError, dptune.InputError)) as caught:
-        tuner(search.trainable(losses), search, fast_path).fit()
+        tuner(search.trainable(losses), search, fast_path, num_samples=12).fit()
     assert "'x' cannot be 7.0" in shown(caught.value)
     assert "The searcher asked for {'x': " in shown(caught.value)
     assert open_ledger(fast_path).spent() == 0.0
@@ -182,7 +182,7 @@ def test_private_rows_within_reach_end_the_experiment_at_the_first_trial_and_the
 
     search = CentredSearch(SPACE, open_privatizer(fast_path), n_trials=8)
     with pytest.raises((tune.TuneError, dptune.InputError)) as caught:
-        tuner(search.trainable(reaching, loss="squared_error", data=load), search, fast_path).fit()
+        tuner(search.trainable(reaching, loss="squared_error", data=load), search, fast_path, num_samples=9).fit()
     assert "reach the private data= through both" in shown(caught.value)
     assert "in the place of both" in shown(caught.value)
     assert "instead of from both" in shown(caught.value)
