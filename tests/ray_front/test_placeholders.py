@@ -16,6 +16,8 @@ from ray.tune.search.optuna import OptunaSearch
 
 import dptune
 from dptune_ray import CentredSearch, DPGIBOSearch, PrivateSearch, SelectionSearch
+from ldp_harness import NoNoise, told
+from ldp_harness import open_search as ldp_search
 from ray_harness import SPACE, open_ledger, open_privatizer, tuner
 from ray_people import N, people
 
@@ -115,6 +117,22 @@ def test_any_searcher_gets_every_kind_of_domain_by_the_tuner_or_has_a_space_of_i
     found = search.recommend()
     assert {"x", "y", "text", "i"} <= set(found)
     assert "__" not in repr(found)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_users_replies_are_asked_for_with_every_kind_of_domain(fast_path, way):
+    space = {key: copy.deepcopy(EVERYTHING[key]) for key in ("x", "kernel", "late", "object")}
+    search = ldp_search(fast_path, param_space=None if way == "Tuner" else space, mode="min", settings=told(8.0, 100.0))
+    trainable = search.trainable(
+        lambda config: config["x"] + config["kernel"].width + config["object"].width + config["late"],
+        randomizer=NoNoise(8.0, 100.0, invalid=100.0),
+    )
+    given = {"metric": "reply", "num_samples": 3, "param_space": None if way == "searcher" else space}
+    results = tuner(trainable, search, fast_path, **given).fit()
+    assert results.num_errors == 0
+    for result in results:
+        assert result.metrics["reply"] == pytest.approx(2 * result.config["x"] + 13 + result.config["kernel"].width)
+    assert search.recommend().keys() == {"x"}
 
 
 def test_a_selection_is_recommended_and_its_trials_have_no_best(fast_path):
