@@ -151,8 +151,15 @@ class SpaceSearch(RunSearch):
             _logger.warning(warning)
 
     def _propose(self, trial: str) -> Mapping[str, Any] | None:
-        asked: Mapping[str, Any] | None = self.vault.call("ask", trial)
+        asked: Mapping[str, Any] | None = self._ask_vault("ask", trial)
         return asked
+
+    def _ask_vault(self, method: str, trial: str) -> Any:
+        try:
+            return self.vault.call(method, trial)
+        except dptune.DptuneError:
+            self._begun = False  # fitted again it begins again, also where Tune does not say so
+            raise
 
     def _stored_mode(self) -> str:
         return str(self._request.ledger.fact(self._name, MODE) or "min")
@@ -178,7 +185,7 @@ class SpaceSearch(RunSearch):
         if result and not self._allows:
             self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
         if error:
-            self.vault.call("failed", trial_id)
+            self._ask_vault("failed", trial_id)
         if error or not result or not math.isnan(result.get(self.metric, 0.0)) or STOPPED in result:
             return
         if not math.isnan(result.get(PUBLIC, math.nan)):

@@ -189,7 +189,8 @@ def test_a_run_none_of_whose_trials_is_a_point_of_its_space_ends_unpaid_and_says
     assert open_ledger(fast_path).spent() == 0.0
 
 
-def test_private_rows_within_reach_end_the_experiment_at_the_first_trial_and_the_remedy_works(fast_path, caplog):
+@pytest.mark.parametrize("given", [SPACE, None], ids=["both", "searcher"])
+def test_private_rows_within_reach_end_the_experiment_at_the_first_trial_and_the_remedy_works(fast_path, caplog, given):
     both = np.zeros((2 * N, 1)), np.zeros(2 * N)
 
     def load():
@@ -199,15 +200,16 @@ def test_private_rows_within_reach_end_the_experiment_at_the_first_trial_and_the
         return Constant(both[1][:N].mean() + config["x"])
 
     search = CentredSearch(SPACE, open_privatizer(fast_path), n_trials=8)
+    trainable = search.trainable(reaching, loss="squared_error", data=load)
     with pytest.raises((tune.TuneError, dptune.InputError)) as caught:
-        tuner(search.trainable(reaching, loss="squared_error", data=load), search, fast_path, num_samples=9).fit()
+        tuner(trainable, search, fast_path, num_samples=9, param_space=given).fit()
     assert "reach the private data= through both" in shown(caught.value)
     assert "in the place of both" in shown(caught.value)
     assert "instead of from both" in shown(caught.value)
     assert len([record for record in caplog.records if "Trial task failed" in record.message]) == 1
     public = both[1][:N].copy()
     trainable = search.trainable(lambda config: Constant(public.mean() + config["x"]), loss="squared_error", data=load)
-    results = tuner(trainable, search, fast_path, run={"name": "again"}).fit()
+    results = tuner(trainable, search, fast_path, run={"name": "again"}, param_space=given).fit()
     assert (len(results), results.num_errors) == (search.n_trials, 0)
 
 
