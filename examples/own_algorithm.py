@@ -49,7 +49,7 @@ def losses(config):  # private: how far each of 500 people is from what they wou
 own = {"method": Method("random", plan, RandomPoints, shared_slots=True)}  # all that a front end needs to know
 privatizer = LossPrivatizer(PrivacyLedger(sys.argv[1] + "/own.db", Budget.gdp(mu=2.0)), n=500, clip=(0.0, 1.0))
 if "ray" in sys.argv:
-    search = type("RandomSearch", (SpaceSearch,), own)({x: uniform(0, 1) for x in "ab"}, privatizer, n_trials=48)
+    search = type("Random", (SpaceSearch,), own)({x: uniform(0, 1) for x in "ab"}, privatizer, n_trials=48, mode="min")
     Tuner(search.trainable(losses), tune_config=TuneConfig(search_alg=search, num_samples=48, reuse_actors=True)).fit()
     print(search.recommend())
 else:

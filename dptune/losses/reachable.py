@@ -24,12 +24,13 @@ _MOST = 100_000  # objects that are looked at
 _WORK = 10_000  # of NumPy's exact search for shared memory; harder cases count as shared if their bounds overlap
 
 
-def refuse_reachable(function: Callable[..., Any], *private: Any) -> None:
+def refuse_reachable(function: Callable[..., Any], *private: Any, loaded: bool = False) -> None:
     """Refuse a function from which private objects can be reached.
 
     Args:
         function: the user's training function.
         private: X, y and whatever loads them.
+        loaded: whether ``data=`` is a function that has loaded them.
 
     Raises:
         InputError: names the way to them; depends on names and addresses only.
@@ -40,10 +41,13 @@ def refuse_reachable(function: Callable[..., Any], *private: Any) -> None:
     for way, found in _reachable(function):
         theirs = attempt(_arrays, found, failed=none)  # a proxy may raise whatever it is asked
         if id(found) in objects or any(_shares(a, b) for a in theirs for b in arrays):
+            name = way.partition(":")[0]
+            load = "data= be a function that loads the private rows, data=load"
+            load = f"the function data= read the private rows from a file instead of from {name}" if loaded else load
             raise InputError(
                 f"the function can reach the private data= through {way}: training, early stopping or an eval_set on "
-                "private rows would show them without noise. Stop early on public rows; take copies of the public part "
-                "before (X_train = X[:n].copy()); or let data= be a function that loads the private rows, data=load."
+                "private rows would show them without noise. Stop early on public rows; name copies of the public part "
+                f"that are made outside of the function (X_train = X[:n].copy()) in the place of {name}; or let {load}."
             )
 
 

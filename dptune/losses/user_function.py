@@ -243,7 +243,7 @@ class _EstimatorLosses:
         """Check the examples, and keep their rows as a model is given them."""
         examples = _checked(data, self._rows)
         try:
-            refuse_reachable(self._function, examples.X, examples.y)
+            refuse_reachable(self._function, examples.X, examples.y, loaded=callable(self._data))
             if not needs_columns(examples.X, examples.like):
                 self._table = read_rows(examples.X, examples.like)
         except InputError as error:

@@ -25,15 +25,10 @@ PART = 65536  # bytes of an argument
 
 @dataclass(frozen=True)
 class Answer:
-    """What an actor answers: a public value, or a public error.
+    """What an actor answers: a public value, or a public error."""
 
-    Attributes:
-        value: what was asked for; plain data.
-        error: why there is none.
-    """
-
-    value: Any = None
-    error: dptune.DptuneError | None = None
+    value: Any = None  # what was asked for; plain data
+    error: dptune.DptuneError | None = None  # why there is none
 
     def get(self) -> Any:
         """Return the value.
@@ -90,13 +85,9 @@ def answer_of(reference: Any) -> Any:
 
 @dataclass(frozen=True)
 class ActorClient:
-    """Reaches an actor by its name, from any process of the Ray job; holds nothing else.
+    """Reaches an actor by its name, from any process of the Ray job; holds nothing else."""
 
-    Attributes:
-        name: of the actor, in the job's namespace.
-    """
-
-    name: str
+    name: str  # of the actor, in the job's namespace
     _what: ClassVar[str]
     _starts: ClassVar[str] = "the searcher whose trainable this is: give it to the Tuner as its search_alg"
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import abc
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ray
+from ray import cloudpickle
 from ray.tune.search import Searcher
+from ray.tune.utils import merge_dicts
 
 import dptune
 from dptune._checks import at_least
-from dptune_ray.spaces import Domains, describe, domains_of, from_description, resolve, same_domains
+from dptune_ray.spaces import constants, differing, domains_of, leaves, merged, resolve, without
 
 
 class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
@@ -40,9 +41,13 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
         super().__init__(metric=metric, mode=mode or "min")
         self._name, self._given_mode = name, mode
         self._seed = None if seed is None else at_least("seed", seed, 0)
-        self._param_space: Mapping[str, Any] = dict(param_space or {})
-        self._domains: Domains = domains_of(self._param_space)
+        self._know(dict(param_space or {}))
+        self._tuners: Mapping[str, Any] = {}  # search space, with Tune's placeholders
+        self._begun = False
         self._unpaid: str | None = None  # why the experiment ends
+
+    def _know(self, param_space: Mapping[str, Any]) -> None:
+        self._param_space, self._domains = param_space, domains_of(param_space)
 
     # ---- the run -----------------------------------------------------------------------------------
 
@@ -79,7 +84,7 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
         """Take the Tuner's metric, mode and search space, and begin the run.
 
         Raises:
-            InputError: they do not fit the searcher or are not supported; says how.
+            InputError: they do not fit the searcher or are not supported; says how, and names the parameter.
             BudgetExhausted: the run cannot be paid; before a trial begins.
         """
         if metric is not None and metric != self.metric:
@@ -88,13 +93,16 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
                 "the searcher metric=."
             )
         self._take_mode(mode)
-        domains = domains_of(config)
-        if self._domains and domains and not same_domains(domains, self._domains):
-            return False
-        self._param_space = config if domains or not self._domains else self._param_space
-        self._domains = domains or self._domains
-        self._unpaid = None
+        domains_of(config)
+        if names := ", ".join(map(repr, differing(self._param_space, config))):
+            raise dptune.InputError(
+                f"the search spaces of the searcher and of the Tuner differ in {names}. Give the space to one of them, "
+                "or the same to both."
+            )
+        self._know(merged(self._param_space, config))
+        self._tuners, self._unpaid = config, None
         self._begin()
+        self._begun = True
         return True
 
     def _take_mode(self, mode: str | None) -> None:
@@ -107,14 +115,27 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
         """Return the next configuration, with every key of the search space, or that the run is over."""
         if self._unpaid is not None:
             raise dptune.PrivacyError(self._unpaid)
+        if not self._begun:
+            self.set_search_properties(None, self._mode_without_tuner(), {})
         proposed = self._propose(trial_id)
         if proposed is None:
             return str(Searcher.FINISHED)
         return self._config(trial_id, proposed)
 
+    def _mode_without_tuner(self) -> str:
+        """Tune says nothing to a searcher if the Tuner has no search space: not even which mode it was given."""
+        if self._given_mode is None:
+            raise dptune.InputError(
+                "Tune tells a searcher its mode together with the Tuner's param_space only: give the searcher "
+                'mode="min" or mode="max", or give the search space to the Tuner.'
+            )
+        return self._given_mode
+
     def _config(self, trial: str, proposed: Mapping[str, Any]) -> dict[str, Any] | str | None:
-        """Return what Tune gets for a trial."""
-        return resolve(self._domains, proposed, self._param_space, self._generator(trial))
+        """Return what Tune gets for a trial: what the Tuner's search space has not is in it, constants too."""
+        chosen = resolve(self._domains, proposed, self._param_space, self._generator(trial), self._tuners)
+        config: dict[str, Any] = merge_dicts(without(constants(self._param_space), dict(leaves(self._tuners))), chosen)
+        return config
 
     def _generator(self, trial: str) -> np.random.Generator:
         """For what is drawn for a trial: with a seed the same whenever it is asked for, and another for each trial."""
@@ -124,29 +145,25 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
 
     def save(self, checkpoint_path: str) -> None:
         """Write the run's name, mode and search space; its state is kept elsewhere."""
-        state = {"name": self._name, "mode": self.mode, "space": describe(self._domains)}
-        Path(checkpoint_path).write_text(json.dumps(state))
+        state = {"name": self._name, "mode": self.mode, "param_space": self._param_space}
+        Path(checkpoint_path).write_bytes(cloudpickle.dumps(state))
 
     def restore(self, checkpoint_path: str) -> None:
         """Check that the state is this run's, and go on with it: Tune does not give the search space again.
 
         Raises:
-            InputError: it is another run's, or its search space holds what cannot be stored.
+            InputError: it is another run's.
         """
-        state = json.loads(Path(checkpoint_path).read_text())
-        if not self._domains and state["space"] is None:
-            raise dptune.InputError(
-                "the search space has a sample_from or objects to choose from, which are not stored: give it to the "
-                "searcher, or again to Tuner.restore(param_space=...)."
-            )
-        self._go_on(state["name"], state["mode"], self._domains or from_description(state["space"]), self._param_space)
+        self._go_on(**cloudpickle.loads(Path(checkpoint_path).read_bytes()))
 
-    def _go_on(self, name: str, mode: str, domains: Domains, param_space: Mapping[str, Any]) -> None:
+    def _go_on(self, name: str, mode: str, param_space: Mapping[str, Any]) -> None:
         """Continue a run that another process has begun; trials may start before the next suggestion."""
         if name != self._name:
             raise dptune.InputError(f"the saved state is of the run {name!r}, not of {self._name!r}.")
-        self._domains, self._param_space = domains, param_space
+        if not self._domains:
+            self._know(param_space)
         self._mode = self._stored_mode() or mode
+        self._begun = True
         if ray.is_initialized():
             self._begin()
 

@@ -26,19 +26,12 @@ DEVICE = "promise"  # the fact of a run that says what its randomiser is
 
 @dataclass(frozen=True)
 class Device:
-    """A randomiser on another machine, as public data: the ledger charges for it, and its reply comes from there.
+    """A randomiser on another machine, as public data: the ledger charges for it, and its reply comes from there."""
 
-    Attributes:
-        epsilon: price of one reply.
-        private: whether it protects anybody.
-        settings: its description.
-        reply: None before it has replied.
-    """
-
-    epsilon: float
-    private: bool
+    epsilon: float  # price of one reply
+    private: bool  # whether it protects anybody
     settings: Mapping[str, object]
-    reply: float | None = None
+    reply: float | None = None  # None before it has replied
 
     @classmethod
     def of(cls, randomizer: Randomizer) -> Self:
@@ -62,19 +55,12 @@ class _NotYet(Exception):
 
 @dataclass(frozen=True)
 class Ask:
-    """A trial, and who is asked.
+    """A trial, and who is asked."""
 
-    Attributes:
-        trial: Tune's identifier.
-        parameters: by path, where the user measures.
-        user: who pays; None without a ledger.
-        device: the user's.
-    """
-
-    trial: str
-    parameters: Mapping[str, Value]
-    user: str | None
-    device: Device
+    trial: str  # Tune's identifier
+    parameters: Mapping[str, Value]  # by path, where the user measures
+    user: str | None  # who pays; None without a ledger
+    device: Device  # the user's
 
 
 class Collector:

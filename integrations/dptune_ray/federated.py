@@ -34,17 +34,11 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AgentSpace:
-    """A search space all of whose parameters are searched.
-
-    Attributes:
-        param_space: Tune search space.
-        domains: what is to be chosen in it, by path.
-        space: the same as parameters of the unit cube.
-    """
+    """A Tune search space all of whose parameters are searched."""
 
     param_space: Mapping[str, Any]
-    domains: Domains
-    space: dptune.Space
+    domains: Domains  # what is to be chosen in it, by path
+    space: dptune.Space  # the same as parameters of the unit cube
 
     @classmethod
     def of(cls, param_space: Mapping[str, Any], settings: FTSSettings) -> AgentSpace:
@@ -155,7 +149,7 @@ class DPFTSSearch(RunSearch):
     def _alive(self) -> tuple[AgentSpace, Participant]:
         """The agent, with all its observations."""
         if self._living is None:
-            space = AgentSpace.of({**self._param_space, **nested(self._domains)}, self._settings)
+            space = AgentSpace.of(self._param_space, self._settings)
             agent = FTSAgent(space.model(self._settings), self._agent, seed=self._seed)
             participant = Participant(agent, self._transport)
             logged = self._log.since(-1)

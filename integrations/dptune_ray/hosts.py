@@ -31,17 +31,7 @@ Best = tuple[dict[str, Any], float]
 
 
 class Host:
-    """A group of agents; knows nothing of Ray.
-
-    Args:
-        objective: (agent, configuration) -> value, as bytes until the process is silent.
-        space: the agents' common search space.
-        transport: the way to the server.
-        settings: the same for all agents and the server.
-        agents: their numbers.
-        seed: of the agents' choices.
-        mode: "min" or "max".
-    """
+    """A group of agents; knows nothing of Ray. Arguments as of :class:`Federation`."""
 
     def __init__(
         self,

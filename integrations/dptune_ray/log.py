@@ -31,19 +31,12 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class Logged:
-    """One trial's value.
+    """One trial's value."""
 
-    Attributes:
-        number: 0, 1, ... in the order of recording.
-        trial: Tune's identifier.
-        parameters: by path, where it was measured.
-        value: the first one that was recorded.
-    """
-
-    number: int
-    trial: str
-    parameters: Mapping[str, Value]
-    value: float
+    number: int  # 0, 1, ... in the order of recording
+    trial: str  # Tune's identifier
+    parameters: Mapping[str, Value]  # by path, where it was measured
+    value: float  # the first one that was recorded
 
 
 @dataclass(frozen=True)

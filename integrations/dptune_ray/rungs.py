@@ -58,13 +58,7 @@ _OTHER_THREAD = (
 
 
 class Rungs:
-    """What a trial's function reports, on its way to the vault.
-
-    Args:
-        vault: takes the losses and decides.
-        trial: its identifier.
-        parameters: where it is evaluated, by path.
-        losses: makes losses (rows,) of what the function reports, or None where that fails.
+    """What a trial's function reports, on its way to the vault, as ``losses`` (rows,), or None where that fails.
 
     Attributes:
         stopped: whether the vault has ended the trial.

@@ -32,7 +32,7 @@ from dptune_ray.base import RunSearch
 from dptune_ray.public import PUBLIC
 from dptune_ray.rungs import STOPPED
 from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
-from dptune_ray.vault import Vault, VaultRun, mode_of
+from dptune_ray.vault import MODE, Vault, VaultRun
 from dptune_ray.vault_client import VaultClient
 from dptune_ray.worker import PrivateTrainable, final_estimate, made_trainable
 
@@ -151,15 +151,25 @@ class SpaceSearch(RunSearch):
             _logger.warning(warning)
 
     def _propose(self, trial: str) -> Mapping[str, Any] | None:
-        asked: Mapping[str, Any] | None = self.vault.call("ask", trial)
+        asked: Mapping[str, Any] | None = self._ask_vault("ask", trial)
         return asked
 
+    def _ask_vault(self, method: str, trial: str) -> Any:
+        try:
+            return self.vault.call(method, trial)
+        except dptune.DptuneError:
+            self._begun = False  # fitted again it begins again, also where Tune does not say so
+            raise
+
     def _stored_mode(self) -> str:
-        return mode_of(self._request.ledger, self._name)
+        return str(self._request.ledger.fact(self._name, MODE) or "min")
 
     def _take_mode(self, mode: str | None) -> None:
         super()._take_mode(mode)
         self._refuse_maximised_loss()
+
+    def _mode_without_tuner(self) -> str:
+        return "min" if self._named_loss else super()._mode_without_tuner()
 
     def _refuse_maximised_loss(self) -> None:
         if self.mode == "max" and self._named_loss:
@@ -175,7 +185,7 @@ class SpaceSearch(RunSearch):
         if result and not self._allows:
             self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
         if error:
-            self.vault.call("failed", trial_id)
+            self._ask_vault("failed", trial_id)
         if error or not result or not math.isnan(result.get(self.metric, 0.0)) or STOPPED in result:
             return
         if not math.isnan(result.get(PUBLIC, math.nan)):
@@ -302,7 +312,7 @@ class SpaceSearch(RunSearch):
         """
         space, known = self._space(), flat(config)
         idle = [path for path in space or () if space and not space.active(path, known)]
-        missing = [path for path in lacking(config, self._param_space, self._domains) if path not in idle]
+        missing = [path for path in lacking(config, self._param_space) if path not in idle]
         if missing:
             raise dptune.InputError(
                 f"the configuration has no value for {', '.join(map(repr, missing))} of the search space; nothing was "
@@ -328,17 +338,9 @@ class CentredSearch(SpaceSearch):
 
     Numbers are searched by CMA-ES (needs ``dptune[ray,cmaes]``), spaces with ``choice`` or ``when`` by mutations.
 
-    Trials are proposed in generations, and a generation is two releases, so no trial has a release of its own.
-
-    **What a trial reports.** Tune wants a value when the trial ends, mostly before its generation is released. So it is
-    a careful estimate, from everything released by then, of the mean loss at the trial's point *less that at the centre
-    of the search space* (:meth:`dptune.algorithms.CentredCMA.value`): a function of released values, which says
-    nothing about the trial's own losses until their generation is out. As long as nothing is released it is infinite,
-    the worst. With ``mode="max"`` it is that of the mean score, so larger is better then. It is kept in the ledger,
-    and a trial that runs again reports it again. The answer is :meth:`recommend`; :meth:`estimate` releases its level
-    of loss.
-
-    Settings are those of :func:`dptune.algorithms.centred_plan.plan_centred`.
+    A generation is two releases and no trial has one of its own: it reports a careful estimate, from what is released
+    when it ends, of its mean loss *less that at the centre of the search space*; infinity while that is nothing. The
+    answer is :meth:`recommend`. Settings are those of :func:`dptune.algorithms.centred_plan.plan_centred`.
 
     Raises:
         MissingExtra: cmaes is not installed; when the run begins.
@@ -353,9 +355,9 @@ CentredCMASearch = CentredSearch  # its name while it searched numbers only
 class SelectionSearch(SpaceSearch):
     """Many configurations, all trained at once, and one of them chosen at the end, paid once; arguments: SpaceSearch.
 
-    Trials report infinity, the worst: nothing is released before the choice, whose price does not grow with their
-    number. It is made when the last of ``n_trials`` has ended; :meth:`recommend` returns it. Losses live in the vault,
-    n numbers a trial: if the vault dies, as many trials are needed again.
+    Trials report infinity, the worst, so ``ResultGrid.get_best_result`` has none and raises: nothing is released before
+    the choice, whose price does not grow with their number. It is made when the last of ``n_trials`` has ended;
+    :meth:`recommend` returns it. Losses live in the vault: if that dies, as many trials are needed again.
     """
 
     method = dptune.algorithms.SELECTION

@@ -3,15 +3,20 @@
 A parameter in a nested dict is named by its path, "model/depth". Uniform and log-uniform floats and integers, quantised
 or not, are searched; by a method for any space ``choice`` among plain values, too. ``sample_from`` and choices of
 objects are drawn independently. Everything else is refused by name.
+
+Tune shows a searcher the Tuner's space with *placeholders*, ``("__ref_ph", hash)``, for objects and functions, and puts
+these back when a trial is made. So a searcher proposes placeholders where the Tuner's space has them, and looks at its
+own copy of the space, if it was given one, for everything else.
 """
 
 from __future__ import annotations
 
-import json
+import copy
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from ray.tune.impl.placeholder import _FunctionResolver, _RefResolver, create_resolvers_map, inject_placeholders
 from ray.tune.search import sample
 
 import dptune
@@ -21,6 +26,7 @@ from dptune.space import Conditions, Value
 Domains = dict[str, Any]  # path -> ray.tune Domain
 SEPARATOR = "/"
 _NOT_PLAIN = object()
+_PLACEHOLDERS = (_RefResolver.TOKEN, _FunctionResolver.TOKEN)
 
 
 def domains_of(param_space: Mapping[str, Any]) -> Domains:
@@ -29,27 +35,61 @@ def domains_of(param_space: Mapping[str, Any]) -> Domains:
     Raises:
         InputError: it holds something that cannot be chosen, e.g. a grid; names it.
     """
-    found = {path: value for path, value in _leaves(param_space) if isinstance(value, sample.Domain)}
+    found = {path: value for path, value in leaves(param_space) if isinstance(value, sample.Domain)}
     for path, domain in found.items():
         _check(path, domain)
     return found
 
 
-def same_domains(one: Domains, other: Domains) -> bool:
-    """Tell whether two search spaces are the same, as far as Tune's own descriptions of them say."""
-    return _described(one) == _described(other)
+def hides(value: Any) -> bool:
+    """Tell whether Tune has put placeholders into a value."""
+    if isinstance(value, Mapping):
+        return any(map(hides, value.values()))
+    inner = value.categories if isinstance(value, sample.Categorical) else value
+    return isinstance(inner, list | tuple) and (_is_placeholder(inner) or any(map(hides, inner)))
 
 
-def lacking(config: Mapping[str, Any], param_space: Mapping[str, Any], domains: Domains) -> list[str]:
+def _is_placeholder(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and value[0] in _PLACEHOLDERS
+
+
+def differing(known: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return the paths at which a Tuner's search space is another one than the searcher's.
+
+    Args:
+        known: by the searcher.
+        given: by the Tuner, with placeholders; it may have constants only.
+    """
+    chosen, theirs = domains_of(known), _choices(given)
+    if not chosen or not theirs:
+        return sorted(chosen.keys() & dict(leaves(given)))
+    ours = _choices(known)
+    return sorted(path for path in ours | theirs if ours.get(path) != theirs.get(path))
+
+
+def merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the search space of a Tuner, with what the searcher knows of it in the place of placeholders."""
+    both = {key: _merged(known[key], given[key]) for key in given if key in known}
+    return {**known, **given, **both}
+
+
+def _merged(known: Any, given: Any) -> Any:
+    if isinstance(known, Mapping) and isinstance(given, Mapping):
+        return merged(known, given)
+    hidden = hides(given) and not isinstance(given, sample.Domain)
+    return known if hidden or isinstance(known, sample.Domain) else given
+
+
+def lacking(config: Mapping[str, Any], param_space: Mapping[str, Any]) -> list[str]:
     """Return the paths of a search space that a configuration has no value for."""
-    wanted = {path for path, _ in _leaves(param_space)} | set(domains)
-    return sorted(wanted - set(paths(config)))
+    return sorted({path for path, _ in leaves(param_space)} - set(paths(config)))
 
 
 def constants(param_space: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a search space without what is to be chosen."""
-    fixed = {key: value for key, value in param_space.items() if not isinstance(value, sample.Domain)}
-    return {key: constants(value) if isinstance(value, Mapping) else value for key, value in fixed.items()}
+    """Return a search space without what is to be chosen, and what Tune hides."""
+    inner = {key: constants(value) for key, value in param_space.items() if isinstance(value, Mapping)}
+    others = {key: value for key, value in param_space.items() if key not in inner}
+    return {**{key: one for key, one in others.items() if not (isinstance(one, sample.Domain) or hides(one))}, **inner}
 
 
 def without(config: Mapping[str, Any], left_out: Collection[str], prefix: str = "") -> dict[str, Any]:
@@ -82,7 +122,11 @@ def to_space(domains: Domains, *, choices: bool = False, when: Conditions | None
 
 
 def resolve(
-    domains: Domains, proposed: Mapping[str, Value], constants: Mapping[str, Any], rng: np.random.Generator
+    domains: Domains,
+    proposed: Mapping[str, Value],
+    constants: Mapping[str, Any],
+    rng: np.random.Generator,
+    given: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return a Tune configuration with a value for every domain.
 
@@ -91,20 +135,30 @@ def resolve(
         proposed: the searched parameters, by path; the others are drawn.
         constants: the search space, for ``sample_from`` functions that look at the configuration.
         rng: for what is drawn.
+        given: the Tuner's search space: its placeholders take the places of objects, its functions are left to Tune.
     """
+    theirs = dict(leaves(given or {}))
+    domains = {path: domain for path, domain in domains.items() if not _is_placeholder(theirs.get(path))}
     chosen = {path: rounded(domains[path], value) for path, value in proposed.items() if path in domains}
     drawn_last = sorted(domains, key=lambda path: domains[path].is_function())  # they may look at the others
     for path in drawn_last:
         if path not in chosen:
-            so_far = nested({**dict(_leaves(constants)), **chosen})
+            so_far = nested({**dict(leaves(constants)), **chosen})
             chosen[path] = domains[path].sample(config=so_far, random_state=rng)
-    return nested({path: chosen[path] for path in domains})
+    return nested({path: _as_shown(chosen[path], domain, theirs.get(path)) for path, domain in domains.items()})
+
+
+def _as_shown(value: Any, domain: Any, theirs: Any) -> Any:
+    if not hides(theirs):
+        return value
+    return theirs.categories[next(i for i, category in enumerate(domain.categories) if category is value)]
 
 
 def rounded(domain: Any, value: Value) -> Value:
     """Return a proposed value as Tune would draw it: a category as it is, a multiple of q on a quantised log scale."""
     if isinstance(domain, sample.Categorical):
-        chosen: Value = next(category for category in domain.categories if key_of(category) == key_of(value))
+        alike = (category for category in domain.categories if key_of(category) == key_of(value))
+        chosen: Value = next(alike, value)  # Tune may hide the category
         return chosen
     sampler = domain.get_sampler()
     log = isinstance(sampler, sample.Quantized) and isinstance(sampler.sampler, sample.LogUniform)
@@ -115,28 +169,20 @@ def rounded(domain: Any, value: Value) -> Value:
     return type(value)(min(max(nearest, low), high))
 
 
-def describe(domains: Domains) -> dict[str, Any] | None:
-    """Return plain JSON data that :func:`from_description` reads back, or None if a domain is code or holds objects."""
-    described = _described(domains)
-    if None in described.values():
-        return None
-    try:
-        return described if json.loads(json.dumps(described)) == described else None
-    except (TypeError, ValueError):
-        return None
-
-
-def from_description(described: Mapping[str, Any]) -> Domains:
-    """Return the domains that :func:`describe` described."""
-    return {path: _domain(**facts) for path, facts in described.items()}
-
-
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers, strings, truth values and lists of such of a configuration, by path, as JSON would.
 
     Other objects are left out, and lists that hold any. A tuple becomes a list.
+
+    Raises:
+        InputError: Tune has left placeholders in it.
     """
-    plain = {path: _plain(value) for path, value in _leaves(config)}
+    if hidden := [path for path, value in leaves(config) if hides(value)]:
+        raise dptune.InputError(
+            f"Tune has put placeholders in the place of {', '.join(map(repr, hidden))}. Give the search space to the "
+            "searcher; after a restart also Tuner.restore(..., param_space=...) puts the objects back."
+        )
+    plain = {path: _plain(value) for path, value in leaves(config)}
     return {path: value for path, value in plain.items() if value is not _NOT_PLAIN}
 
 
@@ -164,7 +210,8 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else _NOT_PLAIN
 
 
-def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield path and value of everything in a search space or a configuration that is no dict itself."""
     for key, value in config.items():
         path = f"{prefix}{key}"
         if SEPARATOR in str(key) and isinstance(value, Mapping | sample.Domain):
@@ -172,7 +219,7 @@ def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
         if not isinstance(key, str) and _holds_domain(value):
             raise dptune.InputError(f"the parameter {path!r}: its name is not text but {key!r}.")
         if isinstance(value, Mapping) and "grid_search" not in value:
-            yield from _leaves(value, path + SEPARATOR)
+            yield from leaves(value, path + SEPARATOR)
         elif isinstance(value, list | tuple | set | frozenset) and _holds_domain(value):
             raise dptune.InputError(f"the parameter {path!r}: a search space inside a list; use a dict.")
         elif isinstance(value, Mapping):
@@ -194,6 +241,11 @@ def _holds_domain(value: Any) -> bool:
 def _check(path: str, domain: Any) -> None:
     if isinstance(domain, sample.Categorical) and _holds_domain(domain.categories):
         raise dptune.InputError(f"the parameter {path!r}: a search space inside tune.choice; draw it by sample_from.")
+    if hides(domain) and not all(hides(category) for category in domain.categories if category is not None):
+        raise dptune.InputError(
+            f"the parameter {path!r}: Tune cannot choose between objects and plain values. Choose among names, and "
+            "look the objects up in your function; or give the search space to the searcher alone."
+        )
     sampler = domain.get_sampler()
     inner = sampler.sampler if isinstance(sampler, sample.Quantized) else sampler
     known = (sample.Float, sample.Integer, sample.Categorical, sample.Function)
@@ -207,39 +259,28 @@ def _check(path: str, domain: Any) -> None:
         )
 
 
-def _described(domains: Domains) -> dict[str, dict[str, Any] | None]:
-    return {path: _describe(domain) for path, domain in domains.items()}
+def _choices(param_space: Mapping[str, Any]) -> dict[str, Any]:
+    """What is chosen in a search space, by path, as Tune shows it; equal choices are equal."""
+    shown = inject_placeholders(copy.deepcopy(dict(param_space)), create_resolvers_map())
+    functions = [path for path, one in leaves(shown) if _is_placeholder(one) and one[0] == _FunctionResolver.TOKEN]
+    return {
+        **dict.fromkeys(functions, "sample_from"),
+        **{path: _described(domain) for path, domain in domains_of(shown).items()},
+    }
 
 
-def _describe(domain: Any) -> dict[str, Any] | None:
+def _described(domain: Any) -> tuple[Any, ...]:
     if isinstance(domain, sample.Categorical):
-        return {"kind": "Categorical", "categories": domain.categories}
-    if domain.is_function():
-        return None
+        return (domain.categories,)
     sampler = domain.get_sampler()
     q = sampler.q if isinstance(sampler, sample.Quantized) else None
     log = isinstance(sampler if q is None else sampler.sampler, sample.LogUniform)
-    return {"kind": type(domain).__name__, "lower": domain.lower, "upper": domain.upper, "log": log, "q": q}
-
-
-def _domain(
-    kind: str,
-    categories: list[Any] | None = None,
-    lower: Any = None,
-    upper: Any = None,
-    log: bool = False,
-    q: Any = None,
-) -> Any:
-    if kind == "Categorical":
-        return sample.Categorical(categories).uniform()
-    bare = (sample.Float if kind == "Float" else sample.Integer)(lower, upper)
-    domain = bare.loguniform() if log else bare.uniform()
-    return domain if q is None else domain.quantized(q)
+    return type(domain), domain.lower, domain.upper, log, q
 
 
 def _choice(domain: Any) -> dptune.Categorical | None:
     """Return the category that is searched; None for a constant and for choices that are objects."""
-    if not isinstance(domain, sample.Categorical) or len(domain.categories) < 2:
+    if not isinstance(domain, sample.Categorical) or len(domain.categories) < 2 or hides(domain):
         return None
     try:
         return dptune.Categorical(domain.categories)

@@ -28,13 +28,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5  # seconds between two looks
 
 
 class Server:
-    """The trusted server in its actor; knows nothing of Ray.
-
-    Args:
-        ledger: the plan, and the record of every broadcast.
-        settings: agreed on with the agents.
-        timeout: seconds to wait for late agents, counted from the round's first message.
-    """
+    """The trusted server in its actor; knows nothing of Ray. Arguments as of :meth:`RayTransport.serve`."""
 
     def __init__(self, ledger: dptune.accounting.PlanLedger, settings: FTSSettings, timeout: float) -> None:
         self._about = ledger, settings, timeout

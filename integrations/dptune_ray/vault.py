@@ -28,19 +28,12 @@ Vector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class VaultRun:
-    """What a vault runs.
+    """What a vault runs."""
 
-    Attributes:
-        request: what the user asked for; its privatizer holds no losses here.
-        scope: the run's name in the ledger.
-        space: search space; None where another searcher proposes.
-        mode: "min": the function returns losses; "max": it returns scores.
-    """
-
-    request: SearchRequest
-    scope: str
-    space: dptune.Space | None
-    mode: str
+    request: SearchRequest  # its privatizer holds no losses here
+    scope: str  # the run's name in the ledger
+    space: dptune.Space | None  # None where another searcher proposes
+    mode: str  # "min": the function returns losses; "max": it returns scores
 
     def begin(self) -> dptune.SearchRun:
         """Begin the run, or continue it from the ledger.
@@ -69,22 +62,12 @@ class VaultRun:
         return repr((*about, given))
 
 
-def mode_of(ledger: dptune.PrivacyLedger, scope: str) -> str:
-    """Return the mode the run was begun with; "min" if it has not begun."""
-    return str(ledger.fact(scope, MODE) or "min")
-
-
 @dataclass(frozen=True)
 class Told:
-    """What a trial was told, a public fact.
+    """What a trial was told, a public fact."""
 
-    Attributes:
-        parameters: where it was evaluated, as plain JSON data.
-        value: as Tune sees it.
-    """
-
-    parameters: Mapping[str, Any]
-    value: float
+    parameters: Mapping[str, Any]  # where it was evaluated, as plain JSON data
+    value: float  # as Tune sees it
 
     def at(self, parameters: Mapping[str, Any], trial: str) -> Told:
         """Return this, or refuse other parameters."""
@@ -107,7 +90,7 @@ class Vault:
     def __init__(self, run: VaultRun) -> None:
         self._about, self._privatizer, self._ledger = run, run.request.privatizer, run.request.ledger
         self._begun: dptune.SearchRun | None = None
-        self._all_failed = ""  # why the experiment ends
+        self._ended: dptune.DptuneError | None = None  # why
         self._asked: dict[str, dict[str, Any]] = {}  # trial -> what it should try; until it has its losses
         self._proposals = 0
         self._idle = False  # whether schedulers have stopped too many trials in a row
@@ -131,10 +114,6 @@ class Vault:
     def begin(self, settings: str, fingerprint: str) -> tuple[str, str]:
         """Begin the run, or find that it goes on; return what it spends, and why it will learn little ("": it may).
 
-        Args:
-            settings: of the searcher's :class:`VaultRun`.
-            fingerprint: of its privatizer.
-
         Raises:
             BudgetMismatch: this vault, or the ledger, has a run of this name with other settings or privatizer.
             BudgetExhausted: the ledger has not that much left for a new run.
@@ -149,8 +128,8 @@ class Vault:
             )
         self._asked.clear()  # trials that an earlier fit has lost
         self._idle = False
-        if self._all_failed:
-            self._begun, self._all_failed = None, ""  # fitted again, with a better function: nothing was paid
+        if self._ended is not None:
+            self._begun, self._ended = None, None  # fitted again, with a better function
         return self._about.request.announcement(self._run), self._about.request.warning(self._run)
 
     @answered
@@ -166,9 +145,9 @@ class Vault:
 
         Raises:
             BudgetExhausted: the first trial cannot be paid.
-            AllTrialsFailed: all first trials of the run have failed.
+            DptuneError: why the experiment has ended: all first trials have failed, or none could be of use.
         """
-        self._refuse_failing()
+        self._refuse_ended()
         if trial in self._asked:
             return self._asked[trial]
         run = self._run
@@ -199,8 +178,15 @@ class Vault:
 
     @answered
     def failed(self, trial: str) -> None:
-        """Forget what a trial has reported that will not run again."""
+        """Forget what a trial has reported that will not run again; raise why the experiment has ended, if it has."""
         self._run.rungs.withdraw(trial)
+        self._refuse_ended()
+
+    @answered
+    def refused(self, reason: str) -> None:
+        """End the experiment if what dptune refused of a trial, by public facts, was refused of all before it."""
+        if not self._taken:
+            self._ended = dptune.InputError(f"{reason} No trial was accepted before: the experiment ends.")
 
     @answered
     def stopped(self, trial: str) -> None:
@@ -222,12 +208,14 @@ class Vault:
             KeyConflict: the trial has a value at other parameters.
             PlanComplete: the run has made all its releases.
             BudgetExhausted: the ledger is spent, by this run or by others.
-            AllTrialsFailed: all first trials of the run have failed.
+            InputError: it is no point of the search space, so that nothing could be learned from it.
+            DptuneError: the experiment has ended.
         """
-        self._refuse_failing()
+        self._refuse_ended()
         known = self._known(trial)
         if known is None:
             self._run.check(trial, parameters)
+            self._refuse_outside(trial, parameters)
             return None
         value = known.at(parameters, trial).value
         if trial in self._taken or self._run.space is None or self._run.complete:
@@ -235,9 +223,17 @@ class Vault:
         earlier = self._own and self._run.recorded_parameters(trial) is None  # of a run that this one extends
         return value if earlier else None
 
-    def _refuse_failing(self) -> None:
-        if self._all_failed:
-            raise dptune.errors.AllTrialsFailed(self._all_failed)
+    def _refuse_ended(self) -> None:
+        if self._ended is not None:
+            raise self._ended
+
+    def _refuse_outside(self, trial: str, parameters: Mapping[str, Any]) -> None:
+        """Nothing could be learned from such a trial: a run whose trials are all outside would never end."""
+        if self._run.space is not None and (wrong := self._run.space.wrong_with(parameters)):
+            raise dptune.InputError(
+                f"the trial {trial!r} is no point of the search space of the run {self._about.scope!r}: {wrong}. "
+                f"Nothing was trained or paid. The searcher asked for {self._asked.get(trial)}: what has changed that?"
+            )
 
     @answered
     def told(self, trial: str) -> float | None:
@@ -298,7 +294,7 @@ class Vault:
             try:
                 value = self._run.finish(trial, parameters, losses)
             except dptune.errors.AllTrialsFailed as error:
-                self._all_failed = str(error)
+                self._ended = error
                 raise
             self._told[trial] = self._tell(trial, parameters, value).at(parameters, trial)
             self._taken.add(trial)

@@ -35,12 +35,7 @@ class VaultClient(ActorClient):
     ) -> Any:
         """Hand over losses (rows,), or None for a failure, to ``finish``, ``report``, ``estimate``; return its answer.
 
-        Args:
-            method: which of them.
-            trial: its identifier.
-            parameters: where it was really evaluated, by path.
-            losses: of the trial; for ``estimate`` also those at the default configuration, if there is one.
-            further: arguments of the method.
+        ``estimate`` takes also the losses at the default configuration, if there is one.
         """
         actor = self.actor()
         rows = [None if one is None else len(one) for one in losses]

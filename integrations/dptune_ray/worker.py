@@ -26,7 +26,7 @@ from dptune.losses.user_function import Function, call_guarded, losses_of_result
 from dptune.privacy.private import bare, loss_vector
 from dptune.privacy.silence import swallow
 from dptune.search.names import FINAL
-from dptune_ray.actors import ActorClient, Answer, answered
+from dptune_ray.actors import ActorClient, answer_of, answered
 from dptune_ray.public import PUBLIC, reports_of
 from dptune_ray.rungs import STOPPED, Rungs
 from dptune_ray.spaces import flat
@@ -225,7 +225,8 @@ class PrivateTrainable(WorkerTrial):
             AllTrialsFailed: so did all first trials; the experiment ends.
             BudgetExhausted: before the function is called.
             KeyConflict: likewise; the trial has a value at other parameters.
-            InputError: the function returned something that is not per-example losses.
+            InputError: the function, its data or what it returned is refused; before any trial was accepted the
+                experiment ends, as the others would be refused too.
         """
         if self._running is None:  # schedulers want their metric in every result
             self._shown = {self.metric: math.nan, **({} if self.public is None else {PUBLIC: math.nan})}
@@ -254,6 +255,9 @@ class PrivateTrainable(WorkerTrial):
             raise
         except (dptune.PlanComplete, dptune.errors.TrialFailed):
             pass
+        except dptune.InputError as error:  # by public facts
+            self.vault.call("refused", str(error))
+            raise
         unpaid = {PUBLIC: math.nan} if self.public is not None and math.isnan(value) else {}
         yield {self.metric: value, "done": True, **unpaid}  # no scheduler has stopped it, as NaN beside a report says
 
@@ -292,19 +296,13 @@ class FinalTrial:
 
 
 def final_estimate(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.search.Estimate:
-    """Run :class:`FinalTrial` on the cluster, on what a trial gets.
-
-    Args:
-        trainable: what is run.
-        configs: where the loss is estimated, and the default configuration if there is one.
-    """
+    """Run :class:`FinalTrial` on the cluster, on what a trial gets, at one or two configurations."""
     wanted = resources(trainable.default_resource_request(dict(configs[0])))
     actor = ray.remote(FinalTrial).options(**wanted).remote()
     try:
-        answer: Answer = ray.get(actor.run.remote(trainable, configs))
+        estimate: dptune.search.Estimate = answer_of(actor.run.remote(trainable, configs))
     finally:
         ray.kill(actor)
-    estimate: dptune.search.Estimate = answer.get()
     return estimate
 
 

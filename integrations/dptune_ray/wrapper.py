@@ -21,20 +21,13 @@ _logger = logging.getLogger(__name__)
 
 
 class PrivateSearch(SpaceSearch):
-    """Makes any Tune searcher private: it sees noisy clipped means, one a trial.
+    """Makes any Tune searcher private: it sees noisy clipped means, one a trial. Other arguments: SpaceSearch.
 
     Args:
         searcher: e.g. ``OptunaSearch()``. With none in mind use :class:`CentredSearch` instead.
-        privatizer: holds the losses and pays, in the vault; here it holds settings only.
         n_trials: number of trials the budget is divided among; the Tuner's ``num_samples``.
-        name: the run's name in the ledger. The same name continues the run.
-        mu: GDP budget of the run; default what is neither spent nor planned by other runs when the run begins.
         final_share: share of mu^2 kept for :meth:`estimate`.
-        default: your default configuration: the recommendation is compared with it.
-        metric: the name under which trials report.
-        mode: "min": the function returns losses; "max": it returns scores in the clipping range. Default the Tuner's.
         seed: of what the searcher leaves open and is drawn here.
-        unprotected: "allow": a trial may report a value that no release paid for, for public objectives.
 
     Raises:
         InputError: no searcher, or a setting is out of range.
@@ -68,8 +61,8 @@ class PrivateSearch(SpaceSearch):
             )
         if not isinstance(searcher, Searcher):
             raise dptune.InputError(f"searcher must be a ray.tune Searcher; got {type(searcher).__name__}.")
-        about: dict[str, Any] = {"name": name, "mu": mu, "metric": metric, "mode": mode, "unprotected": unprotected}
-        about |= {"default": default, "final_share": final_share}
+        about: dict[str, Any] = {"name": name, "mu": mu, "metric": metric, "mode": mode or searcher.mode}
+        about |= {"default": default, "final_share": final_share, "unprotected": unprotected}
         super().__init__(None, privatizer, n_trials=n_trials, seed=seed, **about)
         if searcher.metric not in (None, metric):
             raise dptune.InputError(f"the inner searcher looks at {searcher.metric!r}; trials report {metric!r}.")
@@ -85,14 +78,17 @@ class PrivateSearch(SpaceSearch):
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
         """Begin the run, and hand metric, mode and search space on."""
-        if not super().set_search_properties(metric, mode, config, **spec):
-            return False
+        super().set_search_properties(metric, mode, config, **spec)
         if not self._agreed:  # once: fitted again, it has its search space
             taken = self.searcher.set_search_properties(self.metric, self.mode, config, **spec)
-            self._agreed = bool(taken) or not self._domains
+            if not taken and self._domains:
+                raise dptune.InputError(
+                    "the inner searcher and the Tuner both have a search space: give it to one of them."
+                )
+            self._agreed = True
         if self.searcher.mode not in (None, self.mode):
             raise dptune.InputError(f"the inner searcher has mode={self.searcher.mode!r}, the Tuner {self.mode!r}.")
-        return self._agreed
+        return True
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         """Hand it on: some searchers wait for batches of their own."""
@@ -155,13 +151,13 @@ class PrivateSearch(SpaceSearch):
 
     def get_state(self) -> dict[str, Any]:
         """Return which trials the inner searcher waits for and knows, and the search space."""
-        about = {"name": self._name, "mode": self.mode, "domains": self._domains, "param_space": self._param_space}
+        about = {"name": self._name, "mode": self.mode, "param_space": self._param_space}
         return {**about, "open": sorted(self._open), "known": sorted(self._known)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take what :meth:`get_state` returned, and go on."""
         self._open, self._known, self._caught_up = set(state["open"]), set(state["known"]), False
-        self._go_on(state["name"], state["mode"], state["domains"], state["param_space"])
+        self._go_on(state["name"], state["mode"], state["param_space"])
 
 
 def _finite(result: Mapping[str, Any] | None, metric: str) -> bool:

@@ -171,7 +171,8 @@ def test_nothing_is_kept_of_a_trial_that_failed(tmp_path: Path, local_actors: di
         played(search, search.trainable(wrong))
     (vault,) = local_actors.values()
     assert len(vault._privatizer.points()) == 1
-    search.on_trial_complete("0", error=True)
+    with pytest.raises(dptune.InputError, match="No trial was accepted before"):
+        search.on_trial_complete("0", error=True)
     assert vault._privatizer.points() == ()
 
 

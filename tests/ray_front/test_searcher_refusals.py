@@ -68,7 +68,8 @@ def test_what_the_tuner_asks_for_and_cannot_have_is_refused(tmp_path, settings, 
 @on_both
 def test_two_search_spaces_must_agree(tmp_path, opened):
     search = opened(open_privatizer(tmp_path))
-    assert not search.set_search_properties("loss", "min", {"x": tune.uniform(-1.0, 1.0)})
+    with pytest.raises(dptune.InputError, match="differ in 'y'"):
+        search.set_search_properties("loss", "min", {"x": tune.uniform(-1.0, 1.0)})
     assert search.set_search_properties("loss", "min", {"constant": 3})
     assert search.set_search_properties("loss", "min", SPACE)
 

@@ -90,6 +90,17 @@ def test_saving_and_restoring_keeps_to_the_run(tmp_path, opened):
         opened(open_privatizer(tmp_path), name="another").restore(str(tmp_path / "state"))
 
 
+def test_a_search_space_with_functions_and_objects_is_restored(tmp_path):
+    space = {**SPACE, "late": tune.sample_from(lambda config: config["x"] + 1), "o": tune.choice([Half, Searcher])}
+    search = begin(open_search(open_privatizer(tmp_path), param_space=None), space=space)
+    search.save(str(tmp_path / "state"))
+    fresh = open_search(open_privatizer(tmp_path), param_space=None)
+    fresh.restore(str(tmp_path / "state"))
+    config = fresh.suggest("a")
+    assert config["late"] == config["x"] + 1
+    assert config["o"] in (Half, Searcher)
+
+
 def test_a_searcher_that_lost_its_state_is_told_the_released_values(tmp_path):
     inner = OptunaSearch(seed=1)
     values = run(begin(private_search(tmp_path, inner)), 5)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import copy
 
 import numpy as np
 import pytest
 from ray import tune
+from ray.tune.impl.placeholder import create_resolvers_map, inject_placeholders
 
 import dptune
 from dptune_ray import spaces
@@ -107,20 +108,26 @@ def test_what_is_not_supported_is_refused_by_name(space: dict, message: str) -> 
         spaces.domains_of(space)
 
 
-def test_a_space_is_described_and_read_back() -> None:
-    domains = {**SEARCHED, "kind": tune.choice(["a", 2])}
-    again = spaces.from_description(json.loads(json.dumps(spaces.describe(domains))))
-    assert spaces.describe(again) == spaces.describe(domains)
-    for path in domains:
-        assert list(again[path].sample(size=9, random_state=1)) == list(domains[path].sample(size=9, random_state=1))
-    assert spaces.describe({"f": tune.sample_from(lambda: 1)}) is None
-    assert spaces.describe({"kind": tune.choice([object()])}) is None
-    assert spaces.describe({"kind": tune.choice([(1, 2)])}) is None
+def test_the_searcher_knows_what_the_tuner_hides() -> None:
+    one, two = object(), object()
+    known = {"o": tune.choice([one, two]), "f": tune.sample_from(lambda: 1), "m": {"c": one, "x": tune.uniform(0, 1)}}
+    shown = inject_placeholders(copy.deepcopy(known), create_resolvers_map())
+    assert spaces.hides(shown["o"])
+    assert not spaces.hides(known["o"])
+    assert spaces.constants(shown) == {"m": {}}
+    assert spaces.differing(known, shown) == []
+    assert spaces.differing(known, {**shown, "f": 3, "m": {}}) == ["f", "m/x"]
+    assert spaces.differing(known, {"constant": 3}) == spaces.differing({}, shown) == []
+    merged = spaces.merged(known, {**shown, "constant": 3})
+    assert merged == {**known, "constant": 3}
+    config = spaces.resolve(spaces.domains_of(merged), {"m/x": 0.5}, merged, np.random.default_rng(0), shown)
+    assert config == {"o": config["o"], "m": {"x": 0.5}}
+    assert config["o"] in shown["o"].categories
+    with pytest.raises(dptune.InputError, match=r"placeholders in the place of 'o'.*param_space="):
+        spaces.flat(config)
 
 
 def test_what_a_configuration_lacks_is_named() -> None:
     space = {"m": {"depth": tune.randint(1, 9), "k": 3}, "arch": tune.choice([{"a": 1}]), "c": 1}
-    domains = spaces.domains_of(space)
-    assert spaces.lacking({"m": {"depth": 2, "k": 3}, "arch": {"a": 1}, "c": 1}, space, domains) == []
-    assert spaces.lacking({"m": {"depth": 2}}, space, domains) == ["arch", "c", "m/k"]
-    assert spaces.lacking({}, {}, domains) == ["arch", "m/depth"]
+    assert spaces.lacking({"m": {"depth": 2, "k": 3}, "arch": {"a": 1}, "c": 1}, space) == []
+    assert spaces.lacking({"m": {"depth": 2}}, space) == ["arch", "c", "m/k"]
