@@ -1,9 +1,9 @@
-"""Does the search improve the mean that was asked for? `python -m benchmarks.tails [--seeds 10] [--minutes 45] [--show]`
+"""Does the search improve the mean that was asked for? `python -m benchmarks.tails [--minutes 45] [--show]`
 
 Test losses of the package as its users get it (`default=`, its own share for the final estimate), of TPE, CMA-ES,
 random search and our own search on privatised values, which spend nothing on an estimate, of one exponential mechanism
-over random candidates, and of the library's defaults, on `benchmarks.tails.tasks`. The *best of values* is the method on
-privatised values whose mean over all splits is smallest for a family, n and mu: chosen in hindsight.
+over random candidates, and of the library's defaults, on `benchmarks.tails.tasks`. The *best of values* is the method
+on privatised values whose mean over all splits is smallest for a family, n and mu: chosen in hindsight.
 
 `--calibration`: as many runs of the package as `--runs` says, a family, n and mu taking turns, with what it says of
 its own result beside the truth about the same people.

@@ -66,8 +66,8 @@ def comparison(results: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for family in families:
         places = [place for place in losses if place[0] == family]
-        over = [sum((logs(losses, place, OURS, other) for place in places), []) for other in (START, TPE)]
-        best = sum((logs(losses, place, OURS, best_of_values(losses, place)) for place in places), [])
+        over = [[log for place in places for log in logs(losses, place, OURS, other)] for other in (START, TPE)]
+        best = [log for place in places for log in logs(losses, place, OURS, best_of_values(losses, place))]
         share = [f"{100 * worse(losses, places, reading):.0f}%" for reading in (OURS, TPE)]
         rows.append([family, ratio([over[0]]), ratio([over[1]]), ratio([best]), *share])
     head = ["losses", "over the default", "over TPE", "over the best of values", "worse than default", "TPE worse"]

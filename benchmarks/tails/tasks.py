@@ -88,7 +88,7 @@ def _landmine() -> tuple[Array, Array]:
     from scipy.io import loadmat
 
     fields = loadmat(data_folder() / "LandmineData.mat")
-    X = np.vstack([field for field in fields["feature"][0]])
+    X = np.vstack(list(fields["feature"][0]))
     return X, np.concatenate([label.ravel() for label in fields["label"][0]]).astype(int)
 
 

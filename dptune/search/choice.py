@@ -97,14 +97,9 @@ class Choice:
         self._held = {}
 
     def found(self) -> list[dict[str, Any]]:
-        """Return the parameters that were chosen in this run and those it starts from; none before this run's choice.
-
-        Whoever chose: its own come first.
-        """
+        """Return the parameters that were chosen in this run and those it starts from, its own first, whoever chose."""
         ledger = self._privatizer.ledger
-        made = [ledger.find(scope, CHOICE) for scope in self._scopes] if self._plan.choice_mu > 0 else [None]
-        if made[0] is None or made[0].value is None:
-            return []
+        made = [ledger.find(scope, CHOICE) for scope in self._scopes] if self._plan.choice_mu > 0 else []
         return [_chosen(charge) for charge in made if charge is not None and charge.value is not None]
 
 

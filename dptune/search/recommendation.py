@@ -53,8 +53,8 @@ class Recommendation(dict[str, Any]):
         """Return what is known about the recommendation, in a sentence or two."""
         edge = f" At an end of its range, which may be too narrow: {', '.join(self.at_edge)}." if self.at_edge else ""
         than = listed(self.defaults) or "the defaults"
-        if self == self.defaults:
-            seeded = "" if self.hint is None or self.hint.private else " NOT PRIVATE."
+        if self == self.defaults and self.hint is not None:
+            seeded = "" if self.hint.private else " NOT PRIVATE."
             return f"The search found nothing that it prefers to {than}: stay there.{seeded}"
         if self.improvement is not None:
             return f"In the mean {self.improvement.compared(than)}.{edge}"

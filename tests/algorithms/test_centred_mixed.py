@@ -8,7 +8,7 @@ import pytest
 from benchmarks.curator import Curator
 from dptune import CENTRED, Categorical, Float, InputError, Int, SearchRun, Space
 from dptune.algorithms.centred_mixed import CentredMixed, drawn, mutated
-from dptune.algorithms.centred_plan import SATURATED, plan_centred
+from dptune.algorithms.centred_plan import MANY, SATURATED, plan_centred
 
 N = 200
 SPACE = Space(
@@ -86,6 +86,9 @@ def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings() -> 
     assert question.query.saturate_above == pytest.approx(plan.settings.saturation * algorithm.radius / np.sqrt(m))
     assert plan.settings.saturated == 1
     numbers = plan_centred(d=1, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, space=Space({"x": Float(0, 1)}))
+    assert (numbers.settings.saturation, numbers.settings.saturated) == (2, 0)  # few numbers: the search is careful
+    many = Space({f"x{j}": Float(0, 1) for j in range(MANY)})
+    numbers = plan_centred(d=MANY, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, space=many)
     assert (numbers.settings.saturation, numbers.settings.saturated) == (2, SATURATED)
     with pytest.raises(InputError, match="saturation"):
         plan_centred(d=1, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, saturation=-1.0)

@@ -124,7 +124,7 @@ def test_a_point_that_failed_here_is_not_asked_for_again(ledger: PrivacyLedger) 
     best = np.array([space.encode(failed), space.encode(lost)])
     assert choice.lacking(best, space) == lost
     assert choice.lacking(best, space) is None
-    assert choice.points == frozenset()
+    assert not choice.points
 
 
 def test_of_two_processes_one_chooses_among_its_own(ledger: PrivacyLedger) -> None:
