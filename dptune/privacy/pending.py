@@ -157,7 +157,7 @@ def _cryptography() -> Any:
     try:
         from cryptography import fernet
     except ImportError:
-        raise MissingExtra('pending losses need cryptography: pip install "dptune[preemption]".') from None
+        raise MissingExtra('pending losses need cryptography: pip install "dptune[cryptography]".') from None
     return fernet
 
 
