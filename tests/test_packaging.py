@@ -53,6 +53,19 @@ def test_every_lower_bound_is_one_that_the_job_of_the_oldest_versions_installs()
     assert "tests/losses/test_models.py" in MAKEFILE.partition("SMOKE :=")[2].partition("\n\n")[0]
 
 
+def test_what_make_test_skips_without_pytorch_is_what_make_test_torch_runs() -> None:
+    recipe = MAKEFILE.partition("\ntest-torch:")[2].partition("\n\n")[0]
+    needing = [
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.glob("tests/**/test_*.py")
+        if re.search(r'importorskip\("(torch|opacus|skorch)', text := path.read_text())
+        and "pytestmark = [pytest.mark.slow" not in text  # `make audit` has those
+    ]
+    assert len(needing) > 2
+    assert [name for name in needing if name not in recipe] == []
+    assert "make test-torch" in (ROOT / "CONTRIBUTING.md").read_text().partition("dptune/training/")[0]
+
+
 def test_package_and_citation_name_the_same_authors_and_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert [author["name"] for author in PROJECT["authors"]] == [author["name"] for author in citation["authors"]]
