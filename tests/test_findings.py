@@ -1,7 +1,7 @@
 """What was found when the package was tried by new users, adversaries and maintainers, and the tests that hold it.
 
-A is what was unsafe, B what made users give up, F what was planted and not seen. Without a test: B.6 (longer runs) is a feature of its own; A.10 is
-documented; A.11 was a test's time limit.
+A is what was unsafe, B what made users give up, F what was planted and not seen. Without a test: B.6 (longer runs) is
+a feature of its own; A.10 is documented; A.11 was a test's time limit.
 """
 
 from __future__ import annotations
