@@ -37,7 +37,7 @@ $(VENV)/.installed-torch: $(VENV)/.installed  ## PyTorch and what trains with it
 	touch $@
 
 test-torch: $(VENV)/.installed-torch  ## what needs PyTorch, Opacus or skorch, and examples/opacus_mlp.py; a CPU will do
-	$(BIN)/python -m pytest tests/training/test_opacus.py tests/losses/test_models.py
+	$(BIN)/python -m pytest tests/training/test_opacus.py tests/losses/test_models.py tests/docs/test_wrong_and_right.py
 	$(BIN)/python -m pytest tests/test_examples.py -k "torch or skorch"
 
 $(VENV)-flower/.installed: pyproject.toml
@@ -52,13 +52,14 @@ test-flower: $(VENV)-flower/.installed  ## the Flower adapter, in an environment
 SMOKE := tests/test_cli.py tests/certificate/test_receipt.py tests/privacy/test_noise.py tests/accounting/test_postgresql.py \
 	tests/accounting/test_plan_ledger.py tests/losses/test_estimator.py tests/optuna_front/test_pages.py \
 	tests/gp/test_posterior.py tests/gp/test_design.py tests/bandits/test_parts.py tests/federated/test_agent.py \
+	tests/losses/test_models.py tests/sklearn_front/test_early_stopping.py \
 	tests/sklearn_front/test_private_search.py tests/ray_front/test_centred_search.py tests/ray_front/test_cluster.py::test_a_run_from_end_to_end
 
 $(VENV)-oldest/.installed: pyproject.toml .ci/oldest.py
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(PYTHON) .ci/oldest.py > $(VENV)-oldest/constraints.txt
-	$(VENV)-oldest/bin/python -m pip install --quiet --constraint $(VENV)-oldest/constraints.txt --editable ".[all]" \
-		"pytest<9.2" pytest-xdist hypothesis mpmath
+	$(VENV)-oldest/bin/python -m pip install --quiet --constraint $(VENV)-oldest/constraints.txt --editable ".[all,lightgbm]" \
+		xgboost-cpu "pytest<9.2" pytest-xdist hypothesis mpmath
 	touch $@
 
 test-oldest: $(VENV)-oldest/.installed  ## a few tests of everything with the oldest versions that pyproject.toml allows

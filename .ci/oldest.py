@@ -10,3 +10,5 @@ extras = {name: needed for name, needed in project["optional-dependencies"].item
 for requirement in (*project["dependencies"], *(one for needed in extras.values() for one in needed)):
     if found := re.fullmatch(r"([\w-]+)(?:\[.*\])?>=([\w.]+)", requirement):  # not "dptune[sklearn]"
         sys.stdout.write("{}=={}\n".format(*found.groups()))
+        if found[1] == "xgboost":  # tested without the libraries of a graphics card
+            sys.stdout.write(f"xgboost-cpu=={found[2]}\n")

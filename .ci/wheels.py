@@ -34,8 +34,8 @@ USES = {
     "lightgbm": "import lightgbm, dptune.losses.models",
     "cli": LEDGER + "import sys; sys.argv = ['dptune', 'watch', 'l.db', '--once']; from dptune.cli import main; main()",
     "cmaes": "import cmaes, dptune",
-    "preemption": "from dptune.privacy import PendingLosses",
-    "sign": "from dptune.certificate import sign, verify",
+    "cryptography": "from dptune.certificate import sign, verify; from dptune.privacy import PendingLosses; "
+    "PendingLosses('p.db', PendingLosses.new_key())",
 }
 
 

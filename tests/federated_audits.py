@@ -163,6 +163,39 @@ def audit_sample(folder: Path) -> None:
     assert _usual(again, N * (plan.steps - 1), plan.q**2), "rounds share samples"
 
 
+def audit_sample_is_final(folder: Path) -> None:
+    """One sample a round, whatever it is: an empty one is not drawn again nor filled, however many have sent."""
+    one = server(folder, "final")
+    noise = one._noise = NoNoise()
+    masks = [np.zeros(7), np.ones(7)] * PLAN.steps
+    one._samples = drawn = Drawn(masks)
+    for t in range(PLAN.steps):
+        send(one, t, np.ones((7, SETTINGS.M)))
+        one.release(t)
+        assert drawn.count == t + 1, f"round {t} drew {drawn.count - t} samples"
+        assert noise.statistic.any() == masks[t].any(), f"round {t} released another sample than was drawn"
+    settings, plan = replace(SETTINGS, agents=2, regions=()), SubsampledGaussianPlan(0.3, 1.5, 150)
+    few = server(folder, "few", settings, plan)
+    noise, empty = NoNoise(), 0
+    few._noise = noise
+    for t in range(plan.steps):
+        send(few, t, np.ones((2, settings.M)))
+        few.release(t)
+        empty += not noise.statistic.any()
+    assert _usual(empty, plan.steps, (1 - plan.q) ** 2), f"{empty} of {plan.steps} samples were empty"
+
+
+class Drawn(Chosen):
+    """Samples that the adversary chooses one by one."""
+
+    def __init__(self, masks: Sequence[npt.ArrayLike]) -> None:
+        self.masks, self.count = [np.array(mask, dtype=bool) for mask in masks], 0
+
+    def draw(self, n: int, q: float) -> npt.NDArray[np.bool_]:
+        self.count += 1
+        return self.masks[self.count - 1]
+
+
 def _usual(count: float, trials: int, p: float) -> bool:
     return bool(binom.ppf(MISTAKE, trials, p) <= count <= binom.isf(MISTAKE, trials, p))
 

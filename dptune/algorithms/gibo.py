@@ -1,6 +1,6 @@
 """DP-GIBO: differentially private, gradient-informative Bayesian optimisation.
 
-Sopa, Marusic, Avella-Medina, Cunningham, *Scalable Differentially Private Bayesian Optimization*,
+Sopa, Marusic, Avella-Medina, Cunningham, *Differentially Private Hyperparameter Tuning using Local Bayesian Optimization*,
 Algorithm 1 and section 3.4; line numbers are Algorithm 1's. Corrections: theory.md, section 3.
 
     theta_t      iterate in the unit cube [0, 1]^d

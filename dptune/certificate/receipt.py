@@ -25,7 +25,7 @@ try:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 except ImportError:
-    raise MissingExtra('signed receipts need cryptography: pip install "dptune[sign]".') from None
+    raise MissingExtra('signed receipts need cryptography: pip install "dptune[cryptography]".') from None
 
 FORMAT = "dptune receipt 1"
 CentralLedger = PrivacyLedger | PlanLedger | TrainingLedger

@@ -7,9 +7,9 @@ There are two ways to choose one:
   central differences.
 - `optimised_design`: minimises the trace of the posterior gradient covariance numerically.
 
-Source: the criterion is line 5 of Algorithm 1 of Sopa et al., *Scalable Differentially Private Bayesian
-Optimization*; the closed form is ours. For a regular simplex of q dimensions with vertices at distance h
-(in length-scales) and edge h sqrt(2 (q + 1) / q) the variance left in each of its directions is
+Source: the criterion is line 5 of Algorithm 1 of Sopa et al., *Differentially Private Hyperparameter Tuning
+using Local Bayesian Optimization*; the closed form is ours. For a regular simplex of q dimensions with vertices at
+distance h (in length-scales) and edge h sqrt(2 (q + 1) / q) the variance left in each of its directions is
 
     -2 v f'(0) - (1 + 1/q) (2 v h f'(h^2))^2 / (v + noise - v f(edge^2)),
 

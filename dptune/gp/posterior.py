@@ -1,6 +1,7 @@
 """The Gaussian process posterior of a gradient, as weights on losses that this code never sees.
 
-Source: Sopa et al., *Scalable Differentially Private Bayesian Optimization*, Algorithm 1, line 6.
+Source: Sopa et al., *Differentially Private Hyperparameter Tuning using Local Bayesian Optimization*, Algorithm 1,
+line 6.
 
 Notation::
 

@@ -70,7 +70,8 @@ class PendingLosses:
         try:
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))  # for its owner only
             self._file = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
-            for pragma in ("locking_mode=EXCLUSIVE", "secure_delete=ON"):
+            # truncated: a journal that an exclusive lock keeps would hold the pages of what was deleted
+            for pragma in ("locking_mode=EXCLUSIVE", "secure_delete=ON", "journal_mode=TRUNCATE"):
                 self._file.execute(f"PRAGMA {pragma}")
             self._file.execute("BEGIN EXCLUSIVE")
             self._file.execute(_TABLE)
@@ -157,7 +158,7 @@ def _cryptography() -> Any:
     try:
         from cryptography import fernet
     except ImportError:
-        raise MissingExtra('pending losses need cryptography: pip install "dptune[preemption]".') from None
+        raise MissingExtra('pending losses need cryptography: pip install "dptune[cryptography]".') from None
     return fernet
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import pruning
@@ -40,3 +42,28 @@ def test_the_table_has_a_row_for_each_search() -> None:
     lines = pruning.table(results).splitlines()
     assert len(lines) == 2 + len(pruning.SEARCHES) * len(pruning.TASKS)
     assert lines[2].endswith("| 0.100 ± 0.000 | 1.00 ± 0.00 | 1.00 | 1.00 | 2 of 2 |")
+
+
+def test_the_page_says_what_was_seen_and_no_more() -> None:
+    """Savings, ratios with two standard errors and who reached 2%, from the stored runs."""
+    stored = [json.loads(line) for line in (pruning.DOCS / "results/pruning.jsonl").read_text().splitlines()]
+    page = " ".join((pruning.DOCS / "pruning.md").read_text(encoding="utf-8").split())
+    seen = page.partition("**What was seen.**")[2].partition("The rule was chosen")[0]
+    for task in pruning.TASKS:
+        runs = {(one["search"], one["seed"]): one for one in stored if one["task"] == task}
+        pairs = [(runs[("private, no pruning", s)], runs[("private, private rungs", s)]) for s in range(20)]
+        ratios = [rungs["path"][-1][1] / plain["path"][-1][1] for plain, rungs in pairs]
+        error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
+        saved = 1 - np.mean([rungs["epochs"] / plain["epochs"] for plain, rungs in pairs])
+        ends = [pruning.epochs_to(rungs["path"], pruning.TOLERANCE * plain["path"][-1][1]) for plain, rungs in pairs]
+        assert f"{saved:.0%}" in seen
+        assert f"{np.mean(ratios):.2f} ± {error:.2f}".replace("0.", ".") in seen
+        assert math.isclose(np.mean(ratios) + 2 * error - 1, 0.15 if "MLP" in task else 0.1, abs_tol=0.012)
+        assert (
+            f"{sum(map(math.isfinite, ends))} of 20 runs on" in seen
+            or f"{sum(map(math.isfinite, ends))} of 20 on" in seen
+        )
+        assert ("median run never did" in seen) >= math.isinf(np.median(ends))
+    assert "met" not in seen
+    assert "as one that failed is none (assumption 1" in page  # who is the incumbent
+    assert "linear scaling" not in (pruning.DOCS / "training.md").read_text().lower()  # advice that nobody measured

@@ -1,6 +1,7 @@
 """The objectives equal scikit-learn's, are pure functions of u, and need no file from outside the repository."""
 
 import gzip
+import re
 from dataclasses import replace
 from math import exp, sqrt
 from pathlib import Path
@@ -225,3 +226,20 @@ def test_the_real_tables_fit_four_thousand_people(name, d):
     task = kernel_ridge_task(load_split(name, n=4000, seed=0))
     assert (task.d, task.n) == (d, 4000)
     assert 0.2 < np.clip(task.losses(np.full(d, 0.5)), *task.clip).mean() < 1.1
+
+
+def test_the_page_lists_how_the_examples_deviate_from_the_paper() -> None:
+    page = (Path(__file__).parents[2] / "docs/benchmarks.md").read_text(encoding="utf-8")
+    rows = page.partition("(Algorithm 1) | here |")[2].partition("\n\n")[0]
+    listed = dict(re.findall(r"^\| (4\.[1-4]|all|not run) \| (.*)$", rows, re.MULTILINE))
+    for name, task in (("4.1", paper_examples.quadratic_task(0)), ("4.2", paper_examples.huber_task(0))):
+        side = task.parameters[0]
+        assert f"[{side.low:g}, {side.high:g}]^{task.d}" in listed[name]
+        assert f"{task.clip[0]:g}, {task.clip[1]:g}) in 4.1 and 4.2" in listed["all"]
+    scales = paper_examples.length_scales_task(0, log=True, n=20, n_train=20)
+    assert f"{scales.clip[0]:g}, {scales.clip[1]:g}) in 4.3 and 4.4" in listed["all"]
+    assert f"noise of {paper_examples._NOISE:g}".replace("0.", ".") in listed["4.3"]
+    assert f"ridge is {paper_examples._RIDGE:g}".replace("0.", ".") in listed["4.3"]
+    assert "30 features drawn at random, 5 replications" in listed["4.4"]
+    assert "the three runs of C.5" in listed["not run"]
+    assert "the baselines DP-GD and UCB-BO" in listed["not run"]

@@ -20,7 +20,13 @@ from dptune.federated.aggregate import clipped, weighted_sums
 from dptune.federated.server import FTSServer
 from dptune.federated.settings import FTSSettings
 
-AUDITS = [audits.audit_sensitivity, audits.audit_empty_sample, audits.audit_sample, audits.audit_transcript]
+AUDITS = [
+    audits.audit_sensitivity,
+    audits.audit_empty_sample,
+    audits.audit_sample,
+    audits.audit_sample_is_final,
+    audits.audit_transcript,
+]
 
 
 @pytest.mark.slow
@@ -177,6 +183,26 @@ def empty_sample_without_noise(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FTSServer, "_record_draw", record)
 
 
+def an_empty_sample_is_drawn_again(patch: pytest.MonkeyPatch) -> None:
+    true = FTSServer._sums
+
+    def sums(self, t):
+        found = true(self, t)
+        return found if found.any() else true(self, t)
+
+    patch.setattr(FTSServer, "_sums", sums)
+
+
+def an_empty_sample_is_filled(patch: pytest.MonkeyPatch) -> None:
+    true = server.SecretSample.draw
+
+    def draw(self, n, q):
+        found = true(self, n, q)
+        return found if found.any() else np.arange(n) == 0
+
+    patch.setattr(server.SecretSample, "draw", draw)
+
+
 def the_same_noise_twice_within_a_region(patch: pytest.MonkeyPatch) -> None:
     true = server.OpenDPNoise.add_gaussian
 
@@ -277,6 +303,8 @@ BUGS = [
     (renormalised_by_who_has_sent, audits.audit_sensitivity),
     (the_last_message_stands_in_for_a_silent_agent, audits.audit_sensitivity),
     (empty_sample_without_noise, audits.audit_empty_sample),
+    (an_empty_sample_is_drawn_again, audits.audit_sample_is_final),
+    (an_empty_sample_is_filled, audits.audit_sample_is_final),
     (fixed_size_sample, audits.audit_sample),
     (everybody_is_sampled, audits.audit_sample),
     (one_sample_for_all_rounds, audits.audit_sample),

@@ -46,6 +46,9 @@ def test_its_files_are_those_that_the_hub_asks_for() -> None:
     assert about.keys() == {"author", "title", "description", "tags", "optuna_versions", "license"}
     assert about["license"] == "MIT License"
     assert "sampler" in about["tags"]
+    assert all(isinstance(version, str) for version in about["optuna_versions"])
+    for file in ("README.md", "__init__.py", "example.py"):  # CentredSampler, which the example uses, needs cmaes
+        assert re.findall(r'pip install "(\S+)"', (PACKAGE / file).read_text()) == ["dptune[optuna,cmaes]"], file
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Abstract", "APIs", "Installation", "Example"]
     assert (PACKAGE / "LICENSE").read_text().startswith("MIT License")
 

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from audit_tools import Forked, start_forked
 from example_tools import run_shorter
+from scipy.stats import binom, norm
 
 from benchmarks import outsourced as benchmark
+from dptune.accounting.gdp import mu_from_epsilon
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -42,7 +44,14 @@ def test_the_demonstration_of_the_attack(
     assert told.count("advantage 1.00 in 50 pairs") == 2
     ours = re.search(r"dptune: advantage (-?[\d.]+) .* to (\S+)", told)
     assert ours
-    assert float(ours[1]) < 0.905
+    allowed, told_apart, power = re.search(
+        r"allows ([\d.]+)\. .*\n.*above ([\d.]+) .* in (\d+)% of cases", told
+    ).groups()
+    assert float(allowed) == pytest.approx(2 * norm.cdf(mu_from_epsilon(3, 1e-5) / 2) - 1, abs=5e-4)
+    assert binom.sf(50 * (1 + float(told_apart)), 100, (1 + float(allowed)) / 2) <= 0.05
+    assert 50 < int(power) < 99
+    assert "0.905" not in told, "what (epsilon, delta) alone allow does not bind"
+    assert float(ours[1]) < 0.8  # with probability 1 - 1e-7
     assert float(ours[2]) > 0.5
 
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from dptune import InputError
-from dptune.privacy import Ball, Interval, MeanQuery
+from dptune.privacy import Ball, Interval, MeanQuery, NormQuery
+from dptune.privacy.query import Box
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -45,21 +46,27 @@ def base(**change: Any) -> MeanQuery:
     return MeanQuery(**{**settings, **change})
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"points": ("b", "a")},
-        {"points": ("a", "c")},
-        {"weights": np.eye(2) * (1 + 1e-15)},
-        {"weights": -np.eye(2)},
-        {"weights": np.eye(2)[:1]},
-        {"clip": Ball(1.0 + 1e-15)},
-        {"mu": 0.5 + 1e-15},
-    ],
-)
-def test_another_question_has_another_digest(change: dict[str, Any]) -> None:
-    assert base(**change).digest() != base().digest()
-    assert base(**change) != base()
+ASKED: dict[str, list[Any]] = {  # field -> what it may be; the first is the question's that the others differ from
+    "points": [("a", "b"), ("b", "a"), ("a", "c")],
+    "weights": [np.eye(2), np.eye(2) * (1 + 1e-15), -np.eye(2), np.eye(2)[:1]],
+    "clip": [Ball(1.0), Ball(1.0 + 1e-15), Box(0.0, 1.0), Box(-1.0, 1.0)],
+    "radius": [1.0, 1.0 + 1e-15],
+    "mu": [0.5, 0.5 + 1e-15],
+    "failed_above": [None, 0.25, 0.5],
+    "saturate_above": [None, 0.25, 0.5],
+}
+
+
+@pytest.mark.parametrize("kind", [MeanQuery, NormQuery])
+def test_every_field_of_a_question_is_part_of_its_digest(kind: type[Any]) -> None:
+    names = [field.name for field in dataclasses.fields(kind)]
+    usual = {name: ASKED[name][0] for name in names}  # a new field needs values above
+    asked = [kind(**usual)]
+    for name in names:
+        asked += [kind(**{**usual, name: value}) for value in ASKED[name][1:]]
+    asked.append(kind(**{**usual, "failed_above": 0.25, "saturate_above": 0.25}))
+    assert len(asked) > len(names)
+    assert len({query.digest() for query in asked}) == len({*asked}) == len(asked)
 
 
 def test_the_kind_of_clip_is_part_of_the_question() -> None:

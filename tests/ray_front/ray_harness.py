@@ -35,8 +35,9 @@ def open_privatizer(
     n: int = N,
     dtype: Any = np.float32,
     insecure_seed: int | None = None,
+    clip: tuple[float, float] = (0.0, 4.0),
 ) -> dptune.LossPrivatizer:
-    return kind(open_ledger(folder, mu), n=n, clip=(0.0, 4.0), dtype=dtype, insecure_seed=insecure_seed)
+    return kind(open_ledger(folder, mu), n=n, clip=clip, dtype=dtype, insecure_seed=insecure_seed)
 
 
 def open_search(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSearch:

@@ -14,10 +14,10 @@ from ray.tune.search import Searcher
 import dptune
 from dptune.privacy import PendingLosses
 from dptune_optuna import CentredCMASampler
-from dptune_ray import CentredCMASearch, DPGIBOSearch
+from dptune_ray import CentredCMASearch, DPGIBOSearch, PrivateSearch
 from dptune_ray.spaces import flat
 from dptune_ray.worker import losses_at as evaluated
-from ray_harness import SPACE, open_centred, open_ledger, open_privatizer
+from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, random_search
 from ray_people import losses, losses_at, people
 from ray_privatizers import NoiselessPrivatizer
 
@@ -28,9 +28,9 @@ def scores(config):
     return 4 - losses(config)
 
 
-def noiseless(folder, name="run"):
+def noiseless(folder, name="run", **settings):
     (folder / name).mkdir()
-    return open_privatizer(folder / name, kind=NoiselessPrivatizer, dtype=np.float64)
+    return open_privatizer(folder / name, kind=NoiselessPrivatizer, dtype=np.float64, **settings)
 
 
 def finish(search, trial, config, function=losses):
@@ -103,6 +103,37 @@ def test_scores_are_maximised_and_better_ones_report_larger_values(tmp_path):
     assert np.isclose(scores(up.recommend()).mean(), scores(down.recommend()).mean(), rtol=1e-6)
     level = up.vault.upload("estimate", "final", up.recommend(), scores(up.recommend()))
     assert level.value == pytest.approx(scores(up.recommend()).mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize("low", [1.5, -3.0, -9.0])
+def test_scores_in_a_range_that_does_not_begin_at_0_are_the_same_search_and_the_same_levels(tmp_path, low):
+    """Scores low + 4 - loss in [low, low + 4] against losses in [0, 4]: points, gains and level."""
+
+    def shifted(config):
+        return low + scores(config)
+
+    plain, up = noiseless(tmp_path, "min"), noiseless(tmp_path, "max", clip=(low, low + 4.0))
+    down, up = open_centred(plain, n_trials=16), open_centred(up, n_trials=16)
+    (at, values), (points, gains) = run(down), run(up, "max", shifted)
+    for one, other in zip(at, points, strict=True):
+        assert one == pytest.approx(other, rel=1e-6)
+    assert gains == pytest.approx([-value for value in values], rel=1e-6)
+    best = up.recommend()
+    assert best == pytest.approx(down.recommend(), rel=1e-6)
+    level = up.vault.upload("estimate", "final", best, shifted(best))
+    assert level.value == pytest.approx(shifted(best).mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize("clip", [(0.0, 4.0), (1.5, 5.5), (-3.0, 1.0)])
+def test_a_searchers_value_is_the_clipped_mean_score_in_its_own_units(tmp_path, clip):
+    """Every person's score is cut to the range, above and below, before it is averaged; a failure is the lower end."""
+    search = PrivateSearch(random_search(seed=3), noiseless(tmp_path, clip=clip), n_trials=4, name="run", seed=3)
+    assert search.set_search_properties("loss", "max", SPACE)
+    far = np.linspace(clip[0] - 3.0, clip[1] + 3.0, len(people()))
+    for trial, told in (("a", far), ("b", np.where(far > clip[0], far, np.nan)), ("c", np.full(len(far), np.inf))):
+        config = search.suggest(trial)
+        found = search.vault.upload("finish", trial, flat(config), told)
+        assert found == pytest.approx(np.clip(np.where(np.isnan(told), clip[0], told), *clip).mean(), abs=1e-6), trial
 
 
 def test_a_trial_that_runs_again_reports_the_same_and_counts_once(tmp_path):

@@ -219,6 +219,24 @@ def test_all_that_can_be_asked_is_paid_by_the_plan_and_then_nobody_is_stopped(tm
     assert math.hypot(*(charge.mu for charge in asked(run))) == pytest.approx(math.sqrt(0.2))
 
 
+@pytest.mark.parametrize("rungs", [1, 2, 3])
+def test_a_trial_is_asked_about_as_often_as_planned_however_often_it_reports(tmp_path: Path, rungs: int) -> None:
+    """All report at five steps, and ended trials hold losses at each; the last question has the last bar."""
+    run = make_run(tmp_path, rungs=rungs)
+    assert train(run, "first", 0.5, steps=6) == 6
+    for i in range(2):
+        assert train(run, f"better {i}", 0.4 - 0.05 * i, steps=6) == 6
+    again = "better 0"  # it begins again
+    for step in range(1, 6):
+        run.rungs.report(again, {"x": 0.3}, losses(0.3, step), step)
+        run.rungs.stops(again)
+    for trial in ("better 0", "better 1"):
+        about = [charge.note for charge in asked(run) if charge.note["trial"] == trial]
+        assert [note["step"] for note in about] == list(range(1, rungs + 1))
+        assert [note["bar"] for note in about] == [EARLIER] * (rungs - 1) + [LAST]
+    assert len(asked(run)) == 2 * rungs <= run.plan.decisions == rungs * TRIALS
+
+
 def test_a_whole_run_fits_its_budget_exactly(tmp_path: Path) -> None:
     run = make_run(tmp_path, noise=True)
     begun = 0

@@ -115,6 +115,67 @@ def test_answers_are_combined_by_inverse_variance() -> None:
     assert racing.alive == ("x0",)
 
 
+class Canned(Watching):
+    """Noise of the asked size, of numbers that both computations know."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._generator = np.random.default_rng(seed)
+
+    def add_gaussian(self, statistic: np.ndarray, sigma: float) -> np.ndarray:
+        return super().add_gaussian(statistic, sigma) + sigma * self._generator.normal(size=len(statistic))
+
+
+def written_out(losses: np.ndarray, mu: float, seed: int) -> list[tuple[list[int], float, list[int]]]:
+    """The race as its page says it, person by person: (candidates, C, survivors best first) of each round."""
+    (m, n), width, generator = losses.shape, CLIP[1] - CLIP[0], np.random.default_rng(seed)
+    rounds = [m]
+    while rounds[-1] > 4:
+        rounds.append(math.ceil(rounds[-1] / 4))
+    each, alive, total, said = mu / math.sqrt(len(rounds)), [*range(m)], dict.fromkeys(range(m), 0.0), []
+    for survivors in (*rounds[1:], 1):
+        people = [np.array([losses[j, i] for j in alive]) for i in range(n)]
+        people = [one - one.mean() for one in people]
+        norms = [math.sqrt(sum(x * x for x in one)) for one in people]
+        high = width * math.sqrt(len(alive)) / 2
+        low = high / 100
+        for _ in range(4):
+            middle = math.sqrt(low * high)
+            share = sum(norm <= middle for norm in norms) / n
+            share += generator.normal(size=1)[0] / n / (each * math.sqrt(0.15 / 4))
+            low, high = (low, middle) if share > 0.5 else (middle, high)
+        sigma = 2 * high / (n * each * math.sqrt(0.85))
+        kept = sum(one * min(1.0, high / norm) for one, norm in zip(people, norms, strict=True)) / n
+        for j, answer in zip(alive, kept + sigma * generator.normal(size=len(alive)), strict=True):
+            total[j] += answer / sigma**2
+        best = sorted(alive, key=total.__getitem__)[:survivors]
+        said.append((alive, high, best))
+        alive = best
+    return said
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 4.0])
+def test_a_race_of_three_rounds_is_the_one_written_out(mu: float) -> None:
+    for seed in range(12):
+        losses = people(30, n=60, seed=seed)
+        losses += np.random.default_rng(seed).uniform(0, 0.8, losses.shape)
+        privatizer = LossPrivatizer(FreeLedger(), n=60, clip=CLIP, dtype=np.float64)
+        for name, row in zip(points(30), losses, strict=True):
+            privatizer.observe(name, row)
+        privatizer._noise = Canned(seed)
+        racing, asked_of = Race(points(30), mu=mu, loss_range=4.0), []
+        while (asked := racing.question()) is not None:
+            released = privatizer.release(asked.query, scope="s", key=asked.key)
+            if isinstance(asked.query, MeanQuery):
+                asked_of.append((asked.query.points, asked.query.clip.radius))
+            racing.learn(released.value, released.sigma)
+        expected = written_out(losses, mu, seed)
+        assert [len(alive) for alive, _, _ in expected] == [30, 8, 2]
+        assert [list(named) for named, _ in asked_of] == [[f"x{j}" for j in alive] for alive, _, _ in expected]
+        assert [radius for _, radius in asked_of] == pytest.approx([C for _, C, _ in expected])
+        assert racing.alive == (f"x{expected[-1][2][0]}",)
+
+
 def test_a_failure_loses_and_does_not_widen_the_ball() -> None:
     losses = people(12)
     best = int(np.argmin(losses.mean(axis=1)))

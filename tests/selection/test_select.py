@@ -189,6 +189,19 @@ def test_the_usual_method_is_a_function_of_public_numbers() -> None:
     assert usual_method(many, 1.0) is usual_method(many * 2, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("mu", "method", "key"), [(0.5, race, "radius/1/1"), (2.4, race, "radius/1/1"), (2.6, exponential, "index")]
+)
+def test_few_people_race_and_many_draw_once(mine: LossPrivatizer, mu: float, method: Any, key: str) -> None:
+    """The two differ in what the ledger keeps: joint answers about all of them, or one index."""
+    assert FEW == 2.5 * N
+    assert usual_method(N, mu) is method
+    chosen = dptune.select(losses(), mine, mu=mu, name="which")
+    assert chosen.method == f"{method.__name__} selection"
+    assert mine.ledger.charges("which")[0].key == key
+    assert mine.ledger.fact("which", "plan")["method"] == method.__name__
+
+
 @pytest.mark.parametrize("mu", [0.5, 4.0])
 @pytest.mark.parametrize("candidates", [2, 50])
 def test_a_best_that_leads_by_so_much_is_found_at_95_percent(mu: float, candidates: int) -> None:

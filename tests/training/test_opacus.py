@@ -81,6 +81,7 @@ WRONG: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
     "Poisson": lambda: private(poisson_sampling=False),
     "flat clipping": lambda: private(clipping="per_layer", max_grad_norm=[1.0, 1.0]),
     "generator": lambda: private(noise_generator=torch.Generator()),
+    "max_grad_norm must be positive": lambda: private(max_grad_norm=0.0),
 }
 
 
@@ -120,6 +121,18 @@ def test_a_change_on_the_way_stops_the_training(change: Callable[[Any, Any], Non
         with pytest.raises(PrivacyError):
             step(model, optimizer, loader)
         assert torch.equal(model._module.weight, weights)
+
+
+def test_gradients_of_several_samples_are_not_added_up(ledger: TrainingLedger) -> None:
+    model, optimizer, loader = private()
+    model.allow_grad_accumulation()
+    with training(ledger, optimizer, loader):
+        weights = model._module.weight.detach().clone()
+        for x, y in list(loader)[:2]:
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+        with pytest.raises(PrivacyError, match="several Poisson samples"):
+            optimizer.step()
+    assert torch.equal(model._module.weight, weights)
 
 
 def test_a_seed_of_before_is_undone(ledger: TrainingLedger) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,20 +86,38 @@ def gaussian(mu: float, s: np.ndarray) -> np.ndarray:
     return np.asarray(norm.cdf(mu / 2 - s / mu) - np.exp(s) * norm.cdf(-mu / 2 - s / mu))
 
 
+def integrated(repeats: Repeats, mu: float, epsilon: float) -> float:
+    """Delta of the selection among N(0, 1) against N(mu, 1) in which the largest or the smallest output wins."""
+    y, exact = np.linspace(-14, 14 + mu, 40001), 0.0
+    for a, b in ((0.0, mu), (mu, 0.0)):
+        for beaten in (norm.sf, norm.cdf):
+            here, there = (norm.pdf(y - m) * repeats.slope(beaten(y - m)) for m in (a, b))
+            exact = max(exact, float(np.trapezoid(np.maximum(here - math.exp(epsilon) * there, 0), y)))
+    return exact
+
+
 @pytest.mark.parametrize("repeats", [Repeats.geometric(100), Repeats.poisson(20), *LAWS], ids=str)
 @pytest.mark.parametrize("mu", [0.25, 2.0])
 def test_gaussian_repeats_of_which_the_likeliest_under_a_neighbour_wins(repeats: Repeats, mu: float) -> None:
     """N(0, 1) against N(mu, 1), the largest or the smallest output wins; integrated."""
     bound = SelectionProfile(repeats, lambda s: gaussian(mu, s), most=12.0)
-    y = np.linspace(-9, 9 + mu, 20001)
     for epsilon in (0.2, 1.0, 2.0):
-        exact = 0.0
-        for a, b in ((0.0, mu), (mu, 0.0)):
-            for beaten in (norm.sf, norm.cdf):
-                here, there = (norm.pdf(y - m) * repeats.slope(beaten(y - m)) for m in (a, b))
-                exact = max(exact, np.trapezoid(np.maximum(here - math.exp(epsilon) * there, 0), y))
+        exact = integrated(repeats, mu, epsilon)
         assert exact <= bound.delta(epsilon) * (1 + 1e-6)
         assert mu < 2 or exact > 0.3 * bound.delta(epsilon), "near the truth where a repeat costs much"
+
+
+def test_the_page_says_how_near_the_integral_comes_in_delta_and_in_epsilon() -> None:
+    page = " ".join((Path(__file__).parents[2] / "docs/training.md").read_text(encoding="utf-8").split())
+    repeats = Repeats.geometric(100)
+    bound = SelectionProfile(repeats, lambda s: gaussian(2.0, s), most=12.0)
+    shares = [integrated(repeats, 2.0, e) / bound.delta(e) for e in (0.2, 1.0, 2.0)]
+    assert f"{min(shares) * 100:.0f} to {max(shares) * 100:.0f}% of the bound's" in page
+    pairs = []
+    for mu in (2.0, 0.25):
+        exact = float(brentq(lambda e, mu=mu: integrated(repeats, mu, e) - DELTA, 0, 40))
+        pairs += [exact, epsilon_of([SelectionPlan(repeats, score_mu=mu)], DELTA)]
+    assert "{:.1f} where the bound says {:.1f}, and {:.2f} where it says {:.2f}".format(*pairs) in page
 
 
 @pytest.mark.parametrize("mean", [10, 100])

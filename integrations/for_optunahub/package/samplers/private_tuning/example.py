@@ -1,4 +1,7 @@
-"""Tune a ridge regression whose 200 validation rows are private. Needs ``pip install "dptune[optuna]"``."""
+"""Tune a ridge regression whose 200 validation rows are private.
+
+Needs ``pip install "dptune[optuna,cmaes]" optunahub``.
+"""
 
 import numpy as np
 import optuna

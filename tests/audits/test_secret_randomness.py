@@ -1,0 +1,217 @@
+"""One contract over every source of randomness that decides privacy: noise, secret samples, numbers of repeats.
+
+Who seeds whatever can be seeded sees nothing twice: not numpy's and Python's global generators, nor any that is made
+meanwhile without a seed of its own. And in the rooms where privacy is decided no file names an ordinary generator.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from audit_tools import FreeLedger
+from federated_audits import server
+from ray import tune
+
+import dptune
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
+from dptune.outsourced.curator import OutsourcedCurator
+from dptune.outsourced.outputs import PublicOutputs
+from dptune.privacy.noise import OpenDPNoise, SeededNoise
+from dptune.privacy.sampling import SecretSample, SeededSample
+from dptune.selection.methods import exponential, race
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
+from dptune.training.candidates import one_of
+from dptune.training.select import repeat_and_select
+from dptune_optuna import repeat_and_select as in_optuna
+from dptune_ray import repeats as on_ray
+
+Draw = Callable[[Path], object]
+PACKAGE = Path(dptune.__file__).parent
+N, EVEN = 20, np.zeros(16)
+PYTHONS = random.Random(0)
+
+
+def release(folder: Path) -> object:
+    privatizer = LossPrivatizer(FreeLedger(), n=N, clip=(0.0, 1.0))
+    privatizer.observe("x", np.full(N, 0.5))
+    return privatizer.release(privatizer.mean_query("x", 0.5), scope="s", key="k").scalar
+
+
+def chosen(method: Any, times: int) -> Draw:
+    def draw(folder: Path) -> object:
+        privatizer = LossPrivatizer(FreeLedger(), n=N, clip=(0.0, 1.0))
+        points = [f"x{j}" for j in range(16)]
+        for point in points:
+            privatizer.observe(point, np.full(N, 0.5))
+        return [method(points, privatizer, 0.5, str(t)) for t in range(times)]
+
+    return draw
+
+
+def federated(folder: Path) -> object:
+    return server(folder, "federated").release(0).tolist()
+
+
+def selected(folder: Path) -> object:
+    plan = SelectionPlan(Repeats.geometric(3), TrainingPlan(2.0, 0.1, 20), 0.5)
+    ledger = TrainingLedger(folder / "select.db", plan, n=N)
+    return repeat_and_select(lambda: ({}, "", np.full(N, 0.5)), [ledger], clip=(0.0, 1.0)).score
+
+
+def drawn_in_optuna(folder: Path) -> object:
+    plan = SelectionPlan(Repeats.geometric(3), TrainingPlan(2.0, 0.1, 20), 0.5)
+    ledger = TrainingLedger(folder / "select.db", plan, n=N)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+
+    def objective(trial: Any) -> tuple[str, np.ndarray]:
+        return "", np.full(N, trial.suggest_float("x", 0, 1))
+
+    return in_optuna(study, objective, [ledger], clip=(0.0, 1.0)).parameters
+
+
+def outsourced(folder: Path) -> object:
+    ledger = PrivacyLedger(folder / "rows.db", Budget.gdp(1.0), max_change=1.0)
+    public = PublicOutputs(lambda: [0.0], because="made up")
+    own = {"folder": folder / "own", "outputs": public}
+    made = OutsourcedCurator(ledger, np.zeros((5, 2)), row_norm=25.0, scale=1.0, max_change=1.0, **own)
+    return made._noisy(1.0).tolist()
+
+
+def reply(folder: Path) -> object:
+    return UserLedger(folder / "replies.db", cap=2.0).reply(LocalRandomizer(1.0, 1.0), 0.3, user="ann", key="k")
+
+
+SOURCES: dict[str, Draw] = {
+    "Gaussian noise": lambda _: OpenDPNoise().add_gaussian(EVEN, 1.0).tolist(),
+    "Gumbel noise": lambda _: [OpenDPNoise().noisy_argmin(EVEN, 1.0) for _ in range(30)],
+    "a release": release,
+    "the exponential mechanism": chosen(exponential, 30),
+    "the race": chosen(race, 15),
+    "a secret sample": lambda _: SecretSample().draw(200, 0.5).tolist(),
+    "a federated round": federated,
+    "a selection's score": selected,
+    "a repeat's candidate": lambda _: [one_of([{"i": i} for i in range(16)]) for _ in range(30)],
+    "an outsourced table": outsourced,
+    "a device's reply": reply,
+    **{
+        f"the number of repeats, {law}": lambda _, law=law: [law.draw() for _ in range(60)]
+        for law in (Repeats.geometric(50), Repeats.logarithmic(50), Repeats.poisson(50))
+    },
+}
+
+
+FRESH: dict[str, Draw] = {  # drawn by a generator that is made anew for each repeat, from the operating system's state
+    "a repeat's parameters in Optuna": drawn_in_optuna,
+    "a repeat's parameters in Ray": lambda _: on_ray.drawn({"x": tune.uniform(0, 1)}, None),
+}
+
+
+def draws_the_same(draw: Draw, folder: Path, *, fresh: bool = False) -> bool:
+    """Whether it draws the same when everything that can be seeded is, before each of two draws.
+
+    With ``fresh`` generators that are made meanwhile without a seed have the operating system's.
+    """
+    found = []
+    for name in "ab":
+        (folder / name).mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            random.seed(0)
+            np.random.seed(0)
+            if not fresh:
+                patch.setattr("numpy.random.bit_generator.randbits", lambda bits: 7)  # numpy's own seed
+                patch.setattr(random, "Random", lambda *_: PYTHONS)
+                PYTHONS.seed(0)
+            found.append(draw(folder / name))
+    return found[0] == found[1]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_no_seed_decides_what_is_drawn(source: str, fast_path: Path) -> None:
+    assert not draws_the_same(SOURCES[source], fast_path)
+
+
+@pytest.mark.parametrize("source", FRESH)
+def test_no_seed_of_the_users_decides_what_a_repeat_tries(source: str, fast_path: Path) -> None:
+    assert not draws_the_same(FRESH[source], fast_path, fresh=True)
+
+
+def numpys_sample(self: SecretSample, n: int, q: float) -> Any:
+    return np.random.default_rng().random(n) < q
+
+
+def numpys_noise(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
+    return statistic + np.random.normal(0, sigma, len(statistic))
+
+
+class PythonsGenerator:
+    """Stands where ``SystemRandom`` does, and is an ordinary generator that nobody has seeded."""
+
+    def __new__(cls) -> Any:
+        return random.Random()  # PYTHONS, meanwhile
+
+
+PLANTED = {
+    "Gaussian noise": ("dptune.privacy.noise.OpenDPNoise.add_gaussian", numpys_noise),
+    "a release": ("dptune.privacy.noise.OpenDPNoise.add_gaussian", numpys_noise),
+    "a secret sample": ("dptune.privacy.sampling.SecretSample.draw", numpys_sample),
+    "a repeat's candidate": ("dptune.training.candidates.SystemRandom", PythonsGenerator),
+    f"the number of repeats, {Repeats.poisson(50)}": ("dptune.training.plans.SystemRandom", PythonsGenerator),
+}
+
+
+@pytest.mark.parametrize("source", PLANTED)
+def test_an_ordinary_generator_is_found(source: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*PLANTED[source])
+    assert draws_the_same(SOURCES[source], fast_path)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda _: SeededNoise(3).add_gaussian(EVEN, 1.0).tolist(),
+        lambda _: SeededSample(3).draw(50, 0.5).tolist(),
+        lambda _: InsecureRandomizer(1.0, 1.0, insecure_seed=3).randomize(0.0),
+    ],
+)
+def test_what_takes_a_seed_draws_the_same_and_says_that_it_is_not_private(draw: Draw, fast_path: Path) -> None:
+    assert draws_the_same(draw, fast_path)
+    assert [kind.private for kind in (SeededNoise, SeededSample, InsecureRandomizer)] == [False] * 3
+
+
+# ---- and who names one -----------------------------------------------------------------------------------
+
+
+def ordinary_generators(tree: ast.AST) -> set[str]:
+    """Names of ordinary generators outside of classes that say in their name that they are not private."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef) and node.name.startswith(("Seeded", "Insecure")):
+            continue
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("random", "np.random"):
+            found.add(ast.unparse(node))
+        if isinstance(node, ast.ImportFrom) and node.module in ("random", "numpy.random"):
+            found |= {alias.name for alias in node.names} - {"SystemRandom"}
+        found |= ordinary_generators(node)
+    return found
+
+
+@pytest.mark.parametrize("room", ["privacy", "training", "local", "selection", "accounting", "federated/server.py"])
+def test_where_privacy_is_decided_no_file_names_an_ordinary_generator(room: str) -> None:
+    place = PACKAGE / room
+    files = [place] if place.is_file() else sorted(place.rglob("*.py"))
+    assert files
+    found = {path.name: ordinary_generators(ast.parse(path.read_text())) for path in files}
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_an_ordinary_generator_that_a_file_names_is_found() -> None:
+    for code in ("import numpy as np\nG = np.random.default_rng()", "from random import random", "random.Random()"):
+        assert ordinary_generators(ast.parse(code))

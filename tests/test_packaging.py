@@ -1,0 +1,100 @@
+"""What an installer, a citation manager and a package index read of the project."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+import dptune
+
+ROOT = Path(__file__).parent.parent
+MAKEFILE = (ROOT / "Makefile").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_names_the_commands_that_prove_an_installation_and_how_long_they_take() -> None:
+    named = dict(re.findall(r"^make (\w+) +# .*: (.*)$", README, re.MULTILINE))
+    assert named.keys() == {"demo", "test", "docs"}
+    assert all(re.search("minute", time) for time in named.values())
+    ci = (ROOT / ".ci/run").read_text().splitlines()
+    for name in named:
+        assert f"make {name}" in ci
+        assert re.search(rf"^{name}:.*##", MAKEFILE, re.MULTILINE)
+
+
+def test_no_two_extras_bring_the_same() -> None:
+    assert len({tuple(needed) for needed in EXTRAS.values()}) == len(EXTRAS)
+    together = re.split("[,[]", EXTRAS["all"][0].rstrip("]"))[1:]
+    assert {*together} == EXTRAS.keys() - {"all", "dev", "docs", "xgboost", "lightgbm", "torch"}
+
+
+def test_every_lower_bound_is_one_that_the_job_of_the_oldest_versions_installs() -> None:
+    done = subprocess.run([sys.executable, ".ci/oldest.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    pinned = dict(line.split("==") for line in done.stdout.splitlines())
+    (job,) = re.findall(r"-oldest/constraints.txt --editable ([^\t]*\n\t*[^\n]*)", MAKEFILE)
+    for extra in ("lightgbm", "xgboost"):
+        (bound,) = re.findall(rf"{extra}>=([\d.]+)$", EXTRAS[extra][0])
+        assert pinned[extra] == bound
+        assert extra in job, f"make test-oldest does not install {extra}"
+        assert int(bound.split(".")[0]) <= 4
+    assert pinned["xgboost-cpu"] == pinned["xgboost"]
+    assert "torch" not in pinned, "no job installs an old PyTorch: give it no bound"
+    assert "tests/losses/test_models.py" in MAKEFILE.partition("SMOKE :=")[2].partition("\n\n")[0]
+
+
+def test_what_make_test_skips_without_pytorch_is_what_make_test_torch_runs() -> None:
+    recipe = MAKEFILE.partition("\ntest-torch:")[2].partition("\n\n")[0]
+    needing = [
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.glob("tests/**/test_*.py")
+        if re.search(r'importorskip\("(torch|opacus|skorch)', text := path.read_text())
+        and "pytestmark = [pytest.mark.slow" not in text  # `make audit` has those
+    ]
+    assert len(needing) > 2
+    assert [name for name in needing if name not in recipe] == []
+    assert "make test-torch" in (ROOT / "CONTRIBUTING.md").read_text().partition("dptune/training/")[0]
+
+
+def test_package_and_citation_name_the_same_authors_and_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert [author["name"] for author in PROJECT["authors"]] == [author["name"] for author in citation["authors"]]
+    assert citation["version"] == dptune.__version__
+    assert {"title", "abstract", "license", "keywords"} <= citation.keys()
+    assert citation["references"][0]["title"] in " ".join(README.split())
+    assert ("repository-code" in citation) == ("urls" in PROJECT), "both, once the repository has a public address"
+
+
+def test_dp_gibo_is_named_by_the_title_of_its_last_version() -> None:
+    assert "*Differentially Private Hyperparameter Tuning using Local Bayesian Optimization*, arXiv 2502.06044v3" in (
+        " ".join(README.split())
+    )
+    sources = [*ROOT.glob("docs/*.md"), *ROOT.glob("dptune/gp/*.py"), *ROOT.glob("benchmarks/*.py"), ROOT / "README.md"]
+    old = re.compile(r"Scalable\s+Differentially\s+Private\s+Bayesian")
+    assert [path.name for path in sources if old.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_a_package_index_shows_no_link_that_only_a_checkout_can_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin: Any = SimpleNamespace(MetadataHookInterface=object)
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", plugin)
+    hook = runpy.run_path(str(ROOT / "hatch_readme.py"))["Readme"]()
+    hook.root, shown = str(ROOT), dict[str, Any]()
+    hook.update(shown)
+    text = shown["readme"]["content-type"] and shown["readme"]["text"]
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert links
+    assert all(link.startswith("https:") for link in links)
+    assert "Figure:" not in text
+    assert "[The tutorial]" not in text
+    assert "The tutorial" in text
+    assert "hatch_readme.py" in (ROOT / "pyproject.toml").read_text()
