@@ -26,6 +26,7 @@ from dptune.search.names import CHOICE, as_stored
 from dptune.space import Space, Value
 
 Parameters = Mapping[str, Value]
+DEFAULT_ODDS = 3.0  # beforehand, of the default configuration against all other candidates together
 
 
 class Choice:
@@ -85,7 +86,7 @@ class Choice:
             return
         prior = [1.0] * len(candidates)
         if among and default is not None:
-            prior[-1] = float(len(candidates) - 1)
+            prior[-1] = DEFAULT_ODDS * len(others[:among])
         query = self._privatizer.means_query(candidates, self._plan.choice_mu)
         note = {"parameters": [as_stored(self._held[point]) for point in candidates], "prior": prior}
         with suppress(KeyConflict, BudgetExhausted):
