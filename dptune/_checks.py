@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 from dptune._numbers import COUNTABLE, real, whole
 from dptune.errors import InputError
+
+T = TypeVar("T")
 
 
 def shown(value: object) -> str:
@@ -98,6 +100,29 @@ def share(name: str, value: object) -> float:
     if number is None or not 0 <= number < 1:
         raise InputError(f"{name} must lie in [0, 1); got {shown(value)}.")
     return number
+
+
+def boolean(name: str, value: object) -> bool:
+    """Return True or False, NumPy's too, or refuse it by name: "no" and NaN would count as true.
+
+    Raises:
+        InputError: it is something else.
+    """
+    kind = type(value)
+    if kind is not bool and not (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")):
+        raise InputError(f"{name} must be True or False; got {shown(value)}.")
+    return bool(value)
+
+
+def function(name: str, value: T) -> T:
+    """Return what can be called, or refuse it by name.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if not callable(value):
+        raise InputError(f"{name} must be a function; got {shown(value)}.")
+    return value
 
 
 def place(name: str, value: object) -> str:

@@ -15,8 +15,10 @@ from math import exp
 
 from scipy.special import ndtr, ndtri
 
+from dptune._checks import shown
 from dptune._numbers import rounded_up
 from dptune.accounting.statement import LedgerStatement, Statement
+from dptune.errors import InputError
 from dptune.local.statement import LocalStatement
 
 FALSE_POSITIVES = 0.01
@@ -41,7 +43,13 @@ class Risk:
 
     @classmethod
     def of_mu(cls, mu: float) -> Risk:
-        """Return what mu-GDP allows."""
+        """Return what mu-GDP allows.
+
+        Raises:
+            InputError: mu is below 0, or NaN.
+        """
+        if not mu >= 0:
+            raise InputError(f"mu must be a number >= 0; got {shown(mu)}.")
         return cls(float(2 * ndtr(mu / 2) - 1), float(ndtr(mu + ndtri(FALSE_POSITIVES))))
 
     @classmethod

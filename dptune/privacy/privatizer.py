@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least
+from dptune._checks import at_least, shown
 from dptune._locks import ForkSafeLock
 from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
 from dptune.errors import InputError
@@ -66,6 +66,8 @@ class LossPrivatizer:
     ) -> None:
         if not isinstance(ledger, PrivacyLedger):
             raise InputError('the first argument must be a PrivacyLedger, e.g. PrivacyLedger("ledger.db", budget).')
+        if pending is not None and not isinstance(pending, PendingLosses):
+            raise InputError(f"pending must be PendingLosses(path, PendingLosses.new_key()); got {shown(pending)}.")
         self.ledger = ledger
         self.interval = interval_of(clip)
         self._person = person_of_row(n, groups)  # (rows,) codes, or None: a person a row

@@ -43,8 +43,10 @@ class Failures:
             raise TrialFailed("the function failed, as all trials of the run have so far. Nothing was paid.")
         raise AllTrialsFailed(
             f"the function failed in each of the first {self.number} trials of the run {self._scope!r}; nothing was "
-            "paid. What it raised is hidden, because it may depend on private data: call try_out(parameters) of the "
-            "decorated function, on public or made-up data, to see it."
+            "paid. What it raised is hidden, because it may depend on private data. To see it, let the function "
+            'return the fitted model in place of losses, and say where it is made loss="zero_one" (or another) and '
+            "data=(X_val, y_val): what training raises is shown then. Or call try_out(parameters) of the decorated "
+            "function, on public or made-up data."
         )
 
     def stopped(self, trial: str, *, decisions: int) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dptune._checks import boolean
 from dptune._numbers import finite, rounded_up
 from dptune._statement import Printable
 from dptune.accounting.gdp import Spent, probability
@@ -82,6 +83,11 @@ class JointStatement(Printable):
         """Those of the parts, and where n of a part is not known."""
         unknown = [f"n of {part.dataset!r} is not stated yet." for part in self.parts if part.n is None]
         late = [f"the ledger of {name!r} was made or raised after another was charged: {_LATE}" for name in self.late]
+        names = [part.dataset for part in self.parts]
+        same = sorted({name for name in names if names.count(name) > 1}) if self.disjoint else []
+        unknown += [
+            f"several of the ledgers, said to be of disjoint people, protect {name!r}: {_SAME}" for name in same
+        ]
         own = [f"{part.dataset}: {warning}" for part in self.parts for warning in part.warnings]
         return (*own, *unknown, *late, *self._unplanned())
 
@@ -124,6 +130,7 @@ class JointStatement(Printable):
         return "Joint privacy statement"
 
 
+_SAME = "if they are the same people, this epsilon is too small; join them without disjoint."
 _LATE = "epsilon does not hold if its budget or plan was chosen by looking at the other's results."
 _DOMINATED = (
     "the adaptive releases are dominated by one Gaussian of their budget, which, like the plans, no result of another "
@@ -151,6 +158,7 @@ def join(
     """
     if len(ledgers) < 2 or len({ledger._identity for ledger in ledgers}) < len(ledgers):
         raise InputError("give at least two ledgers, each of them once (a copy of a ledger is the same ledger).")
+    disjoint = boolean("disjoint", disjoint)
     parts = tuple(ledger.statement(delta=probability("delta", delta)) for ledger in ledgers)
     if disjoint:
         return JointStatement(parts, disjoint, delta)

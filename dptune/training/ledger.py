@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dptune._checks import json_data
+from dptune._checks import boolean, json_data
 from dptune.accounting.durable import DurableLedger
 from dptune.accounting.entries import Charge
 from dptune.accounting.ledger import PrivacyLedger
@@ -115,6 +115,7 @@ class TrainingLedger(FixedPlanLedger):
         private: bool,
         note: Mapping[str, object] | None,
     ) -> Charge:
+        secure, private = boolean("secure", secure), boolean("private", private)
         kept = {**json_data("note", dict(note or {})), **({} if secure else {ORDINARY: True})}
         row = {
             "mu": None,

@@ -28,9 +28,10 @@ from typing import Any
 
 import numpy as np
 
-from dptune._checks import json_data
+from dptune._checks import boolean, function, json_data
 from dptune.accounting.entries import Charge
 from dptune.errors import InputError, PlanComplete
+from dptune.losses.reachable import undefined
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
 from dptune.privacy.private import loss_vector
 from dptune.privacy.query import Interval
@@ -91,10 +92,12 @@ def repeat_and_select(
         insecure_seed: NOT PRIVATE; reproducible noise of the scores.
 
     Raises:
-        InputError: the ledgers do not fit together; nothing is charged.
+        InputError: ``once`` is no function or names what is not defined, or the ledgers do not fit; nothing is charged.
         KeyConflict: one of the ledgers was charged for another clip, or together with other ledgers.
         PlanComplete: the selection was begun before, and has not shown anything.
     """
+    _refuse_broken(function("once", once))
+    secure = boolean("secure", secure)
     plan, n = _scoring(ledgers)
     interval, noise = Interval(*clip), OpenDPNoise() if insecure_seed is None else SeededNoise(insecure_seed)
     ledgers = sorted(ledgers, key=lambda ledger: ledger._identity)  # the first keeps what is shown, in whatever order
@@ -107,6 +110,15 @@ def repeat_and_select(
         best = _best(once, plan.repeats.draw(), score)
         home.fix(_SCOPE, _SELECTED, {"parameters": best.parameters, "score": _number(best.score)})
         return _published(ledgers, charges, best)
+
+
+def _refuse_broken(once: Once) -> None:
+    """Refuse, before the charge, a typo that would fail every repeat."""
+    if names := undefined(once):
+        raise InputError(
+            f"once uses {', '.join(names)}, which is not defined: every repeat would fail. Nothing was charged. "
+            "Define it, and try once() on public rows."
+        )
 
 
 def _charged(ledgers: Sequence[TrainingLedger], digest: str, *, secure: bool, private: bool) -> list[Charge]:

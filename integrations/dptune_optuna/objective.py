@@ -312,7 +312,8 @@ def refuse_maximize(study: optuna.Study) -> None:
     if study.directions != [StudyDirection.MINIMIZE]:
         raise dptune.InputError(
             'a private objective is a loss: create the study with direction="minimize" and one objective '
-            "(for accuracy, minimise the zero-one loss)."
+            "(for accuracy, minimise the zero-one loss). A study that is stored keeps its direction: give the new one "
+            "another study_name, or delete the old one first with optuna.delete_study."
         )
 
 

@@ -148,6 +148,9 @@ def candidates(distributions: Distributions, n_trials: int | None, seed: int) ->
         seed: of the draws.
     """
     spaces = [distributions] if isinstance(distributions, Mapping) else list(distributions)
+    for name, values in (each for space in spaces for each in space.items()):
+        if not hasattr(values, "rvs") and not len(values):
+            raise InputError(f"param_distributions[{name!r}] is empty: give it a value to try, or leave it out.")
     lists = all(not hasattr(values, "rvs") for space in spaces for values in space.values())
     grid = sum(math.prod(len(values) for values in space.values()) for space in spaces) if lists else USUAL_TRIALS
     most = min(n_trials or grid, grid) if lists else n_trials or USUAL_TRIALS

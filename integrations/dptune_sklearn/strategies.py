@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
-from uuid import uuid4
 
 import dptune
-from dptune.errors import InputError
+from dptune.errors import AllTrialsFailed, InputError
 from dptune.search.agreement import check_start, stored_plan, usual_share
+from dptune.search.driving import drive
 from dptune.search.extending import newest_name, parts
 from dptune.search.names import VALUE
 from dptune.search.recommendation import Recommendation
@@ -97,21 +97,8 @@ class Run:
         """Search round by round until the run is complete."""
         where = UserSpace(asked.distributions)
         for run in _runs(asked, self._method, privatizer, where):
-            self._complete(run, models, where)
+            _drive(run, models, where)
         return _ended(run, models, where)
-
-    def _complete(self, run: SearchRun, models: Models, where: UserSpace) -> None:
-        succeeded = run.algorithm.t > 0
-        while not run.complete:
-            names = [uuid4().hex for _ in range(max(run.algorithm.missing(), 1))]
-            points = [run.ask(trial=name) for name in names]
-            round_of = list(zip(names, points, models.trained(map(where.user, points)), strict=True))
-            round_of.sort(key=lambda one: isinstance(one[2], Failed))  # a failure counts once a model was trained
-            if not succeeded:
-                usable(round_of[0][2])
-            succeeded = True
-            for name, point, model in round_of:
-                run.finish(name, point, models.losses(model))
 
 
 class Sampler:
@@ -123,6 +110,7 @@ class Sampler:
     def __call__(self, asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
         """Search trial by trial until all values are released; a search that was stopped goes on with those it has."""
         import optuna
+        from optuna.trial import TrialState
 
         from dptune_optuna.distributions import to_distributions
 
@@ -136,12 +124,34 @@ class Sampler:
                     if value is not None:
                         told = optuna.trial.create_trial(params=known, distributions=distributions, value=value[0])
                         study.add_trial(told)
-            while not run.complete:
-                name, trial = uuid4().hex, study.ask(distributions)
-                run.check(name)
-                losses = models.losses(models.fitted(where.user(trial.params)))
-                study.tell(trial, run.finish(name, trial.params, losses))
+            trials: dict[str, Any] = {}
+
+            def ask(name: str, trials: dict[str, Any] = trials) -> dict[str, Any]:
+                trials[name] = study.ask(distributions)
+                return dict(trials[name].params)
+
+            def tell(name: str, value: float | None, trials: dict[str, Any] = trials) -> None:
+                study.tell(trials.pop(name), value, state=None if value is not None else TrialState.FAIL)
+
+            _drive(run, models, where, ask=ask, tell=tell)
         return _ended(run, models, where)
+
+
+def _drive(run: SearchRun, models: Models, where: UserSpace, **proposing: Any) -> None:
+    """Complete a run; if nothing can be trained, raise what the training raised."""
+    failed: list[Failed] = []
+
+    def train(points: Sequence[Mapping[str, Any]]) -> list[dptune.privacy.PerExampleLosses | None]:
+        trained = list(models.trained(map(where.user, points)))
+        failed.extend(model for model in trained if isinstance(model, Failed))
+        return [models.losses(model) for model in trained]
+
+    try:
+        drive(run, train, **proposing)
+    except AllTrialsFailed:
+        if failed:
+            usable(failed[0])
+        raise
 
 
 def charges_of(ledger: dptune.PrivacyLedger, name: str, *, prefix: str = "") -> list[Any]:
