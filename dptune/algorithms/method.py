@@ -106,8 +106,8 @@ class Plan:
         choice_share: for the choice; 0: the algorithm's own answer is recommended.
         spare: trials beyond the plan that may still get a value, to replace lost ones.
         choice_among: the choice is made among so many of the best points by all answers and the user's default
-            configuration, which is three times as likely beforehand as all others together; 0: among all points, equally
-            likely.
+            configuration, which is three times as likely beforehand as all others together; 0: among all points, with
+            equal odds.
         rules: version of the defaults that the plan was made with.
 
     Raises:
