@@ -35,7 +35,7 @@ SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
 MIXED_SPREAD = 1.0  # the same with categories or conditions
 CHOICE = 0.7  # of what else is left of mu^2: for the choice among trials at the end, with categories or conditions
 GUARD = 0.4  # the same with few numbers and a default configuration, which the choice protects
-AMONG = 20  # points that are chosen among, beside the default configuration
+AMONG = 20  # points that are chosen among then, beside the default configuration
 CAREFUL, MOST_CAREFUL = (
     0.95,
     0.99,
@@ -162,9 +162,10 @@ def plan_centred(
             numbers, with more .6, with categories or conditions all.
         default: the user's default configuration, a point of the cube.
         space: the search space, for ``steps``; None: a continuum.
-        choice_share: share of mu^2 for a choice at the end, by the exponential mechanism, among the 20 trials that
-            are best by all answers and the default configuration; default of what ``rung_share`` and ``final_share``
-            leave .7 with categories or conditions, .4 with fewer than 11 numbers and a ``default``, else 0.
+        choice_share: share of mu^2 for a choice at the end, by the exponential mechanism; default of what
+            ``rung_share`` and ``final_share`` leave .7 with categories or conditions, among all trials; .4 with fewer
+            than 11 numbers and a ``default``, among the 20 trials that are best by all answers and the default, which
+            has three quarters of the odds; else 0.
         rung_share: share of mu^2 for decisions to stop trials by private losses; 0: none are made.
         rungs: decisions that are paid for, a trial.
         rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
@@ -247,7 +248,7 @@ def plan_centred(
         rungs=stops,
         final_share=final_share,
         choice_share=choice_share,
-        choice_among=AMONG if choice_share and rules > 1 else 0,
+        choice_among=AMONG if choice_share and careful else 0,
         rules=rules,
     )
 

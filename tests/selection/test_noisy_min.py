@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,43 @@ def test_what_an_adversary_proves_is_below_the_claim_and_near_it() -> None:
 def test_with_many_releases_the_proven_mu_comes_near(mu: float) -> None:
     print(f"claimed {mu}, proven {audit_worst_pair(mu=mu, count=40_000):.3f}")
     audit_law(mu=mu, count=20_000)
+
+
+# ---- a public prior ----------------------------------------------------------------------------------------
+
+PRIOR = (1.0, 5.0, 0.2, 1.0, 1.0, 20.0)
+
+
+def test_with_a_public_prior_it_has_the_law_of_the_definition() -> None:
+    audit_law(partial(noisy_min, prior=PRIOR), prior=PRIOR, count=1500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("odds", [0.2, 1.0, 20.0])
+def test_no_prior_makes_it_cost_more(odds: float) -> None:
+    audit_worst_pair(partial(noisy_min, prior=(1.0, odds)), least=0.3)  # a prior may make it cost less
+
+
+def prior_of_the_losses(noise: NoiseSource) -> Mechanism:
+    """Prefers, beforehand, what the private losses prefer."""
+    right = noisy_min(noise)
+    return replace(right, draw=lambda means, scale: noisy_min(noise, np.exp(-means / scale)).draw(means, scale))
+
+
+def prior_left_out(noise: NoiseSource) -> Mechanism:
+    """Says that it has a prior, and draws without it."""
+    return noisy_min(noise)
+
+
+def test_the_audit_of_the_law_finds_a_prior_that_is_left_out() -> None:
+    with pytest.raises(AssertionError, match="not the law"):
+        audit_law(prior_left_out, prior=PRIOR, count=1500)
+
+
+@pytest.mark.slow
+def test_the_adversary_finds_a_prior_that_is_private() -> None:
+    with pytest.raises(AssertionError, match="an adversary proves"):
+        audit_worst_pair(prior_of_the_losses, mu=2.0)
 
 
 # ---- planted bugs ----------------------------------------------------------------------------------------
