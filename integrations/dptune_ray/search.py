@@ -320,6 +320,9 @@ class SpaceSearch(RunSearch):
             )
         self._mode = self._stored_mode()
         self.vault.call("check_estimate", flat(config), early)
+        made: dptune.search.Estimate | None = self.vault.call("estimated", flat(config))
+        if made is not None:
+            return made
         others = [] if self._default is None else [merge_dicts(dict(config), self._default)]
         return final_estimate(trainable, [config, *others])
 

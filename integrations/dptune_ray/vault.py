@@ -341,6 +341,12 @@ class Vault:
         self._run.check_estimate(parameters, early=early)
 
     @answered
+    def estimated(self, parameters: Mapping[str, Any]) -> dptune.search.Estimate | None:
+        """Return what was released about these parameters, without any training; None: nothing."""
+        known = self._run.estimated(parameters)
+        return None if known is None else replace(known, value=self._about.level(known.value))
+
+    @answered
     def estimate(
         self,
         trial: str,
