@@ -176,7 +176,7 @@ def test_a_name_that_no_model_of_one_space_has_is_refused_before_anything_is_tra
     assert search.ledger.spent() == 0
 
 
-@pytest.mark.parametrize("method", ["centred", "selection", optuna.samplers.RandomSampler(seed=0)])
+@pytest.mark.parametrize("method", ["centred", "selection", optuna.samplers.RandomSampler(seed=1)])
 def test_a_candidate_that_fails_is_told_and_not_chosen(fast_path, method):
     search = search_in(fast_path, estimator=Fails(limit=1.0), method=method, n_trials=16)
     with pytest.warns(FitFailedWarning, match="C is too large"):
