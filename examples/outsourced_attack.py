@@ -39,11 +39,7 @@ if __name__ == "__main__":
         told = np.mean([[says_first(release(Y), X, other) for Y in (X, other)] for _ in range(PAIRS)], axis=0)
         error = np.sqrt(np.mean((recovered(release(X), X, [0, 1, 2]) - X) ** 2))
         print(f"{name}: advantage {told[0] - told[1]:.2f} in {PAIRS} pairs, rows (spread 10) found to {error:.0e}")
-    fair, half, n = (
-        norm.cdf(mu / 2),
-        norm.cdf(mu),
-        2 * PAIRS,
-    )  # how often the best attack is right: ours, half its noise
+    fair, half, n = norm.cdf(mu / 2), norm.cdf(mu), 2 * PAIRS  # the best attack is right: our noise, half of it
     most = binom.isf(0.05, n, fair)  # of n guesses, in 95% of cases
     seen, power = 2 * most / n - 1, binom.sf(most, n, half)
     print(f"mu = {mu:.3f}, of ({EPSILON:g}, {DELTA:g})-DP, allows {2 * fair - 1:.3f}. The power of {PAIRS} pairs:")

@@ -45,6 +45,9 @@ class NoNoise:
         self.statistic, self.sigma = np.array(statistic), sigma
         return np.array(statistic)
 
+    def noisy_argmin(self, statistic: Array, scale: float) -> int:
+        return int(np.argmin(statistic))
+
 
 class CannedNoise:
     """Answers that do not depend on the statistic: what an ideal release would let an adversary see."""

@@ -22,7 +22,7 @@ from dptune_optuna import DPFTSSampler, LDPTGPSampler, LocalObjective
 
 ROOT = Path(__file__).parent.parent
 OWN = ROOT / "examples" / "own_algorithm.py"
-LONG = (OWN, ROOT / "examples" / "opacus_mlp.py")
+LONG = (OWN, ROOT / "examples" / "opacus_mlp.py", ROOT / "examples" / "outsourced_attack.py")
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 # tests/ray_front/test_example.py, tests/outsourced, tests/training, and two below
 ELSEWHERE = ("ray", "outsourced", "opacus", "federated", "ldp_users")

@@ -112,10 +112,10 @@ def calibration(results: Sequence[Mapping[str, Any]]) -> str:
         rows.append(
             [
                 family or "all",
-                len(runs),
-                len(made),
+                str(len(runs)),
+                str(len(made)),
                 f"{np.mean(covers):.3f}" if covers else "-",
-                len(better),
+                str(len(better)),
                 f"{false} ({100 * false / len(runs):.1f}%)",
                 f"{100 * np.mean([r['truth'] < 0 for r in runs]):.0f}%",
             ]

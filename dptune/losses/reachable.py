@@ -8,16 +8,15 @@ nothing is called. A copy of private rows is not found, nor is what only a modul
 
 from __future__ import annotations
 
-import builtins
-import dis
 import functools
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dptune._code import globals_read
 from dptune.errors import InputError
 from dptune.privacy.entries import attempt
 
@@ -105,29 +104,13 @@ def _named(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         yield name, attempt(getattr, cell, "cell_contents", failed=None)
     yield from (("a default", held) for held in function.__defaults__ or ())
     yield from (function.__kwdefaults__ or {}).items()
-    for name in sorted(set(_globals(function.__code__)) & function.__globals__.keys()):
+    for name in sorted(set(globals_read(function.__code__)) & function.__globals__.keys()):
         held = function.__globals__[name]
         yield name, held
         if isinstance(held, types.ModuleType):
             yield from ((f"{name}.{n}", vars(held)[n]) for n in sorted(names & vars(held).keys()))
     if wrapped := getattr(function, "__wrapped__", None):
         yield "what it wraps", wrapped
-
-
-def undefined(function: Any) -> list[str]:
-    """Return the globals that a function reads and nobody has defined."""
-    if not isinstance(function, types.FunctionType):
-        return []
-    known = {*function.__globals__, *vars(builtins)}
-    return sorted(set(_globals(function.__code__, {"LOAD_GLOBAL"})) - known)
-
-
-def _globals(code: types.CodeType, loads: Collection[str] = ("LOAD_GLOBAL", "LOAD_NAME")) -> Iterator[str]:
-    """The globals that code reads: an attribute of the same name, as in ``model.score``, is none."""
-    yield from (each.argval for each in dis.get_instructions(code) if each.opname in loads)
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            yield from _globals(inner, loads)
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

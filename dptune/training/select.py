@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 
 from dptune._checks import boolean, function, json_data
+from dptune._code import undefined
 from dptune.accounting.entries import Charge
 from dptune.errors import InputError, PlanComplete
-from dptune.losses.reachable import undefined
 from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
 from dptune.privacy.private import loss_vector
 from dptune.privacy.query import Interval

@@ -86,7 +86,7 @@ def test_a_search_that_was_stopped_goes_on(fast_path):
     spent = search.ledger.spent()
     assert 0 < spent < 3.9
     search.fit(*PUBLIC, **VAL)
-    assert Stopped.fits == 5 + 1 + 4 + 2  # the first round, the interrupt and one lost, the second round, the last two
+    assert Stopped.fits == 5 + 1 + 4 + 1  # the first round, the interrupt and one lost, the second round, the answer
     assert 3.9 < search.ledger.spent() <= 4.0
 
 
