@@ -289,10 +289,10 @@ class Kept:
 
     def _snapped(self, parameters: Parameters) -> Parameters:
         space, default = self._family.space, self._family.default
-        if dict(parameters) == dict(default):
+        u = space.encode(parameters)
+        if np.allclose(u, space.encode(default)):  # the library's own stays what it is
             return default
-        u = np.round(space.encode(parameters) * (LEVELS - 1)) / (LEVELS - 1)
-        return space.decode(u)
+        return space.decode(np.round(u * (LEVELS - 1)) / (LEVELS - 1))
 
     def _train(self, p: Parameters) -> Array:
         X, y = self._family.data()
