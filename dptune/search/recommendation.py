@@ -46,7 +46,7 @@ class Recommendation(dict[str, Any]):
 
     @property
     def distinguishable(self) -> bool:
-        """Whether it was released that it is better: the interval lies above 0. That is wrong in 2.5% of runs."""
+        """Whether it was released that it is better: the interval lies above 0. Wrong in at most 2.5% of runs."""
         return self.improvement is not None and self.improvement.verdict == "better"
 
     def summary(self) -> str:

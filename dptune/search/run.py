@@ -173,11 +173,6 @@ class SearchRun(Shown):
         if price > 0 and not self._learned.history.spent.admits(price, self.ledger.budget.mu):
             self.ledger.check(price)  # refuses it, unless the budget was raised
 
-    def _price(self, left: int) -> float:
-        """GDP price of the round's next releases: its other trials' values, as many as are left, and its questions."""
-        values = max(min(self.algorithm.missing(), left), 1)
-        return math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
-
     def recorded_parameters(self, trial: str) -> Mapping[str, object] | None:
         """Return where the trial was evaluated, as plain JSON data, or None if it has no release of its own yet."""
         with self._lock:
@@ -326,10 +321,6 @@ class SearchRun(Shown):
             self._final.of_held(found, str(chosen), str(default))
         self._choice.forget()
 
-    def _held_at(self, parameters: Mapping[str, Value]) -> str | None:
-        """The name of a point that is held for the choice and lies at these parameters, or None."""
-        return next((point for point, at in self._choice.points.items() if self._same(at, parameters)), None)
-
     def join(self, space: Space) -> None:
         """Search a wider space from now on, with parameters or conditions that nobody knew when the run began.
 
@@ -407,11 +398,3 @@ class SearchRun(Shown):
         with self._lock:
             self._learned.sync()
         return estimate
-
-    def estimated(self, parameters: Mapping[str, Value]) -> Estimate | None:
-        """Return what the final estimate released about these parameters or the defaults; None: nothing, so far.
-
-        A run that ends with a choice makes its estimate by itself, if it was given a default configuration and chose
-        another.
-        """
-        return self._final.recorded(parameters)

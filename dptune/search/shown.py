@@ -15,6 +15,7 @@ from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.choice import Choice
 from dptune.search.earlier import Earlier, line_of
 from dptune.search.extending import totals
+from dptune.search.estimate import Estimate
 from dptune.search.failures import Failures
 from dptune.search.final import FinalEstimate
 from dptune.search.learned import Learned
@@ -166,6 +167,23 @@ class Shown:
         u, centre = self.space.encode(self.space.completed(parameters)), self.space.encode(self.space.centre())
         known = self.algorithm.difference(u, centre)
         return math.inf if known is None else known[0]
+
+    def estimated(self, parameters: Mapping[str, Value]) -> Estimate | None:
+        """Return what the final estimate released about these parameters or the defaults; None: nothing, so far.
+
+        A run that ends with a choice makes its estimate by itself, if it was given a default configuration and chose
+        another.
+        """
+        return self._final.recorded(parameters)
+
+    def _held_at(self, parameters: Mapping[str, Value]) -> str | None:
+        """The name of a point that is held for the choice and lies at these parameters, or None."""
+        return next((point for point, at in self._choice.points.items() if self._same(at, parameters)), None)
+
+    def _price(self, left: int) -> float:
+        """GDP price of the round's next releases: its other trials' values, as many as are left, and its questions."""
+        values = max(min(self.algorithm.missing(), left), 1)
+        return math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
 
     def _same(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
         """Whether two points of the space are one, but for the last digits that coding them in the cube takes."""
