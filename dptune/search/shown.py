@@ -14,8 +14,8 @@ from dptune.errors import KeyConflict
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.choice import Choice
 from dptune.search.earlier import Earlier, line_of
-from dptune.search.extending import totals
 from dptune.search.estimate import Estimate
+from dptune.search.extending import totals
 from dptune.search.failures import Failures
 from dptune.search.final import FinalEstimate
 from dptune.search.learned import Learned
