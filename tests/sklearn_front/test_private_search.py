@@ -127,7 +127,8 @@ def test_pipelines_are_searched_by_the_names_of_their_steps(fast_path):
 def test_the_estimators_own_parameters_are_tried_and_compared_with(fast_path):
     search = search_in(fast_path, estimator=LogisticRegression(C=7.0)).fit(*PUBLIC, **VAL)
     assert search.best_params_.defaults == {"C": 7.0}
-    assert search.best_loss_.improvement is not None
+    found_another = search.best_params_ != search.best_params_.defaults  # the noise decides, in this unseeded run
+    assert (search.best_loss_.improvement is not None) == found_another
 
 
 def test_an_optuna_sampler_is_told_noisy_values(fast_path):
