@@ -77,7 +77,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "space.py": {"parameters"},
     "parameters.py": set(),
 }
-EVERYBODYS = ("errors", "_chain", "_checks", "_code", "_exports", "_locks", "_numbers", "_statement")
+EVERYBODYS = ("errors", "_checks", "_code", "_exports", "_locks", "_numbers", "_statement", "_store")
 NEVER = {  # what a room must not import, whichever rooms it may
     "losses/": {"sqlalchemy", "opendp"},
     "search/": {"sqlalchemy", "opendp"},

@@ -29,8 +29,8 @@ from typing import Self
 
 import sqlalchemy as sa
 
-from dptune._chain import Mark, behind, damaged
 from dptune._checks import json_data, text
+from dptune._store import Mark, behind, check_pages, damaged
 from dptune.accounting import entries, facts, schema
 from dptune.accounting.connection import Database
 from dptune.accounting.entries import Charge, Head, Limit, Row
@@ -105,7 +105,8 @@ class DurableLedger:
             if row["version"] not in (schema.VERSION, schema.READ_ONLY):
                 raise LedgerError(f"the ledger has format {row['version']}; this dptune reads {schema.VERSION}.")
             if row["version"] == schema.VERSION:
-                schema.check_pages(connection, self._name)
+                if connection.dialect.name == "sqlite":  # a server checks its pages itself
+                    check_pages(connection.exec_driver_sql, self._name)
                 self._seen = entries.follow(connection, Head(), self._name)
             return row
 

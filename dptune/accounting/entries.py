@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dptune._chain import Mark, damaged
 from dptune._checks import json_data, text
+from dptune._store import Mark, damaged
 from dptune.accounting import schema
 from dptune.accounting.events import Event, SubsampledGaussianRelease
 from dptune.accounting.gdp import Spent

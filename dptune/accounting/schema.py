@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.pool import NullPool
 
-from dptune._chain import damaged
 from dptune._checks import place
+from dptune._store import append_only
 from dptune.errors import InputError, MissingExtra
 
 VERSION, READ_ONLY = 3, 2  # of new ledgers, and of those that can still be read
@@ -82,11 +82,6 @@ _VIEW = """CREATE VIEW {exists} dptune_spending AS
 SELECT c.seq, c.scope, c.key, c.mu, CAST(c.mu_squared_so_far AS DOUBLE PRECISION) AS mu_squared_so_far,
        c.mechanism, c.private, c.charged_at, r.released_at
 FROM dptune_charges c LEFT JOIN dptune_releases r ON r.charge = c.seq"""
-_SQLITE_GUARD = """CREATE TRIGGER IF NOT EXISTS {table}_no_{verb} BEFORE {verb} ON {table}
-BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"""
-_SQLITE_NO_REPLACE = """CREATE TRIGGER IF NOT EXISTS {table}_no_REPLACE BEFORE INSERT ON {table}
-WHEN EXISTS (SELECT 1 FROM {table} WHERE {same})
-BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"""  # INSERT OR REPLACE fires no DELETE trigger
 _POSTGRES_FUNCTION = """CREATE OR REPLACE FUNCTION dptune_append_only() RETURNS trigger AS
 $$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$ LANGUAGE plpgsql"""
 _POSTGRES_GUARD = """CREATE OR REPLACE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE ON {table}
@@ -108,23 +103,9 @@ def create(connection: sa.Connection) -> None:
             connection.exec_driver_sql(statement.format(table=name))
 
 
-def check_pages(connection: sa.Connection, name: str) -> None:
-    """Let SQLite compare its tables with their indexes; a server does so itself.
-
-    Raises:
-        LedgerError: they contradict each other: a part of the file is older than the rest.
-    """
-    if connection.dialect.name == "sqlite":
-        found = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
-        if found != "ok":
-            raise damaged(name, str(found).partition("\n")[0])
-
-
 def _sqlite_guards(table: sa.Table) -> list[str]:
-    verbs = [_SQLITE_GUARD.replace("{verb}", verb) for verb in ("UPDATE", "DELETE")]
     keys = [c.columns.keys() for c in table.constraints if isinstance(c, sa.PrimaryKeyConstraint | sa.UniqueConstraint)]
-    same = " OR ".join("(" + " AND ".join(f"{name} = NEW.{name}" for name in key) + ")" for key in keys)
-    return [*verbs, _SQLITE_NO_REPLACE.replace("{same}", same)]
+    return append_only(table.name, keys)
 
 
 _DRIVERS = {  # of a URL -> of SQLAlchemy

@@ -21,14 +21,14 @@ import math
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import SupportsFloat
 
-from dptune._chain import Mark
 from dptune._checks import place, positive, text
+from dptune._store import Mark, SqliteFile, check_pages
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import rows
 from dptune.local.randomizer import Randomizer
@@ -46,6 +46,10 @@ class UserLedger:
         BudgetMismatch: the file was created with another cap.
         LedgerError: there is no file and no cap was given, or the file cannot be used.
         InputError: the cap is not positive and finite, or the path is not a file.
+
+    Attributes:
+        path: of the file.
+        cap: epsilon that one user may spend in all.
     """
 
     def __init__(self, path: str | Path, cap: float | None = None) -> None:
@@ -53,8 +57,9 @@ class UserLedger:
         if where == ":memory:" or where.startswith("file:") or "://" in where:
             raise InputError(f"a ledger must outlive its process; give the path of a file, not the URL {where!r}.")
         cap = None if cap is None else positive("cap", cap)
-        self._path, self._seen = Path(where).resolve(), Mark()
-        if cap is not None and not self._exists():
+        self.path, self._seen = Path(where).resolve(), Mark()
+        self._file = SqliteFile(self.path, name="ledger")
+        if cap is not None and not _holds_ledger(self._file):
             self._create(cap)
         self._identity, self.cap, self._version = self._open()
         if cap is not None and cap != self.cap:
@@ -85,7 +90,8 @@ class UserLedger:
             LedgerError: the file cannot be used or is another one; nothing more is sent.
         """
         mechanism = json.dumps(randomizer.describe(), sort_keys=True)
-        row = (text("user", user), text("key", key), _price(randomizer), bool(randomizer.private), mechanism)
+        price = positive("epsilon, a reply's price,", randomizer.epsilon)
+        row = (text("user", user), text("key", key), price, bool(randomizer.private), mechanism)
         recorded = self._charge(row)
         if recorded is not None:
             return recorded
@@ -94,26 +100,26 @@ class UserLedger:
     def spent(self, user: str) -> float:
         """Return the epsilon the user has paid."""
         user = text("user", user)
-        with self._transaction("BEGIN") as (connection, _):
+        with self._transaction(write=False) as (connection, _):
             return rows.spent(connection, user)
 
     def remaining(self, user: str) -> float:
         """Return the epsilon the user has left; 0 where only rounding is left."""
         user = text("user", user)
-        with self._transaction("BEGIN") as (connection, cap):
+        with self._transaction(write=False) as (connection, cap):
             return rows.left(rows.spent(connection, user), cap)
 
     def private(self, user: str) -> bool:
         """Return False if any of the user's replies was made with insecure, seeded noise."""
         user = text("user", user)
-        with self._transaction("BEGIN") as (connection, _):
+        with self._transaction(write=False) as (connection, _):
             query = "SELECT COUNT(*) FROM dptune_replies WHERE user = ? AND NOT private"
             return int(connection.execute(query, (user,)).fetchone()[0]) == 0
 
     def accounts(self) -> list[Account]:
         """Return what each user has paid, by name."""
         query = "SELECT user, epsilon, private FROM dptune_replies ORDER BY user"
-        with self._transaction("BEGIN") as (connection, _):
+        with self._transaction(write=False) as (connection, _):
             users = [(user, list(paid)) for user, paid in groupby(connection.execute(query), key=itemgetter(0))]
         return [
             Account(user, len(paid), math.fsum(row[1] for row in paid), all(row[2] for row in paid))
@@ -123,7 +129,7 @@ class UserLedger:
     def statement(self) -> LocalStatement:
         """Return the local privacy statement, to print or to publish. It names no user."""
         query = "SELECT mechanism, epsilon, COUNT(*) FROM dptune_replies GROUP BY 1, 2 ORDER BY MIN(rowid)"
-        with self._transaction("BEGIN") as (connection, _):
+        with self._transaction(write=False) as (connection, _):
             made = connection.execute(query).fetchall()
         accounts = self.accounts()
         return LocalStatement(
@@ -145,14 +151,14 @@ class UserLedger:
             LedgerError: it is another one, or an older copy was put back.
             InputError: it is not a mark.
         """
-        kept = Mark.from_json(mark, self._identity, str(self._path))
-        with self._transaction("BEGIN") as (connection, _):
-            rows.follow(connection, kept, self._path)
+        kept = Mark.from_json(mark, self._identity, str(self.path))
+        with self._transaction(write=False) as (connection, _):
+            rows.follow(connection, kept, self.path)
 
     def _charge(self, row: rows.Charge) -> float | None:
         """Return the recorded reply, or None after making sure that this one is paid."""
         user, key, *_, mechanism = row
-        with self._transaction("BEGIN IMMEDIATE") as (connection, cap):
+        with self._transaction(write=True) as (connection, cap):
             paid = rows.mechanism(connection, user, key)
             if paid == mechanism:
                 return rows.value(connection, user, key)
@@ -165,42 +171,32 @@ class UserLedger:
     def _record(self, row: rows.Charge, value: float) -> float:
         """Store the value of a charge that stands in this file, and return the one that is stored."""
         user, key, *_, mechanism = row
-        with self._transaction("BEGIN IMMEDIATE") as (connection, _):
+        with self._transaction(write=True) as (connection, _):
             if rows.mechanism(connection, user, key) != mechanism:
-                raise LedgerError(f"the ledger {self._path} lost a charge; nothing was sent. Put the newest file back.")
+                raise LedgerError(f"the ledger {self.path} lost a charge; nothing was sent. Put the newest file back.")
             recorded = rows.value(connection, user, key)
             if recorded is None:
                 if not math.isfinite(value):
-                    raise LedgerError(f"the ledger {self._path} cannot record {value!r}; nothing was sent.")
+                    raise LedgerError(f"the ledger {self.path} cannot record {value!r}; nothing was sent.")
                 connection.execute("INSERT INTO dptune_values VALUES (?, ?, ?)", (user, key, value))
         return value if recorded is None else recorded
 
     # ---- the file ------------------------------------------------------------------------------------
 
-    @classmethod
-    def is_at(cls, path: str | Path) -> bool:
+    @staticmethod
+    def is_at(path: str | Path) -> bool:
         """Tell whether the file is a ledger of users; False where there is none, or something else."""
-        ledger = cls.__new__(cls)
-        ledger._path = Path(path).resolve()
         try:
-            return ledger._exists()
+            return _holds_ledger(SqliteFile(path))
         except LedgerError:
             return False
 
-    def _exists(self) -> bool:
-        """Tell whether the file holds a ledger; an empty one is what a crash in :meth:`_create` leaves."""
-        if not self._path.is_file() or self._path.stat().st_size == 0:
-            return False
-        with self._connected("BEGIN", "rw") as connection:
-            query = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'dptune_local'"
-            return int(connection.execute(query).fetchone()[0]) == 1
-
     def _create(self, cap: float) -> None:
-        if not self._path.parent.is_dir():
-            raise LedgerError(f"the folder of the ledger {self._path} does not exist; create it first.")
-        with self._connected("BEGIN IMMEDIATE", "rwc") as connection:  # two processes may create it together
+        if not self.path.parent.is_dir():
+            raise LedgerError(f"the folder of the ledger {self.path} does not exist; create it first.")
+        with self._file.transaction(write=True) as connection:  # two processes may create it together
             if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'dptune_ledger'").fetchone() is not None:
-                raise LedgerError(f"{self._path} is the ledger of a curator; give the users a file of their own.")
+                raise LedgerError(f"{self.path} is the ledger of a curator; give the users a file of their own.")
             rows.create(connection)
             if connection.execute("SELECT id FROM dptune_local").fetchone() is None:
                 row = (rows.VERSION, cap, secrets.token_hex(16))
@@ -208,54 +204,37 @@ class UserLedger:
 
     def _open(self) -> tuple[str, float, int]:
         """Return identity, cap and version of the file, after checking all of it."""
-        if not self._path.is_file():
-            raise LedgerError(f"there is no ledger at {self._path}; give cap= to create one.")
-        with self._connected("BEGIN", "rw") as connection:
-            identity, cap, version = _header(connection)
+        if not self.path.is_file():
+            raise LedgerError(f"there is no ledger at {self.path}; give cap= to create one.")
+        with self._file.transaction(write=False, create=False) as connection:
+            identity, cap, version = rows.header(connection)
             if version not in (rows.VERSION, rows.READ_ONLY):
-                raise LedgerError(f"the ledger {self._path} has another format than {rows.VERSION}.")
+                raise LedgerError(f"the ledger {self.path} has another format than {rows.VERSION}.")
             if version == rows.VERSION:
-                rows.check_pages(connection, self._path)
-                self._seen = rows.follow(connection, self._seen, self._path)
+                check_pages(connection.execute, str(self.path))
+                self._seen = rows.follow(connection, self._seen, self.path)
             return identity, cap, version
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[tuple[sqlite3.Connection, float]]:
+    def _transaction(self, *, write: bool) -> Iterator[tuple[sqlite3.Connection, float]]:
         """A transaction on the ledger that was opened, and the cap that stands in it."""
-        if begin != "BEGIN" and self._version == rows.READ_ONLY:
+        if write and self._version == rows.READ_ONLY:
             raise LedgerError(
-                f"the ledger {self._path} was made by an older dptune (format {rows.READ_ONLY}): it can be read, and "
+                f"the ledger {self.path} was made by an older dptune (format {rows.READ_ONLY}): it can be read, and "
                 "nothing can be charged to it any more. Make a new one whose cap is what the users have left "
                 "(remaining(user) says how much), or go on with the dptune that made it."
             )
-        with self._connected(begin, "rw") as connection:
-            identity, cap, version = _header(connection)
+        with self._file.transaction(write=write, create=False) as connection:
+            identity, cap, version = rows.header(connection)
             if identity != self._identity:
-                raise _replaced(self._path)
+                raise _replaced(self.path)
             if version == rows.VERSION:
-                self._see(rows.follow(connection, self._seen, self._path))
+                self._see(rows.follow(connection, self._seen, self.path))
             yield connection, cap
 
     def _see(self, mark: Mark) -> None:
         if mark.seq > self._seen.seq:
             self._seen = mark
-
-    @contextmanager
-    def _connected(self, begin: str, mode: str) -> Iterator[sqlite3.Connection]:
-        uri = f"{self._path.as_uri()}?mode={mode}"  # only "rwc" makes a file where there is none
-        try:
-            with closing(sqlite3.connect(uri, timeout=60, isolation_level=None, uri=True)) as connection:
-                connection.execute("PRAGMA synchronous=EXTRA")  # a commit has reached the disk, directory included
-                connection.execute("PRAGMA fullfsync=ON")  # macOS: through the disk's own cache, too
-                connection.execute(begin)
-                try:
-                    yield connection
-                except BaseException:
-                    connection.execute("ROLLBACK")
-                    raise
-                connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise LedgerError(f"the ledger {self._path} cannot be used: {error}") from None
 
     # ---- copies are views, never forks -----------------------------------------------------------------
 
@@ -264,15 +243,15 @@ class UserLedger:
         """Reopen the very ledger that was copied; never create one."""
         ledger = cls(path)
         if ledger._identity != mark["ledger"]:
-            raise _replaced(ledger._path)
+            raise _replaced(ledger.path)
         ledger.check_mark(mark)
         return ledger
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self)._reopen, (str(self._path), self.mark())
+        return type(self)._reopen, (str(self.path), self.mark())
 
     def __repr__(self) -> str:
-        return f"UserLedger({str(self._path)!r}, cap={self.cap!r})"
+        return f"UserLedger({str(self.path)!r}, cap={self.cap!r})"
 
 
 def _measure(value: SupportsFloat | Callable[[], SupportsFloat | None] | None) -> SupportsFloat | None:
@@ -287,10 +266,6 @@ def _measure(value: SupportsFloat | Callable[[], SupportsFloat | None] | None) -
     raise KeyboardInterrupt  # a new one: the other's frames hold private values
 
 
-def _price(randomizer: Randomizer) -> float:
-    return positive("epsilon, a reply's price,", randomizer.epsilon)
-
-
 def _replaced(path: Path) -> LedgerError:
     return LedgerError(
         f"the ledger {path} was replaced by another one since it was opened. What users have paid is in the old one: "
@@ -298,7 +273,11 @@ def _replaced(path: Path) -> LedgerError:
     )
 
 
-def _header(connection: sqlite3.Connection) -> tuple[str, float, int]:
-    """Return identity, cap and version of a file."""
-    row = connection.execute("SELECT identity, cap, version FROM dptune_local").fetchone()
-    return ("", 0.0, 0) if row is None else (str(row[0]), float(row[1]), int(row[2]))
+def _holds_ledger(file: SqliteFile) -> bool:
+    """Tell whether the file holds a ledger of users; an empty one is what a crash while creating it leaves."""
+    path = Path(file.path)
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with file.transaction(write=False, create=False) as connection:
+        query = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'dptune_local'"
+        return int(connection.execute(query).fetchone()[0]) == 1

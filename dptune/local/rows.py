@@ -1,7 +1,7 @@
 """The tables of a ledger of users, append-only by trigger, and its rows. Standard library only.
 
 Each reply's row carries its number, the number and sum of its user's replies so far, and a hash of itself and all
-rows before it (:mod:`dptune._chain`). Version 2 had replies without them.
+rows before it (:mod:`dptune._store`). Version 2 had replies without them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sqlite3
 from decimal import Decimal
 from pathlib import Path
 
-from dptune._chain import Mark, behind, damaged
 from dptune._numbers import EXACT
+from dptune._store import Mark, append_only, behind, damaged
 from dptune.errors import CapReached
 
 VERSION, READ_ONLY = 3, 2  # of new files, and of those that can still be read
@@ -27,15 +27,10 @@ CREATE TABLE IF NOT EXISTS dptune_replies (
 CREATE TABLE IF NOT EXISTS dptune_values (
     user TEXT NOT NULL, key TEXT NOT NULL, value REAL NOT NULL, PRIMARY KEY (user, key));
 """
-_NO_CHANGE = """CREATE TRIGGER IF NOT EXISTS {table}_no_{verb} BEFORE {verb} ON {table}
-BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"""
-_NO_REPLACE = """CREATE TRIGGER IF NOT EXISTS {table}_no_REPLACE BEFORE INSERT ON {table}
-WHEN EXISTS (SELECT 1 FROM {table} WHERE {same})
-BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"""  # INSERT OR REPLACE fires no DELETE trigger
 _KEYS = {
-    "dptune_local": "id = NEW.id",
-    "dptune_replies": "seq = NEW.seq OR (user = NEW.user AND key = NEW.key) OR (user = NEW.user AND nth = NEW.nth)",
-    "dptune_values": "user = NEW.user AND key = NEW.key",
+    "dptune_local": [["id"]],
+    "dptune_replies": [["seq"], ["user", "key"], ["user", "nth"]],
+    "dptune_values": [["user", "key"]],
 }
 _COLUMNS = "user, key, epsilon, private, mechanism, nth, epsilon_so_far"
 Charge = tuple[str, str, float, bool, str]  # user, key, epsilon, private, mechanism
@@ -45,10 +40,15 @@ def create(connection: sqlite3.Connection) -> None:
     """Create what is missing of the tables and triggers."""
     for statement in _TABLES.split(";")[:-1]:
         connection.execute(statement)
-    for table, same in _KEYS.items():
-        for verb in ("UPDATE", "DELETE"):
-            connection.execute(_NO_CHANGE.format(table=table, verb=verb))
-        connection.execute(_NO_REPLACE.format(table=table, same=same))
+    for table, keys in _KEYS.items():
+        for trigger in append_only(table, keys):
+            connection.execute(trigger)
+
+
+def header(connection: sqlite3.Connection) -> tuple[str, float, int]:
+    """Return identity, cap and version of a file."""
+    row = connection.execute("SELECT identity, cap, version FROM dptune_local").fetchone()
+    return ("", 0.0, 0) if row is None else (str(row[0]), float(row[1]), int(row[2]))
 
 
 def follow(connection: sqlite3.Connection, seen: Mark, path: Path) -> Mark:
@@ -64,20 +64,10 @@ def follow(connection: sqlite3.Connection, seen: Mark, path: Path) -> Mark:
     for number, link, *row in connection.execute(query, (seen.seq,)):
         seen = seen.link(row)
         user, _, epsilon, *_, nth, so_far = row
-        if (number, link, so_far) != (*_of(seen), str(EXACT.add(_so_far(connection, user, nth - 1), Decimal(epsilon)))):
+        total = EXACT.add(_so_far(connection, user, nth - 1), Decimal(epsilon))
+        if (number, link, so_far) != (seen.seq, seen.hash, str(total)):
             raise damaged(str(path), f"reply {number} does not follow from those before it")
     return seen
-
-
-def check_pages(connection: sqlite3.Connection, path: Path) -> None:
-    """Let SQLite compare its tables with their indexes.
-
-    Raises:
-        LedgerError: they contradict each other: a part of the file is older than the rest.
-    """
-    found = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
-    if found != "ok":
-        raise damaged(str(path), found.partition("\n")[0])
 
 
 def pay(connection: sqlite3.Connection, row: Charge, cap: float) -> Mark:
@@ -96,12 +86,8 @@ def pay(connection: sqlite3.Connection, row: Charge, cap: float) -> Mark:
     head = connection.execute("SELECT seq, hash FROM dptune_replies ORDER BY seq DESC LIMIT 1").fetchone()
     mark = Mark(*(head or ())).link(list(content))
     query = f"INSERT INTO dptune_replies (seq, hash, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    connection.execute(query, (*_of(mark), *content))
+    connection.execute(query, (mark.seq, mark.hash, *content))
     return mark
-
-
-def _of(mark: Mark) -> tuple[int, str]:
-    return mark.seq, mark.hash
 
 
 def _so_far(connection: sqlite3.Connection, user: str, nth: int) -> Decimal:

@@ -15,8 +15,8 @@ from ledger_tools import Urls, pay
 from sqlalchemy import event
 
 from dptune import Budget, LedgerError, PrivacyLedger
+from dptune._store import SqliteFile
 from dptune.accounting import schema
-from dptune.local import UserLedger
 
 
 @pytest.fixture
@@ -150,9 +150,9 @@ def test_the_audit_catches_a_server_that_does_not_wait(postgresql: Urls, monkeyp
         audit_durability(PrivacyLedger(postgresql(), Budget.gdp(1.0)))
 
 
-def test_the_users_ledger_waits_for_the_disk(fast_path: Path) -> None:
-    ledger = UserLedger(fast_path / "u.db", cap=1.0)
-    with ledger._transaction("BEGIN IMMEDIATE") as (connection, _):
+@pytest.mark.parametrize("write", [False, True])
+def test_a_file_of_a_user_waits_for_the_disk(fast_path: Path, write: bool) -> None:
+    with SqliteFile(fast_path / "u.db").transaction(write=write) as connection:
         found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "fullfsync")]
     assert found == [3, 1]
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dptune._store import SqliteFile
 from dptune.errors import CapReached, LedgerError
 from dptune.local import LocalRandomizer, UserLedger, rows
 
@@ -88,11 +89,11 @@ def test_a_second_writer_waits_until_the_first_has_paid(fast_path: Path, monkeyp
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_charge_that_takes_no_lock_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    true = UserLedger._connected
+    true = SqliteFile.transaction
 
-    def unlocked(self: UserLedger, begin: str, mode: str) -> AbstractContextManager[Any]:
-        return true(self, "BEGIN", mode)
+    def unlocked(self: SqliteFile, *, write: bool, create: bool = True) -> AbstractContextManager[Any]:
+        return true(self, write=False, create=create)
 
-    monkeypatch.setattr(UserLedger, "_connected", unlocked)
+    monkeypatch.setattr(SqliteFile, "transaction", unlocked)
     with pytest.raises((AssertionError, LedgerError)):
         audit_meeting(fast_path / "replies.db", monkeypatch)

@@ -57,11 +57,11 @@ def test_every_account_counts_what_was_never_recorded(ledger: UserLedger) -> Non
         for i in range(lost):
             interrupted(ledger, user, f"lost {i}")
     ledger.reply(LocalRandomizer(0.25, 1.0), 0.1, user="dan", key="k")
-    with sqlite3.connect(ledger._path) as file:
+    with sqlite3.connect(ledger.path) as file:
         paid = dict(file.execute("SELECT user, SUM(epsilon) FROM dptune_replies GROUP BY user"))
         assert file.execute("SELECT COUNT(*) FROM dptune_values").fetchone() == (4,)
     assert paid == {"ann": 2.0, "bob": 2.0, "cy": 2.0, "dan": 0.25}
-    for view in (ledger, UserLedger(ledger._path)):
+    for view in (ledger, UserLedger(ledger.path)):
         assert {account.user: account.epsilon for account in view.accounts()} == paid
         assert [account.replies for account in view.accounts()] == [2, 2, 2, 1]
         assert {user: view.spent(user) for user in paid} == paid

@@ -41,7 +41,7 @@ def charge(self, row):
     if spent[row[0]] + row[2] > self.cap:
         raise CapReached(row[2], 0.0, self.cap)
     spent[row[0]] += row[2]
-    with self._transaction("BEGIN IMMEDIATE") as (connection, _):
+    with self._transaction(write=True) as (connection, _):
         rows.pay(connection, row, 1e9)
 UserLedger._charge = charge
 """
@@ -94,7 +94,7 @@ def test_k_replies_cost_k_epsilon_and_the_cap_holds(ledger: UserLedger) -> None:
 def test_a_retry_returns_the_same_reply_at_no_cost(ledger: UserLedger) -> None:
     randomizer = LocalRandomizer(1.0, 1.0)
     first = ledger.reply(randomizer, 0.2, user="ann", key="k")
-    again = UserLedger(ledger._path)
+    again = UserLedger(ledger.path)
     assert again.reply(LocalRandomizer(1.0, 1.0), -0.9, user="ann", key="k") == first
     assert again.spent("ann") == 1.0
     with pytest.raises(KeyConflict):
