@@ -29,7 +29,7 @@ from benchmarks.loops import plain, result, run_centred, run_gibo, simulate
 from benchmarks.posterior_paths import Paths
 from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task, kernel_ridge_task
-from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation, best_of_each
+from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation
 from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
 from dptune.algorithms.centred_plan import CENTRED, default_population
 from dptune.gp.grouped import Group, GroupedRegression
@@ -121,7 +121,7 @@ class TrustRegion(CentredCMA):
         moved = rng.random((total, s.d)) < min(1.0, 20 / s.d)
         moved[np.arange(total), rng.integers(s.d, size=total)] = True
         drawn = np.where(moved, rng.uniform(low, high, (total, s.d)), centre)
-        return np.asarray(drawn[best_of_each(self.surrogate.samples(drawn, count, rng, spread=s.spread))])
+        return self._best_under_drawn_functions(drawn, rng, spread=s.spread)
 
     def _tell(self, generation: Generation) -> None:
         """Learn, and move, widen or narrow the region."""

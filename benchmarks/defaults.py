@@ -144,10 +144,11 @@ def settings_of(variant: str, task: Task, trials: int) -> dict[str, object]:
     if "starts" in change:
         change["starts"] = int(float(change["starts"]) * trials)
     if "rule" in change or "path" in change:
+        from dptune.algorithms import PublicFacts
         from dptune.algorithms.gibo_plan import plan_gibo
 
         path, rule = float(change.pop("path", 0.5)), change.pop("rule", AdaGradNorm)
-        T = plan_gibo(d=d, n=task.n, loss_range=high - low, mu=1.0, trials=trials, seed=0).settings.steps
+        T = plan_gibo(PublicFacts(task.n, high - low, 1.0, d=d), trials=trials).settings.steps
         change["rule"] = rule(path if rule is GradientDescent else path / math.sqrt(T))
     return change
 

@@ -20,7 +20,7 @@ from benchmarks.data import Array
 from benchmarks.tasks import Task
 from dptune.algorithms.centred_plan import CENTRED, QUANTILE, default_population
 from dptune.algorithms.gibo_plan import GIBO
-from dptune.algorithms.method import Method, Plan
+from dptune.algorithms.method import Method, Plan, PublicFacts
 from dptune.errors import TrialFailed
 from dptune.search.run import SearchRun
 from dptune.search.values import VALUES
@@ -79,8 +79,8 @@ def without_values(method: Method) -> Method:
     """The method with the same prices, whose trials' values are paid for and not drawn: nobody looks at them."""
 
     @wraps(method.planner)
-    def planner(**settings: object) -> Plan:
-        return replace(method.planner(**settings), monitor_share=0.0)
+    def planner(facts: PublicFacts, **settings: object) -> Plan:
+        return replace(method.planner(facts, **settings), monitor_share=0.0)
 
     return replace(method, planner=planner)
 

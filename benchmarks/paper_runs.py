@@ -22,7 +22,7 @@ from benchmarks.loops import SAMPLERS, result, run, simulate
 from benchmarks.report import drawing, in_parallel, markdown, mean_and_error
 from benchmarks.tasks import Task, svr_task, values
 from dptune.algorithms.gibo import DPGIBO, GIBOSettings
-from dptune.algorithms.method import Method, Plan
+from dptune.algorithms.method import Method, Plan, PublicFacts
 from dptune.algorithms.steps import AdaGrad, GradientDescent
 from dptune.gp.kernels import RBF, Kernel, Polynomial2
 
@@ -101,10 +101,10 @@ def paper_settings(example: str, d: int, mu: float, seed: int) -> GIBOSettings:
     return GIBOSettings(d, SVR_STEPS, d + 1, mu, 1.0, RBF(0.5), 1e-3, AdaGrad(0.1), seed=seed)
 
 
-def plan_paper(*, d: int, mu: float, seed: int, example: str) -> Plan:
+def plan_paper(facts: PublicFacts, *, example: str) -> Plan:
     """The whole budget on gradients."""
-    settings = paper_settings(example, d, mu, seed)
-    return Plan("DP-GIBO, paper's plan", mu, settings, settings.evaluations, final_share=0.0)
+    settings = paper_settings(example, facts.d, facts.mu, facts.seed)
+    return Plan("DP-GIBO, paper's plan", facts.mu, settings, settings.evaluations, final_share=0.0)
 
 
 PAPER = Method("DP-GIBO, paper's plan", plan_paper, DPGIBO)

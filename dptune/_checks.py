@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from dptune._numbers import COUNTABLE, real, whole
@@ -102,6 +104,18 @@ def share(name: str, value: object) -> float:
     return number
 
 
+def between(name: str, value: object, low: float, high: float) -> float:
+    """Return a number in [low, high] as a float, or refuse it by name.
+
+    Raises:
+        InputError: it is none.
+    """
+    number = real(value)
+    if number is None or not low <= number <= high:
+        raise InputError(f"{name} must lie in [{low:.3g}, {high:.3g}]; got {shown(value)}.")
+    return number
+
+
 def boolean(name: str, value: object) -> bool:
     """Return True or False, NumPy's too, or refuse it by name: "no" and NaN would count as true.
 
@@ -138,3 +152,27 @@ def place(name: str, value: object) -> str:
             f"{name} must say where, as text or a Path; got {shown(value)}. Is an environment variable not set?"
         )
     return text
+
+
+def check(rule: Callable[..., Any], *limits: Any) -> dict[str, Any]:
+    """Return the metadata of a dataclass field whose value ``rule(name, value, *limits)`` returns or refuses.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Settings:
+        ...     trials: int = field(metadata=check(at_least, 1))
+        ...     def __post_init__(self): check_fields(self)
+    """
+    return {"check": lambda name, value: rule(name, value, *limits)}
+
+
+def check_fields(made: Any) -> None:
+    """Put every field that has a check through it, also of a frozen dataclass; None may stay where it is the default.
+
+    Raises:
+        InputError: a value is refused.
+    """
+    for field in fields(made):
+        value = getattr(made, field.name)
+        if "check" in field.metadata and not (value is None and field.default is None):
+            object.__setattr__(made, field.name, field.metadata["check"](field.name, value))

@@ -37,9 +37,10 @@ class RandomPoints(Rounds):  # holds points and released answers, never a loss
         return self.surface.minimiser(np.full(self.settings.d, 0.5), reach=0.5)
 
 
-def plan(*, d, loss_range, mu, seed, trials=None, batch=6):  # mu^2: a tenth for the trials' values, the rest for rounds
-    settings = RoundSettings(d, (trials or 60) // batch, batch, mu * 0.9**0.5, clip=0.4 * loss_range, seed=seed)
-    return Plan("random", mu, settings, settings.rounds * batch, monitor_share=0.1, final_share=0.0, spare=2 * batch)
+def plan(facts, *, trials=None, batch=6):  # mu^2: a tenth for the trials' values, the rest for rounds
+    mu, clip = facts.mu * 0.9**0.5, 0.4 * facts.loss_range
+    settings = RoundSettings(facts.d, (trials or 60) // batch, batch, mu, clip, facts.seed)
+    return Plan("random", facts.mu, settings, settings.rounds * batch, 0.1, final_share=0.0, spare=2 * batch)
 
 
 def losses(config):  # private: how far each of 500 people is from what they would like

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planning import planned
 
 import dptune
 from dptune._checks import at_least, positive, share
@@ -23,9 +24,9 @@ KINDS = {"mu": np.float32, "seed": np.int64, "trials": np.int16, "final_share": 
 NUMPY = {name: KINDS[name](value) for name, value in GIVEN.items()}
 PEOPLE = {"d": 2, "n": 500, "loss_range": 1.0}
 PLANNERS: dict[str, Callable[..., Any]] = {
-    "gibo": lambda **more: plan_gibo(**{**PEOPLE, **GIVEN, **more}),
-    "centred": lambda **more: plan_centred(**{**PEOPLE, **GIVEN, **more}),
-    "values": lambda **more: plan_values(**{**GIVEN, **more}),
+    "gibo": lambda **more: planned(plan_gibo, **{**PEOPLE, **GIVEN, **more}),
+    "centred": lambda **more: planned(plan_centred, **{**PEOPLE, **GIVEN, **more}),
+    "values": lambda **more: planned(plan_values, **{**GIVEN, **more}),
 }
 
 

@@ -9,6 +9,7 @@ from dptune.algorithms.gibo import GIBOSettings as GIBOSettings
 from dptune.algorithms.gibo_plan import GIBO as GIBO
 from dptune.algorithms.method import Method as Method
 from dptune.algorithms.method import Plan as Plan
+from dptune.algorithms.method import PublicFacts as PublicFacts
 from dptune.algorithms.one_choice import SELECTION as SELECTION
 from dptune.algorithms.rounds import Rounds as Rounds
 from dptune.algorithms.rounds import RoundSettings as RoundSettings

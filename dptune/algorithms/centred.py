@@ -24,35 +24,43 @@ One generation:
 
 The references tie the generations together: each is known up to a constant of its own only. Their losses are with
 the curator anyway, so they cost no trial.
-
-Everything here is public: the state is a fold over released values.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dptune._checks import at_least
+from dptune._checks import at_least, between, check, check_fields, positive, share
 from dptune._numbers import plain
-from dptune.algorithms.method import Statistic
-from dptune.algorithms.rounds import Rounds
+from dptune.algorithms.rounds import Matrix, Rounds, Statistic, Vector
 from dptune.errors import InputError
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import LARGEST, SMALLEST, Ball, MeanQuery, NormQuery, Question, smallest_price
 from dptune.space import Space
 
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
-
+SHARE, GENERATION = "share/", "generation/"  # keys of a generation's two questions
 PROPOSALS = 4  # proposals made at once, in generations
-LATER = {"explored": 0, "most_explored": 0, "saturated": 1.0}  # what ledgers mean that do not name them
-_LARGEST_EXPONENT = 700.0  # exp of more overflows
+MEANT_IF_ABSENT = {"explored": 0, "most_explored": 0, "saturated": 1.0}  # by a ledger that does not name them
+
+
+def _radius(name: str, value: object) -> float:
+    if not SMALLEST <= (radius := positive(name, value)) <= LARGEST:
+        raise InputError(
+            f"{name} must lie in [{SMALLEST:g}, {LARGEST:g}]; got {radius!r}. It is 0.4 of the clip's width unless "
+            "given: scale the loss."
+        )
+    return radius
+
+
+def _widths(name: str, value: object) -> tuple[float, ...]:
+    if not isinstance(value, tuple | list):
+        raise InputError(f"{name} must be cell widths in [0, 1], or (); got {value!r}. To plan trials use n_trials.")
+    return tuple(between(f"a width in {name}", width, 0.0, 1.0) for width in value)
 
 
 @dataclass(frozen=True)
@@ -92,64 +100,35 @@ class CentredSettings:
         InputError: a setting is out of range; names it.
     """
 
-    d: int
-    generations: int
-    population: int
-    mu: float
-    radius: float
-    quantile: float = 0.5
-    rate: float = 1.0
-    floor: float = 0.01
-    share: float = 0.05
-    references: int = 2
-    sigma: float = 0.2
-    explored: int = 0
-    most_explored: int = 0
-    spread: float = 0.5
-    candidates: int = 40
-    average: int = 1
-    reach: float = 0.2
-    steps: tuple[float, ...] = ()
+    d: int = field(metadata=check(at_least, 1))
+    generations: int = field(metadata=check(at_least, 1))
+    population: int = field(metadata=check(at_least, 4))
+    mu: float = field(metadata=check(positive))
+    radius: float = field(metadata=check(_radius))
+    quantile: float = field(default=0.5, metadata=check(share))
+    rate: float = field(default=1.0, metadata=check(positive))
+    floor: float = field(default=0.01, metadata=check(between, 1e-12, 1.0))
+    share: float = field(default=0.05, metadata=check(share))
+    references: int = field(default=2, metadata=check(at_least, 0))
+    sigma: float = field(default=0.2, metadata=check(positive))
+    explored: int = field(default=0, metadata=check(at_least, 0))
+    most_explored: int = field(default=0, metadata=check(at_least, 0))
+    spread: float = field(default=0.5, metadata=check(between, 0.0, 1e300))
+    candidates: int = field(default=40, metadata=check(at_least, 1))
+    average: int = field(default=1, metadata=check(at_least, 1))
+    reach: float = field(default=0.2, metadata=check(positive))
+    steps: tuple[float, ...] = field(default=(), metadata=check(_widths))
     default: tuple[float, ...] | None = None
-    saturation: float | None = None
-    saturated: float = 1.0
+    saturation: float | None = field(default=None, metadata=check(between, 0.0, 1e300))
+    saturated: float = field(default=1.0, metadata=check(between, 0.0, 1.0))
     space: Space | None = None
-    seed: int = 0
+    seed: int = field(default=0, metadata=check(at_least, 0))
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            object.__setattr__(self, field.name, plain(getattr(self, field.name)))
-        least = {"d": 1, "generations": 1, "population": 4, "references": 0, "candidates": 1, "average": 1}
-        least |= {"explored": 0, "most_explored": 0, "seed": 0}
-        for name, smallest in least.items():
-            at_least(name, getattr(self, name), smallest)
-        for name in ("mu", "radius", "rate", "sigma", "reach"):
-            if not (_is_finite(getattr(self, name)) and getattr(self, name) > 0):
-                raise InputError(f"{name} must be positive and finite; got {getattr(self, name)!r}.")
-        if not SMALLEST <= self.radius <= LARGEST:
-            raise InputError(
-                f"radius must lie in [{SMALLEST:g}, {LARGEST:g}]; got {self.radius!r}. It is 0.4 of the clip's width "
-                "unless given: scale the loss."
-            )
-        if not (_is_finite(self.floor) and 1e-12 <= self.floor <= 1):
-            raise InputError(f"floor must lie between 1e-12 and 1; got {self.floor!r}.")
-        if not (_is_finite(self.quantile) and 0 < self.quantile < 1):
-            raise InputError(f"quantile must lie between 0 and 1; got {self.quantile!r}.")
-        if not (_is_finite(self.spread) and self.spread >= 0):
-            raise InputError(f"spread must be finite and not negative; got {self.spread!r}.")
-        if self.saturation is not None and not (_is_finite(self.saturation) and self.saturation >= 0):
-            raise InputError(
-                f"saturation must be finite and not negative, or math.inf for none; got {self.saturation!r}."
-            )
-        if not (_is_finite(self.saturated) and 0 <= self.saturated <= 1):
-            raise InputError(f"saturated must lie in [0, 1]; got {self.saturated!r}.")
-        if not (_is_finite(self.share) and 0 <= self.share < 1):
-            raise InputError(f"share must lie in [0, 1); got {self.share!r}.")
-        widths = self.steps if isinstance(self.steps, tuple | list) else (None,)
-        if len(widths) not in (0, self.d) or not all(_is_finite(width) and 0 <= width <= 1 for width in widths):
-            raise InputError(
-                f"steps must be {self.d} cell widths in [0, 1], or (); got {self.steps!r}. To plan trials use n_trials."
-            )
+        check_fields(self)
+        object.__setattr__(self, "default", plain(self.default))
+        if len(self.steps) not in (0, self.d):
+            raise InputError(f"steps must be {self.d} cell widths, or (); got {self.steps!r}.")
         remedy = f"too small for {self.generations} generations; plan fewer trials or a larger mu"
         if self.mean_mu < smallest_price(self.population + self.references):
             raise InputError(f"mu={self.mu!r} is {remedy}.")
@@ -164,7 +143,7 @@ class CentredSettings:
     def describe(self) -> dict[str, object]:
         """Return them as plain JSON data; the space stands beside them in the plan."""
         kept = asdict(self).items()
-        return {name: value for name, value in kept if name != "space" and (name, value) not in LATER.items()}
+        return {name: value for name, value in kept if name != "space" and (name, value) not in MEANT_IF_ABSENT.items()}
 
     @property
     def mean_mu(self) -> float:
@@ -208,8 +187,6 @@ class Generation:
 class Centred(Rounds):
     """The releases and what is learned from them; subclasses say where to look and what to recommend.
 
-    Holds public data only. See :class:`dptune.algorithms.method.SearchAlgorithm` for its use.
-
     One generation: ``ask`` for ``missing()`` points, evaluate them, ``observe`` each; have its two questions answered,
     the share of unclipped people and the centred mean, and ``learn`` each answer. Points of one's own are welcome, and
     what is never observed is missed by nobody: another proposal takes its place.
@@ -220,10 +197,10 @@ class Centred(Rounds):
 
     def __init__(self, settings: CentredSettings) -> None:
         super().__init__(settings)
-        self.radius = settings.radius
+        self.radius = settings.radius  # C
         self.generations: list[Generation] = []
-        self.surrogate = GroupedRegression(settings.d)
-        self._recalled = 0  # generations of earlier runs that were answered
+        self.surrogate = GroupedRegression(settings.d)  # f ~ GP, values of a generation = f(points) + constant + noise
+        self._recalled = 0  # generations that other runs have paid for
         self._followed = 0  # generations whose share of unclipped people is released
         self._proposed: dict[int, Matrix] = {}  # of this generation, each (PROPOSALS lambda, d)
         self._first_slot = 0  # of this generation that was asked for
@@ -238,27 +215,38 @@ class Centred(Rounds):
         """lambda."""
         return int(self.settings.population)
 
-    # ---- where to look ---------------------------------------------------------------------------
+    # ---- 1. propose --------------------------------------------------------------------------------
 
     def ask(self, slot: int) -> Vector:
         """Return proposal number ``slot`` = 0, 1, ... of the current generation, (d,).
 
         Where trials are pruned a generation may need many: after 4 lambda of them others are drawn.
         """
-        if slot == 0 and self.t == 0 and self.settings.default is not None:
-            return np.array(self.settings.default)
+        s = self.settings
+        if slot == 0 and self.t == 0 and s.default is not None:
+            return np.array(s.default)
         if not self._proposed:
             self._first_slot = slot
-        again = max(slot - self._first_slot, 0) // (PROPOSALS * self.settings.population)
+        again = max(slot - self._first_slot, 0) // (PROPOSALS * s.population)
         if again not in self._proposed:
-            key = [self.settings.seed, self.t, *([again] if again else [])]
-            self._proposed[again] = self._propose(np.random.default_rng(key))
+            self._proposed[again] = self._propose(np.random.default_rng([s.seed, self.t, *([again] if again else [])]))
         drawn = self._proposed[again]
         return np.array(drawn[slot % len(drawn)])
 
     def _propose(self, rng: np.random.Generator) -> Matrix:
         """Return proposals for the generation, (PROPOSALS lambda, d); they depend on released values only."""
         raise NotImplementedError
+
+    def _best_under_drawn_functions(self, candidates: Matrix, rng: np.random.Generator, spread: float) -> Matrix:
+        """Of the candidates (k, d) the best under each of PROPOSALS lambda functions f_j, each point once.
+
+        f_j ~ N(E f, spread^2 Cov f | all released values): Thompson sampling with spread 1.
+        """
+        F = self.surrogate.samples(candidates, PROPOSALS * self.batch, rng, spread=spread)  # (k, PROPOSALS lambda)
+        taken: list[int] = []
+        for f in F.T:
+            taken.append(next(int(i) for i in np.argsort(f) if int(i) not in taken))
+        return candidates[taken]
 
     @property
     def centre(self) -> Vector:
@@ -273,7 +261,7 @@ class Centred(Rounds):
         X = np.unique(np.vstack([np.zeros((0, self.settings.d)), *(g.points for g in generations)]), axis=0)
         return np.asarray(X[np.argsort(self.surrogate.mean(X), kind="stable")])
 
-    # ---- what to know ------------------------------------------------------------------------------
+    # ---- 2. and 3. ask -----------------------------------------------------------------------------
 
     def price(self) -> float:
         """GDP price of what is left of the generation's two questions."""
@@ -281,32 +269,29 @@ class Centred(Rounds):
 
     def next_question(self) -> Question:
         """Return the generation's next question: the share of unclipped people, then the centred mean."""
-        s, names = self.settings, self._asked_names()
-        m = len(names)
+        s, asked_before = self.settings, (name for name in self._points if name not in self._waiting)
+        names = (*self.waiting(), *asked_before)
+        m, C = len(names), self.radius
         H = np.eye(m) - 1 / m
-        # Higher, and a failure would fill the clipped vectors; lower, and where the function fails would look good.
-        failed_above = self.radius / math.sqrt(m)
+        # Large enough that a failed point never looks good, small enough that it does not use up the clipping radius.
+        failed_above = C / math.sqrt(m)
         saturates = s.saturation is not None and self.t < s.saturated * self.rounds
-        saturate_above = s.saturation * self.radius / math.sqrt(m) if saturates else None
+        saturate_above = s.saturation * C / math.sqrt(m) if saturates else None
         if s.share and self._followed <= self.t:
-            query = NormQuery(names, H, self.radius, s.share_mu, failed_above, saturate_above)
-            return Question(f"{SHARE}{self.t + 1}", query, {"radius": self.radius})
-        asked = Generation(self.points_at(names), s.population, np.zeros(0), 0.0, self.radius)
-        mean = MeanQuery(names, H, Ball(self.radius), s.mean_mu, failed_above, saturate_above)
+            query = NormQuery(names, H, C, s.share_mu, failed_above, saturate_above)
+            return Question(f"{SHARE}{self.t + 1}", query, {"radius": C})
+        asked = Generation(self.points_at(names), s.population, np.zeros(0), 0.0, C)
+        mean = MeanQuery(names, H, Ball(C), s.mean_mu, failed_above, saturate_above)
         return Question(f"{GENERATION}{self.t + 1}", mean, asked.note())
 
-    def _asked_names(self) -> tuple[str, ...]:
-        """The new points, then the references."""
-        return (*self.waiting(), *(name for name in self._points if name not in self._waiting))
-
-    # ---- what was learned --------------------------------------------------------------------------
+    # ---- 4. learn ----------------------------------------------------------------------------------
 
     def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
-        """Set C from the released share, or tell the surrogate the released mean; see the module."""
+        """Set C from the released share, or tell the surrogate the released mean."""
         if key.startswith(SHARE):
             self._followed = int(key.removeprefix(SHARE))
             if answer is not None:
-                self._follow(float(note["radius"]), float(answer[0]))
+                self.radius = self._followed_to(float(note["radius"]), float(answer[0]))
             return
         self.used_up(own=own)
         self._proposed = {}
@@ -315,14 +300,15 @@ class Centred(Rounds):
             self._keep_references()
 
     def recall(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float) -> None:
-        """Learn an answer that an earlier run has paid for."""
+        """Learn an answer that another run has paid for."""
         super().recall(key, note, answer, sigma)
         self._recalled = len(self.generations)
 
-    def _follow(self, radius: float, share: float) -> None:
+    def _followed_to(self, C: float, share: float) -> float:
+        """C exp(-rate (share - quantile)), not below its floor; a noisy share may leave [0, 1], and exp overflow."""
         s = self.settings
-        moved = radius * math.exp(min(-s.rate * (min(max(share, 0.0), 1.0) - s.quantile), _LARGEST_EXPONENT))
-        self.radius = min(max(moved, s.floor * s.radius, SMALLEST), LARGEST)
+        exponent = -s.rate * (min(max(share, 0.0), 1.0) - s.quantile)
+        return float(min(max(C * math.exp(min(exponent, 700.0)), s.floor * s.radius, SMALLEST), LARGEST))
 
     def _tell(self, generation: Generation) -> None:
         self.radius = generation.radius
@@ -338,11 +324,12 @@ class Centred(Rounds):
         default = self.settings.default
         self.keep(best | {name for name in asked if default is not None and np.allclose(self._points[name], default)})
 
-    def value(self, x: Vector) -> float | None:
-        """Return how much worse than the centre of the space x (d,) may be: a careful estimate for displays.
+    # ---- what the answers say ------------------------------------------------------------------------
 
-        The posterior mean of f(x) - f(centre) plus its standard deviation; None before the first release.
-        An optimistic estimate would make an early guess the best trial for ever.
+    def value(self, x: Vector) -> float | None:
+        """Return an upper estimate of the mean loss at x (d,) minus the centre's; None before the first release.
+
+        E[f(x) - f(centre)] + its standard deviation: with the mean alone a lucky early guess would stay the best trial.
         """
         known = self.difference(x, self.centre)
         return None if known is None else sum(known)
@@ -352,25 +339,10 @@ class Centred(Rounds):
         return self.surrogate.difference(x, y) if self.generations else None
 
     @property
-    def narrowed(self) -> float:
+    def radius_ratio(self) -> float:
         """C in units of the first: less than 1 where people have come to agree."""
         return float(self.radius / self.settings.radius)
 
     def progress(self) -> dict[str, object]:
         """Return how far it is, for a dashboard."""
         return {**super().progress(), "radius": self.radius}
-
-
-SHARE, GENERATION = "share/", "generation/"  # keys of a generation's two questions
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def best_of_each(samples: Matrix) -> list[int]:
-    """Return for each column of samples (candidates, count) the smallest row that no earlier column took."""
-    taken: list[int] = []
-    for column in samples.T:
-        taken.append(next(int(i) for i in np.argsort(column) if int(i) not in taken))
-    return taken

@@ -1,12 +1,12 @@
 """CMA-ES on centred joint releases: a rank-based search in a space of numbers.
 
+    m, sigma, C    mean, step size and covariance of CMA-ES's distribution (this C is not the clipping radius)
+
 The first points come from CMA-ES's first distribution, until what was released tells points apart; CMA-ES begins at the
 weighted mean of their better half. A search that follows its first few points gets stuck where the loss is flat.
 
 CMA-ES: Hansen, *The CMA Evolution Strategy: A Tutorial*, arXiv 1604.00772; integers: CMA-ES with margin, Hamano et
-al., arXiv 2205.13482; both from the `cmaes` library. Candidates are drawn from N(m, sigma^2 C) and chosen by Thompson
-sampling on the surrogate, as in surrogate-assisted CMA-ES; after each generation CMA-ES is told the surrogate's
-posterior means at the new points.
+al., arXiv 2205.13482; both from the `cmaes` library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation, Matrix, Vector, best_of_each
+from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation
+from dptune.algorithms.rounds import Matrix, Vector
 from dptune.errors import MissingExtra
 
 EVIDENCE = 12.0  # nats by which the surrogate must fit better than a constant, for CMA-ES to begin before it has to
@@ -27,7 +28,7 @@ class CentredCMA(Centred):
 
     def __init__(self, settings: CentredSettings) -> None:
         super().__init__(settings)
-        self.means: list[Vector] = [np.full(settings.d, 0.5)]
+        self.means: list[Vector] = [np.full(settings.d, 0.5)]  # m of each generation
         self._cma = _engine(settings, self.means[0])
         self._explores = settings.explored > 0
 
@@ -37,26 +38,25 @@ class CentredCMA(Centred):
         return self.means[0]
 
     def _propose(self, rng: np.random.Generator) -> Matrix:
-        s = self.settings
+        s, count = self.settings, PROPOSALS * self.settings.population
         self._cma.reseed_rng(int(rng.integers(2**31)))
-        count = PROPOSALS * s.population
-        drawn = np.array([_point(self._cma.ask()) for _ in range(max(s.candidates * s.population, count))])
+        X = np.array([_point(self._cma.ask()) for _ in range(max(s.candidates * s.population, count))])
+        # rows of X ~ N(m, sigma^2 C), cut to the cube
         if s.candidates == 1 or not self.generations:
-            return drawn[:count]
-        spread = 1.0 if self._explores else s.spread
-        return drawn[best_of_each(self.surrogate.samples(drawn, count, rng, spread=spread))]
+            return X[:count]
+        return self._best_under_drawn_functions(X, rng, spread=1.0 if self._explores else s.spread)
 
     def _tell(self, generation: Generation) -> None:
         super()._tell(generation)
-        if self._explores:
-            self.means.append(self._better_half())
-            self._explores = not self._knows_enough()
-            if not self._explores:
-                self._cma = _engine(self.settings, self.means[-1])
+        X = generation.points[: generation.new]
+        if not self._explores:
+            self._cma.tell([(x, float(f)) for x, f in zip(X, self.surrogate.mean(X), strict=True)])
+            self.means.append(np.array(self._cma.mean, dtype=np.float64))
             return
-        new = generation.points[: generation.new]
-        self._cma.tell([(x, float(v)) for x, v in zip(new, self.surrogate.mean(new), strict=True)])
-        self.means.append(np.array(self._cma.mean, dtype=np.float64))
+        self.means.append(self._better_half())
+        self._explores = not self._knows_enough()
+        if not self._explores:
+            self._cma = _engine(self.settings, self.means[-1])
 
     def _knows_enough(self) -> bool:
         """Whether CMA-ES may begin to move."""
@@ -66,11 +66,14 @@ class CentredCMA(Centred):
         return self.surrogate.evidence() >= EVIDENCE
 
     def _better_half(self) -> Vector:
-        """The mean of the better half of the points so far, weighted as CMA-ES weights a generation, (d,)."""
+        """The mean of the better half of the n points so far, weighted as CMA-ES weights a generation, (d,).
+
+        sum_i w_i x_{i:n} / sum_i w_i, with w_i = log((n + 1) / 2) - log i.
+        """
         X = np.vstack([generation.points[: generation.new] for generation in self.generations])
-        ranks = np.arange(1, len(X) // 2 + 1)
-        weights = np.log((len(X) + 1) / 2) - np.log(ranks)
-        return np.asarray(weights @ X[np.argsort(self.surrogate.mean(X), kind="stable")[: len(ranks)]] / weights.sum())
+        w = np.log((len(X) + 1) / 2) - np.log(np.arange(1, len(X) // 2 + 1))
+        better = X[np.argsort(self.surrogate.mean(X), kind="stable")[: len(w)]]
+        return np.asarray(w @ better / w.sum())
 
     def recommend(self) -> Vector:
         """Return where the surrogate is smallest near the mean of CMA-ES's last ``average`` means, (d,).
@@ -87,15 +90,13 @@ def _engine(settings: CentredSettings, mean: Vector) -> Any:
         from cmaes import CMA, CMAwM
     except ImportError:
         raise MissingExtra('this algorithm needs cmaes: pip install "dptune[cmaes]".') from None
-    common = {"population_size": settings.population, "seed": settings.seed, "n_max_resampling": RESAMPLINGS}
+    common: dict[str, Any] = {"sigma": settings.sigma, "population_size": settings.population, "seed": settings.seed}
+    common["n_max_resampling"] = RESAMPLINGS
     if not any(settings.steps):
-        bounds = np.tile([0.0, 1.0], (settings.d, 1))
-        return CMA(mean=mean, sigma=settings.sigma, bounds=bounds, **common)
+        return CMA(mean=mean, bounds=np.tile([0.0, 1.0], (settings.d, 1)), **common)
     steps = np.array(settings.steps)
-    bounds = np.column_stack([steps / 2, 1 - steps / 2])  # the first and the last cell's middle
-    return CMAwM(
-        mean=np.clip(mean, bounds[:, 0], bounds[:, 1]), sigma=settings.sigma, bounds=bounds, steps=steps, **common
-    )
+    low, high = steps / 2, 1 - steps / 2  # the first and the last cell's middle
+    return CMAwM(mean=np.clip(mean, low, high), bounds=np.column_stack([low, high]), steps=steps, **common)
 
 
 def _point(asked: Any) -> Vector:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Matrix, Vector, best_of_each
+from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings
+from dptune.algorithms.rounds import Matrix, Vector
 from dptune.errors import InputError
 from dptune.parameters import Categorical
 from dptune.space import Space
@@ -66,7 +67,7 @@ class CentredMixed(Centred):
         best = self._best_of(self.generations)[:BEST]
         parents = best[rng.integers(len(best), size=total - fresh)]
         candidates = np.vstack([drawn(self.space, fresh, rng), mutated(self.space, parents, rng)])
-        return candidates[best_of_each(self.surrogate.samples(candidates, count, rng, spread=s.spread))]
+        return self._best_under_drawn_functions(candidates, rng, spread=s.spread)
 
     def recommend(self) -> Vector:
         """Return the evaluated point whose posterior mean is smallest, (d,): never the argmin of noisy values."""

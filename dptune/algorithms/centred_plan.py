@@ -10,13 +10,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dptune._checks import at_least, positive
+from dptune._checks import at_least
 from dptune._checks import share as share_of
 from dptune._numbers import tupled
-from dptune.algorithms.centred import LATER, CentredSettings
+from dptune.algorithms.centred import MEANT_IF_ABSENT, CentredSettings
 from dptune.algorithms.centred_cma import CentredCMA
 from dptune.algorithms.centred_mixed import CentredMixed, joined
-from dptune.algorithms.method import RULES, Method, Plan, RungPlan
+from dptune.algorithms.method import Method, Plan, PublicFacts
 from dptune.errors import InputError
 from dptune.space import Space
 
@@ -108,12 +108,8 @@ def cell_widths(space: Space) -> tuple[float, ...]:
 
 
 def plan_centred(
+    facts: PublicFacts,
     *,
-    d: int,
-    n: int,
-    loss_range: float,
-    mu: float,
-    seed: int,
     trials: int | None = None,
     population: int | None = None,
     radius: float | None = None,
@@ -129,8 +125,6 @@ def plan_centred(
     candidates: int = CANDIDATES,
     reach: float = REACH,
     average: int | None = None,
-    space: Space | None = None,
-    default: tuple[float, ...] | None = None,
     steps: tuple[float, ...] | None = None,
     saturation: float | None = None,
     saturated: float | None = None,
@@ -139,29 +133,24 @@ def plan_centred(
     rungs: int = RUNGS,
     rung_radius: float | None = None,
     final_share: float = 0.05,
-    earlier: Mapping[str, Any] | None = None,
-    rules: int = RULES,
 ) -> Plan:
-    """Return a plan; what is None is chosen from the public (d, n, mu, trials, loss range).
+    """Return a plan; what is None is chosen from the public facts.
+
+    A run that starts from another has its population, ``explored`` and ``most_explored``, as CMA-ES goes on with it,
+    and its version of the defaults.
 
     Args:
-        d: number of parameters.
-        n: number of people.
-        loss_range: high - low of the clipped loss.
-        mu: GDP budget of the run.
-        seed: of the algorithm's own randomness.
+        facts: of them (d, n, mu, trials, loss range) decide; a coarse grid of the space sets ``steps``.
+        trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
         explored: least number of first points before CMA-ES moves; default that of :func:`default_explored`.
         most_explored: how many at most, while what was released does not tell points apart; default .6 of all with more
             than ten parameters.
-        trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
         radius: the first C; default 0.4 of the loss's range.
         quantile: the share of people that C aims to leave unclipped; default with fewer than 11 numbers that of
             :func:`careful_quantile`, else that of :func:`default_quantile`.
         saturation: kappa, ``math.inf`` for none; default 2, with categories or conditions 4.
         saturated: share of the generations in which losses are saturated, 0 for none; default 0 with fewer than 11
             numbers, with more .6, with categories or conditions all.
-        default: the user's default configuration, a point of the cube.
-        space: the search space, for ``steps``; None: a continuum.
         choice_share: share of mu^2 for a choice at the end, by the exponential mechanism; default of what
             ``rung_share`` and ``final_share`` leave .7 with categories or conditions, among all trials; .4 with fewer
             than 11 numbers and a ``default``, among the 20 trials that are best by all answers and the default, which
@@ -171,20 +160,16 @@ def plan_centred(
         rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
             then on. Default .1 of the range.
         steps: cell widths of the coordinates, 0 for a continuum; default those of the space.
-        earlier: the plan of the run that this one starts from, whose population, ``explored`` and
-            ``most_explored`` it has: CMA-ES goes on with it.
-        rules: version of these defaults; that of the earlier plan, if there is one.
 
     Everything else is as in :class:`dptune.algorithms.centred.CentredSettings`.
     """
-    trials = at_least("n_trials", trials, FEWEST_TRIALS) if trials is not None else default_trials(d)
-    if earlier is not None:
-        rules = earlier.get("rules", 1)
-        population = _the_same("population", population, earlier["settings"]["population"])
-        known = {**LATER, **earlier["settings"]}
-        explored = _the_same("explored", explored, known["explored"])
-        most_explored = _the_same("most_explored", most_explored, known["most_explored"])
-    mixed = space is not None and not space.plain
+    d, rules, mixed = facts.d, facts.rules, facts.space is not None and not facts.space.plain
+    trials = default_trials(d) if trials is None else at_least("n_trials", trials, FEWEST_TRIALS)
+    if facts.parent is not None:
+        rules, same = facts.parent.get("rules", 1), {**MEANT_IF_ABSENT, **facts.parent["settings"]}
+        population = _the_same("population", population, same["population"])
+        explored = _the_same("explored", explored, same["explored"])
+        most_explored = _the_same("most_explored", most_explored, same["most_explored"])
     careful = rules > 1 and not mixed and d < MANY
     if population is None:
         fewest = FEWEST_GENERATIONS if mixed else max(min(d, GENERATIONS), FEWEST_GENERATIONS)
@@ -193,13 +178,13 @@ def plan_centred(
     if trials < population:
         raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
     generations = trials // population
-    asked = share_of("rung_share", rung_share)
-    kept = share_of("final_share + rung_share", share_of("final_share", final_share) + asked)
+    rung_share = share_of("rung_share", rung_share)
+    kept = share_of("final_share + rung_share", share_of("final_share", final_share) + rung_share)
     if choice_share is None:
-        chosen = CHOICE if mixed else GUARD if careful and default is not None else 0.0
+        chosen = CHOICE if mixed else GUARD if careful and facts.default is not None else 0.0
         choice_share = chosen * (1 - kept)
     kept = share_of("final_share + choice_share + rung_share", kept + share_of("choice_share", choice_share))
-    searched = positive("mu", mu) * math.sqrt(1 - kept)
+    searched = facts.mu * math.sqrt(1 - kept)
     if explored is None:
         explored = 0 if mixed else default_explored(d, trials)
     if most_explored is None:
@@ -208,17 +193,21 @@ def plan_centred(
     if saturation is None:
         saturation = MIXED_SATURATION if mixed else SATURATION
     if quantile is None and careful:
-        quantile = careful_quantile(n, searched, population + references, generations)
+        quantile = careful_quantile(facts.n, searched, population + references, generations)
     elif quantile is None:
-        quantile = QUANTILE if mixed else default_quantile(n, searched, trials)
+        quantile = QUANTILE if mixed else default_quantile(facts.n, searched, trials)
     if saturated is None:
         saturated = 1.0 if mixed else 0.0 if careful else SATURATED
+    if steps is None:
+        steps = () if mixed or facts.space is None else cell_widths(facts.space)
+    if spread is None:
+        spread = MIXED_SPREAD if mixed else SPREAD
     settings = CentredSettings(
         d=d,
         generations=generations,
         population=population,
         mu=searched,
-        radius=radius if radius is not None else RADIUS * loss_range,
+        radius=RADIUS * facts.loss_range if radius is None else radius,
         quantile=quantile,
         rate=rate,
         floor=floor,
@@ -227,36 +216,36 @@ def plan_centred(
         sigma=sigma,
         explored=explored,
         most_explored=most_explored,
-        spread=spread if spread is not None else (MIXED_SPREAD if mixed else SPREAD),
+        spread=spread,
         candidates=candidates,
         reach=reach,
-        average=average if average is not None else default_average(generations),
-        default=default,
-        steps=steps if steps is not None else (cell_widths(space) if space is not None and not mixed else ()),
+        average=default_average(generations) if average is None else average,
+        default=facts.default,
+        steps=steps,
         saturation=saturation if saturation != math.inf else None,
         saturated=saturated,
-        space=space if mixed else None,
-        seed=seed,
+        space=facts.space if mixed else None,
+        seed=facts.seed,
     )
-    radius = rung_radius if rung_radius is not None else RUNG_RADIUS * loss_range
-    stops = RungPlan(asked, rungs, radius) if asked else None
     return Plan(
         NAME,
-        mu,
+        facts.mu,
         settings,
         generations * population,
-        rungs=stops,
         final_share=final_share,
         choice_share=choice_share,
         choice_among=AMONG if choice_share and careful else 0,
+        rung_share=rung_share,
+        rungs=rungs,
+        rung_radius=RUNG_RADIUS * facts.loss_range if rung_radius is None else rung_radius,
         rules=rules,
     )
 
 
-def _the_same(name: str, asked: int | None, earlier: int) -> int:
-    if asked not in (None, earlier):
-        raise InputError(f"a run has {name}={earlier} like the one that it starts from; got {asked}.")
-    return earlier
+def _the_same(name: str, asked: int | None, had: int) -> int:
+    if asked not in (None, had):
+        raise InputError(f"a run has {name}={had} like the one that it starts from; got {asked}.")
+    return had
 
 
 def centred(settings: CentredSettings) -> CentredCMA | CentredMixed:

@@ -26,13 +26,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy  # its parts are loaded when they are used
 
-from dptune._checks import at_least, positive
-from dptune._numbers import plain, real
-from dptune.algorithms.method import Statistic
-from dptune.algorithms.rounds import Rounds
+from dptune._checks import at_least, between, boolean, check, check_fields, positive
+from dptune.algorithms.rounds import Rounds, Statistic, Vector
 from dptune.algorithms.steps import AdaGrad, StepRule
 from dptune.errors import InputError
 from dptune.gp.design import Design, fit_into_cube, optimised_design, simplex_design
@@ -40,8 +37,19 @@ from dptune.gp.kernels import RBF, Kernel, Stationary
 from dptune.gp.posterior import GradientPosterior
 from dptune.privacy.query import Ball, MeanQuery, Question
 
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
+START = "start"  # key of the comparison of the starting points
+OPTIMISED_STARTS, OPTIMISED_ITERATIONS = 1, 30  # from the closed form; see docs/benchmarks.md for its cost
+POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
+
+
+def _sizes(name: str, value: object) -> int | tuple[int, ...]:
+    return tuple(at_least(name, each, 1) for each in value) if isinstance(value, tuple) else at_least(name, value, 1)
+
+
+def _in_cube(name: str, value: object) -> tuple[float, ...]:
+    if not isinstance(value, Iterable):
+        raise InputError(f"{name} must be numbers in [0, 1], one for each coordinate.")
+    return tuple(between(name, x, 0.0, 1.0) for x in value)
 
 
 @dataclass(frozen=True)
@@ -71,44 +79,32 @@ class GIBOSettings:
         InputError: a setting is out of range; names it.
     """
 
-    d: int
-    steps: int
-    batch: int | tuple[int, ...]
-    mu: float
-    clip: float
+    d: int = field(metadata=check(at_least, 1))
+    steps: int = field(metadata=check(at_least, 1))
+    batch: int | tuple[int, ...] = field(metadata=check(_sizes))
+    mu: float = field(metadata=check(positive))
+    clip: float = field(metadata=check(positive))
     kernel: Kernel = field(default_factory=lambda: RBF(0.3))
-    noise_variance: float = 1e-4
+    noise_variance: float = field(default=1e-4, metadata=check(positive))
     rule: StepRule = field(default_factory=lambda: AdaGrad(0.1))
-    theta0: tuple[float, ...] | None = None
-    starts: int = 0
+    theta0: tuple[float, ...] | None = field(default=None, metadata=check(_in_cube))
+    starts: int = field(default=0, metadata=check(at_least, 0))
     start_mu: float = 0.0
     start_clip: float = 1.0
-    optimised: bool = False
-    constant_mean: bool = False
-    memory: int | None = None
-    average: int = 1
-    seed: int = 0
+    optimised: bool = field(default=False, metadata=check(boolean))
+    constant_mean: bool = field(default=False, metadata=check(boolean))
+    memory: int | None = field(default=None, metadata=check(at_least, 0))
+    average: int = field(default=1, metadata=check(at_least, 1))
+    seed: int = field(default=0, metadata=check(at_least, 0))
 
     def __post_init__(self) -> None:
-        for name in ("d", "steps", "average"):
-            self._set(name, at_least(name, getattr(self, name), 1))
-        for name in ("starts", "seed"):
-            self._set(name, at_least(name, getattr(self, name), 0))
-        for name in ("mu", "clip", "noise_variance", *(("start_mu", "start_clip") if self.starts else ())):
-            self._set(name, positive(name, getattr(self, name)))
-        if self.memory is not None:
-            self._set("memory", at_least("memory", self.memory, 0))
-        self._set("batch", plain(self.batch))
-        sizes = self.batch if isinstance(self.batch, tuple) else (self.batch,) * self.steps
-        if len(sizes) != self.steps:
-            raise InputError(f"batch needs one number per step, {self.steps}; got {len(sizes)}.")
-        for size in sizes:
-            at_least("batch", size, 1)
-        if self.theta0 is not None:
-            self._set("theta0", _in_cube(self.theta0, self.d))
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
+        check_fields(self)
+        for name in ("start_mu", "start_clip") if self.starts else ():
+            object.__setattr__(self, name, positive(name, getattr(self, name)))
+        if isinstance(self.batch, tuple) and len(self.batch) != self.steps:
+            raise InputError(f"batch needs one number per step, {self.steps}; got {len(self.batch)}.")
+        if self.theta0 is not None and len(self.theta0) != self.d:
+            raise InputError(f"theta0 must be {self.d} numbers in [0, 1]; got {len(self.theta0)}.")
 
     def batch_at(self, t: int) -> int:
         """Return b_t of step t = 0, ..., T-1."""
@@ -294,22 +290,9 @@ class DPGIBO(Rounds):
         return GradientPosterior(self.settings.kernel, self.settings.noise_variance, self.settings.d)
 
 
-START = "start"  # key of the comparison of the starting points
-OPTIMISED_STARTS, OPTIMISED_ITERATIONS = 1, 30  # from the closed form; see docs/benchmarks.md for its cost
-POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
-
-
 def training_mu(mu: float, *, batch: int, steps: int) -> float:
     """Section 3.4, corrected: the GDP budget of each of the b T private trainings, mu / sqrt(b T).
 
     The printed mu / (b sqrt(T)) is valid too, and noisier than need be by sqrt(b).
     """
     return positive("mu", mu) / math.sqrt(at_least("batch", batch, 1) * at_least("steps", steps, 1))
-
-
-def _in_cube(theta: Iterable[float], d: int) -> tuple[float, ...]:
-    point = tuple(real(x) for x in theta) if isinstance(theta, Iterable) else ()
-    inside = tuple(x for x in point if x is not None and 0 <= x <= 1)
-    if len(point) != d or len(inside) != d:
-        raise InputError(f"theta0 must be {d} numbers in [0, 1].")
-    return inside

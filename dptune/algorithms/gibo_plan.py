@@ -13,7 +13,7 @@ from typing import Any
 from dptune._checks import at_least, positive, share
 from dptune._numbers import tupled
 from dptune.algorithms.gibo import DPGIBO, GIBOSettings
-from dptune.algorithms.method import Method, Plan
+from dptune.algorithms.method import Method, Plan, PublicFacts
 from dptune.algorithms.steps import AdaGrad, AdaGradNorm, GradientDescent, StepRule
 from dptune.errors import InputError
 from dptune.gp.design import step_length
@@ -116,12 +116,8 @@ def split_budget(
 
 
 def plan_gibo(
+    facts: PublicFacts,
     *,
-    d: int,
-    n: int,
-    loss_range: float,
-    mu: float,
-    seed: int,
     trials: int | None = None,
     steps: int | None = None,
     batch: int | None = None,
@@ -133,8 +129,6 @@ def plan_gibo(
     kernel: Kernel | None = None,
     rule: StepRule | None = None,
     theta0: tuple[float, ...] | None = None,
-    space: Space | None = None,
-    default: tuple[float, ...] | None = None,
     constant_mean: bool = True,
     memory: int | None = None,
     optimised: bool = False,
@@ -142,57 +136,52 @@ def plan_gibo(
     monitor_share: float = 0.1,
     start_share: float = START_SHARE,
     final_share: float = 0.05,
-    earlier: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Return a plan; what is None is chosen from the public (d, mu, trials, loss range).
 
     Args:
-        d: number of parameters.
-        n: number of people; with mu it decides whether starting points can be told apart.
-        loss_range: high - low of the clipped loss.
-        mu: GDP budget of the run.
-        seed: of the algorithm's own randomness.
+        facts: n and mu decide whether starting points can be told apart; the user's default configuration is the start,
+            unless ``theta0`` is given; on a coarse grid of the space the surrogate's length-scales grow. A run that
+            starts from another goes on from that one's last iterate.
         trials: wished number of trials; T and b follow. Default 20 (d + 1).
-        default: the user's default configuration, a point of the cube: the start, unless ``theta0`` is given.
-        space: the search space; on a coarse grid the surrogate's length-scales grow. None: a continuum.
-        earlier: the plan of the run that this one starts from: it goes on from that one's last iterate.
         memory: earlier batches kept in D_t; any number from T on keeps all, as the paper does.
 
     Everything else is as in :class:`dptune.algorithms.gibo.GIBOSettings` and :func:`split_budget`.
     """
-    theta0 = default if theta0 is None else theta0
-    mu = positive("mu", mu)
-    if earlier is not None:  # it began somewhere, and T follows from the trials that are added
+    d, theta0 = facts.d, facts.default if theta0 is None else theta0
+    if facts.parent is not None:  # it began somewhere, and T follows from the trials that are added
         starts, steps = 0, steps if trials is None else None
     trials = at_least("n_trials", trials, 1) if trials is not None else 20 * (d + 1)
     batch = at_least("batch", batch, 1) if batch is not None else default_batch(d, trials)
-    most = default_starts(d, trials, n, mu) if theta0 is None else 0
+    most = default_starts(d, trials, facts.n, facts.mu) if theta0 is None else 0
     starts = at_least("starts", starts, 0) if starts is not None else most
     steps = at_least("steps", steps, 1) if steps is not None else max((trials - starts) // batch, 1)
     average = at_least("average", average, 1) if average is not None else default_average(steps)
     noise_variance = positive("noise_variance", noise_variance) if noise_variance is not None else NOISE_VARIANCE
-    cells = (0.0,) * d if space is None else space.resolution.tolist()
+    if kernel is None:
+        cells = (0.0,) * d if facts.space is None else facts.space.resolution.tolist()
+        kernel = RBF(default_lengthscale(cells, noise_variance) if lengthscale is None else lengthscale)
     settings = GIBOSettings(
         d=d,
         steps=steps,
         batch=batch,
-        mu=mu,
-        clip=clip if clip is not None else default_clip(loss_range),
-        kernel=kernel or RBF(lengthscale if lengthscale is not None else default_lengthscale(cells, noise_variance)),
+        mu=facts.mu,
+        clip=clip if clip is not None else default_clip(facts.loss_range),
+        kernel=kernel,
         noise_variance=noise_variance,
         rule=rule or default_rule(steps),
         theta0=theta0,
         starts=starts,
-        start_mu=mu,
-        start_clip=start_clip if start_clip is not None else START_CLIP * loss_range * math.sqrt(max(starts, 1)),
+        start_mu=facts.mu,
+        start_clip=START_CLIP * facts.loss_range * math.sqrt(max(starts, 1)) if start_clip is None else start_clip,
         optimised=optimised,
         constant_mean=constant_mean,
         memory=memory if memory is not None else default_memory(d, batch),
         average=min(average, steps),
-        seed=seed,
+        seed=facts.seed,
     )
     return split_budget(
-        mu=mu,
+        mu=facts.mu,
         settings=settings,
         monitor_share=monitor_share,
         start_share=start_share,

@@ -15,17 +15,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy  # its parts are loaded when they are used
 
 from dptune._checks import at_least, share
 from dptune._numbers import tupled
-from dptune.algorithms.method import Method, Plan, Statistic
-from dptune.algorithms.rounds import Rounds
+from dptune.algorithms.method import Method, Plan, PublicFacts
+from dptune.algorithms.rounds import Rounds, Statistic, Vector
 from dptune.privacy.query import Question
 from dptune.space import Space
 
-Vector = npt.NDArray[np.float64]
 USUAL_TRIALS = 100
 
 
@@ -92,29 +90,15 @@ class OneChoice(Rounds):
         return np.full(self.settings.d, 0.5) if self.settings.default is None else np.array(self.settings.default)
 
 
-def plan_one_choice(
-    *,
-    d: int,
-    mu: float,
-    seed: int,
-    trials: int | None = None,
-    default: tuple[float, ...] | None = None,
-    final_share: float = 0.05,
-) -> Plan:
-    """Return a plan that keeps all but ``final_share`` of mu^2 for one choice.
+def plan_one_choice(facts: PublicFacts, *, trials: int | None = None, final_share: float = 0.05) -> Plan:
+    """Return a plan that keeps all but ``final_share`` of mu^2 for one choice among ``trials`` candidates, usually 100.
 
-    Args:
-        d: number of coordinates.
-        mu: GDP budget of the run.
-        seed: of the candidates.
-        trials: number of candidates; default 100.
-        default: the user's default configuration, a point of the cube.
-        final_share: share of mu^2 for the final estimate.
+    The user's default configuration is one of them.
     """
     trials = at_least("n_trials", USUAL_TRIALS if trials is None else trials, 2)
     chosen = 1 - share("final_share", final_share)
-    settings = OneChoiceSettings(d, trials, mu * chosen**0.5, at_least("seed", seed, 0), default)
-    return Plan("selection", mu, settings, trials, final_share=final_share, choice_share=chosen)
+    settings = OneChoiceSettings(facts.d, trials, facts.mu * chosen**0.5, facts.seed, facts.default)
+    return Plan("selection", facts.mu, settings, trials, final_share=final_share, choice_share=chosen)
 
 
 def _restored(described: Mapping[str, Any], space: Space | None) -> OneChoiceSettings:

@@ -1,25 +1,41 @@
-"""The bookkeeping of searches in rounds: b new points, one or more questions about them, the next round.
+"""The seam between a search and everybody else: what an algorithm must do, and the bookkeeping that most of them share.
 
-A point *waits* until a question was asked about it. Points that were asked about may be kept, if later questions are
-about them too. A subclass says where to look, what to ask and what to make of an answer.
+A search goes in rounds: b new points, one or more questions about them, the next round. A point *waits* until a
+question was asked about it. Points that were asked about may be kept, if later questions are about them too.
+
+A run calls ``observe`` for every evaluated point, ``question`` as long as there is one, and ``learn`` for every answer
+in the ledger, whoever asked for it. An algorithm's state is a fold over released answers: it never sees a loss, a
+ledger or noise, and everything in it is public.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, positive
-from dptune.algorithms.method import Statistic
+from dptune._checks import at_least, check, check_fields, positive
 from dptune.privacy.query import Question
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
+
+
+class Statistic(NamedTuple):
+    """A vector that an algorithm asks for in every round, by which a user is told how large the noise will be.
+
+    ``name`` says in words, with its article, what it is; each person's is clipped to a ball of this ``radius``, and one
+    costs ``mu``.
+    """
+
+    name: str
+    radius: float
+    dimension: int
+    mu: float
 
 
 @dataclass(frozen=True)
@@ -38,18 +54,15 @@ class RoundSettings:
         InputError: a setting is out of range.
     """
 
-    d: int
-    rounds: int
-    batch: int
-    mu: float
-    clip: float
-    seed: int = 0
+    d: int = field(metadata=check(at_least, 1))
+    rounds: int = field(metadata=check(at_least, 1))
+    batch: int = field(metadata=check(at_least, 1))
+    mu: float = field(metadata=check(positive))
+    clip: float = field(metadata=check(positive))
+    seed: int = field(default=0, metadata=check(at_least, 0))
 
     def __post_init__(self) -> None:
-        for name, least in {"d": 1, "rounds": 1, "batch": 1, "seed": 0}.items():
-            object.__setattr__(self, name, at_least(name, getattr(self, name), least))
-        for name in ("mu", "clip"):
-            object.__setattr__(self, name, positive(name, getattr(self, name)))
+        check_fields(self)
 
     @property
     def round_mu(self) -> float:
@@ -66,23 +79,48 @@ class RoundSettings:
 
 
 class Rounds:
-    """A search in rounds that holds public data only; see :class:`dptune.algorithms.method.SearchAlgorithm`.
+    """A search in rounds. A subclass writes ``ask``, ``next_question``, ``learn`` and ``recommend``.
 
     Args:
-        settings: public, with ``d`` and ``rounds``.
+        settings: frozen and public, with ``d``, ``rounds``, ``batch``, ``round_mu`` and ``seed``.
     """
 
-    unit: ClassVar[str] = "round"
-    shows: ClassVar[str] = "mean {loss}, withheld"
+    unit: ClassVar[str] = "round"  # what one round is called: "step", "generation"
+    shows: ClassVar[str] = "mean {loss}, withheld"  # what value() is, with the place of the loss's name
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
-        self.t = 0
-        self.before = 0  # rounds of them that earlier runs have paid for
+        self.t = 0  # rounds used up
+        self.before = 0  # rounds of them that other runs have paid for, from which this one starts
         self._points: dict[str, Vector] = {}  # all points held, in the order of arrival
         self._waiting: list[str] = []  # those that no question was about yet, in the same order
 
-    # ---- rounds ------------------------------------------------------------------------------------
+    # ---- what a subclass writes ----------------------------------------------------------------------
+
+    def ask(self, slot: int) -> Vector:
+        """Return the present round's proposal number ``slot`` = 0, 1, ..., a point of the unit cube (d,)."""
+        raise NotImplementedError
+
+    def next_question(self) -> Question:
+        """Return what to ask about the points that wait."""
+        raise NotImplementedError
+
+    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
+        """Learn the answer to a question of this or of another process.
+
+        Args:
+            key, note: of the question.
+            answer: (p,), or None: it is paid, and its answer is lost or not recorded yet.
+            sigma: standard deviation of its noise per coordinate.
+            own: whether it was about this process's points.
+        """
+        raise NotImplementedError
+
+    def recommend(self) -> Vector:
+        """Return the point to use, (d,): never the argmin of noisy values."""
+        raise NotImplementedError
+
+    # ---- rounds --------------------------------------------------------------------------------------
 
     @property
     def rounds(self) -> int:
@@ -91,7 +129,7 @@ class Rounds:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are used up."""
+        """Whether all questions are asked."""
         return self.t >= self.rounds
 
     @property
@@ -99,33 +137,19 @@ class Rounds:
         """Points that the present round needs."""
         return int(self.settings.batch)
 
-    # ---- points ------------------------------------------------------------------------------------
+    def price(self) -> float:
+        """GDP price of what is left of the present round's questions."""
+        return float(self.settings.round_mu)
 
-    def observe(self, name: str, x: Vector) -> None:
-        """The losses at x (d,) are with the curator under ``name``; told twice, counted once."""
-        if name not in self._points:
-            self._points[name] = np.array(x, dtype=np.float64)
-            self._waiting.append(name)
+    def question(self) -> Question | None:
+        """Return the next question; None if points are missing, or all questions are asked."""
+        return None if self.finished or self.missing() > 0 else self.next_question()
 
-    def missing(self) -> int:
-        """Return how many more new points the next question needs; <= 0: none."""
-        return self.batch - len(self._waiting)
-
-    def points_in_use(self) -> tuple[str, ...]:
-        """Return the names of the points held; the curator may forget the others."""
-        return () if self.finished else tuple(self._points)
-
-    def points_at(self, names: tuple[str, ...]) -> Matrix:
-        """Return the points of these names, (m, d)."""
-        return np.array([self._points[name] for name in names])
-
-    def waiting(self) -> tuple[str, ...]:
-        """Return the names of the new points that the next question is about, as far as there are any."""
-        return tuple(self._waiting[: self.batch])
-
-    def best_points(self, count: int) -> Matrix:
-        """Return points to ask for again where their losses were lost, best first, (at most count, d); here none."""
-        return np.zeros((0, self.settings.d))
+    def recall(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float) -> None:
+        """Learn an answer that another run has paid for, from which this one starts; it uses up none of its rounds."""
+        t = self.t
+        self.learn(key, note, answer, sigma, own=False)
+        self.before += self.t - t
 
     def used_up(self, *, own: bool, forget: bool = False) -> None:
         """The round is over; if its question was this process's ``own``, the points it was about wait no longer.
@@ -138,12 +162,47 @@ class Rounds:
         if forget:
             self.keep()
 
+    # ---- points --------------------------------------------------------------------------------------
+
+    def observe(self, name: str, x: Vector) -> None:
+        """The losses at x (d,) are with the curator under ``name``; told twice, counted once."""
+        if name not in self._points:
+            self._points[name] = np.array(x, dtype=np.float64)
+            self._waiting.append(name)
+
+    def missing(self) -> int:
+        """Return how many more new points the next question needs; <= 0: none."""
+        return self.batch - len(self._waiting)
+
+    def waiting(self) -> tuple[str, ...]:
+        """Return the names of the new points that the next question is about, as far as there are any."""
+        return tuple(self._waiting[: self.batch])
+
+    def points_in_use(self) -> tuple[str, ...]:
+        """Return the names of the points it may still ask about; the curator forgets the others."""
+        return () if self.finished else tuple(self._points)
+
+    def points_at(self, names: tuple[str, ...]) -> Matrix:
+        """Return the points of these names, (m, d)."""
+        return np.array([self._points[name] for name in names])
+
+    def best_points(self, count: int) -> Matrix:
+        """Return points to ask for again where their losses were lost, best first, (at most count, d); here none.
+
+        Asked in the last round of a run that ends with a choice among the points of one process.
+        """
+        return np.zeros((0, self.settings.d))
+
     def keep(self, names: Collection[str] = ()) -> None:
         """Forget all points but these and those that wait."""
         self._points = {name: x for name, x in self._points.items() if name in names or name in self._waiting}
 
     def restarted(self) -> Self:
-        """Return the algorithm before its first answer, holding the same points."""
+        """Return the algorithm before its first answer, holding the same points.
+
+        All answers are learned again then, in the order of the ledger: an answer that was recorded late changes what
+        came after it.
+        """
         again = type(self)(self.settings)
         again.take_points(self)
         return again
@@ -153,45 +212,21 @@ class Rounds:
         self._points = {name: moved(x) for name, x in other._points.items()}
         self._waiting = list(other._waiting)
 
-    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
-        """Learn an answer; subclasses say how."""
-        raise NotImplementedError
-
-    def recall(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float) -> None:
-        """Learn an answer that an earlier run has paid for; it uses up no round of this run's."""
-        t = self.t
-        self.learn(key, note, answer, sigma, own=False)
-        self.before += self.t - t
-
-    # ---- what to know ------------------------------------------------------------------------------
-
-    def price(self) -> float:
-        """GDP price of the present round's question."""
-        return float(self.settings.round_mu)
-
-    def question(self) -> Question | None:
-        """Return the next question; None if points are missing, or all rounds are used up."""
-        return None if self.finished or self.missing() > 0 else self.next_question()
-
-    def next_question(self) -> Question:
-        """Return what to ask about the points that wait; subclasses say it."""
-        raise NotImplementedError
-
-    # ---- what an algorithm without more to say says ---------------------------------------------------
+    # ---- what the answers say ------------------------------------------------------------------------
 
     def value(self, x: Vector) -> float | None:
-        """None: nothing comparable is known about single points."""
+        """Return what the answers say about x (d,), for displays; None, as here: nothing comparable."""
         return None
 
     def difference(self, x: Vector, y: Vector) -> tuple[float, float] | None:
-        """None: nothing is known about differences."""
+        """Return the mean loss at x (d,) less that at y, and its standard deviation; None, as here: not known."""
         return None
 
     @property
-    def narrowed(self) -> float:
-        """1: nothing is known about how far people's losses lie apart."""
+    def radius_ratio(self) -> float:
+        """The present clipping radius in units of the first: how far people's losses lie apart by now."""
         return 1.0
 
     def progress(self) -> dict[str, object]:
-        """Return how far it is, for a dashboard."""
+        """Return how far it is: released facts, as plain JSON data."""
         return {f"{self.unit}s_done": self.t, f"{self.unit}s": self.rounds}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from dptune._checks import positive
-
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
+from dptune._checks import check, check_fields, positive
+from dptune.algorithms.rounds import Matrix, Vector
 
 _NOTHING = 1e-150  # a size below it has lost its squares to underflow: no step
 
@@ -31,13 +28,16 @@ class StepRule(Protocol):
 
 
 @dataclass(frozen=True)
-class GradientDescent:
-    """-eta g_t: line 8 of GIBO's Algorithm 1."""
-
-    eta: float
+class _StepSize:
+    eta: float = field(metadata=check(positive))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "eta", positive("the step size eta", self.eta))
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class GradientDescent(_StepSize):
+    """-eta g_t: line 8 of GIBO's Algorithm 1."""
 
     def step(self, gradients: Matrix) -> Vector:
         """Return the displacement (d,)."""
@@ -45,13 +45,8 @@ class GradientDescent:
 
 
 @dataclass(frozen=True)
-class AdaGrad:
+class AdaGrad(_StepSize):
     """-eta g_t / sqrt(sum_s g_s^2), coordinate by coordinate (Duchi, Hazan, Singer 2011)."""
-
-    eta: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "eta", positive("the step size eta", self.eta))
 
     def step(self, gradients: Matrix) -> Vector:
         """Return the displacement (d,)."""
@@ -60,17 +55,12 @@ class AdaGrad:
 
 
 @dataclass(frozen=True)
-class AdaGradNorm:
+class AdaGradNorm(_StepSize):
     """-eta sqrt(d) g_t / sqrt(sum_s |g_s|^2): one adaptive step size for all coordinates.
 
     (Ward, Wu, Bottou 2020.) A coordinate whose gradient is mostly noise moves little, where
     :class:`AdaGrad` would move it as far as the others.
     """
-
-    eta: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "eta", positive("the step size eta", self.eta))
 
     def step(self, gradients: Matrix) -> Vector:
         """Return the displacement (d,)."""

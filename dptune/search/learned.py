@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dptune.accounting.ledger import Charge
-from dptune.algorithms.method import Method, Plan, SearchAlgorithm
+from dptune.algorithms.method import Method, Plan
+from dptune.algorithms.rounds import Rounds
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.history import History
 from dptune.space import Space
@@ -41,7 +42,7 @@ class Learned:
         earlier: Sequence[Charge] = (),
     ) -> None:
         self._method, self._scope, self._began = method, scope, space
-        self.algorithm: SearchAlgorithm = method.algorithm(plan.settings)
+        self.algorithm: Rounds = method.algorithm(plan.settings)
         self.history = History(privatizer, scope, earlier)
         self.space = space
         self.asked = 0

@@ -80,8 +80,8 @@ class Outlook:
             ratio = sigma * math.sqrt(asked.dimension) / asked.radius
             hides = f"the noise of {asked.name} is {ratio:.2g} of the largest signal that the clip lets through"
             found.append(Noise(asked.name, sigma, sigma / width, hides if ratio > LOUD else ""))
-        if plan.rungs is not None:
-            sigma = 2 * plan.rungs.radius / (people.n * plan.rung_mu)
+        if plan.rung_share > 0:
+            sigma = 2 * plan.rung_radius / (people.n * plan.rung_mu)
             found.append(Noise(DECISION, sigma, sigma / width))
         if plan.final_mu > 0:
             sigma = math.sqrt(levels) * width / (people.n * plan.final_mu)

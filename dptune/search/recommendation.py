@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dptune.algorithms.method import SearchAlgorithm
+from dptune.algorithms.rounds import Rounds
 from dptune.errors import InputError
 from dptune.search.estimate import Estimate
 from dptune.search.value_model import Released, best_of_values, difference_of_values
@@ -68,7 +68,7 @@ class Recommendation(dict[str, Any]):
 
 
 def of_algorithm(
-    algorithm: SearchAlgorithm,
+    algorithm: Rounds,
     space: Space,
     found: Mapping[str, Value],
     default: Mapping[str, Value] | None,

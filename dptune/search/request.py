@@ -151,7 +151,9 @@ class SearchRequest:
         spends = f"The run {run.scope!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials"
         asked = self.settings.get("trials") or run.trials
         spends += f" (not {asked}: they come in rounds of equal size)" if run.trials < asked else ""
-        spends += " that train to their end; others take the places of those that are stopped" if plan.rungs else ""
+        spends += (
+            " that train to their end; others take the places of those that are stopped" if plan.rung_share else ""
+        )
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
         levels = 1 if self.default is None else 2
         return f"{spends}{seeded}. {Outlook.of(plan, self.privatizer, levels=levels)}"

@@ -26,7 +26,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dptune.accounting.ledger import Limit
-from dptune.algorithms.method import Method, Vector
+from dptune.algorithms.method import Method
+from dptune.algorithms.rounds import Vector
 from dptune.errors import BudgetExhausted, DptuneError, InputError, KeyConflict, PlanComplete
 from dptune.parameters import as_choice
 from dptune.privacy.privatizer import Losses, LossPrivatizer
@@ -86,7 +87,7 @@ class SearchRun(Shown):
             privatizer,
             scope,
             make_plan=lambda budget, drawn, rules: method.plan(
-                privatizer, space, mu=budget, seed=drawn, default=default, earlier=known, rules=rules, **settings
+                privatizer, space, mu=budget, seed=drawn, default=default, parent=known, rules=rules, **settings
             ),
             mu=mu,
             seed=seed,

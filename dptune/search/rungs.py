@@ -80,7 +80,7 @@ class Rungs:
         Raises:
             InputError: the plan pays for no decisions, the step is no whole number, or the losses have a wrong shape.
         """
-        if self._plan.rungs is None:
+        if self._plan.rung_share == 0:
             raise InputError("this run was planned without decisions on private losses: give it rung_share=0.2, say.")
         refuse_name(trial)
         step = _step(step)
@@ -126,17 +126,17 @@ class Rungs:
 
     def question(self, trial: str) -> Question | None:
         """Return the question about the trial's last report; None after its last rung, or without an incumbent."""
-        if self._plan.rungs is None or not self._reported.get(trial) or trial in self._spared:
+        if self._plan.rung_share == 0 or not self._reported.get(trial) or trial in self._spared:
             return None
         step, mine = list(self._reported[trial].items())[-1]
         incumbent = self._incumbent(step, trial)
         nth = sum(each <= step for each in self._reported[trial])  # one that begins again may have reported later ones
-        if incumbent is None or nth > self._plan.rungs.count:
+        if incumbent is None or nth > self._plan.rungs:
             return None
         points = (mine, self._reported[incumbent][step])
-        radius = self._plan.rungs.radius * self._learned.algorithm.narrowed
+        radius = self._plan.rung_radius * self._learned.algorithm.radius_ratio
         query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(radius), self._plan.rung_mu)
-        bar = EARLIER if nth < self._plan.rungs.count else LAST
+        bar = EARLIER if nth < self._plan.rungs else LAST
         note = {"trial": trial, "incumbent": incumbent, "step": step, "bar": bar}
         return Question(f"{RUNG}{trial}/{step}", query, note)
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from dptune._locks import ForkSafeLock
-from dptune.algorithms.method import Method, Plan, SearchAlgorithm
+from dptune.algorithms.method import Method, Plan
+from dptune.algorithms.rounds import Rounds
 from dptune.errors import KeyConflict
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.choice import Choice
@@ -59,7 +60,7 @@ class Shown:
         self._learned.sync()
 
     @property
-    def algorithm(self) -> SearchAlgorithm:
+    def algorithm(self) -> Rounds:
         """The method's algorithm, in the state that the ledger's answers lead to."""
         return self._learned.algorithm
 

@@ -6,16 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from dptune._checks import at_least, share
-from dptune.algorithms.method import Method, Plan, Statistic
-from dptune.algorithms.rounds import Rounds
+from dptune.algorithms.method import Method, Plan, PublicFacts
+from dptune.algorithms.rounds import Rounds, Statistic, Vector
 from dptune.privacy.query import Question
 from dptune.space import Space
-
-Vector = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -60,37 +55,16 @@ class Values(Rounds):
     def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
         """There are no answers."""
 
-    def ask(self, slot: int) -> Vector:
-        """Refuse."""
-        raise NotImplementedError("another searcher proposes the points")
-
-    def recommend(self) -> Vector:
-        """Refuse."""
-        raise NotImplementedError("another searcher recommends a point")
-
     def progress(self) -> dict[str, object]:
         """Return nothing: the run says how many trials it planned."""
         return {}
 
 
-def plan_values(*, mu: float, seed: int, trials: int, final_share: float = 0.05) -> Plan:
-    """Return the plan of equal releases of ``trials`` values, and a final estimate.
-
-    Args:
-        mu: GDP budget of the run.
-        seed: stored with the plan; nothing is drawn from it.
-        trials: number of trials that the budget is divided among.
-        final_share: share of mu^2 kept for the final estimate.
-    """
+def plan_values(facts: PublicFacts, *, trials: int, final_share: float = 0.05) -> Plan:
+    """Return the plan of equal releases of ``trials`` values, and a final estimate of ``final_share`` of mu^2."""
     trials, final_share = at_least("n_trials", trials, 1), share("final_share", final_share)
-    return Plan(
-        "values",
-        mu,
-        _NoQuestions(at_least("seed", seed, 0)),
-        trials,
-        monitor_share=1 - final_share,
-        final_share=final_share,
-    )
+    settings = _NoQuestions(facts.seed)
+    return Plan("values", facts.mu, settings, trials, monitor_share=1 - final_share, final_share=final_share)
 
 
 def _restored(described: Mapping[str, Any], space: Space | None) -> _NoQuestions:

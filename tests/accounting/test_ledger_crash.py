@@ -45,7 +45,8 @@ OpenDPNoise.add_gaussian = draw
 ledger = PrivacyLedger(url, Budget.gdp(mu=2.0))
 privatizer = LossPrivatizer(ledger, n=40, clip=(0.0, 1.0))
 space = Space({"a": Float(0.0, 1.0), "b": Float(1e-3, 1e3, log=True)})
-def plan(*, mu, seed, trials):
+def plan(facts, *, trials):
+    mu, seed = facts.mu, facts.seed
     start_mu, step_mu = mu * 0.1 ** 0.5, mu * 0.75 ** 0.5
     settings = GIBOSettings(
         d=2, steps=5, batch=3, mu=step_mu, clip=0.5, rule=AdaGradNorm(0.1), starts=4, start_mu=start_mu, seed=seed

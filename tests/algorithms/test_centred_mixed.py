@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from planning import planned
 
 from benchmarks.curator import Curator
 from dptune import CENTRED, Categorical, Float, InputError, Int, SearchRun, Space
@@ -72,7 +73,7 @@ def test_proposals_are_configurations_and_mutations_stay_near() -> None:
 
 
 def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings() -> None:
-    plan = plan_centred(d=SPACE.d, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, space=SPACE)
+    plan = planned(plan_centred, d=SPACE.d, n=300, mu=1.0, trials=60, space=SPACE)
     assert plan.settings.saturation == 4
     assert plan.settings.steps == ()
     assert "space" not in plan.settings.describe()
@@ -85,10 +86,10 @@ def test_the_plan_saturates_losses_and_keeps_the_space_beside_the_settings() -> 
     m = algorithm.batch
     assert question.query.saturate_above == pytest.approx(plan.settings.saturation * algorithm.radius / np.sqrt(m))
     assert plan.settings.saturated == 1
-    numbers = plan_centred(d=1, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, space=Space({"x": Float(0, 1)}))
+    numbers = planned(plan_centred, d=1, n=300, mu=1.0, trials=60, space=Space({"x": Float(0, 1)}))
     assert (numbers.settings.saturation, numbers.settings.saturated) == (2, 0)  # few numbers: the search is careful
     many = Space({f"x{j}": Float(0, 1) for j in range(MANY)})
-    numbers = plan_centred(d=MANY, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, space=many)
+    numbers = planned(plan_centred, d=MANY, n=300, mu=1.0, trials=60, space=many)
     assert (numbers.settings.saturation, numbers.settings.saturated) == (2, SATURATED)
     with pytest.raises(InputError, match="saturation"):
-        plan_centred(d=1, n=300, loss_range=1.0, mu=1.0, seed=0, trials=60, saturation=-1.0)
+        planned(plan_centred, d=1, n=300, mu=1.0, trials=60, saturation=-1.0)

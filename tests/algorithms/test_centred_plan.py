@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from planning import planned
 
 from dptune import Categorical, Float, InputError, Space
 from dptune.algorithms import CentredSettings
@@ -13,13 +14,13 @@ from dptune.algorithms.centred_plan import default_population, default_quantile,
 
 
 def test_many_parameters_and_few_trials_have_small_generations() -> None:
-    planned = {
-        (d, trials): plan_centred(d=d, n=300, loss_range=1.0, mu=1.0, seed=0, trials=trials).settings
+    plans = {
+        (d, trials): planned(plan_centred, d=d, n=300, mu=1.0, trials=trials).settings
         for d, trials in [(3, 80), (10, 100), (33, 100), (33, 400), (33, 680)]
     }
-    assert [(s.population, s.explored) for s in planned.values()] == [(7, 14), (10, 20), (5, 28), (14, 28), (14, 28)]
-    assert [s.most_explored for s in planned.values()] == [0, 0, 60, 236, 404]  # .6 of 100, 392, 672
-    still = plan_centred(d=33, n=300, loss_range=1.0, mu=1.0, seed=0, explored=0).settings
+    assert [(s.population, s.explored) for s in plans.values()] == [(7, 14), (10, 20), (5, 28), (14, 28), (14, 28)]
+    assert [s.most_explored for s in plans.values()] == [0, 0, 60, 236, 404]  # .6 of 100, 392, 672
+    still = planned(plan_centred, d=33, n=300, mu=1.0, explored=0).settings
     assert still.most_explored == 0
 
 
@@ -32,12 +33,12 @@ def test_a_plan_of_an_earlier_version_is_described_as_it_was() -> None:
         "quantile": 0.5,
         "population": 8,
     }
-    plan = plan_centred(d=4, n=300, loss_range=1.0, mu=1.0, seed=0, trials=80, **earlier)
+    plan = planned(plan_centred, d=4, n=300, mu=1.0, trials=80, **earlier)
     assert not {"explored", "most_explored", "saturated"} & set(plan.settings.describe())
     assert plan.settings.saturation is None
     assert CentredSettings(**plan.settings.describe()) == plan.settings
     assert {"explored", "most_explored", "saturated"} < set(
-        plan_centred(d=11, n=300, loss_range=1.0, mu=1.0, seed=0).settings.describe()
+        planned(plan_centred, d=11, n=300, mu=1.0).settings.describe()
     )
 
 
@@ -52,7 +53,7 @@ def test_fewer_people_are_clipped_where_noise_is_small(n: int, mu: float, trials
 @pytest.mark.parametrize("d", [1, 3, 33])
 @pytest.mark.parametrize("trials", [4, 10, 100, 400])
 def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
-    plan = plan_centred(d=d, n=300, loss_range=2.0, mu=0.7, seed=1, trials=trials)
+    plan = planned(plan_centred, d=d, n=300, loss_range=2.0, mu=0.7, seed=1, trials=trials)
     s = plan.settings
     assert trials - s.population < plan.trials <= trials
     assert s.population == default_population(d, trials, generations=max(min(d, 20), 4))
@@ -64,8 +65,8 @@ def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
 @pytest.mark.parametrize("space", [Space({"x": Float(0, 1)}), Space({"x": Float(0, 1), "k": Categorical(["a", "b"])})])
 @pytest.mark.parametrize("shares", [{}, {"choice_share": 0.2}, {"rung_share": 0.3}, {"final_share": 0.0}])
 def test_all_shares_add_up_to_the_budget(space: Space, shares: dict[str, float]) -> None:
-    plan = plan_centred(d=space.d, n=300, loss_range=1.0, mu=0.7, seed=0, trials=60, space=space, **shares)
-    rungs = 0.0 if plan.rungs is None else plan.rungs.share
+    plan = planned(plan_centred, d=space.d, n=300, loss_range=1.0, mu=0.7, seed=0, trials=60, space=space, **shares)
+    rungs = plan.rung_share
     spent = plan.settings.mu**2 + 0.49 * (plan.choice_share + plan.final_share + rungs)
     assert spent == pytest.approx(0.49)
 
@@ -90,4 +91,4 @@ def test_all_shares_add_up_to_the_budget(space: Space, shares: dict[str, float])
 )
 def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
-        plan_centred(**{"d": 2, "n": 300, "loss_range": 1.0, "mu": 1.0, "seed": 0, **change})
+        planned(plan_centred, **{"d": 2, "n": 300, "loss_range": 1.0, "mu": 1.0, "seed": 0, **change})

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from planning import planned
 
 from dptune.algorithms.gibo import DPGIBO, GIBOSettings
 from dptune.algorithms.gibo_plan import default_clip, default_rule, plan_gibo, split_budget
@@ -18,7 +19,7 @@ from dptune.space import Int, Space
 @pytest.mark.parametrize("d", [1, 2, 5, 6, 33])
 @pytest.mark.parametrize("trials", [1, 7, 40, 200, 850])
 def test_a_plan_fits_its_trials_where_one_step_can(d: int, trials: int) -> None:
-    plan = plan_gibo(d=d, n=500, loss_range=2.0, mu=1.0, seed=0, trials=trials)
+    plan = planned(plan_gibo, d=d, n=500, loss_range=2.0, mu=1.0, seed=0, trials=trials)
     s = plan.settings
     assert plan.trials <= max(trials, s.starts + s.batch_at(0))
     if trials > 2 * (d + 1):
@@ -29,7 +30,7 @@ def test_a_plan_fits_its_trials_where_one_step_can(d: int, trials: int) -> None:
 
 
 def test_few_trials_make_smaller_batches_that_together_measure_every_direction() -> None:
-    s = plan_gibo(d=33, n=500, loss_range=1.0, mu=1.0, seed=0, trials=60).settings
+    s = planned(plan_gibo, d=33, n=500, mu=1.0, trials=60).settings
     assert s.batch == 12
     assert s.steps == 5
     assert s.memory == 3
@@ -42,21 +43,21 @@ def test_the_clip_is_in_units_of_the_range_and_the_path_does_not_grow_with_steps
 
 
 def test_random_starts_are_for_few_parameters_and_no_start_of_ones_own() -> None:
-    assert plan_gibo(d=3, n=500, loss_range=1.0, mu=1.0, seed=0, trials=80).settings.starts == 8
-    assert plan_gibo(d=3, n=50, loss_range=1.0, mu=0.5, seed=0, trials=80).settings.starts == 0  # noise would choose
-    assert plan_gibo(d=6, n=500, loss_range=1.0, mu=1.0, seed=0, trials=80).settings.starts == 0
-    assert plan_gibo(d=3, n=500, loss_range=1.0, mu=1.0, seed=0, theta0=(0.1, 0.2, 0.3)).settings.starts == 0
+    assert planned(plan_gibo, d=3, n=500, mu=1.0, trials=80).settings.starts == 8
+    assert planned(plan_gibo, d=3, n=50, mu=0.5, trials=80).settings.starts == 0  # noise would choose
+    assert planned(plan_gibo, d=6, n=500, mu=1.0, trials=80).settings.starts == 0
+    assert planned(plan_gibo, d=3, n=500, mu=1.0, theta0=(0.1, 0.2, 0.3)).settings.starts == 0
 
 
 def test_what_is_given_is_kept() -> None:
-    s = plan_gibo(d=3, n=9, loss_range=1.0, mu=1.0, seed=0, memory=4, clip=0.7, average=1, batch=3, steps=4).settings
+    s = planned(plan_gibo, d=3, n=9, mu=1.0, memory=4, clip=0.7, average=1, batch=3, steps=4).settings
     assert (s.memory, s.clip, s.average, s.batch, s.steps) == (4, 0.7, 1, 3, 4)
 
 
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"batch": 0}, {"d": 0}, {"trials": 0, "batch": -1}])
 def test_a_wrong_setting_is_named(wrong: dict[str, int]) -> None:
     with pytest.raises(InputError):
-        plan_gibo(**{"d": 2, "n": 9, "loss_range": 1.0, "mu": 1.0, "seed": 0, **wrong})
+        planned(plan_gibo, **{"d": 2, "n": 9, "loss_range": 1.0, "mu": 1.0, "seed": 0, **wrong})
 
 
 def test_points_join_the_posterior_as_one_block_and_count_alike() -> None:
@@ -87,7 +88,7 @@ def worst_distance(space: Space, grid: Space | None) -> float:
     distances = []
     for seed in range(3):
         target = space.encode(space.decode(np.random.default_rng(seed).uniform(size=len(space))))
-        algorithm = DPGIBO(plan_gibo(d=len(space), n=10**6, loss_range=1.0, mu=1.0, seed=seed, space=grid).settings)
+        algorithm = DPGIBO(planned(plan_gibo, d=len(space), n=10**6, seed=seed, space=grid).settings)
         found = tune(algorithm, space, lambda u, target=target: float(np.mean((u - target) ** 2)))
         distances.append(float(np.mean((found - target) ** 2)))
     return max(distances)

@@ -89,4 +89,5 @@ def test_progress_waits_for_a_generation_that_another_thread_is_learning_from(
         trial(run, str(i))
     for thread in threads:
         thread.join()
-    assert seen == [1, 2, 3, 4]
+    assert len(seen) == 4
+    assert all(isinstance(done, int) and done > i for i, done in enumerate(seen))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from audit_tools import NoNoise
+from planning import planned
 
 from dptune import CENTRED, Budget, Float, InputError, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.accounting.events import GaussianRelease
@@ -269,7 +270,7 @@ def test_a_run_without_a_share_for_decisions_takes_no_reports(tmp_path: Path) ->
     assert "rungs" not in run.plan.describe()
     for wrong in ({"rung_share": 1.0}, {"rung_share": 0.96}, {"rung_share": 0.1, "rungs": 0}, {"rung_radius": -1.0}):
         with pytest.raises(InputError):
-            plan_centred(d=1, n=300, loss_range=1.0, mu=1.0, seed=0, **{"rung_share": 0.2, **wrong})
+            planned(plan_centred, d=1, n=300, mu=1.0, **{"rung_share": 0.2, **wrong})
 
 
 def test_losses_of_a_wrong_shape_are_refused_and_a_failed_rung_is_the_upper_clip(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from gibo_runs import SETTINGS, TRIALS, N, losses, start
 from run_harness import SPACE, begin, trial
 
 from dptune import GIBO, Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
-from dptune.algorithms import Method, Plan
+from dptune.algorithms import Method, Plan, PublicFacts
 from dptune.errors import BudgetMismatch, BudgetPlanned
 from dptune.search.agreement import check_start
 from dptune.search.values import VALUES
@@ -77,10 +77,10 @@ def test_too_little_for_a_plan_names_who_holds_the_rest_and_bad_settings_are_nam
 ) -> None:
     trial(start(ledger, mu=math.sqrt(16 - 1e-10)), "0")
 
-    def plan(*, mu: float, **settings: Any) -> Plan:
-        if mu < 0.1:
+    def plan(facts: PublicFacts, **settings: Any) -> Plan:
+        if facts.mu < 0.1:
             raise InputError("mu is too small.")
-        return GIBO.planner(d=2, n=N, loss_range=1.0, mu=mu, **settings)
+        return GIBO.planner(facts, **settings)
 
     with pytest.raises(BudgetPlanned, match="'run'"):
         begin(Method("particular", plan, GIBO.algorithm), ledger, N, scope="late", **SETTINGS)

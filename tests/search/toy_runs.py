@@ -10,7 +10,7 @@ import numpy as np
 from run_harness import begin
 
 from dptune import PrivacyLedger, SearchRun
-from dptune.algorithms import Method, Plan
+from dptune.algorithms import Method, Plan, PublicFacts
 from dptune.algorithms.rounds import Rounds, RoundSettings
 from dptune.privacy import Ball, MeanQuery, Question
 
@@ -42,9 +42,10 @@ class RandomPoints(Rounds):
         return np.mean(self.winners or [[0.5] * self.settings.d], axis=0)
 
 
-def plan(*, d: int, loss_range: float, mu: float, seed: int, trials: int = TRIALS, clip: float = 0.4) -> Plan:
-    settings = RoundSettings(d, trials // BATCH, BATCH, mu * math.sqrt(0.85), clip=clip * loss_range, seed=seed)
-    return Plan("toy", mu, settings, trials, monitor_share=0.1, final_share=0.05, spare=2 * BATCH)
+def plan(facts: PublicFacts, *, trials: int = TRIALS, clip: float = 0.4) -> Plan:
+    mu, radius = facts.mu * math.sqrt(0.85), clip * facts.loss_range
+    settings = RoundSettings(facts.d, trials // BATCH, BATCH, mu, radius, facts.seed)
+    return Plan("toy", facts.mu, settings, trials, monitor_share=0.1, final_share=0.05, spare=2 * BATCH)
 
 
 TOY = Method("toy", plan, RandomPoints, shared_slots=True)

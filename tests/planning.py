@@ -1,0 +1,18 @@
+"""A planner's plan for public facts that most tests do not care about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from dptune.algorithms import Plan, PublicFacts
+
+FACTS = {"d": 2, "n": 300, "loss_range": 1.0, "mu": 1.0}
+
+
+def planned(planner: Callable[..., Plan], **given: Any) -> Plan:
+    """Return the plan for these facts and settings."""
+    facts = {each.name for each in fields(PublicFacts)}
+    known = {**FACTS, **{name: value for name, value in given.items() if name in facts}}
+    return planner(PublicFacts(**known), **{name: value for name, value in given.items() if name not in facts})
