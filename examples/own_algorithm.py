@@ -24,8 +24,8 @@ class RandomPoints(Rounds):  # holds points and released answers, never a loss
 
     def next_question(self):  # by how much does the mean loss at each point differ from their average?
         names, centring, clip = self.waiting(), np.eye(self.batch) - 1 / self.batch, Ball(self.settings.clip)
-        query, points = MeanQuery(names, centring, clip, self.settings.round_mu), self.points_at(names)
-        return Question(f"round/{self.t + 1}", query, {"points": points.tolist()})
+        query = MeanQuery(names, centring, clip, self.settings.round_mu)
+        return Question(f"round/{self.t + 1}", query, {"points": self.points_at(names).tolist()})
 
     def learn(self, key, note, answer, sigma, *, own):
         self.used_up(own=own, forget=True)
@@ -37,9 +37,8 @@ class RandomPoints(Rounds):  # holds points and released answers, never a loss
         return self.surface.minimiser(np.full(self.settings.d, 0.5), reach=0.5)
 
 
-def plan(facts, *, trials=None, batch=6):  # mu^2: a tenth for the trials' values, the rest for rounds
-    mu, clip = facts.mu * 0.9**0.5, 0.4 * facts.loss_range
-    settings = RoundSettings(facts.d, (trials or 60) // batch, batch, mu, clip, facts.seed)
+def plan(facts, *, trials, batch=6):  # mu^2: a tenth for the trials' values, the rest for rounds
+    settings = RoundSettings(facts.d, trials // batch, batch, facts.mu * 0.9**0.5, 0.4 * facts.loss_range, facts.seed)
     return Plan("random", facts.mu, settings, settings.rounds * batch, 0.1, final_share=0.0, spare=2 * batch)
 
 
