@@ -23,6 +23,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
+from noises import CannedNoise, NoNoise
 from scipy.stats import norm
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
@@ -32,36 +33,6 @@ from dptune.audit.noise_law import MISTAKE, complaints
 from dptune.privacy import Ball, MeanQuery
 
 Array = npt.NDArray[np.float64]
-
-
-class NoNoise:
-    """Noise off: adds nothing and remembers what it was asked to add how much to."""
-
-    private = True
-    statistic: Array
-    sigma: float
-
-    def add_gaussian(self, statistic: Array, sigma: float) -> Array:
-        self.statistic, self.sigma = np.array(statistic), sigma
-        return np.array(statistic)
-
-    def noisy_argmin(self, statistic: Array, scale: float) -> int:
-        return int(np.argmin(statistic))
-
-
-class CannedNoise:
-    """Answers that do not depend on the statistic: what an ideal release would let an adversary see."""
-
-    private = True
-
-    def __init__(self, seed: int = 0) -> None:
-        self._generator = np.random.default_rng(seed)
-
-    def add_gaussian(self, statistic: Array, sigma: float) -> Array:
-        return self._generator.normal(size=len(statistic))
-
-    def noisy_argmin(self, statistic: Array, scale: float) -> int:
-        return int(self._generator.integers(len(statistic)))
 
 
 # ---- noise-off sensitivity ---------------------------------------------------------------------------
@@ -75,8 +46,8 @@ def noiseless(query: MeanQuery, losses: Array, *, failed: Sequence[str] = (), **
     """
     if "groups" not in settings:
         settings.setdefault("n", losses.shape[1])
-    privatizer = LossPrivatizer(FreeLedger(), **settings)
-    noise = privatizer._noise = NoNoise()
+    noise = NoNoise()
+    privatizer = LossPrivatizer(FreeLedger(), noise=noise, **settings)
     for name, row in zip(query.points, losses, strict=True):
         if name in failed:
             privatizer.observe_failure(name)
@@ -245,8 +216,7 @@ def audit_transcript(folder: Path) -> None:
     neighbour[:, 2] = [np.nan, np.inf, -7.0]
     for name, losses in (("a", people), ("b", neighbour)):
         ledger = PrivacyLedger(folder / f"{name}.db", Budget.gdp(5.0))
-        privatizer = LossPrivatizer(ledger, n=6, clip=(0.0, 1.0))
-        privatizer._noise = CannedNoise()
+        privatizer = LossPrivatizer(ledger, n=6, clip=(0.0, 1.0), noise=CannedNoise())
         shown: list[object] = []
         for j, row in enumerate(losses):
             privatizer.observe(f"x{j}", row)

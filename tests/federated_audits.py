@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from audit_tools import MISTAKE, CannedNoise, NoNoise, dump, run_forked
+from audit_tools import MISTAKE, dump, run_forked
+from noises import CannedNoise, NoNoise
 from scipy.stats import binom, chi2, kstest, norm
 
 from dptune.accounting.plan_ledger import PlanLedger
@@ -38,8 +39,6 @@ PLAN = SubsampledGaussianPlan(q=0.4, z=1.5, steps=6)
 class Chosen:
     """The sample that the adversary chooses."""
 
-    private = True
-
     def __init__(self, mask: npt.ArrayLike) -> None:
         self.mask = np.array(mask, dtype=bool)
 
@@ -47,8 +46,14 @@ class Chosen:
         return self.mask
 
 
-def server(folder: Path, name: str, settings: FTSSettings = SETTINGS, plan: SubsampledGaussianPlan = PLAN) -> FTSServer:
-    return FTSServer(PlanLedger(folder / f"{name}.db", plan, n=settings.agents), settings)
+def server(
+    folder: Path,
+    name: str,
+    settings: FTSSettings = SETTINGS,
+    plan: SubsampledGaussianPlan = PLAN,
+    **sources: Any,
+) -> FTSServer:
+    return FTSServer(PlanLedger(folder / f"{name}.db", plan, n=settings.agents), settings, **sources)
 
 
 def send(to: FTSServer, t: int, messages: Array, absent: int | None = None) -> None:
@@ -72,9 +77,8 @@ def noiseless(
 
     In round t agent ``absent[t]`` sends nothing.
     """
-    one = server(folder, name, settings)
-    noise = one._noise = NoNoise()
-    one._samples = Chosen(mask)
+    noise = NoNoise()
+    one = server(folder, name, settings, noise=noise, samples=Chosen(mask))
     statistics, sigmas = [], []
     for t, messages in enumerate(rounds):
         send(one, t, messages, absent[t] if absent else None)
@@ -123,8 +127,7 @@ def audit_empty_sample(folder: Path) -> None:
     """An empty sample is answered by pure noise of the planned size, whatever was sent; so is an empty room."""
     settings, plan = replace(SETTINGS, M=100), SubsampledGaussianPlan(0.4, 1.5, 40)
     for name, messages in (("sent", 1e3 * np.ones((7, 100))), ("silent", np.zeros((0, 100)))):
-        one = server(folder, name, settings, plan)
-        one._samples = Chosen(np.zeros(7))
+        one = server(folder, name, settings, plan, samples=Chosen(np.zeros(7)))
         drawn = []
         for t in range(plan.steps):
             send(one, t, messages)
@@ -147,8 +150,8 @@ def audit_sample(folder: Path) -> None:
     N = 40
     settings = replace(SETTINGS, agents=N, M=N, regions=(), S=1.0)
     plan = SubsampledGaussianPlan(0.3, 1.5, 60)
-    one = server(folder, "sample", settings, plan)
-    noise = one._noise = NoNoise()
+    noise = NoNoise()
+    one = server(folder, "sample", settings, plan, noise=noise)
     drawn = []
     for t in range(plan.steps):
         send(one, t, np.eye(N))  # message n is the n-th unit vector: the sums show who was drawn
@@ -165,19 +168,17 @@ def audit_sample(folder: Path) -> None:
 
 def audit_sample_is_final(folder: Path) -> None:
     """One sample a round, whatever it is: an empty one is not drawn again nor filled, however many have sent."""
-    one = server(folder, "final")
-    noise = one._noise = NoNoise()
     masks = [np.zeros(7), np.ones(7)] * PLAN.steps
-    one._samples = drawn = Drawn(masks)
+    noise, drawn = NoNoise(), Drawn(masks)
+    one = server(folder, "final", noise=noise, samples=drawn)
     for t in range(PLAN.steps):
         send(one, t, np.ones((7, SETTINGS.M)))
         one.release(t)
         assert drawn.count == t + 1, f"round {t} drew {drawn.count - t} samples"
         assert noise.statistic.any() == masks[t].any(), f"round {t} released another sample than was drawn"
     settings, plan = replace(SETTINGS, agents=2, regions=()), SubsampledGaussianPlan(0.3, 1.5, 150)
-    few = server(folder, "few", settings, plan)
     noise, empty = NoNoise(), 0
-    few._noise = noise
+    few = server(folder, "few", settings, plan, noise=noise)
     for t in range(plan.steps):
         send(few, t, np.ones((2, settings.M)))
         few.release(t)
@@ -219,11 +220,11 @@ def audit_transcript(folder: Path) -> None:
     rng, transcripts = np.random.default_rng(1), []
     for name, scale in (("a", 0.0), ("b", 1.0), ("c", 1e200)):
         with everything_said() as said:
-            one = server(folder, name)
-            one._noise = CannedNoise()
+            samples = Chosen(np.ones(7))
+            one = server(folder, name, noise=CannedNoise(), samples=samples)
             shown: list[object] = []
             for t in range(PLAN.steps):
-                one._samples = Chosen(rng.random(7) < 0.5)
+                samples.mask = rng.random(7) < 0.5
                 messages = scale * rng.standard_normal((7, 10))
                 send(one, t, messages)
                 shown += [repr(one), sorted(one.sent)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import NoNoise
+from noises import NoNoise
 from opendp.measurements import make_gaussian
 
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
@@ -36,10 +36,12 @@ KEYS = ["value/", "start", "step/", "share/", "generation/", "final"]
 GRID = 2.0**-40  # the grid of the noise, in standard deviations
 
 
-def make_run(folder: Path, method: str, people: str, *, default: bool = False, clip: Any = (-1.0, 2.0)) -> SearchRun:
+def make_run(
+    folder: Path, method: str, people: str, *, default: bool = False, clip: Any = (-1.0, 2.0), noise: Any = None
+) -> SearchRun:
     """Return a run of a method on a ledger of its own."""
     ledger = PrivacyLedger(folder / f"{method} {people} {default}.db", Budget.gdp(4.0))
-    privatizer = LossPrivatizer(ledger, clip=clip, **PEOPLE[people])
+    privatizer = LossPrivatizer(ledger, clip=clip, noise=noise, **PEOPLE[people])
     kind, settings = METHODS[method]
     space = None if kind is VALUES else SPACE
     chosen = DEFAULT if default else None
@@ -82,19 +84,12 @@ def expected_sensitivity(run: SearchRun, charge: Any, share: float) -> float:
 
 def audit_run_sensitivity(folder: Path, method: str, people: str, *, default: bool = False) -> set[str]:
     """Every charge states the sensitivity and noise that its key must have, and was drawn so; return the keys."""
-    run = make_run(folder, method, people, default=default)
-    noise, sigmas = NoNoise(), []
-
-    def draw(statistic: Any, sigma: float) -> Any:
-        sigmas.append(sigma)
-        return np.array(statistic)
-
-    noise.add_gaussian = draw
-    run.privatizer._noise = noise
+    noise = NoNoise()
+    run = make_run(folder, method, people, default=default, noise=noise)
     play(run)
     charges = run.ledger.charges("run")
-    gaussian = [c.description["sigma"] for c in charges if c.key != "choice"]
-    assert sigmas == gaussian, "noise of another size than the charge says"
+    sizes = [sigma for _, sigma in noise.seen]
+    assert sizes == [c.description["sigma"] for c in charges], "noise of another size than the charge says"
     for charge in charges:
         found, p = charge.description, len(charge.value or ())
         delta = expected_sensitivity(run, charge, LARGEST_SHARE[people])
@@ -191,8 +186,7 @@ def coarse_grid(patch: pytest.MonkeyPatch) -> None:
 
 def audit_names(folder: Path) -> None:
     """Two runs, and two parameter sets of one name, never see each other's losses."""
-    privatizer = make_run(folder, "centred", "n").privatizer
-    noise = privatizer._noise = NoNoise()
+    privatizer = make_run(folder, "centred", "n", noise=NoNoise()).privatizer
     kind, settings = METHODS["centred"]
     runs = [
         SearchRun(kind, privatizer, scope=s, space=SPACE, seed=1, mu=1.0, **settings)  # same seed: same points
@@ -205,8 +199,7 @@ def audit_names(folder: Path) -> None:
     assert len(held) == 4, f"{len(held)} names for four evaluations"
     levels = []
     for point in held:
-        privatizer.release(privatizer.mean_query(point, 0.01), scope="look", key=point)
-        levels.append(float(noise.statistic[0] + privatizer._midpoint))
+        levels.append(privatizer.release(privatizer.mean_query(point, 0.01), scope="look", key=point).scalar)
     assert np.allclose(sorted(levels), [0.0, 0.25, 1.0, 1.25]), f"losses were shared: {levels}"
 
 

@@ -6,7 +6,6 @@ Everything goes through ``LossPrivatizer.release``; the reference is worked out 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -70,19 +69,3 @@ def audit_worst_pair(making: Making = noisy_min, *, mu: float = 3.0, count: int 
         f"the audit proves only mu >= {bound:.3f} of {mu:.3f}: it is blind or the noise too large"
     )
     return bound
-
-
-@dataclass
-class Watching:
-    """A source of noise that remembers what is compared, and answers the true index."""
-
-    private: bool = True
-    seen: list[tuple[Array, float]] = field(default_factory=list)
-
-    def add_gaussian(self, statistic: Array, sigma: float) -> Array:
-        self.seen.append((np.array(statistic), sigma))
-        return np.array(statistic)
-
-    def noisy_argmin(self, statistic: Array, scale: float) -> int:
-        self.seen.append((np.array(statistic), scale))
-        return int(np.argmin(statistic))

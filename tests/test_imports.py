@@ -200,8 +200,10 @@ def test_noise_is_drawn_from_opendp_in_one_file_of_the_central_model() -> None:
 def test_the_federated_server_alone_reads_messages_and_samples() -> None:
     assert {name for name, tree in FILES.items() if calls(tree, "weighted_sums")} == {"federated/server.py"}
     assert {name for name, tree in EVERYTHING.items() if calls(tree, "checked_message")} == {"federated/server.py"}
-    samplers = {name for name, tree in EVERYTHING.items() if names(tree) & {"SecretSample", "SeededSample"}}
-    assert samplers == {"federated/server.py"}
+    samplers = {
+        name for name, tree in EVERYTHING.items() if names(tree) & {"SecretSample", "SeededSample", "sample_source"}
+    }
+    assert samplers == {"federated/server.py", "privacy/sampling.py"}
 
 
 def test_nothing_is_pickled_and_no_assert_guards() -> None:

@@ -25,9 +25,9 @@ from dptune.errors import AlreadySent, BudgetMismatch, InputError, MessageRefuse
 from dptune.federated.aggregate import weighted_sums
 from dptune.federated.messages import Message, checked_message
 from dptune.federated.settings import FTSSettings
-from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
+from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
 from dptune.privacy.private import bare
-from dptune.privacy.sampling import SampleSource, SecretSample, SeededSample
+from dptune.privacy.sampling import SampleSource, is_secret, sample_source
 
 Matrix = npt.NDArray[np.float64]
 
@@ -45,13 +45,22 @@ class FTSServer:
         ledger: the plan, and the record of every broadcast.
         settings: agreed on with the agents; fixed in the ledger when the first server starts.
         insecure_seed: NOT PRIVATE. Reproducible noise and samples for tests; stamps ledger and statement.
+        noise, samples: NOT PRIVATE. Other sources than OpenDP and the system, for tests; stamp like ``insecure_seed``.
 
     Raises:
         BudgetMismatch: the ledger protects another number of agents, or was used with other settings.
         InputError: the ledger is not a plan's, the plan's noise cannot be drawn, or there are too many agents.
     """
 
-    def __init__(self, ledger: PlanLedger, settings: FTSSettings, *, insecure_seed: int | None = None) -> None:
+    def __init__(
+        self,
+        ledger: PlanLedger,
+        settings: FTSSettings,
+        *,
+        insecure_seed: int | None = None,
+        noise: NoiseSource | None = None,
+        samples: SampleSource | None = None,
+    ) -> None:
         if not isinstance(ledger, PlanLedger):
             raise InputError("FTSServer needs a PlanLedger: PlanLedger(url, SubsampledGaussianPlan(q, z, T), n=N).")
         if settings.agents > _MOST_AGENTS:
@@ -65,8 +74,8 @@ class FTSServer:
                 "this ledger's plan was begun with other settings; they fix the weights and so the noise, for good. "
                 "Continue with them, or make a ledger of its own for other agents."
             )
-        self._noise: NoiseSource = OpenDPNoise() if insecure_seed is None else SeededNoise(insecure_seed)
-        self._samples: SampleSource = SecretSample() if insecure_seed is None else SeededSample(insecure_seed)
+        self._noise = noise_source(noise, insecure_seed)
+        self._samples = sample_source(samples, insecure_seed)
         self._lock = ForkSafeLock()
         self._broadcasts = self._recorded()  # round -> (P, M)
         self._messages: dict[int, Matrix] = {}  # agent -> omega of the open round
@@ -80,8 +89,8 @@ class FTSServer:
 
     @property
     def private(self) -> bool:
-        """False if noise or samples are seeded: then nothing is protected."""
-        return self._noise.private and self._samples.private
+        """False if the noise is not OpenDP's or the samples are not secret: then nothing is protected."""
+        return is_private(self._noise) and is_secret(self._samples)
 
     @property
     def open_round(self) -> int:

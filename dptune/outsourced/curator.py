@@ -38,7 +38,7 @@ from dptune.errors import BudgetMismatch, InputError, LedgerError, PrivacyError
 from dptune.outsourced.formats import About, Exchange, to_bytes
 from dptune.outsourced.outputs import Outputs
 from dptune.privacy.entries import as_array, number
-from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
+from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
 from dptune.privacy.private import bare
 
 Matrix = npt.NDArray[np.float64]
@@ -64,6 +64,7 @@ class OutsourcedCurator:
         projection: public W (d, k), as from :func:`random_projection`; default the identity.
         scope: name of this export and its outputs in the ledger.
         insecure_seed: NOT PRIVATE. Reproducible noise for tests; stamps ledger and statement.
+        noise: NOT PRIVATE. Another source of noise than OpenDP's, for tests; stamps like ``insecure_seed``.
 
     Raises:
         InputError: a setting is not usable.
@@ -84,6 +85,7 @@ class OutsourcedCurator:
         projection: npt.ArrayLike | None = None,
         scope: str = "outsourced",
         insecure_seed: int | None = None,
+        noise: NoiseSource | None = None,
     ) -> None:
         if not isinstance(ledger, PrivacyLedger):
             raise InputError('the first argument must be a PrivacyLedger, e.g. PrivacyLedger("ledger.db", budget).')
@@ -99,9 +101,8 @@ class OutsourcedCurator:
             raise InputError("scale must be positive, in the units of the features.")
         self._W = np.eye(d) if projection is None else _public_map(projection, d)  # (d, k)
         self._folder = Path(place("the curator's own folder", folder))
-        self._noise: NoiseSource = OpenDPNoise()
-        if insecure_seed is not None:
-            self._noise = SeededNoise(at_least("insecure_seed", insecure_seed, 0))
+        self._noise = noise_source(noise, insecure_seed)
+        self.private = is_private(self._noise)
         ledger.bind_people(self.n)
 
     # ---- the table ---------------------------------------------------------------------------
@@ -129,7 +130,7 @@ class OutsourcedCurator:
         if self.ledger.find(self.scope, key) is None:
             self.ledger.check(math.hypot(event.mu, self.outputs.mu))
         charge = self.ledger.charge(
-            self.scope, key, event, digest=self._digest(event), private=self._noise.private, note={"rows": self.n}
+            self.scope, key, event, digest=self._digest(event), private=self.private, note={"rows": self.n}
         )
         if charge.value is None:
             charge = self._draw_and_record(charge, event.sigma)
@@ -143,7 +144,7 @@ class OutsourcedCurator:
         return hashlib.sha256(question.encode()).hexdigest()
 
     def _about(self, event: TableRelease, digest: str) -> About:
-        promise = f"mu = {event.mu:g} GDP: {self.ledger.adjacency}" if self._noise.private else "NOT PRIVATE"
+        promise = f"mu = {event.mu:g} GDP: {self.ledger.adjacency}" if self.private else "NOT PRIVATE"
         o = self.outputs
         return About(event.sigma, o.maximise, o.sigma, o.rounds, promise, o.words, digest)
 
@@ -208,7 +209,7 @@ class OutsourcedCurator:
         raise PrivacyError("a curator holds private rows: it is neither pickled nor copied. Make one where they are.")
 
     def __repr__(self) -> str:
-        warning = "" if self._noise.private else ", NOT PRIVATE"
+        warning = "" if self.private else ", NOT PRIVATE"
         return f"OutsourcedCurator(n={self.n}, row_norm={self.row_norm:g}, change={self.change:g}{warning})"
 
 

@@ -25,6 +25,7 @@ from opendp.measures import zero_concentrated_divergence
 from opendp.metrics import l2_distance, linf_distance
 from opendp.mod import enable_features
 
+from dptune._checks import at_least
 from dptune.errors import InputError
 from dptune.privacy.query import GRID_EXPONENT, smallest_price
 
@@ -35,12 +36,7 @@ enable_features("contrib")
 
 
 class NoiseSource(Protocol):
-    """Adds Gaussian noise to a vector."""
-
-    @property
-    def private(self) -> bool:
-        """Whether the noise protects anybody."""
-        ...
+    """Draws noise. Whoever releases takes one as ``noise=``, and says NOT PRIVATE of all but :class:`OpenDPNoise`."""
 
     def add_gaussian(self, statistic: Vector, sigma: float) -> Vector:
         """Return ``statistic`` (p,) plus N(0, sigma^2 I)."""
@@ -66,8 +62,6 @@ def noise_scale(*, sensitivity: float, mu: float, dimension: int) -> float:
 class OpenDPNoise:
     """Discrete Gaussian noise from OpenDP, seeded by the operating system; safe across fork."""
 
-    private = True
-
     def add_gaussian(self, statistic: Vector, sigma: float) -> Vector:
         """Return ``statistic`` (p,) plus N(0, sigma^2 I); it must be finite."""
         if not np.isfinite(statistic).all():  # OpenDP would map NaN to 0 silently
@@ -89,8 +83,6 @@ class OpenDPNoise:
 class SeededNoise:
     """NOT PRIVATE. Reproducible noise for tests and figures; every charge made with it says so."""
 
-    private = False
-
     def __init__(self, insecure_seed: int) -> None:
         self._generator = np.random.default_rng(insecure_seed)
 
@@ -101,3 +93,15 @@ class SeededNoise:
     def noisy_argmin(self, statistic: Vector, scale: float) -> int:
         """Return j with probability proportional to exp(-statistic_j / scale), pseudo-randomly."""
         return int(np.argmax(self._generator.gumbel(size=statistic.shape) - statistic / scale))
+
+
+def noise_source(given: NoiseSource | None, insecure_seed: int | None) -> NoiseSource:
+    """Return the source that was given, one with a seed if there is a seed, and else OpenDP's."""
+    if given is not None:
+        return given
+    return OpenDPNoise() if insecure_seed is None else SeededNoise(at_least("insecure_seed", insecure_seed, 0))
+
+
+def is_private(noise: NoiseSource) -> bool:
+    """Tell whether the noise protects anybody: OpenDP's does, and no other, whatever it says of itself."""
+    return type(noise) is OpenDPNoise

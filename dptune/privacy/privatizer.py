@@ -16,7 +16,7 @@ from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
 from dptune.errors import InputError
 from dptune.privacy.clipping import per_person
 from dptune.privacy.mechanism import Mechanism, gaussian
-from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise
+from dptune.privacy.noise import NoiseSource, is_private, noise_source
 from dptune.privacy.pending import PendingLosses, Waiting
 from dptune.privacy.people import count_of, float_type, interval_of, person_of_row, person_weights_of
 from dptune.privacy.private import PerExampleLosses, bare, reveal
@@ -46,6 +46,7 @@ class LossPrivatizer:
         dtype: numpy.float32 (default) or float64, how rows are kept: n * itemsize bytes a point.
         insecure_seed: NOT PRIVATE. Reproducible noise for tests; stamps ledger and statement.
         pending: keeps losses that wait for their question in an encrypted file, so that a kill does not lose them.
+        noise: NOT PRIVATE. Another source of noise than OpenDP's, for tests; stamps like ``insecure_seed``.
 
     Raises:
         InputError: a setting is not usable; before any data is read.
@@ -63,6 +64,7 @@ class LossPrivatizer:
         dtype: type[np.float32] | type[np.float64] = np.float32,
         insecure_seed: int | None = None,
         pending: PendingLosses | None = None,
+        noise: NoiseSource | None = None,
     ) -> None:
         if not isinstance(ledger, PrivacyLedger):
             raise InputError('the first argument must be a PrivacyLedger, e.g. PrivacyLedger("ledger.db", budget).')
@@ -78,7 +80,7 @@ class LossPrivatizer:
         self._weights = person_weights_of(person_weights, self.n)  # (n,), sums to 1
         self.dtype = float_type(dtype)
         self._insecure_seed = None if insecure_seed is None else at_least("insecure_seed", insecure_seed, 0)
-        self.pending = pending
+        self.pending, self._given_noise = pending, noise
         ledger.bind_people(self.n)
         self._start()
 
@@ -87,12 +89,12 @@ class LossPrivatizer:
         self._unrecorded: dict[int, Vector] = {}  # charge -> a draw that could not be recorded; nobody has seen it
         self._losses = LossRows(self.n, self.dtype)
         self._failed: set[str] = set()  # points whose evaluation failed: as private as the losses
-        self._noise: NoiseSource = OpenDPNoise() if self._insecure_seed is None else SeededNoise(self._insecure_seed)
+        self._noise = noise_source(self._given_noise, self._insecure_seed)
 
     @property
     def private(self) -> bool:
-        """False if the noise is seeded: then nothing is protected."""
-        return self._noise.private
+        """False if the noise is not OpenDP's: then nothing is protected."""
+        return is_private(self._noise)
 
     @property
     def loss_range(self) -> float:

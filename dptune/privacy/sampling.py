@@ -18,12 +18,7 @@ _BITS = 53
 
 
 class SampleSource(Protocol):
-    """Draws Poisson samples."""
-
-    @property
-    def private(self) -> bool:
-        """Whether the samples are secret."""
-        ...
+    """Draws Poisson samples. All but :class:`SecretSample` make a server say NOT PRIVATE."""
 
     def draw(self, n: int, q: float) -> Mask:
         """Return who of n agents is in the sample, (n,)."""
@@ -32,8 +27,6 @@ class SampleSource(Protocol):
 
 class SecretSample:
     """Poisson samples from the operating system; safe across fork."""
-
-    private = True
 
     def draw(self, n: int, q: float) -> Mask:
         """Return who of n agents is in the sample, (n,)."""
@@ -44,11 +37,21 @@ class SecretSample:
 class SeededSample:
     """NOT PRIVATE. Reproducible samples for tests and figures; every charge made with them says so."""
 
-    private = False
-
     def __init__(self, insecure_seed: int) -> None:
         self._generator = np.random.default_rng([insecure_seed, 1])
 
     def draw(self, n: int, q: float) -> Mask:
         """Return who of n agents is in the sample, (n,)."""
         return np.asarray(self._generator.random(n) < q)
+
+
+def sample_source(given: SampleSource | None, insecure_seed: int | None) -> SampleSource:
+    """Return the source that was given, one with a seed if there is a seed, and else the operating system's."""
+    if given is not None:
+        return given
+    return SecretSample() if insecure_seed is None else SeededSample(insecure_seed)
+
+
+def is_secret(samples: SampleSource) -> bool:
+    """Tell whether nobody knows the samples: those of the operating system, and no others."""
+    return type(samples) is SecretSample

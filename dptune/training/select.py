@@ -32,7 +32,7 @@ from dptune._checks import boolean, function, json_data
 from dptune._code import undefined
 from dptune.accounting.entries import Charge
 from dptune.errors import InputError, PlanComplete
-from dptune.privacy.noise import NoiseSource, OpenDPNoise, SeededNoise, noise_scale
+from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
 from dptune.privacy.private import loss_vector
 from dptune.privacy.query import Interval
 from dptune.privacy.silence import silence
@@ -99,11 +99,11 @@ def repeat_and_select(
     _refuse_broken(function("once", once))
     secure = boolean("secure", secure)
     plan, n = _scoring(ledgers)
-    interval, noise = Interval(*clip), OpenDPNoise() if insecure_seed is None else SeededNoise(insecure_seed)
+    interval, noise = Interval(*clip), noise_source(None, insecure_seed)
     ledgers = sorted(ledgers, key=lambda ledger: ledger._identity)  # the first keeps what is shown, in whatever order
     score = _score(interval, n, plan.score_mu or 0.0, noise)
     with silence():  # from before the charge: a process that cannot be silenced, or waits for another, has paid nothing
-        charges = _charged(ledgers, _digest(interval, ledgers), secure=secure, private=noise.private)
+        charges = _charged(ledgers, _digest(interval, ledgers), secure=secure, private=is_private(noise))
         home, mine = ledgers[0], secrets.token_hex(16)
         if home.fix(_SCOPE, _DRAWN, mine) != mine:
             return _shown_before(ledgers, charges)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import FreeLedger, NoNoise
+from audit_tools import FreeLedger
+from noises import NoNoise
 
 from dptune import InputError, LossPrivatizer
 from dptune.algorithms import DPGIBO, AdaGrad, GIBOSettings, GradientDescent
@@ -71,9 +72,7 @@ def run(algorithm: DPGIBO, privatizer: LossPrivatizer) -> list[list[np.ndarray]]
 
 
 def without_noise(**chosen: Any) -> LossPrivatizer:
-    privatizer = LossPrivatizer(FreeLedger(), n=PEOPLE, clip=(0.0, 3.0), dtype=np.float64, **chosen)
-    privatizer._noise = NoNoise()
-    return privatizer
+    return LossPrivatizer(FreeLedger(), n=PEOPLE, clip=(0.0, 3.0), dtype=np.float64, noise=NoNoise(), **chosen)
 
 
 def reference(batches: list[list[np.ndarray]], s: GIBOSettings, *, rule: str) -> list[np.ndarray]:

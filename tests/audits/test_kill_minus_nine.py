@@ -37,6 +37,7 @@ import json, os, signal, sys, tempfile
 import numpy as np
 from dptune import *
 from dptune.privacy import PendingLosses
+from dptune.privacy.noise import OpenDPNoise
 
 KEY = "sGsGd7yWm0GHbqZXbkJyTUkVMDmbF3kZL0Lx3cCJm0E="
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
@@ -54,16 +55,15 @@ def search(folder, url, method, number, trials=100_000):
             paying.append(charge)
             return super()._draw(charge, *rest)
     pending = PendingLosses(folder + "/pending.db", KEY) if method == "preempted" else None
-    privatizer = Watched(PrivacyLedger(url, Budget.gdp(mu=2.0)), n=30, clip=(-1.0, 1.0), pending=pending)
-    class Witnessed:
-        private, true = True, privatizer._noise
+    class Witnessed(OpenDPNoise):
         def add_gaussian(self, statistic, sigma):
-            noisy = self.true.add_gaussian(statistic, sigma)
+            noisy = super().add_gaussian(statistic, sigma)
             line = [paying[-1].scope, paying[-1].key, paying[-1].seq, noisy.tolist()]
             os.write(witness, (json.dumps(line) + chr(10)).encode())
             os.fsync(witness)
             return noisy
-    privatizer._noise = Witnessed()
+    ledger = PrivacyLedger(url, Budget.gdp(mu=2.0))
+    privatizer = Watched(ledger, n=30, clip=(-1.0, 1.0), pending=pending, noise=Witnessed())
     chosen, settings = METHODS[method]
     run = SearchRun(chosen, privatizer, scope=method, space=SPACE, mu=1.0, seed=1, **settings)
     first = sum(c.value is not None for c in privatizer.ledger.charges(method, prefix="value/"))

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from audit_tools import CannedNoise, FreeLedger
+from audit_tools import FreeLedger
 from every_logger import every_logger, without_clocks
+from noises import CannedNoise
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.local import LocalRandomizer, UserLedger
@@ -29,19 +30,19 @@ ODD: dict[str, np.ndarray] = {
 
 
 def holder(folder: Path) -> LossPrivatizer:
-    return LossPrivatizer(PrivacyLedger(folder / "ledger.db", Budget.gdp(4.0)), n=N, clip=(0.0, 1.0))
+    return LossPrivatizer(
+        PrivacyLedger(folder / "ledger.db", Budget.gdp(4.0)), n=N, clip=(0.0, 1.0), noise=CannedNoise()
+    )
 
 
 def by_privatizer(folder: Path, values: np.ndarray) -> None:
     privatizer = holder(folder)
-    privatizer._noise = CannedNoise()
     privatizer.observe("x", values)
     privatizer.release(privatizer.mean_query("x", 0.5), scope="s", key="k")
 
 
 def by_select(folder: Path, values: np.ndarray) -> None:
-    privatizer = LossPrivatizer(FreeLedger(), n=N, clip=(0.0, 1.0))
-    privatizer._noise = CannedNoise()
+    privatizer = LossPrivatizer(FreeLedger(), n=N, clip=(0.0, 1.0), noise=CannedNoise())
     points = ["a", "b"]
     for point in points:
         privatizer.observe(point, values)
@@ -50,7 +51,6 @@ def by_select(folder: Path, values: np.ndarray) -> None:
 
 def by_rung(folder: Path, values: np.ndarray) -> None:
     privatizer = holder(folder)
-    privatizer._noise = CannedNoise()
     plan = {"trials": 8, "population": 4, "rung_share": 0.2, "rungs": 2}
     run = SearchRun(CENTRED, privatizer, scope="run", space=Space({"x": Float(0.0, 1.0)}), seed=1, **plan)
     for trial in "ab":

@@ -259,7 +259,7 @@ from dptune.privacy.released import Released
 def release(self, query, *, scope, key, note=None):
     known = self.ledger.find(scope, key)
     if known is None:
-        noisy = self._noise.add_gaussian(self._clipped_mean(query), self.sigma(query))
+        noisy = OpenDPNoise().add_gaussian(self._clipped_mean(query), self.sigma(query))
         if where == "before record":
             die()
         event = GaussianRelease(query.mu, self.sensitivity(query), self.sigma(query), query.dimension, "x")

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import NoNoise
 from federated_audits import PLAN, SETTINGS, Chosen, send, server
 from matplotlib.figure import Figure
+from noises import NoNoise
 from scipy.stats import norm
 from typer.testing import CliRunner
 
@@ -214,12 +214,12 @@ def test_the_same_key_at_other_parameters_is_refused_and_pays_nothing(fast_path:
 
 
 def test_an_empty_sample_without_noise_is_exactly_zero_whatever_was_sent(fast_path: Path) -> None:
-    one = server(fast_path, "empty")
-    one._noise, one._samples = NoNoise(), Chosen(np.zeros(SETTINGS.agents))
+    samples = Chosen(np.zeros(SETTINGS.agents))
+    one = server(fast_path, "empty", noise=NoNoise(), samples=samples)
     for t, size in enumerate((1.0, 1e100, 1e-100)):
         send(one, t, size * np.random.default_rng(t).normal(size=(SETTINGS.agents, SETTINGS.M)))
         assert not one.release(t).any()
-    one._samples = Chosen(np.eye(SETTINGS.agents)[3])
+    samples.mask = np.arange(SETTINGS.agents) == 3
     send(one, 3, np.ones((SETTINGS.agents, SETTINGS.M)))
     assert one.release(3).any()  # the audit is not blind
 

@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import NoNoise, audit_pair
+from audit_tools import audit_pair
 from house_audits import plant_sensitivity
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from noises import NoNoise
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.algorithms.centred import Centred
 from dptune.privacy import clipping as implementation
+from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.query import Ball, MeanQuery, Question
 from dptune.search.rungs import EARLIER, LAST, Rungs
 
@@ -37,9 +39,10 @@ def losses(trial: int, x: float, step: int) -> np.ndarray:
 class Drawn(NoNoise):
     """Seeded noise on decisions; keeps what was drawn for them, and whether their charges were in the ledger then."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: PrivacyLedger) -> None:
+        super().__init__()
         self.draws: list[tuple[float, float, float, int]] = []
-        self.ledger: Any = None
+        self.ledger = ledger
         self.rng = np.random.default_rng(0)
 
     def add_gaussian(self, statistic: Any, sigma: float) -> Any:
@@ -53,9 +56,8 @@ class Drawn(NoNoise):
 def audit_decisions(folder: Path) -> int:
     """Play a run; every decision is the released answer to the right question; return how many there were."""
     ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(2.0))
-    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), dtype=np.float64)
-    noise = privatizer._noise = Drawn()
-    noise.ledger = ledger
+    noise = Drawn(ledger)
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), dtype=np.float64, noise=noise)
     options = {"trials": PLANNED, "population": 4, "rung_share": 0.3, "rungs": 2, "rung_radius": C}
     run = SearchRun(CENTRED, privatizer, scope="run", space=SPACE, seed=1, **options)
     ended: dict[str, float] = {}
@@ -131,7 +133,7 @@ def raw_mean_after_the_charge(patch: pytest.MonkeyPatch) -> None:
 def no_charge(patch: pytest.MonkeyPatch) -> None:
     def drawn(self: Rungs, asked: Question) -> bool:
         sigma = self._privatizer.sigma(asked.query)
-        noisy = self._privatizer._noise.add_gaussian(self._privatizer._clipped_mean(asked.query), sigma)
+        noisy = OpenDPNoise().add_gaussian(self._privatizer._clipped_mean(asked.query), sigma)
         return bool(noisy[0] > LAST * sigma)
 
     patch.setattr(Rungs, "_answered", drawn)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import Array, FreeLedger, NoNoise, lower_bound
+from audit_tools import Array, FreeLedger, lower_bound
+from noises import NoNoise
 
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, Released, SearchRun, Space
 from dptune.accounting.gdp import Spent
@@ -56,9 +57,7 @@ class Adversary(LossPrivatizer):
 
     def __init__(self, record: int) -> None:
         super().__init__(FactLedger(), n=N, clip=CLIP)
-        self.worlds = [LossPrivatizer(FreeLedger(), n=N, clip=CLIP) for _ in range(2)]
-        for world in self.worlds:
-            world._noise = NoNoise()
+        self.worlds = [LossPrivatizer(FreeLedger(), n=N, clip=CLIP, noise=NoNoise()) for _ in range(2)]
         self.record, self.ratio, self.squares = record, 0.0, 0.0
 
     def observe(self, point: str, losses: Array) -> None:
@@ -68,10 +67,7 @@ class Adversary(LossPrivatizer):
 
     def release(self, query: MeanQuery, *, scope: str, key: str, **rest) -> Released:
         released = super().release(query, scope=scope, key=key, **rest)
-        for world in self.worlds:
-            world.release(query, scope=scope, key=key)
-        centre = self._centre(query)  # is added after the noise
-        a, b = (world._noise.statistic + centre for world in self.worlds)
+        a, b = (world.release(query, scope=scope, key=key).value for world in self.worlds)
         self.ratio += float((released.value - (a + b) / 2) @ (b - a)) / released.sigma**2
         self.squares += float((b - a) @ (b - a)) / released.sigma**2
         return released

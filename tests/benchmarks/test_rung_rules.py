@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import NoNoise
+from noises import NoNoise
 
 from benchmarks import rung_rules
 from benchmarks.curator import Curator
@@ -43,8 +43,7 @@ def test_a_rule_saves_epochs_and_finds_the_minimum(curves: Curves) -> None:
 @pytest.mark.parametrize("rule", [Rule(), Rule(kept=0.25), Rule(kept=rung_rules.TRUE_END)], ids=str)
 def test_decisions_without_noise_are_those_of_the_real_privatizer(curves: Curves, tmp_path: Path, rule: Rule) -> None:
     ledger = PrivacyLedger(tmp_path / "ledger.db", Budget.gdp(1.0))
-    real = LossPrivatizer(ledger, n=N, clip=(0.0, 3.0), dtype=np.float64)
-    real._noise = NoNoise()
+    real = LossPrivatizer(ledger, n=N, clip=(0.0, 3.0), dtype=np.float64, noise=NoNoise())
     charges = []
     for privatizer in (Curator(N, (0.0, 3.0), seed=0, private=False), real):
         settings: dict[str, Any] = {"trials": 8, "population": 4, "rung_share": 0.2, "rungs": 2}

@@ -337,7 +337,7 @@ def test_a_server_that_charges_after_the_draw_is_caught(fast_path: Path) -> None
     patch = """
 true_charge = PlanLedger.charge
 def late(self, t, event, **k):
-    draw(server._noise, np.zeros(4), 1.0)  # noise before the charge: a kill here leaves nothing behind
+    draw(OpenDPNoise(), np.zeros(4), 1.0)  # noise before the charge: a kill here leaves nothing behind
     return true_charge(self, t, event, **k)
 PlanLedger.charge = late
 """

@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import NoNoise
 from federated_audits import PLAN, SETTINGS, Chosen, server
+from noises import NoNoise
 
 from dptune import Budget, InputError, LedgerError, PlanComplete, PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import epsilon_pld
 from dptune.errors import AlreadySent, BudgetMismatch, KeyConflict, MessageRefused, RoundClosed
 from dptune.federated import FTSServer, Message
+from dptune.privacy.sampling import SecretSample
 
 GOOD = np.arange(10.0)
 PRIVATE = 3.0303030303
@@ -118,9 +119,9 @@ def test_a_bad_message_is_refused_and_the_round_goes_on(
     assert one.release(0).shape == (2, 10)
 
 
-def test_a_second_message_is_refused_and_the_first_stands(one: FTSServer) -> None:
-    noise = one._noise = NoNoise()
-    one._samples = Chosen(np.ones(7))
+def test_a_second_message_is_refused_and_the_first_stands(fast_path: Path) -> None:
+    noise = NoNoise()
+    one = server(fast_path, "one", noise=noise, samples=Chosen(np.ones(7)))
     one.submit(Message(0, 0, GOOD))
     with pytest.raises(AlreadySent, match="agent 0"):
         one.submit(Message(0, 0, -GOOD))
@@ -200,13 +201,12 @@ def test_every_release_is_charged_before_a_message_is_read(one: FTSServer, monke
     assert order == ["charge", "_sums", "record"], "a released round is not released again"
 
 
-def test_the_plan_is_kept_to_the_last_round_and_no_further(one: FTSServer) -> None:
+def test_the_plan_is_kept_to_the_last_round_and_no_further(one: FTSServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="in order"):
         one.release(1)
     for t in range(PLAN.steps):
         one.release(t)
-    monkey = one._samples = Chosen(np.ones(7))
-    monkey.draw = None  # nothing may be read any more
+    monkeypatch.setattr(SecretSample, "draw", None)  # nothing may be read any more
     with pytest.raises(PlanComplete):
         one.release(PLAN.steps)
     with pytest.raises(PlanComplete):

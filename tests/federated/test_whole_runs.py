@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from audit_tools import NoNoise
 from federated_audits import send, server
+from noises import NoNoise
 
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import SubsampledGaussianPlan
@@ -25,8 +25,7 @@ def value(x: np.ndarray, n: int = 0) -> float:
 
 def test_without_clipping_sampling_and_noise_the_server_is_fts_de(fast_path: Path) -> None:
     settings = replace(SETTINGS, S=1e6)
-    one = server(fast_path, "one", settings, EVERYBODY)
-    one._noise = NoNoise()
+    one = server(fast_path, "one", settings, EVERYBODY, noise=NoNoise())
     for t in range(3):
         messages = np.random.default_rng(t).standard_normal((6, 30))
         send(one, t, messages)

@@ -14,6 +14,7 @@ import numpy as np
 import optuna
 import pandas
 import pytest
+from noises import NoNoise
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
@@ -28,20 +29,10 @@ from harness import create
 N, RANGE = 300, 3.0
 
 
-class Silent:
-    """Noise off."""
-
-    private = True
-
-    def add_gaussian(self, statistic, sigma):
-        return statistic
-
-
 def value_on(folder, X, y, model, *, opaque: bool, like=None) -> float:
     folder.mkdir()
     ledger = dptune.PrivacyLedger(folder / "l.db", dptune.Budget.gdp(mu=1.0))
-    privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, RANGE))
-    privatizer._noise = Silent()
+    privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, RANGE), noise=NoNoise())
     if opaque:
 
         def losses(trial):

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-from audit_tools import MISTAKE, CannedNoise, FreeLedger, audit_uncorrelated
+from audit_tools import MISTAKE, FreeLedger, audit_uncorrelated
+from noises import CannedNoise, NoNoise
 from scipy.stats import chi2, kstest, norm
 
 import dptune
@@ -39,25 +40,6 @@ class MemoryLedger(FreeLedger):
         pass
 
 
-class Recorder:
-    """Noise off: keeps the statistic it was given, part by part, and the scale."""
-
-    private = True
-
-    def __init__(self) -> None:
-        self.parts: list[Array] = []
-        self.sigma = 0.0
-
-    def add_gaussian(self, statistic: Array, sigma: float) -> Array:
-        self.parts.append(np.array(statistic))
-        self.sigma = sigma
-        return statistic
-
-    @property
-    def statistic(self) -> Array:
-        return np.concatenate(self.parts)
-
-
 def measure(row: int) -> float:
     """A public function of the row's number."""
     return float(np.sin(row))
@@ -73,10 +55,10 @@ def curator(ledger: Any, table: Array, folder: Path, **settings: Any) -> Outsour
 
 def statistic(table: Array, folder: Path, max_change: float | None = None, **settings: Any) -> tuple[Array, float]:
     """What noise would be added to, and its scale."""
-    made = curator(MemoryLedger(max_change), table, folder, max_change=max_change, **settings)
-    noise = made._noise = Recorder()
+    noise = NoNoise()
+    made = curator(MemoryLedger(max_change), table, folder, max_change=max_change, noise=noise, **settings)
     made.export(folder / f"shared-{np.random.default_rng().integers(2**62)}", mu=MU)
-    return noise.statistic, noise.sigma
+    return np.concatenate([part for part, _ in noise.seen]), noise.sigma
 
 
 # ---- sensitivity ---------------------------------------------------------------------------------------
@@ -168,8 +150,7 @@ def transcript(table: Array, folder: Path) -> dict[str, object]:
     try:
         budget = Budget.gdp(mu=2.0)
         ledger = PrivacyLedger(folder / "ledger.db", budget, dataset="rows", unit="one row")
-        made = curator(ledger, table, folder)
-        made._noise = CannedNoise()
+        made = curator(ledger, table, folder, noise=CannedNoise())
         made.export(folder / "shared", mu=MU)
         exchange = Exchange(folder / "shared", timeout=5)
         for t, row in enumerate((4, 0, 8), start=1):

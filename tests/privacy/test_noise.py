@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from noises import NoNoise
 
-from dptune import InputError
+from dptune import InputError, LossPrivatizer
 from dptune.privacy.noise import SLACK, OpenDPNoise, SeededNoise, noise_scale
 
 
@@ -54,7 +57,6 @@ def test_the_noise_is_around_the_statistic_at_every_scale(sigma: float) -> None:
 
 
 def test_no_noise_source_but_the_seeded_one_takes_a_seed() -> None:
-    assert OpenDPNoise.private
     with pytest.raises(TypeError):
         OpenDPNoise(1)
 
@@ -63,5 +65,17 @@ def test_seeded_noise_is_reproducible_and_says_that_it_is_not_private() -> None:
     a, b, c = (SeededNoise(s).add_gaussian(np.zeros(1000), 2.0) for s in (1, 1, 2))
     assert (a == b).all()
     assert (a != c).all()
-    assert not SeededNoise(1).private
     assert np.std(a) == pytest.approx(2.0, rel=0.1)
+
+
+class Boasting(OpenDPNoise):
+    private = True
+
+
+@pytest.mark.parametrize("noise", [SeededNoise(1), NoNoise(), Boasting()], ids=lambda noise: type(noise).__name__)
+def test_every_noise_but_opendps_stamps_every_charge(privatizer: Callable[..., LossPrivatizer], noise: Any) -> None:
+    mine = privatizer(noise=noise)
+    mine.observe("x", np.zeros(4))
+    assert not mine.release(mine.mean_query("x", 1.0), scope="s", key="k").charge.private
+    assert "NOT PRIVATE" in mine.ledger.statement(delta=1e-5).to_text()
+    assert "NOT PRIVATE" in repr(mine)

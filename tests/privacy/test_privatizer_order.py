@@ -14,7 +14,8 @@ import sqlalchemy as sa
 
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.errors import KeyConflict
-from dptune.privacy import privatizer as module
+from dptune.privacy.noise import OpenDPNoise
+from dptune.privacy.rows import LossRows
 
 Make = Callable[..., LossPrivatizer]
 
@@ -24,7 +25,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What happened during releases, in order."""
     happened: list[str] = []
     true_charge, true_record = PrivacyLedger.charge, PrivacyLedger.record
-    true_combine, true_noise = module.LossRows.combine, module.OpenDPNoise.add_gaussian
+    true_combine, true_noise = LossRows.combine, OpenDPNoise.add_gaussian
 
     def logged(name: str, true: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kw: Any) -> Any:
@@ -36,8 +37,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(PrivacyLedger, "charge", logged("charge", true_charge))
     monkeypatch.setattr(PrivacyLedger, "record", logged("record", true_record))
-    monkeypatch.setattr(module.LossRows, "combine", logged("read", true_combine))
-    monkeypatch.setattr(module.OpenDPNoise, "add_gaussian", logged("draw", true_noise))
+    monkeypatch.setattr(LossRows, "combine", logged("read", true_combine))
+    monkeypatch.setattr(OpenDPNoise, "add_gaussian", logged("draw", true_noise))
     return happened
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import FreeLedger, NoNoise
+from audit_tools import FreeLedger
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noises import NoNoise
 
 from dptune import InputError, LossPrivatizer
 from dptune.privacy import Ball, Interval, MeanQuery, NormQuery, PerExampleLosses
@@ -18,9 +19,8 @@ def quiet(**chosen: Any) -> tuple[LossPrivatizer, NoNoise]:
     """Return a privatizer with the noise off, and its noise source."""
     if "groups" not in chosen:
         chosen.setdefault("n", 4)
-    privatizer, noise = LossPrivatizer(FreeLedger(), **{"clip": (0.0, 1.0), **chosen}), NoNoise()
-    privatizer._noise = noise
-    return privatizer, noise
+    noise = NoNoise()
+    return LossPrivatizer(FreeLedger(), **{"clip": (0.0, 1.0), "noise": noise, **chosen}), noise
 
 
 def mean_of(losses: object, **chosen: Any) -> float:

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from dptune.privacy import sampling
-from dptune.privacy.sampling import SecretSample, SeededSample
+from dptune.privacy.sampling import SecretSample, SeededSample, is_secret
 
 DRAWS, N, MISTAKE = 4000, 30, 1e-7
 
@@ -41,8 +41,8 @@ def test_the_probability_is_rounded_down(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_only_the_secret_sample_is_private_and_no_seed_reaches_it() -> None:
-    assert SecretSample().private
-    assert not SeededSample(0).private
+    assert is_secret(SecretSample())
+    assert not is_secret(SeededSample(0))
     assert np.array_equal(SeededSample(3).draw(50, 0.5), SeededSample(3).draw(50, 0.5))
     np.random.seed(0)
     first = SecretSample().draw(200, 0.5)

@@ -23,9 +23,8 @@ class Silent(SeededNoise):
 class NoiselessPrivatizer(dptune.LossPrivatizer):
     """NOT PRIVATE: releases the clipped means themselves."""
 
-    def _start(self) -> None:
-        super()._start()
-        self._noise = Silent(0)
+    def __init__(self, ledger: dptune.PrivacyLedger, **settings: Any) -> None:
+        super().__init__(ledger, **{**settings, "noise": Silent(0)})
 
 
 class KillingPrivatizer(dptune.LossPrivatizer):

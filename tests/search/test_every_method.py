@@ -11,8 +11,9 @@ from typing import Any
 import gibo_runs
 import numpy as np
 import pytest
-from audit_tools import CannedNoise, dump
+from audit_tools import dump
 from every_kind import CENTRED, GIBO, KINDS, TOY, Kind, finish, readable, trials
+from noises import CannedNoise
 from run_harness import SPACE, keys, losses_of, trial
 
 from dptune import (
@@ -178,8 +179,7 @@ def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path: 
     for name, person in (("a", 0.3), ("b", np.nan), ("c", np.inf), ("d", -1e308)):
         (fast_path / name).mkdir()
         ledger = PrivacyLedger(fast_path / name / "ledger.db", Budget.gdp(4.0))
-        run = kind.start(ledger, seed=3)
-        run.privatizer._noise = CannedNoise(5)
+        run = kind.start(ledger, seed=3, noise=CannedNoise(5))
         shown: list[Any] = []
         for i in range(kind.trials):
             x = run.ask()

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from audit_tools import CannedNoise, NoNoise, dump
+from audit_tools import dump
 from gibo_runs import BATCH, STARTS, STEPS, TRIALS, losses, start
+from noises import CannedNoise, NoNoise
 from run_harness import SPACE, keys, trial
 
 from dptune import Budget, PlanComplete, PrivacyLedger
@@ -59,14 +60,12 @@ def test_the_losses_of_old_points_are_forgotten(ledger: PrivacyLedger) -> None:
 
 
 def test_a_failed_trial_is_a_point_of_the_worst_loss(ledger: PrivacyLedger) -> None:
-    run = start(ledger)
-    run.privatizer._noise = CannedNoise()
+    run = start(ledger, noise=CannedNoise())
     for i in range(TRIALS):
         x = run.ask()
         run.finish(str(i), x, None if i else losses(x))
     assert run.complete
-    noiseless = start(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)))
-    noiseless.privatizer._noise = NoNoise()
+    noiseless = start(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)), noise=NoNoise())
     x = noiseless.ask()
     noiseless.finish("0", x, losses(x))
     assert noiseless.finish("1", noiseless.ask(), None) == 1.0

@@ -20,18 +20,19 @@ from run_harness import trial
 
 from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.accounting.durable import DurableLedger
+from dptune.privacy.noise import OpenDPNoise
 
 PATIENCE = 60.0
 
 
-class Watched:
+class Watched(OpenDPNoise):
     """A source of noise that remembers what it drew."""
 
-    def __init__(self, noise: Any) -> None:
-        self.noise, self.private, self.drawn = noise, noise.private, list[np.ndarray]()
+    def __init__(self) -> None:
+        self.drawn: list[np.ndarray] = []
 
     def add_gaussian(self, statistic: np.ndarray, sigma: float) -> np.ndarray:
-        self.drawn.append(self.noise.add_gaussian(statistic, sigma))
+        self.drawn.append(super().add_gaussian(statistic, sigma))
         return self.drawn[-1]
 
 
@@ -48,14 +49,14 @@ def held_up(ledger: Any, key: str, meanwhile: Callable[[], object]) -> None:
 
 def audit_privatizer(folder: Path) -> None:
     """``release``: the value, the charge and a second call."""
-    mine, other = (_privatizer(folder) for _ in range(2))
+    watched = Watched()
+    mine, other = _privatizer(folder, watched), _privatizer(folder, Watched())
     seen: list[Any] = []
     held_up(mine.ledger, "k", lambda: seen.append(_release(other)))
-    mine._noise = Watched(mine._noise)
     released, again = _release(mine), _release(mine)
     assert released.charge.value == tuple(released.value) == tuple(seen[0].value), "a draw of its own was returned"
     assert tuple(again.value) == mine.ledger.find("s", "k").value == tuple(seen[0].value)
-    assert len(mine._noise.drawn) == 1
+    assert len(watched.drawn) == 1
     assert not mine.drew(released.charge)
 
 
@@ -74,8 +75,8 @@ def audit_late_record(folder: Path) -> None:
     assert not mine.drew(orphan)
 
 
-def _privatizer(folder: Path) -> LossPrivatizer:
-    privatizer = LossPrivatizer(PrivacyLedger(folder / "p.db", Budget.gdp(1.0)), n=4, clip=(0.0, 1.0))
+def _privatizer(folder: Path, noise: Any = None) -> LossPrivatizer:
+    privatizer = LossPrivatizer(PrivacyLedger(folder / "p.db", Budget.gdp(1.0)), n=4, clip=(0.0, 1.0), noise=noise)
     privatizer.observe("x", [0.1, 0.2, 0.3, 0.4])
     return privatizer
 
@@ -91,7 +92,8 @@ def _fail() -> None:
 def audit_run(folder: Path, start: Callable[..., Any], key: str, count: int) -> None:
     """A run: what ``finish`` returns, what the algorithm learns, and the state of a run that begins later."""
     ledger = PrivacyLedger(folder / "run.db", Budget.gdp(4.0))
-    mine, other = start(ledger), start(ledger)
+    watched = Watched()
+    mine, other = start(ledger, noise=watched), start(ledger, noise=Watched())
     told: dict[str, list[Any]] = {"mine": [], "other": []}
     for name, run in (("mine", mine), ("other", other)):
         _remember(run, told[name])
@@ -108,7 +110,7 @@ def audit_run(folder: Path, start: Callable[..., Any], key: str, count: int) -> 
     thread.start()
     assert ready.wait(PATIENCE)
     held_up(mine.ledger, key, lambda: (go.set(), thread.join(PATIENCE)))
-    watched = mine.privatizer._noise = Watched(mine.privatizer._noise)
+    watched.drawn.clear()
     returned = [trial(mine, str(i)) for i in range(count)]
     paid = ledger.find("run", key)
     assert watched.drawn, "nobody was stopped between draw and record"
@@ -117,7 +119,7 @@ def audit_run(folder: Path, start: Callable[..., Any], key: str, count: int) -> 
         assert returned[-1] == paid.value[0] == mine._told[str(count - 1)]
     else:
         assert dict(told["mine"])[key] == dict(told["other"])[key] == paid.value, "a draw of its own was learned"
-    late = start(ledger)
+    late = start(ledger, noise=Watched())
     assert late.progress()["mu_spent"] == mine.progress()["mu_spent"]
     assert np.array_equal(late.algorithm.recommend(), mine.algorithm.recommend())
 

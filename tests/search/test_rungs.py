@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import NoNoise
+from noises import NoNoise
 from planning import planned
 
 from dptune import CENTRED, Budget, Float, InputError, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
@@ -30,9 +30,7 @@ def losses(x: float, step: int) -> np.ndarray:
 
 def make_run(folder: Path, *, noise: bool = False, mu: float = 1.0, **settings: Any) -> SearchRun:
     ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(mu))
-    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
-    if not noise:
-        privatizer._noise = NoNoise()
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), noise=None if noise else NoNoise())
     chosen = {"trials": TRIALS, "population": 4, "rung_share": 0.2, "rungs": 2, **settings}
     return SearchRun(CENTRED, privatizer, scope="run", space=SPACE, seed=1, **chosen)
 

@@ -15,7 +15,8 @@ from audit_tools import FreeLedger, dump
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from selection_audits import Watching, audit_law, audit_worst_pair
+from noises import CannedNoise, NoNoise
+from selection_audits import audit_law, audit_worst_pair
 
 from dptune import Budget, BudgetExhausted, LossPrivatizer, PrivacyLedger
 from dptune.accounting.gdp import bounded_range_from_mu
@@ -131,8 +132,8 @@ ANY_LOSS = st.one_of(st.sampled_from([np.nan, np.inf, -np.inf, 1e300, -0.0]), st
 
 def compared(losses: np.ndarray, mu: float, failed: set[int], **chosen: Any) -> tuple[np.ndarray, float, float]:
     """Return the means that are compared, the noise's scale, and the bounded range that is charged."""
-    privatizer = LossPrivatizer(FreeLedger(), **chosen)
-    watching = privatizer._noise = Watching()
+    watching = NoNoise()
+    privatizer = LossPrivatizer(FreeLedger(), noise=watching, **chosen)
     points = [str(j) for j in range(len(losses))]
     for j, point in enumerate(points):
         if j in failed:
@@ -218,13 +219,13 @@ def test_it_is_charged_before_anything_is_read_and_once(privatizer: Callable[...
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_read(privatizer: Callable[..., LossPrivatizer]) -> None:
-    mine = privatizer()
-    mine._noise = Watching()
+    noise = NoNoise()
+    mine = privatizer(noise=noise)
     for point in "ab":
         mine.observe(point, np.zeros(4))
     with pytest.raises(BudgetExhausted):
         mine.release(mine.means_query("ab", 11.0), scope="s", key="k", mechanism=noisy_min)
-    assert mine._noise.seen == []
+    assert noise.seen == []
 
 
 def test_seeded_noise_is_said_not_to_be_private(privatizer: Callable[..., LossPrivatizer]) -> None:
@@ -240,8 +241,7 @@ def test_neighbours_leave_the_same_ledger_when_the_index_is_the_same(tmp_path: P
     left = []
     for name, first in (("a", 0.1), ("b", np.nan)):
         ledger = PrivacyLedger(tmp_path / f"{name}.db", Budget.gdp(5.0))
-        mine = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0))
-        mine._noise = type("Canned", (), {"private": True, "noisy_argmin": lambda *_: 1})()
+        mine = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0), noise=CannedNoise())
         for j, point in enumerate("abc"):
             mine.observe(point, [first, 0.2, 0.3, 0.1 * j])
         released = mine.release(mine.means_query("abc", 0.5), scope="s", key="k", mechanism=noisy_min)

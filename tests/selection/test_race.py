@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from audit_tools import FreeLedger, dump
 from hypothesis import given
 from hypothesis import strategies as st
-from selection_audits import Watching
+from noises import CannedNoise, NoNoise
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.privacy import Ball, MeanQuery, NormQuery
@@ -27,11 +28,13 @@ def points(m: int) -> list[str]:
     return [f"x{j}" for j in range(m)]
 
 
-def holding(losses: np.ndarray, ledger: Any = None, *, failed: set[int] | None = None) -> LossPrivatizer:
+def holding(
+    losses: np.ndarray, ledger: Any = None, *, noise: Any = None, failed: Collection[int] = ()
+) -> LossPrivatizer:
     """A privatizer that holds these losses (m, n)."""
-    privatizer = LossPrivatizer(ledger or FreeLedger(), n=losses.shape[1], clip=CLIP)
+    privatizer = LossPrivatizer(ledger or FreeLedger(), n=losses.shape[1], clip=CLIP, noise=noise)
     for j, row in enumerate(losses):
-        if j in (failed or set()):
+        if j in failed:
             privatizer.observe_failure(f"x{j}")
         else:
             privatizer.observe(f"x{j}", row)
@@ -78,8 +81,7 @@ def test_the_radius_is_the_asked_quantile_of_the_norms() -> None:
     """Noise off: after the looks the ball holds at least the asked share of people, and little more of the radius."""
     rng = np.random.default_rng(3)
     losses = rng.uniform(0, 4, (30, 400))
-    privatizer = holding(losses)
-    privatizer._noise = Watching()
+    privatizer = holding(losses, noise=NoNoise())
     racing = Race(points(30), mu=1.0, loss_range=4.0)
     for _ in range(LOOKS):
         asked = racing.question()
@@ -96,8 +98,7 @@ def test_the_radius_is_the_asked_quantile_of_the_norms() -> None:
 @pytest.mark.parametrize("m", [2, 3, 17, 100])
 def test_without_noise_the_best_wins_whatever_people_add_of_their_own(m: int) -> None:
     losses = people(m)
-    privatizer = holding(losses)
-    privatizer._noise = Watching()
+    privatizer = holding(losses, noise=NoNoise())
     assert race(points(m), privatizer, 1.0, "s") == int(np.argmin(losses.mean(axis=1)))
 
 
@@ -115,7 +116,7 @@ def test_answers_are_combined_by_inverse_variance() -> None:
     assert racing.alive == ("x0",)
 
 
-class Canned(Watching):
+class Canned(NoNoise):
     """Noise of the asked size, of numbers that both computations know."""
 
     def __init__(self, seed: int) -> None:
@@ -159,10 +160,9 @@ def test_a_race_of_three_rounds_is_the_one_written_out(mu: float) -> None:
     for seed in range(12):
         losses = people(30, n=60, seed=seed)
         losses += np.random.default_rng(seed).uniform(0, 0.8, losses.shape)
-        privatizer = LossPrivatizer(FreeLedger(), n=60, clip=CLIP, dtype=np.float64)
+        privatizer = LossPrivatizer(FreeLedger(), n=60, clip=CLIP, dtype=np.float64, noise=Canned(seed))
         for name, row in zip(points(30), losses, strict=True):
             privatizer.observe(name, row)
-        privatizer._noise = Canned(seed)
         racing, asked_of = Race(points(30), mu=mu, loss_range=4.0), []
         while (asked := racing.question()) is not None:
             released = privatizer.release(asked.query, scope="s", key=asked.key)
@@ -179,14 +179,12 @@ def test_a_race_of_three_rounds_is_the_one_written_out(mu: float) -> None:
 def test_a_failure_loses_and_does_not_widen_the_ball() -> None:
     losses = people(12)
     best = int(np.argmin(losses.mean(axis=1)))
-    privatizer = holding(losses, failed={best})
-    watching = privatizer._noise = Watching()
+    watching, watching_alone = NoNoise(), NoNoise()
+    privatizer = holding(losses, noise=watching, failed={best})
     losses = np.delete(losses, best, axis=0)
     winner = race(points(12), privatizer, 1.0, "s")
     assert winner != best
-    alone = holding(losses)
-    watching_alone = alone._noise = Watching()
-    race(points(11), alone, 1.0, "s")
+    race(points(11), holding(losses, noise=watching_alone), 1.0, "s")
     assert watching.seen[LOOKS][1] < 2 * watching_alone.seen[LOOKS][1]  # the first round's sigma, so its radius
 
 
@@ -221,12 +219,5 @@ def test_with_canned_answers_neighbours_leave_the_same_ledger(tmp_path: Path) ->
         losses = people(9, n=6)
         losses[:, 2] = worst
         ledger = PrivacyLedger(tmp_path / f"{name}.db", Budget.gdp(5.0))
-        privatizer = holding(losses, ledger)
-        rng = np.random.default_rng(0)
-
-        def canned(_, s, sigma, rng=rng):
-            return rng.normal(size=len(s))
-
-        privatizer._noise = type("Canned", (), {"private": True, "add_gaussian": canned})()
-        left.append((race(points(9), privatizer, 1.0, "s"), dump(ledger)))
+        left.append((race(points(9), holding(losses, ledger, noise=CannedNoise()), 1.0, "s"), dump(ledger)))
     assert left[0] == left[1]
