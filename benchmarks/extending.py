@@ -1,4 +1,4 @@
-"""Extending a run beside planning it at once: `python -m benchmarks.extending [--seeds 24]`, docs/extending.md.
+"""Extending a run beside planning it at once: `python -m benchmarks.extending [--seeds 24]`, docs/optuna.md.
 
 n = 300. "planned" is one run of all trials with mu = 1; "extended" is one of half the trials with mu = 1/sqrt(2), which
 is then extended to all of them and mu = 1; "half" is where it stood before. Both spend mu = 1 in all. Seeded

@@ -6,7 +6,7 @@ noise. Test losses are averaged over repeated draws of the noise.
 
 **A simulation**: the code is the package's, but the ledger is in memory and the noise is seeded. Candidates are kept in
 `out/selection` and results in `<out>/results/selection.jsonl`, so a run that was stopped goes on. Prints the table of
-docs/selection.md.
+docs/centred.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`dptune watch` (docs/watch.md): one frame of every kind of ledger, and what it says of the end of a run."""
+"""`dptune watch` (docs/cli.md): one frame of every kind of ledger, and what it says of the end of a run."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def trials(losses: Losses) -> str:
 
 
 def sentences(losses: Losses) -> Iterator[str]:
-    """What README and docs/private.md quote."""
+    """What README and docs/frontier.md quote."""
     for n, mu in HEADLINES:
         over = losses.over_frontier(n, mu, MINE)
         if not over:

@@ -49,7 +49,8 @@ plt.show()
 # %% [markdown]
 # At μ = 0.5 the smallest released value is small mostly by luck. That is why dptune recommends by a model of
 # *all* released values, spends its budget on differences instead of levels where it can ([CMA-ES on centred
-# releases](../centred.md)), and pays once where all candidates are known ([private selection](../selection.md)).
+# releases](../centred.md)), and pays once where all candidates are known
+# ([private selection](../centred.md#one-of-many-models-paid-once)).
 #
 # The ledger has counted every release:
 

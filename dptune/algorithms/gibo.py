@@ -38,7 +38,7 @@ from dptune.gp.posterior import GradientPosterior
 from dptune.privacy.query import Ball, MeanQuery, Question
 
 START = "start"  # key of the comparison of the starting points
-OPTIMISED_STARTS, OPTIMISED_ITERATIONS = 1, 30  # from the closed form; see docs/benchmarks.md for its cost
+OPTIMISED_STARTS, OPTIMISED_ITERATIONS = 1, 30  # from the closed form; see docs/frontier.md for its cost
 POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
 
 

@@ -72,7 +72,7 @@ def agree_on_plan(
         raise BudgetMismatch(
             f"the run {scope!r} was planned with other settings or another search space, which are fixed when a run "
             f"begins. {_difference(wanted, stored)} Continue it as it was begun, extend it when it is complete "
-            "(docs/extending.md), or give a new study a new name."
+            "(docs/optuna.md), or give a new study a new name."
         )
     return plan
 

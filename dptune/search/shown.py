@@ -210,7 +210,7 @@ class Shown:
     def _over(self) -> str:
         text = (
             f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read or "
-            "spent. Read its recommendation, extend it (docs/extending.md), or start another study with a mu= of its "
+            "spent. Read its recommendation, extend it (docs/optuna.md), or start another study with a mu= of its "
             "own."
         )
         return text if self.complete else f"{text} {self._rounds_missing()}"

@@ -31,7 +31,7 @@ def race(points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: st
 
 
 def usual_method(n: int, mu: float) -> Method:
-    """Return the method that does better with ``n`` people and a budget ``mu``; docs/selection.md has the figures.
+    """Return the method that does better with ``n`` people and a budget ``mu``; docs/centred.md has the figures.
 
     Where noise is large, the race's smaller ball pays; where it is small, the bias of clipping to the ball costs.
     """

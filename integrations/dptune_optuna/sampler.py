@@ -64,7 +64,7 @@ class PrivateSampler(NumericalSampler):
         default: your default configuration, with every searched parameter that is active in it: it is tried first,
             the recommendation is compared with it, and the final estimate releases both levels.
         start_from: name of a study that this ledger has paid for, with the same method, space and privatizer, whose
-            released answers are learned before the first trial: they cost nothing (docs/extending.md).
+            released answers are learned before the first trial: they cost nothing (docs/optuna.md).
         independent_sampler: for parameters outside ``space``; default random.
         warn_independent_sampling: say so when one is used.
         unprotected: what becomes of a trial that was not run by a decorated objective. "refuse": PrivacyError ends

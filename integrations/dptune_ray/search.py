@@ -56,7 +56,7 @@ class SpaceSearch(RunSearch):
             recommendation is compared with it, and :meth:`estimate` releases both losses. Default: the centre of the
             search space is compared with.
         start_from: name of a run of this ledger with the same method, space and privatizer, whose released answers are
-            learned before the first trial: they cost nothing (docs/extending.md).
+            learned before the first trial: they cost nothing (docs/optuna.md).
         when: conditions by path, ``{"svc/C": {"model": ["svc"]}}``: where one does not hold the parameter has no say,
             and its value in the configuration is drawn; for methods for any space.
         seed: of the searcher's own randomness (not of the noise, which has none).

@@ -47,7 +47,7 @@ def test_the_table_has_a_row_for_each_search() -> None:
 def test_the_page_says_what_was_seen_and_no_more() -> None:
     """Savings, ratios with two standard errors and who reached 2%, from the stored runs."""
     stored = [json.loads(line) for line in (pruning.DOCS / "results/pruning.jsonl").read_text().splitlines()]
-    page = " ".join((pruning.DOCS / "pruning.md").read_text(encoding="utf-8").split())
+    page = " ".join((pruning.DOCS / "optuna.md").read_text(encoding="utf-8").split())
     seen = page.partition("**What was seen.**")[2].partition("The rule was chosen")[0]
     for task in pruning.TASKS:
         runs = {(one["search"], one["seed"]): one for one in stored if one["task"] == task}

@@ -130,13 +130,13 @@ def test_a_limit_with_fewer_splits_has_a_say_on_these() -> None:
 def test_the_pages_say_what_the_stored_runs_say() -> None:
     stored = [json.loads(line) for line in (DOCS / "results" / "frontier.jsonl").read_text().splitlines()]
     losses = Losses(stored)
-    page, readme, private, which = (
+    page, readme, choose = (
         " ".join(path.read_text().replace("> ", "").split())
-        for path in (DOCS / "frontier.md", DOCS.parent / "README.md", DOCS / "private.md", DOCS / "which.md")
+        for path in (DOCS / "frontier.md", DOCS.parent / "README.md", DOCS / "choose.md")
     )
     said = list(report.sentences(losses))
     assert all(sentence in page for sentence in (*said, report.progress(stored)))
     tables = report.headline(losses), report.parts(losses)
     assert all(" ".join(row.split()) in page for table in tables for row in table.splitlines())
     (quoted,) = (sentence for sentence in said if sentence.startswith("With 300 private rows, mu = 1 "))
-    assert all(quoted.rstrip(".") in other for other in (readme, private, which))
+    assert all(quoted.rstrip(".") in other for other in (readme, choose))

@@ -1,4 +1,4 @@
-"""docs/certificate.md: its blocks run in order, and print what it shows."""
+"""Certificates on docs/cli.md: their blocks run in order, and print what it shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dptune.cli import app
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs/certificate.md").read_text()
+PAGE = (ROOT / "docs/cli.md").read_text().partition("\n## Certificates\n")[2]
 BLOCKS = re.findall(r"```(python|console)\n(.*?)```", PAGE, re.DOTALL)
 
 

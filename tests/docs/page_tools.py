@@ -16,8 +16,32 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+
+
 def page(name: str) -> str:
-    return (ROOT / name).read_text(encoding="utf-8")
+    """The text of a page, or of one section of it: ``docs/cli.md#certificates``, with its subsections."""
+    file, _, anchor = name.partition("#")
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return sections(text)[anchor] if anchor else text
+
+
+def sections(text: str) -> dict[str, str]:
+    """The sections of a page, of the second and the third level, by their anchors."""
+    hidden = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)  # a comment in code is no title
+    titles = [
+        (len(found[1]), slug(found[2]), found.start()) for found in re.finditer(r"^(##+) (.+)$", hidden, re.MULTILINE)
+    ]
+    ends = [
+        next((start for level, _, start in titles[i + 1 :] if level <= own), len(text))
+        for i, (own, *_) in enumerate(titles)
+    ]
+    return {anchor: text[start:end] for (_, anchor, start), end in zip(titles, ends, strict=True)}
+
+
+def slug(title: str) -> str:
+    """The anchor of a title, as GitHub and MkDocs make it."""
+    return re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip())
 
 
 def blocks(text: str, *languages: str) -> list[tuple[str, str]]:

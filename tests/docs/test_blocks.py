@@ -31,10 +31,9 @@ X = (X - X.mean(axis=0)) / X.std(axis=0)
 TRAIN = X[400:].copy(), Y[400:].copy()  # apart from the private rows, or an objective could reach them
 ROWS = {"X_train": X[400:].copy(), "y_train": Y[400:].copy(), "X_val": X[:400].copy(), "y_val": Y[:400].copy()}
 ELSEWHERE = {  # page -> the test that runs its blocks
-    "docs/audit.md": "tests/audit_room/test_own_audit.py",
-    "docs/certificate.md": "tests/certificate/test_certificate_page.py",
-    "docs/extending.md": "tests/optuna_front/test_extending_page.py",
-    "docs/watch.md": "tests/test_cli_watch.py",
+    "docs/cli.md#audit-your-own-objective": "tests/audit_room/test_own_audit.py",
+    "docs/cli.md#certificates": "tests/certificate/test_certificate_page.py",
+    "docs/optuna.md#runs-that-go-on": "tests/optuna_front/test_extending_page.py",
     "docs/federated.md": "tests/test_examples.py",
     "docs/ldp.md": "tests/test_examples.py",
 }
@@ -44,9 +43,11 @@ READ = {  # page -> why its blocks are compiled here, and not run
     "docs/what-breaks-the-promise.md": "wrong beside right: tests/docs/test_wrong_and_right.py runs them",
     "docs/ray.md": "needs a cluster: tests/ray_front/test_example.py runs it there",
 }
-RUN = {"README.md", "docs/budget.md", "docs/cli.md", "docs/choose.md", "docs/outsourced.md", "docs/pruning.md",
-       "docs/selection.md", "docs/sklearn.md", "docs/spaces.md", "docs/training.md", "docs/tutorial.md",
-       "docs/tutorial_sklearn.md", "docs/watch.md"}  # fmt: skip
+SPACES, SELECTION = "docs/centred.md#any-search-space", "docs/centred.md#one-of-many-models-paid-once"
+PRUNING = "docs/optuna.md#trials-that-stop-early"
+RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/sklearn.md", "docs/training.md", "docs/tutorial.md",
+       "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger", "docs/cli.md#watch-a-run",
+       SPACES, SELECTION, PRUNING}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -60,10 +61,17 @@ def privatizer(file: str = "ledger.db", mu: float = 1.0) -> dptune.LossPrivatize
 
 
 def test_no_page_with_code_is_left_out() -> None:
-    coded = {path.relative_to(ROOT).as_posix() for path in PAGES if blocks(path.read_text(), "python", "console")}
-    assert coded == {*RUN, *ELSEWHERE, *READ}
+    listed = [*RUN, *ELSEWHERE, *READ]
+    for path in PAGES:
+        name = path.relative_to(ROOT).as_posix()
+        parts = [each for each in listed if each.partition("#")[0] == name]
+        assert len(code_of(name)) == sum(len(code_of(part)) for part in parts), f"{name} has code that no test runs"
     for name, test in ELSEWHERE.items():
-        assert Path(name).name in (ROOT / test).read_text(), f"{test} does not read {name}"
+        assert Path(name).name.partition("#")[0] in (ROOT / test).read_text(), f"{test} does not read {name}"
+
+
+def code_of(name: str) -> list[tuple[str, str]]:
+    return blocks(page(name), "python", "console")
 
 
 def test_the_readme_runs_and_goes_on_when_it_is_run_again(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,16 +104,15 @@ def test_the_pages_of_the_command_line_print_what_they_show() -> None:
     held = privatizer()
     held.observe("0", np.linspace(0.0, 1.0, 400))
     held.release(held.mean_query("0", mu=0.5), scope="svm", key="value/0")
-    run("docs/cli.md")
+    run("docs/cli.md#look-at-a-ledger")
     commands = {(command.name or command.callback.__name__).replace("_", "-") for command in app.registered_commands}
     assert commands >= {"statement", "plan"}
     assert {name for name in commands if f"`{name}`" not in page("docs/cli.md")} == set()
-    run("docs/choose.md")
-    run("docs/watch.md")
+    run("docs/cli.md#watch-a-run")
 
 
 def test_the_page_of_private_selection_runs() -> None:
-    known = run("docs/selection.md", {**ROWS, "SVC": SVC, "dptune": dptune, "privatizer": privatizer(),
+    known = run(SELECTION, {**ROWS, "SVC": SVC, "dptune": dptune, "privatizer": privatizer(),
                 "Cs": [0.1, 1.0, 10.0], "gammas": [1e-4, 1e-3], "optuna": optuna, "model": logistic,
                 "SelectionObjective": SelectionObjective}, instead=("n_trials=400", "n_trials=40")
                 )  # fmt: skip
@@ -118,7 +125,7 @@ def logistic(trial: optuna.Trial) -> LogisticRegression:
 
 
 def test_the_pages_of_spaces_and_scikit_learn_run() -> None:
-    assert isinstance(run("docs/spaces.md")["space"], dptune.Space)
+    assert isinstance(run(SPACES)["space"], dptune.Space)
     made = {"ledger": privatizer("search.db").ledger, "estimator": LogisticRegression()}
     space = {"C": loguniform(1e-3, 1e3)}
     rest = {"patient_of_row": np.arange(400), "param_distributions": space, "X_new": X[:3]}
@@ -129,8 +136,8 @@ def test_the_pages_of_spaces_and_scikit_learn_run() -> None:
 
 def test_the_page_of_budgets_holds_what_its_command_prints() -> None:
     for each in (budgets.risks(), budgets.epsilons(), budgets.deltas(), budgets.mus()):
-        assert each in page("docs/budget.md")
-    run("docs/budget.md")
+        assert each in page("docs/choose.md")
+    run("docs/choose.md")
 
 
 def test_the_page_of_private_training_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +180,7 @@ def test_trials_of_the_page_of_pruning_end(block: int) -> None:
     sampler = CentredSampler(space, privatizer(mu=100.0), n_trials=8, seed=1)  # noise would lead to what is pruned
     known = {"optuna": optuna, "log_loss": partial(log_loss, labels=range(10)), "sampler": sampler, **digits()}
     known |= {"space": space, "privatizer": privatizer("rungs.db", mu=100.0), "CentredSampler": CentredSampler}
-    _, code = blocks(page("docs/pruning.md"), "python")[block]
+    _, code = blocks(page(PRUNING), "python")[block]
     exec(code.replace("n_trials=40", "n_trials=8").replace("range(1, 28)", "range(1, 11)"), known)
     assert known["sampler"].run_of(known["study"]).complete
 

@@ -6,22 +6,20 @@ import re
 from pathlib import Path
 
 import pytest
-from page_tools import PAGES, ROOT
+from page_tools import CODE, PAGES, ROOT, slug
 
-SKIP = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 GENERATED = {"index.md"}  # of the README, by docs/_site/hooks.py; so is reference/
 
 
 def anchors(path: Path) -> set[str]:
-    """Return the anchors of a page, as GitHub and MkDocs make them."""
-    titles = re.findall(r"^#+ (.+)$", SKIP.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
-    slugs = (re.sub(r"[^\w\s-]", "", title.lower()).strip() for title in titles)
-    return {re.sub(r"[\s-]+", "-", slug) for slug in slugs}
+    return {
+        slug(title) for title in re.findall(r"^#+ (.+)$", CODE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    }
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_no_link_of_a_page_is_dead(path: Path) -> None:
-    for link in re.findall(r"\]\(([^)\s]+)\)", SKIP.sub("", path.read_text(encoding="utf-8"))):
+    for link in re.findall(r"\]\(([^)\s]+)\)", CODE.sub("", path.read_text(encoding="utf-8"))):
         if link.startswith("http"):
             continue
         file, _, anchor = link.partition("#")

@@ -1,4 +1,4 @@
-"""docs/extending.md: its blocks run in order, and its table is what the stored runs say."""
+"""Runs that go on, on docs/optuna.md: the blocks run in order, and its table is what the stored runs say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks import extending
 from benchmarks.extending import METHODS, TASKS, TRIALS, WAYS, Cell
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs/extending.md").read_text()
+PAGE = (ROOT / "docs/optuna.md").read_text().partition("\n## Runs that go on\n")[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -83,7 +83,7 @@ def test_a_new_study_starts_from_another_of_the_same_ledger(tmp_path):
 
 
 def test_optuna_closes_the_trials_of_a_killed_process_when_the_study_goes_on(tmp_path):
-    """docs/extending.md: a storage with a heartbeat. A killed process beats no more."""
+    """docs/optuna.md: a storage with a heartbeat. A killed process beats no more."""
 
     def opened():
         storage = RDBStorage(f"sqlite:///{tmp_path}/s.db", heartbeat_interval=1, grace_period=1)
