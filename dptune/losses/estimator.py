@@ -5,18 +5,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from numbers import Number
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune._locks import ForkSafeLock
-from dptune.errors import InputError
-from dptune.losses.columns import Mask
+from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.functions import Vector, label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
-from dptune.losses.table import Table, read_rows
-from dptune.privacy.entries import as_array, listed, numbers
+from dptune.losses.reachable import refuse_reachable
+from dptune.losses.rows import Mask, Rows, Table, needs_columns, read_rows
+from dptune.privacy.entries import as_array, attempt, listed, numbers
+
+Function: TypeAlias = Callable[[Any], Any]
+Data: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike] | Rows
 
 
 def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.ArrayLike, *, like: Any = None) -> Vector:
@@ -49,80 +52,187 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
         InputError: the estimator is not fitted, lacks the method or `classes_`, does not give one public row one
             answer, X needs ``like``, y is no array, or shapes do not fit. Nothing of it depends on a private cell.
     """
-    loss = as_loss(loss)
     table = read_rows(X, like, columns_of(estimator))
     answers = as_array(y)
     if answers is None:
         raise InputError(f"y cannot be read as an array; it is a {type(y).__name__}")
     if answers.shape != (len(table),):
         raise InputError(f"X has {len(table)} rows and y has shape {answers.shape}; allowed: (n, d) and (n,)")
-    return private_losses(loss, *try_out(loss, estimator, table), table, answers)
+    return _Asked(as_loss(loss), estimator, table).losses(answers)
 
 
-def private_losses(
-    loss: NamedLoss, method: Callable[[Any], Any], labels: list[Any] | None, table: Table, answers: npt.NDArray[Any]
-) -> Vector:
-    """Steps 2 to 4 with what `try_out` returned: whatever is raised here is private."""
+class EstimatorLosses:
+    """A user's training function as one that returns losses: load, train, ask the model about the private examples.
 
-    def ask(rows: npt.NDArray[np.intp]) -> npt.NDArray[Any] | None:
-        return _answers(loss, method, table.take(rows), len(rows), labels)
+    Raises:
+        UnsupportedMetric: the loss is not a mean over people.
+        ObjectiveRefused: the data cannot be used, or the function can reach it.
+    """
 
-    output, failing = _without_bad_rows(ask, _refused_rows(loss, method, table, labels))
-    if output is None:
-        return np.full(len(answers), np.nan)
-    losses = _quietly(lambda y: loss(y, output, labels=labels), _read_answers(answers, labels))
-    if isinstance(losses, BaseException):
-        raise losses
-    return np.where(failing, np.nan, losses)
+    def __init__(
+        self,
+        function: Function,
+        loss: str | NamedLoss,
+        data: Data | Callable[[], Data],
+        rows: int,
+        *,
+        trains_in_public: bool,
+    ) -> None:
+        self._loss = as_loss(loss)  # refuses a metric that is no mean
+        self._function, self._rows, self._data = function, rows, data
+        self.trains_in_public = trains_in_public
+        self._loaded: Rows | None = None
+        self._table: Table | None = None
+        self._loading = ForkSafeLock()
+        if callable(data):
+            refuse_reachable(function, data)
+        else:
+            self._examples()
+
+    def __call__(self, argument: Any) -> npt.NDArray[Any]:
+        """Return the losses of the model that is trained at ``argument`` (rows,)."""
+        return self.losses_of(self.train(argument))
+
+    def train(self, argument: Any) -> Any:
+        """Return the user's model."""
+        self._examples()  # first: without them there is nothing to train for
+        return self._function(argument)
+
+    def losses_of(self, model: Any) -> npt.NDArray[Any]:
+        """Return the losses of the private examples (rows,)."""
+        return self.try_out(model).losses(self._examples().y)
+
+    def try_out(self, model: Any) -> _Asked:
+        """Refuse a model that does not answer one public row; in public, if its training is."""
+        examples = self._examples()
+        try:
+            table = self._table
+            if table is None:
+                table = read_rows(examples.X, examples.like, columns_of(model))
+            return _Asked(self._loss, model, table)
+        except InputError as error:
+            mistake = str(error) if self.trains_in_public else None
+        raise ObjectiveRefused(mistake) if mistake else RuntimeError("the model was refused")
+
+    def _examples(self) -> Rows:
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = self._read(_load(self._data) if callable(self._data) else self._data)
+            return self._loaded
+
+    def _read(self, data: Data) -> Rows:
+        """Check the examples, and keep their rows as a model is given them."""
+        examples = _checked(data, self._rows)
+        try:
+            refuse_reachable(self._function, examples.X, examples.y, loaded=callable(self._data))
+            if not needs_columns(examples.X, examples.like):
+                self._table = read_rows(examples.X, examples.like)
+        except InputError as error:
+            mistake = str(error)
+        else:
+            return examples
+        raise ObjectiveRefused(mistake)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loaded": None, "_table": None}  # a copy in another process loads there
+
+
+class _Asked:
+    """A fitted model as one loss asks it about the rows of a table.
+
+    Raises:
+        InputError: it does not give one public row one answer; says what is wrong with it, the loss or ``like``.
+    """
+
+    def __init__(self, loss: NamedLoss, estimator: Any, table: Table) -> None:
+        self._loss, self._table, self._name = loss, table, type(estimator).__name__
+        self._method, self._labels = _method(loss, estimator), _classes(loss, estimator)
+        row, d = table.made_up(), columns_of(estimator)
+        if d is not None and np.shape(row)[1:] not in ((), (d,)):
+            raise InputError(f"X has {np.shape(row)[1:]} columns, but this {self._name} was fitted on {d} columns")
+        output = _quietly(self._method, row)
+        if _is_unfitted(output) and _seems_unfitted(estimator):
+            raise InputError(f"this {self._name} is not fitted; fit it before asking for its losses")
+        if not isinstance(output, BaseException):
+            loss(np.array(self._labels[:1] if self._labels else [0.0]), self._checked(output), labels=self._labels)
+        elif table.made_up_counts:
+            raise InputError(
+                f"the {loss.output} of this {self._name} fails on one public row ({type(output).__name__}: {output}). "
+                "Where no public rows are given, that is a row of zeros in float64: give data=Rows(X, y, like=X_train)"
+            )
+
+    def losses(self, answers: npt.NDArray[Any]) -> Vector:
+        """Steps 2 to 4 of :func:`estimator_losses`: whatever is raised here is private."""
+        output, failing = _without_bad_rows(lambda rows: self._ask(self._table.take(rows), len(rows)), self._refused())
+        if output is None:
+            return np.full(len(answers), np.nan)
+        y = _read_answers(answers, self._labels)
+        losses = _quietly(lambda y: self._loss(y, output, labels=self._labels), y)
+        if isinstance(losses, BaseException):
+            raise losses
+        return np.where(failing, np.nan, losses)
+
+    def _refused(self) -> Mask:
+        """Rows (n,) that the model is not asked for: unreadable, or with a cell on which a public row makes it fail."""
+        table = self._table
+
+        def fails(odd: float, columns: Mask) -> bool:
+            return self._ask(table.made_up(odd, columns), 1) is None
+
+        everywhere = np.ones(len(table.usual_gaps), dtype=bool)
+        refused = table.unreadable.copy()
+        if table.gaps.any():
+            allowed = (columns for columns in (everywhere, table.usual_gaps) if not fails(np.nan, columns))
+            refused |= (table.gaps & ~next(allowed, ~everywhere)).any(axis=1)
+        if table.infinite.any() and fails(np.inf, everywhere):
+            refused |= table.infinite
+        for rows, row in table.strangers():
+            if self._ask(row, 1) is None:
+                refused |= rows
+        return refused
+
+    def _ask(self, rows: Any, m: int) -> npt.NDArray[Any] | None:
+        """What the model says of m rows, None if it fails."""
+        output = _read(_quietly(self._method, rows))
+        return output if self._fits(output, m) else None
+
+    def _checked(self, output: Any) -> npt.NDArray[Any]:
+        """Return what the model says of one public row, if it is one answer."""
+        array, loss, k = _read(output), self._loss, len(self._labels or ())
+        if array is not None and self._fits(array, 1):
+            return array
+        if array is None:
+            raise InputError(
+                f"what the {loss.output} of this {self._name} returns, {type(output).__name__}, cannot be read as an "
+                "array. Of a tensor give x.detach().float().cpu().numpy()"
+            )
+        wanted = f"(1, {k})" if loss.output == "predict_proba" else "(1,)"
+        many = "; for more than two labels use log_loss or zero_one_loss" if array.shape == (1, k) else ""
+        raise InputError(
+            f"the {loss.output} of this {self._name} answers one public row with shape {array.shape} and dtype "
+            f"{array.dtype}; {loss.name} needs {wanted}, one answer a row{many}"
+        )
+
+    def _fits(self, output: npt.NDArray[Any] | None, m: int) -> bool:
+        """Tell whether it can be the answers to m rows: their number, shape and kind, which one row may spoil."""
+        if output is None or output.shape[:1] != (m,):
+            return False
+        own, labels = not is_named(self._loss), self._labels
+        text = self._loss.name == "zero_one_loss" and (labels is None or any(isinstance(each, str) for each in labels))
+        if output.dtype.kind not in ("biufOUST" if text or own else "biufO"):
+            return False
+        if own:
+            return True
+        k = len(labels or ())
+        if self._loss.output != "predict_proba" or output.dtype.kind == "O":  # objects are read row by row
+            return output.ndim == 1
+        return output.shape == (m, k) or (k == 2 and output.ndim == 1)
 
 
 def columns_of(estimator: Any) -> int | None:
     """Return how many columns the model was fitted on, if it says so."""
     d = getattr(estimator, "n_features_in_", None)
     return d if isinstance(d, int) else None
-
-
-def try_out(loss: NamedLoss, estimator: Any, table: Table) -> tuple[Callable[[Any], Any], list[Any] | None]:
-    """Return the method to ask and the labels, once they gave one public row one loss.
-
-    Raises:
-        InputError: what is wrong with the model, the loss or ``like``.
-    """
-    method, labels = _method(loss, estimator), _classes(loss, estimator)
-    name, d = type(estimator).__name__, columns_of(estimator)
-    row = table.made_up()
-    if d is not None and np.shape(row)[1:] not in ((), (d,)):
-        raise InputError(f"X has {np.shape(row)[1:]} columns, but this {name} was fitted on {d} columns")
-    output = _quietly(method, row)
-    if _is_unfitted(output) and _seems_unfitted(estimator):
-        raise InputError(f"this {name} is not fitted; fit it before asking for its losses")
-    if not isinstance(output, BaseException):
-        loss(np.array(labels[:1] if labels else [0.0]), _checked(loss, name, output, labels), labels=labels)
-    elif table.made_up_counts:
-        raise InputError(
-            f"the {loss.output} of this {name} fails on one public row ({type(output).__name__}: {output}). Where no "
-            "public rows are given, that is a row of zeros in float64: give data=Rows(X, y, like=X_train)"
-        )
-    return method, labels
-
-
-def _refused_rows(loss: NamedLoss, method: Callable[[Any], Any], table: Table, labels: list[Any] | None) -> Mask:
-    """Rows that the model is not asked for, (n,): unreadable, or with a cell on which a public row makes it fail."""
-
-    def fails(odd: float, columns: Mask) -> bool:
-        return _answers(loss, method, table.made_up(odd, columns), 1, labels) is None
-
-    everywhere = np.ones(len(table.usual_gaps), dtype=bool)
-    refused = table.unreadable.copy()
-    if table.gaps.any():
-        allowed = (columns for columns in (everywhere, table.usual_gaps) if not fails(np.nan, columns))
-        refused |= (table.gaps & ~next(allowed, ~everywhere)).any(axis=1)
-    if table.infinite.any() and fails(np.inf, everywhere):
-        refused |= table.infinite
-    for rows, row in table.strangers():
-        if _answers(loss, method, row, 1, labels) is None:
-            refused |= rows
-    return refused
 
 
 def _read_answers(y: npt.NDArray[Any], labels: list[Any] | None) -> npt.NDArray[Any]:
@@ -159,32 +269,6 @@ def _classes(loss: NamedLoss, estimator: Any) -> list[Any] | None:
     return list(np.asarray(classes).tolist())
 
 
-def _answers(
-    loss: NamedLoss, method: Callable[[Any], Any], rows: Any, m: int, labels: list[Any] | None
-) -> npt.NDArray[Any] | None:
-    """What the model says of m rows, None if it fails."""
-    output = _read(_quietly(method, rows))
-    return output if _fits(loss, output, m, labels) else None
-
-
-def _checked(loss: NamedLoss, name: str, output: Any, labels: list[Any] | None) -> npt.NDArray[Any]:
-    """Return what the model says of one public row, if it is one answer."""
-    array = _read(output)
-    if array is not None and _fits(loss, array, 1, labels):
-        return array
-    if array is None:
-        raise InputError(
-            f"what the {loss.output} of this {name} returns, {type(output).__name__}, cannot be read as an array. "
-            "Of a tensor give x.detach().float().cpu().numpy()"
-        )
-    wanted = f"(1, {len(labels or ())})" if loss.output == "predict_proba" else "(1,)"
-    many = "; for more than two labels use log_loss or zero_one_loss" if array.shape == (1, len(labels or ())) else ""
-    raise InputError(
-        f"the {loss.output} of this {name} answers one public row with shape {array.shape} and dtype {array.dtype}; "
-        f"{loss.name} needs {wanted}, one answer a row{many}"
-    )
-
-
 def _seems_unfitted(estimator: Any) -> bool:
     try:
         from sklearn.utils.validation import check_is_fitted
@@ -197,21 +281,6 @@ def _read(output: Any) -> npt.NDArray[Any] | None:
     """An array; of objects (m,), whether they are a matrix may be due to one of them. None for what was raised."""
     array = None if isinstance(output, BaseException) else as_array(output)
     return listed(array) if array is not None and array.dtype.kind == "O" and array.ndim > 1 else array
-
-
-def _fits(loss: NamedLoss, output: npt.NDArray[Any] | None, m: int, labels: list[Any] | None) -> bool:
-    """Tell whether it can be the answers to m rows: their number, shape and kind, which one row may spoil."""
-    if output is None or output.shape[:1] != (m,):
-        return False
-    text = loss.name == "zero_one_loss" and (labels is None or any(isinstance(label, str) for label in labels))
-    if output.dtype.kind not in ("biufOUST" if text or not is_named(loss) else "biufO"):
-        return False
-    if not is_named(loss):  # the user's own
-        return True
-    k = len(labels or ())
-    if loss.output != "predict_proba" or output.dtype.kind == "O":  # objects are read row by row
-        return output.ndim == 1
-    return output.shape == (m, k) or (k == 2 and output.ndim == 1)
 
 
 def _is_unfitted(result: Any) -> bool:
@@ -261,3 +330,52 @@ def _without_bad_rows(
         elif ask(part) is None:
             parts += np.array_split(part, 2)
     return ask_all(), failing
+
+
+def _load(loader: Callable[[], Data]) -> Data:
+    try:
+        return loader()
+    except KeyboardInterrupt:
+        failure = None
+    except BaseException as error:  # noqa: BLE001 - its message and its frames may hold private values
+        failure = type(error).__name__
+    if failure is None:
+        raise KeyboardInterrupt
+    raise ObjectiveRefused(
+        f"the function given as data= failed ({failure}); nothing was trained or paid. Call it yourself to see why."
+    )
+
+
+def _checked(data: Any, rows: int) -> Rows:
+    """Return X and y as an array, if they are that and of so many rows; all of this is public."""
+    examples = data if isinstance(data, Rows) else attempt(_pair, data, failed=None)
+    if examples is None:
+        raise ObjectiveRefused(
+            f"data= must be (X, y), Rows(X, y, like=...), or a function that returns them; got {type(data).__name__}."
+        )
+    y = as_array(examples.y)  # once: a y that can never be read must not fail in every paid trial
+    if y is None:
+        raise ObjectiveRefused(
+            f"the y of data= cannot be read as an array of {rows} answers; it is a {type(examples.y).__name__}. Give "
+            "an array or a list (of a tensor, y.detach().cpu().numpy())."
+        )
+    if not (attempt(_has_rows, examples.X, rows, failed=False) and y.shape[:1] == (rows,)):
+        raise ObjectiveRefused(
+            f"X and y of data= must have {rows} rows each, as the privatizer was told by n= or groups=."
+        )
+    if y.ndim > 1:
+        raise ObjectiveRefused(f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row.")
+    return Rows(examples.X, y, examples.like)
+
+
+def _pair(data: Any) -> Rows | None:
+    if not isinstance(data, tuple | list):
+        return None
+    X, y = data
+    return Rows(X, y)
+
+
+def _has_rows(X: Any, rows: int) -> bool:
+    shape = getattr(X, "shape", None)
+    n = len(X) if shape is None else next(iter(shape))
+    return bool(n == rows)

@@ -18,37 +18,51 @@ mistake of which the type is told, and nothing is paid.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, TypeGuard, TypeVar
-
-import numpy.typing as npt
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeAlias, TypeGuard, TypeVar
 
 from dptune._checks import text
-from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
-from dptune.losses.estimator import columns_of, private_losses, try_out
-from dptune.losses.named import NamedLoss, as_loss
-from dptune.losses.reachable import refuse_reachable
-from dptune.losses.rows import Rows
-from dptune.losses.table import Table, needs_columns, read_rows
-from dptune.privacy.entries import as_array, attempt
+from dptune.losses.estimator import Data, EstimatorLosses, Function
+from dptune.losses.named import NamedLoss
 from dptune.privacy.private import PerExampleLosses, bare
 
-Function: TypeAlias = Callable[[Any], Any]
-Data: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike] | Rows
+__all__ = ["Data", "Function", "Outcome", "Training", "call_guarded", "losses_function"]
+
 Training: TypeAlias = Literal["public", "private"]
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """How a call of the user's function ended: with losses, with a public error, or, having neither, as a failure.
+
+    Attributes:
+        losses: what was made of them; None: there are none.
+        error: a public mistake or an interrupt.
+        stopped: it failed by saying that it was told to stop; whether it was is for the caller to say.
+    """
+
+    losses: T | None = None
+    error: BaseException | None = None
+    stopped: bool = False
+
+    def or_raise(self) -> T | None:
+        """Return the losses, None of a failure, or raise the error; no frame of it ever held a private value."""
+        if self.error is not None:
+            raise self.error
+        return self.losses
+
+
 def call_guarded(
     function: Function, argument: Any, take: Callable[[Any], T], stops: type[Exception] | tuple[()] = ()
-) -> T | BaseException | None:
-    """Return ``take`` of the losses, None if a private half failed, or the public error to raise without frames.
+) -> Outcome[T]:
+    """Call the user's function and say how it ended; of what its private half raised nothing is known.
 
     Args:
         function, argument: what is called, and with what.
         take: makes of the losses what is returned.
-        stops: what a function raises that heeds a request to stop; if the user's own part raised it in the private
-            half, :class:`Stopped` is returned. Whether there was a request is for the caller to say.
+        stops: what a function raises that heeds a request to stop.
 
     Raises:
         Exception: what the public half raised, training with ``loss=`` and ``data=``; let it through, nothing is paid.
@@ -56,33 +70,33 @@ def call_guarded(
     try:
         losses = _private_half(function, argument)
     except ObjectiveRefused as error:
-        return InputError(str(error))
+        return Outcome(error=InputError(str(error)))
     except KeyboardInterrupt:
-        return KeyboardInterrupt()
+        return Outcome(error=KeyboardInterrupt())
     except Exception:
         raise
     except BaseException:  # noqa: BLE001 - SystemExit and panics are failures, wherever they come from
-        return None
+        return Outcome()
     heeded = () if _trains_in_public(function) else stops  # in public the user's own part has returned by now
-    refused = ObjectiveRefused if isinstance(function, _EstimatorLosses) else ()  # else it is the user's, like all else
+    refused = ObjectiveRefused if isinstance(function, EstimatorLosses) else ()  # else it is the user's, like all else
     try:
         result = losses()
     except refused as error:
-        return InputError(str(error))
+        return Outcome(error=InputError(str(error)))
     except KeyboardInterrupt:
-        return KeyboardInterrupt()
+        return Outcome(error=KeyboardInterrupt())
     except heeded:
-        return Stopped()
+        return Outcome(stopped=True)
     except BaseException:  # noqa: BLE001 - SystemExit and panics too: nothing of it may be seen
-        return None
+        return Outcome()
     try:
-        return take(result)
+        return Outcome(take(result))
     except InputError as error:
-        return bare(error)
+        return Outcome(error=bare(error))
     except KeyboardInterrupt:
-        return KeyboardInterrupt()
+        return Outcome(error=KeyboardInterrupt())
     except BaseException:  # noqa: BLE001 - raised by what the function returned, while it was read
-        return None
+        return Outcome()
 
 
 def preflight(function: Function, argument: Any) -> None:
@@ -105,10 +119,6 @@ def tried(losses: PerExampleLosses) -> str:
     return f"try_out: {rows}. Nothing was released, stored or spent."
 
 
-class Stopped(Exception):
-    """Returned for a function that says it stops because it was told to."""
-
-
 def _private_half(function: Function, argument: Any) -> Callable[[], Any]:
     """Do what is public, and return what is not."""
     if _trains_in_public(function):
@@ -117,8 +127,8 @@ def _private_half(function: Function, argument: Any) -> Callable[[], Any]:
     return lambda: function(argument)
 
 
-def _trains_in_public(function: Function) -> TypeGuard[_EstimatorLosses]:
-    return isinstance(function, _EstimatorLosses) and function.trains_in_public
+def _trains_in_public(function: Function) -> TypeGuard[EstimatorLosses]:
+    return isinstance(function, EstimatorLosses) and function.trains_in_public
 
 
 def losses_function(
@@ -158,14 +168,14 @@ def losses_function(
             "or a NamedLoss. Without data= return the losses yourself."
         )
     try:
-        return _EstimatorLosses(function, loss, data, rows, training)
+        return EstimatorLosses(function, loss, data, rows, trains_in_public=training == "public")
     except ObjectiveRefused as error:
         raise InputError(str(error)) from None
 
 
 def losses_of_result(function: Function) -> Function:
     """Return what makes losses of what a function would return: of a model where dptune asks it, else as they are."""
-    return function.losses_of if isinstance(function, _EstimatorLosses) else _as_it_is
+    return function.losses_of if isinstance(function, EstimatorLosses) else _as_it_is
 
 
 def _as_it_is(losses: Any) -> Any:
@@ -184,122 +194,3 @@ def declared_public(words: str | None, training: Training) -> str | None:
             "and so does whatever it says about public rows."
         )
     return None if words is None else text("public", words)
-
-
-class _EstimatorLosses:
-    """Load, train, then let dptune compute the losses of the private examples."""
-
-    def __init__(
-        self,
-        function: Function,
-        loss: str | NamedLoss,
-        data: Data | Callable[[], Data],
-        rows: int,
-        training: Training,
-    ) -> None:
-        self._loss = as_loss(loss)  # refuses a metric that is no mean
-        self._function, self._rows, self._data = function, rows, data
-        self.trains_in_public = training == "public"
-        self._loaded: Rows | None = None
-        self._table: Table | None = None
-        self._loading = ForkSafeLock()
-        if callable(data):
-            refuse_reachable(function, data)
-        else:
-            self._examples()
-
-    def __call__(self, argument: Any) -> npt.NDArray[Any]:
-        return self.losses_of(self.train(argument))
-
-    def train(self, argument: Any) -> Any:
-        """Return the user's model."""
-        self._examples()  # first: without them there is nothing to train for
-        return self._function(argument)
-
-    def losses_of(self, model: Any) -> npt.NDArray[Any]:
-        """Return the losses of the private examples (rows,)."""
-        method, labels = self.try_out(model)
-        return private_losses(self._loss, method, labels, self._rows_for(model), self._examples().y)
-
-    def try_out(self, model: Any) -> tuple[Callable[[Any], Any], list[Any] | None]:
-        """Refuse a model that does not answer one public row; in public, if its training is."""
-        try:
-            return try_out(self._loss, model, self._rows_for(model))
-        except InputError as error:
-            mistake = str(error) if self.trains_in_public else None
-        raise ObjectiveRefused(mistake) if mistake else RuntimeError("the model was refused")
-
-    def _rows_for(self, model: Any) -> Table:
-        examples = self._examples()
-        return self._table if self._table is not None else read_rows(examples.X, examples.like, columns_of(model))
-
-    def _examples(self) -> Rows:
-        with self._loading:
-            if self._loaded is None:
-                self._loaded = self._read(_load(self._data) if callable(self._data) else self._data)
-            return self._loaded
-
-    def _read(self, data: Data) -> Rows:
-        """Check the examples, and keep their rows as a model is given them."""
-        examples = _checked(data, self._rows)
-        try:
-            refuse_reachable(self._function, examples.X, examples.y, loaded=callable(self._data))
-            if not needs_columns(examples.X, examples.like):
-                self._table = read_rows(examples.X, examples.like)
-        except InputError as error:
-            mistake = str(error)
-        else:
-            return examples
-        raise ObjectiveRefused(mistake)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_loaded": None, "_table": None}  # a copy in another process loads there
-
-
-def _load(loader: Callable[[], Data]) -> Data:
-    try:
-        return loader()
-    except KeyboardInterrupt:
-        failure = None
-    except BaseException as error:  # noqa: BLE001 - its message and its frames may hold private values
-        failure = type(error).__name__
-    if failure is None:
-        raise KeyboardInterrupt
-    raise ObjectiveRefused(
-        f"the function given as data= failed ({failure}); nothing was trained or paid. Call it yourself to see why."
-    )
-
-
-def _checked(data: Any, rows: int) -> Rows:
-    """Return X and y as an array, if they are that and of so many rows; all of this is public."""
-    examples = data if isinstance(data, Rows) else attempt(_pair, data, failed=None)
-    if examples is None:
-        raise ObjectiveRefused(
-            f"data= must be (X, y), Rows(X, y, like=...), or a function that returns them; got {type(data).__name__}."
-        )
-    y = as_array(examples.y)  # once: a y that can never be read must not fail in every paid trial
-    if y is None:
-        raise ObjectiveRefused(
-            f"the y of data= cannot be read as an array of {rows} answers; it is a {type(examples.y).__name__}. Give "
-            "an array or a list (of a tensor, y.detach().cpu().numpy())."
-        )
-    if not (attempt(_has_rows, examples.X, rows, failed=False) and y.shape[:1] == (rows,)):
-        raise ObjectiveRefused(
-            f"X and y of data= must have {rows} rows each, as the privatizer was told by n= or groups=."
-        )
-    if y.ndim > 1:
-        raise ObjectiveRefused(f"the y of data= has shape {y.shape}; allowed: ({rows},), one answer a row.")
-    return Rows(examples.X, y, examples.like)
-
-
-def _pair(data: Any) -> Rows | None:
-    if not isinstance(data, tuple | list):
-        return None
-    X, y = data
-    return Rows(X, y)
-
-
-def _has_rows(X: Any, rows: int) -> bool:
-    shape = getattr(X, "shape", None)
-    n = len(X) if shape is None else next(iter(shape))
-    return bool(n == rows)

@@ -25,7 +25,7 @@ from dptune.accounting.ledger import PLAN
 from dptune.errors import BudgetMismatch, InputError
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, call_guarded, losses_function
-from dptune.privacy.private import PerExampleLosses, bare
+from dptune.privacy.private import PerExampleLosses
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.estimate import Estimate
 from dptune.selection.methods import Method, usual_method
@@ -164,10 +164,7 @@ def _losses(candidates: Iterable[Any], function: Callable[[Any], Any] | None) ->
         if function is None:
             yield candidate
             continue
-        found = call_guarded(function, candidate, PerExampleLosses)
-        if isinstance(found, BaseException):
-            raise bare(found)
-        yield found
+        yield call_guarded(function, candidate, PerExampleLosses).or_raise()
 
 
 def _estimate(privatizer: LossPrivatizer, point: str, mu: float, scope: str) -> Estimate:

@@ -19,7 +19,7 @@ from optuna.study import Study
 from optuna.trial import FixedTrial, Trial
 
 import dptune
-from dptune.losses.user_function import Function, Stopped, call_guarded
+from dptune.losses.user_function import Function, call_guarded
 from dptune.privacy.private import PerExampleLosses, bare
 from dptune.search.run import SearchRun
 
@@ -140,10 +140,8 @@ class RungTrial(ShieldedTrial):
             step: at which, as 1, 2, ... epochs; trials are compared at equal steps.
         """
         self._pruned = False  # who reports again has gone on
-        losses = call_guarded(self._losses_of, result, wrapped)
-        if isinstance(losses, BaseException):
-            self._passed(functools.partial(_raised, losses))
-        elif self._run is not None:
+        losses = self._passed(call_guarded(self._losses_of, result, wrapped).or_raise)
+        if self._run is not None:
             self._passed(functools.partial(self._run.rungs.report, str(self.number), self.params, losses, step))
 
     def should_prune(self) -> bool:
@@ -152,10 +150,6 @@ class RungTrial(ShieldedTrial):
             functools.partial(self._run.rungs.stops, str(self.number))
         )
         return self._pruned
-
-
-def _raised(error: BaseException) -> None:
-    raise bare(error)
 
 
 def wrapped(losses: Any) -> PerExampleLosses:
@@ -172,13 +166,11 @@ def shielded(function: Function, shield: ShieldedTrial, take: Callable[[Any], T]
         InputError: ``take`` refused what came back.
     """
     outcome = call_guarded(function, shield, take, optuna.TrialPruned)
-    if isinstance(outcome, Stopped):
-        outcome = optuna.TrialPruned("the trial was told to stop before its end.") if shield._pruned else None
     if shield._public_error is not None:
-        outcome = shield._public_error
-    if isinstance(outcome, BaseException):
-        raise bare(outcome)  # no frame that ever held a private value, nor what was being handled
-    return outcome
+        raise bare(shield._public_error)
+    if outcome.stopped and shield._pruned:
+        raise optuna.TrialPruned("the trial was told to stop before its end.")
+    return outcome.or_raise()
 
 
 def samplers_of(study: Study) -> Iterator[BaseSampler]:

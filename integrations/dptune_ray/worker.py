@@ -23,7 +23,7 @@ from ray import cloudpickle, tune
 
 import dptune
 from dptune.losses.user_function import Function, call_guarded, losses_of_result
-from dptune.privacy.private import bare, loss_vector
+from dptune.privacy.private import loss_vector
 from dptune.privacy.silence import swallow
 from dptune.search.names import FINAL
 from dptune_ray.actors import ActorClient, answer_of, answered
@@ -103,11 +103,7 @@ def called_in_worker(function: Function, argument: Any, take: Callable[[Any], T]
         Exception: what the public half of a function with ``loss=`` raised.
     """
     outcome = call_guarded(function, argument, take)
-    if isinstance(outcome, KeyboardInterrupt):
-        return None
-    if isinstance(outcome, BaseException):
-        raise bare(outcome)
-    return outcome
+    return None if isinstance(outcome.error, KeyboardInterrupt) else outcome.or_raise()
 
 
 def losses_at(function: Function, config: Mapping[str, Any]) -> Any:

@@ -17,7 +17,7 @@ from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
 from dptune.losses.reachable import refuse_reachable
 from dptune.losses.user_function import call_guarded, losses_function
-from dptune.privacy.private import PerExampleLosses, bare
+from dptune.privacy.private import PerExampleLosses
 from dptune_sklearn.halves import Private, Training
 
 
@@ -73,10 +73,7 @@ class Models:
         Raises:
             InputError: the model does not answer a public row as the loss needs it.
         """
-        found = None if isinstance(model, Failed) else call_guarded(self._losses, model, PerExampleLosses)
-        if isinstance(found, BaseException):
-            raise bare(found)
-        return found
+        return None if isinstance(model, Failed) else call_guarded(self._losses, model, PerExampleLosses).or_raise()
 
 
 def usable(model: Any) -> Any:

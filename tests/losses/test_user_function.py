@@ -15,9 +15,10 @@ from sklearn.svm import SVC
 
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import call_guarded, losses_function, preflight
+from dptune.losses.user_function import Outcome, call_guarded, losses_function, preflight
 
 N = 12
+FAILED: Outcome[Any] = Outcome()  # and nothing is known of why
 RNG = np.random.default_rng(2)
 X, Y = RNG.normal(size=(N, 2)), np.arange(N) % 2
 X_TRAIN, Y_TRAIN = RNG.normal(size=(50, 2)), np.arange(50) % 2
@@ -40,9 +41,9 @@ def test_a_typo_in_the_training_half_is_raised_with_its_traceback() -> None:
 
 def test_private_training_is_silent() -> None:
     function = trial_of(typo, training="private")
-    assert call_guarded(function, "l2", len) is None
+    assert call_guarded(function, "l2", len) == FAILED
     preflight(function, "l2")
-    assert call_guarded(trial_of(lambda _: SVC(), training="private"), None, len) is None  # unfitted: not told either
+    assert call_guarded(trial_of(lambda _: SVC(), training="private"), None, len) == FAILED  # unfitted: not told either
 
 
 def test_exits_of_the_training_half_are_failures() -> None:
@@ -53,8 +54,8 @@ def test_exits_of_the_training_half_are_failures() -> None:
         return trial_of(function)
 
     for error in UNUSUAL[1:]:
-        assert call_guarded(raising(error), None, len) is None
-    assert isinstance(call_guarded(raising(KeyboardInterrupt), None, len), KeyboardInterrupt)
+        assert call_guarded(raising(error), None, len) == FAILED
+    assert isinstance(call_guarded(raising(KeyboardInterrupt), None, len).error, KeyboardInterrupt)
 
 
 def test_a_function_that_returns_losses_is_private_throughout() -> None:
@@ -63,7 +64,7 @@ def test_a_function_that_returns_losses_is_private_throughout() -> None:
         def function(argument: Any, error: Any = error) -> Any:
             raise error("secret")
 
-        assert call_guarded(losses_function(function, None, None, rows=N), None, len) is None
+        assert call_guarded(losses_function(function, None, None, rows=N), None, len) == FAILED
         preflight(function, None)
 
 
@@ -74,7 +75,7 @@ def test_what_the_private_half_raises_is_not_told() -> None:
                 raise ValueError(f"secret {rows}")
             return super().predict_proba(rows)
 
-    losses = call_guarded(trial_of(lambda _: Odd().fit(X_TRAIN, Y_TRAIN)), None, lambda each: each)
+    losses = call_guarded(trial_of(lambda _: Odd().fit(X_TRAIN, Y_TRAIN)), None, lambda each: each).losses
     assert isinstance(losses, np.ndarray)
     assert np.isnan(losses).all()
 
@@ -87,7 +88,7 @@ def test_what_a_loss_of_the_users_own_raises_about_private_rows_is_not_told() ->
 
     model = LinearRegression().fit(X_TRAIN, Y_TRAIN)
     function = losses_function(lambda _: model, NamedLoss("own", own), (X, Y), rows=N)
-    assert call_guarded(function, None, len) is None
+    assert call_guarded(function, None, len) == FAILED
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_the_preflight_tells_what_is_wrong_with_a_model(model: Any, loss: str, s
         preflight(trial_of(lambda _: model, loss), None)
     assert type(refused.value) is ObjectiveRefused  # of a name that its reader can look up
     outcome = call_guarded(trial_of(lambda _: model, loss), None, len)
-    assert isinstance(outcome, InputError)
+    assert isinstance(outcome.error, InputError)
 
 
 def test_the_preflight_asks_for_no_private_row() -> None:
@@ -137,7 +138,7 @@ def test_data_are_loaded_first_and_rows_are_read_once() -> None:
         return LogisticRegression().fit(X_TRAIN, Y_TRAIN)
 
     function = losses_function(train, "log_loss", load, rows=N)
-    assert [call_guarded(function, None, len) for _ in range(2)] == [N, N]
+    assert [call_guarded(function, None, len) for _ in range(2)] == [Outcome(N), Outcome(N)]
     assert order == ["loaded", "trained", "trained"]
 
 
@@ -159,4 +160,4 @@ def test_what_a_function_of_losses_raises_is_hidden_under_the_name_of_a_public_r
     def refuses(_: Any) -> Any:
         raise ObjectiveRefused("person 7 has 4711.25")
 
-    assert call_guarded(refuses, None, len) is None
+    assert call_guarded(refuses, None, len) == FAILED
