@@ -37,7 +37,7 @@ from dptune.privacy.query import Query
 from dptune.privacy.released import Released
 from dptune.search import rungs
 from dptune.search.names import RUNG
-from dptune_optuna.distributions import to_space
+from dptune_optuna.spaces import to_space
 
 STEPS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 15, 18, 27)
 SPLITS = (100, 101, 102)  # of the rows; those of `benchmarks.pruning` are 0 to 19

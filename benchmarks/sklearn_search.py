@@ -206,7 +206,7 @@ SEARCHES: dict[str, tuple[Callable[..., Any], Callable[..., Any], str]] = {  # s
 
 def as_distributions(space: dict[str, Any]) -> dict[str, Any]:
     """The space as Optuna says it."""
-    from dptune_optuna.distributions import to_distributions
+    from dptune_optuna.spaces import to_distributions
     from dptune_sklearn.spaces import UserSpace
 
     return to_distributions(UserSpace(space).space)

@@ -24,7 +24,6 @@ from dptune_optuna.local import LDPATASampler, LDPMoMASampler, LDPTGPSampler
 from dptune_optuna.local_objective import LocalObjective
 from dptune_optuna.objective import PrivateObjective
 from dptune_optuna.outsourced import POGPUCBSampler
-from dptune_optuna.repeats import repeat_and_select
 from dptune_optuna.sampler import (
     CentredCMASampler,
     CentredSampler,
@@ -32,7 +31,7 @@ from dptune_optuna.sampler import (
     PrivateSampler,
     UnprotectedValueWarning,
 )
-from dptune_optuna.selection import SelectionObjective
+from dptune_optuna.selection import SelectionObjective, repeat_and_select
 
 __all__ = [
     "CentredCMASampler",

@@ -20,13 +20,12 @@ from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
 from dptune.space import Value
-from dptune_optuna.distributions import to_distributions, to_space
-from dptune_optuna.numerical import NumericalSampler
+from dptune_optuna.spaces import SpaceSampler, to_distributions, to_space
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 
 
-class DPFTSSampler(NumericalSampler):
+class DPFTSSampler(SpaceSampler):
     """One agent of a federation that tunes together through noisy joint vectors.
 
     Every agent has a study and a sampler of its own, and tunes its own objective. After a trial the sampler sends one

@@ -18,11 +18,17 @@ replies add up, and a :class:`dptune.local.UserLedger` refuses those past the us
 The samplers see what the storage holds and nothing else: the number, the parameters and the value of every completed
 trial. They store nothing. A restart, a second process or a copy reads the same trials and is in the same state.
 A trial that failed, was pruned or never ends is a reply that was lost.
+
+A study says what randomiser made its replies: each has an attribute of its own, which nobody overwrites, so a study
+that once was NOT PRIVATE says so for good. Where two processes begin a study with different randomisers, at least one
+of them is refused before anything is measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -31,7 +37,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 import dptune
 from dptune._checks import at_least
@@ -39,17 +45,14 @@ from dptune._locks import ForkSafeLock
 from dptune._numbers import plain
 from dptune.bandits.bandit import LocalBandit
 from dptune.bandits.curator import Refinement
-from dptune.bandits.replies import agreed_centre
+from dptune.bandits.replies import agreed_centre, refuse_winning_failure
 from dptune.space import Value
-from dptune_optuna.distributions import given_space, to_distributions
-from dptune_optuna.follower import Follower
-from dptune_optuna.numerical import NumericalSampler
-from dptune_optuna.randomizers import another_randomizer, randomizers_of
+from dptune_optuna.spaces import SpaceSampler, given_space, to_distributions, to_space
 
-_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+RANDOMIZER = "dptune:local:"  # begins the names of the study user attributes that say what protects the users
 
 
-class LDPSampler(NumericalSampler):
+class LDPSampler(SpaceSampler):
     """Common to the three samplers; use one of them.
 
     ``trial.value`` must be a privatised reply: told by a user's device (``study.ask``, ``study.tell``), or made by a
@@ -107,7 +110,7 @@ class LDPSampler(NumericalSampler):
         self._options = {"candidates": candidates, "count": count, "refinements": refinements}
         self._begin(self._space or dptune.Space({"x": dptune.Float(0, 1)}), True, self._centre or 0.0)  # refuse early
         self._lock = ForkSafeLock()
-        self._followers: WeakKeyDictionary[BaseStorage, dict[int, Follower]] = WeakKeyDictionary()
+        self._replies: WeakKeyDictionary[BaseStorage, dict[int, _Replies]] = WeakKeyDictionary()
 
     def _begin(self, space: dptune.Space, maximize: bool, centre: float) -> dptune.bandits.LDPRun:
         options: dict[str, Any] = self._options
@@ -122,14 +125,14 @@ class LDPSampler(NumericalSampler):
         with self._lock:
             return self._follow(study).run
 
-    def _follow(self, study: optuna.Study) -> Follower:
+    def _follow(self, study: optuna.Study) -> _Replies:
         """Bring the run up to date with the storage."""
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)  # a pruner must not hide replies
         public = study.direction == StudyDirection.MAXIMIZE, self._centre_of(study)
-        followers = self._followers.setdefault(study._storage, {})
+        followers = self._replies.setdefault(study._storage, {})
         found = followers.get(study._study_id)
         if found is None or found.public != public or not found.goes_on_in(trials):
-            found = Follower(lambda space: self._begin(space, *public), self._space, public)
+            found = _Replies(lambda space: self._begin(space, *public), self._space, public)
             followers[study._study_id] = found
         found.read(trials)
         return found
@@ -166,7 +169,7 @@ class LDPSampler(NumericalSampler):
             return found.run.ask(found.pending(self._patience)) if found.run else {}
 
     def _has_space(self, study: optuna.Study) -> bool:
-        found = self._followers.get(study._storage, {}).get(study._study_id)
+        found = self._replies.get(study._storage, {}).get(study._study_id)
         return found is not None and found.run is not None
 
     # ---- the user's interface --------------------------------------------------------------------------
@@ -183,11 +186,11 @@ class LDPSampler(NumericalSampler):
         return dict(run.recommend())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_followers": None}
+        return {**self.__dict__, "_replies": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._followers = WeakKeyDictionary()
+        self._replies = WeakKeyDictionary()
 
 
 class LDPTGPSampler(LDPSampler):
@@ -206,3 +209,130 @@ class LDPMoMASampler(LDPSampler):
     """LDP-MoMA-GP-UCB: every point is proposed ``settings.plays`` times. See :class:`LDPSampler`."""
 
     _algorithm = dptune.bandits.LDPMoMA
+
+
+class _Replies:
+    """The replies that a sampler has read of one study: a look costs O(new and unfinished trials).
+
+    Args:
+        begin: space -> an empty run.
+        space: of the search, or None to take that of a trial.
+        public: direction and centre of the run.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[dptune.Space], dptune.bandits.LDPRun],
+        space: dptune.Space | None,
+        public: tuple[bool, float],
+    ) -> None:
+        self._begin, self._first = begin, -1 if space else None  # number of the trial that fixed the space
+        self.run, self.public = begin(space) if space else None, public
+        self._last_read: FrozenTrial | None = None  # of the finished ones
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._next = 0
+        self._unfinished: dict[int, FrozenTrial | None] = {}
+
+    def goes_on_in(self, trials: Sequence[FrozenTrial]) -> bool:
+        """Tell whether these are trials of the same study: storages give the number of a deleted one to the next."""
+        if not trials or trials[-1].number + 1 < self._next:
+            return self._next == 0
+        if self._last_read is None:
+            return True
+        number = self._last_read.number
+        at = trials[number : number + 1]
+        found = at[0] if at and at[0].number == number else next((t for t in trials if t.number == number), None)
+        return found is not None and _origin(found) == _origin(self._last_read)
+
+    def read(self, trials: Sequence[FrozenTrial]) -> None:
+        """Tell the run what is new."""
+        self._find_space(trials)
+        if not trials or self.run is None:
+            return
+        last = trials[-1].number
+        self._unfinished.update(dict.fromkeys(range(self._next, last + 1)))
+        self._next = max(self._next, last + 1)
+        gaps = last != len(trials) - 1  # threads on one database may see a trial later than its successor
+        by_number = {t.number: t for t in trials} if gaps else {}
+        for number in list(self._unfinished):
+            trial = self._unfinished[number] = by_number.get(number) if gaps else trials[number]
+            if trial is not None and trial.state.is_finished():
+                if trial.state == TrialState.COMPLETE:
+                    self.run.tell(number, trial.params, trial.values[0])
+                self._last_read = trial
+                del self._unfinished[number]  # last: after an interrupt it is told again, which changes nothing
+
+    def pending(self, patience: int) -> list[dict[str, Any]]:
+        """Return the parameters that users are trying at the moment."""
+        running = (t for t in self._unfinished.values() if t is not None and t.state == TrialState.RUNNING)
+        return [t.params for t in running if t.number >= self._next - patience]
+
+    def _find_space(self, trials: Sequence[FrozenTrial]) -> None:
+        """The completed trial with the smallest number fixes the space; one that was late changes it."""
+        if self._first == -1:
+            return
+        for trial in trials[: self._first]:
+            space = to_space(trial.distributions) if trial.state == TrialState.COMPLETE else None
+            if space is not None:
+                self._start_over()  # first: after an interrupt all is read again
+                self._first, self.run = trial.number, self._begin(space)
+                return
+
+
+def _origin(trial: FrozenTrial) -> tuple[object, ...]:
+    """What no two finished trials have in common."""
+    return trial._trial_id, trial.datetime_start, trial.datetime_complete
+
+
+def randomizers_of(study: optuna.Study) -> list[Mapping[str, Any]]:
+    """Return the settings of the randomisers of the study's replies: none, one, or several of refused attempts."""
+    attributes = study._storage.get_study_user_attrs(study._study_id)
+    return [value for name, value in sorted(attributes.items()) if name.startswith(RANDOMIZER)]
+
+
+def state_randomizer(
+    study: optuna.Study, settings: Mapping[str, Any], agree: Iterable[Callable[[Mapping[str, Any]], object]]
+) -> None:
+    """Write a randomiser's settings to the study.
+
+    Args:
+        study: of the replies.
+        settings: of the randomiser.
+        agree: what raises if the study's sampler has settings for other replies.
+
+    Raises:
+        InputError: a failed measurement would count as the best value, the study has another randomiser, or its sampler
+            has settings for other replies.
+    """
+    if len(study.directions) != 1:
+        raise dptune.InputError("a reply is one value: create the study with one direction.")
+    refuse_winning_failure(settings, maximize=study.direction == StudyDirection.MAXIMIZE)
+    known = _is_stated(study, settings)
+    for sampler_agrees in agree:
+        sampler_agrees(settings)
+    if not known:
+        text = json.dumps(settings, sort_keys=True)
+        study.set_user_attr(RANDOMIZER + hashlib.sha256(text.encode()).hexdigest()[:16], dict(settings))
+        _is_stated(study, settings)  # two processes may have begun together
+
+
+def _is_stated(study: optuna.Study, settings: Mapping[str, Any]) -> bool:
+    """Tell whether the study states these settings.
+
+    Raises:
+        InputError: it states others.
+    """
+    stated = randomizers_of(study)
+    if any(others != settings for others in stated):
+        raise another_randomizer(study)
+    return bool(stated)
+
+
+def another_randomizer(study: optuna.Study) -> dptune.InputError:
+    """Return the refusal of a second randomiser."""
+    return dptune.InputError(
+        f"the study {study.study_name!r} was begun with another randomiser; its attributes {RANDOMIZER}... have the "
+        "settings. A study has one randomiser: give the same epsilon, bound and invalid, or begin a new study."
+    )

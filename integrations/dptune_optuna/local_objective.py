@@ -14,10 +14,9 @@ import dptune
 from dptune.local.randomizer import Randomizer
 from dptune.losses.user_function import Function
 from dptune.privacy.private import bare
-from dptune_optuna.distributions import refuse_other_space
-from dptune_optuna.local import LDPSampler
-from dptune_optuna.randomizers import state_randomizer
+from dptune_optuna.local import LDPSampler, state_randomizer
 from dptune_optuna.shield import ShieldedTrial, samplers_of, shielded
+from dptune_optuna.spaces import refuse_other_space
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 
@@ -85,7 +84,7 @@ class LocalObjective:
 
     def _measured(self, trial: Trial) -> Any:
         """Return the user's value, None if the function raised; refuse a trial that no sampler could learn from."""
-        value = shielded(self._function, ShieldedTrial(trial), _as_it_is)
+        value: Any = shielded(self._function, ShieldedTrial(trial), lambda value: value)
         spaces = [sampler._space for sampler in samplers_of(trial.study) if isinstance(sampler, LDPSampler)]
         if value is not None and spaces and spaces[0] is not None:  # None: the first trial decides
             refuse_other_space(spaces[0], trial.distributions, trial.params)
@@ -117,10 +116,6 @@ def _held(measure: Callable[[], Any], held: list[Exception]) -> SupportsFloat | 
     except Exception as error:  # noqa: BLE001  raised again by the caller
         held.append(error)
         return None
-    return value
-
-
-def _as_it_is(value: Any) -> Any:
     return value
 
 

@@ -31,15 +31,13 @@ from dptune.losses.user_function import (
     losses_of_result,
     tried,
 )
-from dptune.search.names import as_stored
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.search.values import VALUES
-from dptune_optuna.distributions import refuse_other_space
-from dptune_optuna.pages import show, show_sigma
-from dptune_optuna.runs import StudyRuns
-from dptune_optuna.shield import Check, PublicTrial, RungTrial, ShieldedTrial, samplers_of, shielded, wrapped
+from dptune_optuna.shield import PublicTrial, RungTrial, ShieldedTrial, mark_shielded, shielded, wrapped
+from dptune_optuna.spaces import refuse_other_space
+from dptune_optuna.studies import StudyRuns, show, show_sigma
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 _KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
@@ -83,6 +81,9 @@ class PrivateFunction:
         self._trains_in_private = training == "private"
         self._loss = "loss" if loss is None else as_loss(loss).name
         self._function = losses_function(function, loss, data, rows=runs.request.privatizer.rows, training=training)
+        self._shield: Callable[..., ShieldedTrial] = ShieldedTrial if public is None else PublicTrial
+        if runs.request.settings.get("rung_share"):
+            self._shield = functools.partial(RungTrial, losses_of=losses_of_result(self._function))
         if why := too_wide(loss, runs.request.privatizer.loss_range):
             _logger.warning(why)
         functools.update_wrapper(self, function, updated=())
@@ -126,14 +127,14 @@ class PrivateFunction:
                 "more look at chosen parameters use estimate(study, parameters)."
             )
         study, name = trial.study, str(trial.number)
-        _mark_shielded(trial)
+        mark_shielded(trial)
         run = self.run_of(study)
         try:
             if run is not None:
                 run.check(name)
-            shield = self._shield(trial, run)
+            self._declare(study.study_name)
             try:
-                losses = shielded(self._function, shield, wrapped)
+                losses = shielded(self._function, self._shield(trial, run), wrapped)
                 run = run or self.first_run(trial)
                 if losses is not None:
                     self.compare(run, trial)
@@ -159,17 +160,10 @@ class PrivateFunction:
                 study.stop()
         return value
 
-    def _shield(self, trial: Trial | FixedTrial, run: SearchRun | None = None) -> ShieldedTrial:
-        """Return what the user's function gets; what it may report is in the ledger before."""
-        check = None if run is None else _as_recorded(run, str(trial.number))
-        if isinstance(trial, Trial) and trial.study.study_name not in self._declared:
-            self._declare(trial.study.study_name)
-        if self._runs.request.settings.get("rung_share"):
-            return RungTrial(trial, check, losses_of_result(self._function), run)
-        return ShieldedTrial(trial, check) if self._public is None else PublicTrial(trial, check)
-
     def _declare(self, study: str) -> None:
-        """Keep for the ledger's statement what the user says about the function."""
+        """Keep for the ledger's statement what the user says about the function, before it may report anything."""
+        if study in self._declared:
+            return
         ledger = self._runs.request.ledger
         if self._public is not None:
             ledger.declare_public(study, self._public)
@@ -315,27 +309,6 @@ def refuse_maximize(study: optuna.Study) -> None:
             "(for accuracy, minimise the zero-one loss). A study that is stored keeps its direction: give the new one "
             "another study_name, or delete the old one first with optuna.delete_study."
         )
-
-
-def _mark_shielded(trial: Trial) -> None:
-    """Tell the study's sampler, also one that is wrapped, that a private objective runs the trial."""
-    for sampler in samplers_of(trial.study):
-        shielded: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
-        shielded.add((trial.study.study_name, trial.number))
-
-
-def _as_recorded(run: SearchRun, name: str) -> Check | None:
-    """Return what refuses to suggest another point to a trial that has its value already."""
-    recorded = run.recorded_parameters(name)
-    if recorded is None:
-        return None
-    known = dict(recorded)
-
-    def check(parameter: str, value: Any) -> None:
-        if {**known, **as_stored({parameter: value})} != known:
-            raise run.other_parameters(name)
-
-    return check
 
 
 def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:

@@ -26,12 +26,10 @@ from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.space import Value
-from dptune_optuna.discovery import Discovery
-from dptune_optuna.distributions import given_space, searched, to_distributions, to_space, within
-from dptune_optuna.numerical import NumericalSampler
 from dptune_optuna.objective import PrivateFunction, refuse_maximize
-from dptune_optuna.runs import StudyRuns
 from dptune_optuna.shield import samplers_of
+from dptune_optuna.spaces import Discovery, SpaceSampler, given_space, searched, to_distributions, to_space, within
+from dptune_optuna.studies import StudyRuns
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 _ENDED = (TrialState.COMPLETE, TrialState.FAIL)  # in place of one that was pruned another is to come
@@ -46,7 +44,7 @@ class UnprotectedValueWarning(UserWarning):
     """With ``unprotected="allow"``: a trial was not run by a decorated objective; its value is stored without noise."""
 
 
-class PrivateSampler(NumericalSampler):
+class PrivateSampler(SpaceSampler):
     """Searches with one private run a study; a subclass names its :attr:`method`.
 
     Decorate the objective with :meth:`objective`; it returns per-example losses. A method for numbers searches float

@@ -1,4 +1,4 @@
-"""Hundreds of trials trained in any order, on any search space, and one of them chosen at the end, paid once.
+"""One of many: trials trained in any order, one of them chosen at the end and paid once; or private trainings repeated.
 
 Example::
 
@@ -8,6 +8,10 @@ Example::
     parameters = objective.select(study)
 
 Guarantee: a study stores and logs a constant until :meth:`SelectionObjective.select`, which is :func:`dptune.select`.
+
+Where the trainings themselves are private, :func:`repeat_and_select` makes a secret number of them. The study gets one
+trial, of the best repeat and with its noisy score; the others are never stored, and their number is nowhere to be seen
+(:func:`dptune.training.select.repeat_and_select` says what that is worth).
 """
 
 from __future__ import annotations
@@ -15,11 +19,13 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import optuna
-from optuna.samplers import CmaEsSampler, GPSampler, NSGAIIISampler, NSGAIISampler, TPESampler
+from optuna.distributions import BaseDistribution
+from optuna.samplers import CmaEsSampler, GPSampler, NSGAIIISampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import FixedTrial, FrozenTrial, Trial, TrialState
 
 import dptune
@@ -28,7 +34,11 @@ from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function, losses_function, tried
 from dptune.selection.methods import Method
 from dptune.selection.select import observe, select_points
-from dptune_optuna.shield import ShieldedTrial, shielded
+from dptune.training import TrainingLedger
+from dptune.training.candidates import one_of
+from dptune.training.select import Selected
+from dptune.training.select import repeat_and_select as _repeat_and_select
+from dptune_optuna.shield import ShieldedTrial, samplers_of, shielded, wrapped
 
 _logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 
@@ -84,7 +94,7 @@ class SelectionObjective:
             InputError: the sampler learns from values, or what came back is not a vector of losses; nothing is spent.
         """
         _refuse_learning(trial.study)
-        losses = shielded(self._function, ShieldedTrial(trial), _wrapped)
+        losses = shielded(self._function, ShieldedTrial(trial), wrapped)
         observe(self._privatizer, _point(trial.study, trial), losses)
         return WITHHELD
 
@@ -122,7 +132,7 @@ class SelectionObjective:
         for point, trial in zip(points, trials, strict=True):
             if point not in held:
                 shield = ShieldedTrial(FixedTrial(trial.params, trial.number))
-                losses = shielded(self._function, shield, _wrapped)
+                losses = shielded(self._function, shield, wrapped)
                 observe(self._privatizer, point, losses)
         settings: dict[str, Any] = {"estimate_share": self._share, "method": self._method}
         chosen = select_points(points, self._privatizer, mu=self._mu, name=name, **settings)
@@ -137,10 +147,6 @@ class SelectionObjective:
         return repr(losses)
 
 
-def _wrapped(losses: Any) -> dptune.privacy.PerExampleLosses:
-    return losses if isinstance(losses, dptune.privacy.PerExampleLosses) else dptune.privacy.PerExampleLosses(losses)
-
-
 def _point(study: optuna.Study, trial: Trial | FrozenTrial) -> str:
     """Return a name that no other study and no other parameters share."""
     parameters = json.dumps(trial.params, sort_keys=True, default=str)
@@ -148,11 +154,68 @@ def _point(study: optuna.Study, trial: Trial | FrozenTrial) -> str:
 
 
 def _refuse_learning(study: optuna.Study) -> None:
-    sampler: Any = study.sampler
-    while sampler is not None:
+    for sampler in samplers_of(study):
         if isinstance(sampler, _LEARN):
             raise dptune.InputError(
                 f"{type(sampler).__name__} learns from values, and here every value is {WITHHELD:g} until the end. "
                 "Create the study with sampler= RandomSampler(), QMCSampler(), GridSampler() or BruteForceSampler()."
             )
-        sampler = getattr(sampler, "_base_sampler", None)  # that it wraps, as PartialFixedSampler does
+
+
+def repeat_and_select(
+    study: optuna.Study,
+    objective: Callable[[Any], tuple[Any, Any]],
+    ledgers: Sequence[TrainingLedger],
+    *,
+    clip: tuple[float, float],
+    candidates: Sequence[Mapping[str, Any]] | None = None,
+    secure: bool = True,
+    insecure_seed: int | None = None,
+) -> Selected:
+    """Make a secret number of repeats and add the best to the study as its one new trial.
+
+    Hyperparameters are drawn independently, without a seed, and uniformly over what ``trial.suggest_...`` says or over
+    ``candidates``, whatever the study's sampler is: the bound does not hold for points that know of earlier ones.
+
+    Args:
+        study: a study that minimises; asked for nothing, and given the best trial.
+        objective: trial -> (model, losses (n,) of the scoring people); the trial suggests and takes nothing back.
+        ledgers: see :func:`dptune.training.select.repeat_and_select`; so for ``clip``, ``secure``, ``insecure_seed``.
+        candidates: a public list of parameters, such as :func:`dptune.training.quasi_random` makes: each repeat draws
+            one of them, with replacement. What a candidate does not name is drawn as without the list.
+
+    Returns:
+        The best: its parameters, noisy score and model.
+
+    Example::
+
+        def objective(trial):                       # one repeat
+            model = train_privately(trial.suggest_float("rate", 1e-3, 1.0, log=True))
+            return model, losses_of(model)          # one loss for each scoring person
+
+        best = repeat_and_select(study, objective, [train_ledger, val_ledger], clip=(0.0, 1.0))
+    """
+    spaces: list[tuple[Mapping[str, Any], Mapping[str, BaseDistribution]]] = []
+
+    def once() -> tuple[Mapping[str, Any], Any, Any]:
+        own = optuna.create_study(sampler=RandomSampler())  # no repeat knows of another
+        own.enqueue_trial(one_of(candidates))
+        trial = own.ask()
+        model, losses = objective(ShieldedTrial(trial))
+        spaces.append((trial.params, trial.distributions))
+        return trial.params, model, losses
+
+    began = datetime.now()
+    one_of(candidates)  # refuses an empty list while that can be told
+    best = _repeat_and_select(once, ledgers, clip=clip, secure=secure, insecure_seed=insecure_seed)
+    _add(study, best, began, dict(next((space for params, space in spaces if params == best.parameters), {})))
+    return best
+
+
+def _add(study: optuna.Study, best: Selected, began: datetime, distributions: dict[str, BaseDistribution]) -> None:
+    """Add the best, dated at the beginning for good: the end would tell how many repeats there were."""
+    if best.model is not None and best.parameters is not None:
+        params = dict(best.parameters)
+        trial = optuna.trial.create_trial(params=params, distributions=distributions, value=best.score)
+        trial.datetime_start = trial.datetime_complete = began
+        study.add_trial(trial)

@@ -19,12 +19,12 @@ from optuna.study import Study
 from optuna.trial import FixedTrial, Trial
 
 import dptune
-from dptune.losses.user_function import Function, call_guarded
+from dptune.losses.user_function import Function, Outcome, call_guarded
 from dptune.privacy.private import PerExampleLosses, bare
+from dptune.search.names import as_stored
 from dptune.search.run import SearchRun
 
 T = TypeVar("T")
-Check = Callable[[str, Any], None]  # parameter, value; raises what refuses it
 
 
 class ShieldedTrial:
@@ -34,11 +34,12 @@ class ShieldedTrial:
 
     Args:
         trial: suggests.
-        check: is shown every suggestion, and raises to refuse it.
+        run: where the trial may have its value already: then another point is refused at its first suggestion. None:
+            outside a study, or before the search space is known.
     """
 
-    def __init__(self, trial: Trial | FixedTrial, check: Check | None = None) -> None:
-        self._trial, self._check = trial, check
+    def __init__(self, trial: Trial | FixedTrial, run: SearchRun | None = None) -> None:
+        self._trial, self._run = trial, run
         self._public_error: Exception | None = None  # kept: the user's function may swallow it
         self._pruned = False  # whether the function was told to stop
 
@@ -73,9 +74,14 @@ class ShieldedTrial:
 
     def _checked(self, name: str, suggest: Callable[[], T]) -> T:
         value = self._passed(suggest)
-        if self._check is not None:
-            self._passed(functools.partial(self._check, name, value))
+        self._passed(lambda: self._refuse_other(name, value))
         return value
+
+    def _refuse_other(self, parameter: str, value: Any) -> None:
+        name = str(self.number)
+        known = None if self._run is None else self._run.recorded_parameters(name)
+        if self._run is not None and known is not None and {**known, **as_stored({parameter: value})} != known:
+            raise self._run.other_parameters(name)
 
     def _passed(self, call: Callable[[], T]) -> T:
         """Call Optuna; what it raises is public."""
@@ -120,16 +126,13 @@ class RungTrial(ShieldedTrial):
     """A trial that reports private losses of a half-trained model, and is told whether to go on.
 
     Args:
-        trial, check: see :class:`ShieldedTrial`.
+        trial, run: see :class:`ShieldedTrial`; the run takes the losses and pays.
         losses_of: makes losses of what the user's function would return.
-        run: takes them and pays; None: outside a study, or before the search space is known.
     """
 
-    def __init__(
-        self, trial: Trial | FixedTrial, check: Check | None, losses_of: Function, run: SearchRun | None
-    ) -> None:
-        super().__init__(trial, check)
-        self._losses_of, self._run = losses_of, run
+    def __init__(self, trial: Trial | FixedTrial, run: SearchRun | None = None, *, losses_of: Function) -> None:
+        super().__init__(trial, run)
+        self._losses_of = losses_of
 
     def report_private(self, result: Any, step: int) -> None:
         """Hand in the losses of the half-trained model; nothing is stored by Optuna, and nothing is paid yet.
@@ -166,11 +169,18 @@ def shielded(function: Function, shield: ShieldedTrial, take: Callable[[Any], T]
         InputError: ``take`` refused what came back.
     """
     outcome = call_guarded(function, shield, take, optuna.TrialPruned)
-    if shield._public_error is not None:
-        raise bare(shield._public_error)
-    if outcome.stopped and shield._pruned:
-        raise optuna.TrialPruned("the trial was told to stop before its end.")
+    if shield._public_error is not None:  # the outcome is replaced: no frame of the error may hold what was returned
+        outcome = Outcome(error=bare(shield._public_error))
+    elif outcome.stopped and shield._pruned:
+        outcome = Outcome(error=optuna.TrialPruned("the trial was told to stop before its end."))
     return outcome.or_raise()
+
+
+def mark_shielded(trial: Trial) -> None:
+    """Tell the study's sampler, also one that is wrapped, that a private objective runs the trial."""
+    for sampler in samplers_of(trial.study):
+        shielded: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
+        shielded.add((trial.study.study_name, trial.number))
 
 
 def samplers_of(study: Study) -> Iterator[BaseSampler]:

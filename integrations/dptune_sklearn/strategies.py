@@ -112,7 +112,7 @@ class Sampler:
         import optuna
         from optuna.trial import TrialState
 
-        from dptune_optuna.distributions import to_distributions
+        from dptune_optuna.spaces import to_distributions
 
         where = UserSpace(asked.distributions)
         distributions = to_distributions(where.space)

@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 import dptune
 from dptune import Categorical, Float, Int, Space
 from dptune_optuna import CentredCMASampler, DPGIBOSampler
-from dptune_optuna.discovery import Discovery
+from dptune_optuna.spaces import Discovery
 from harness import create, open_ledger, open_privatizer, people
 
 MODELS = Space(

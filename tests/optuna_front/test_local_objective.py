@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 import dptune
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune_optuna import LDPTGPSampler, LocalObjective
-from dptune_optuna.randomizers import randomizers_of
+from dptune_optuna.local import randomizers_of
 from harness import create, transcript
 from local_harness import SAMPLERS, SECRET, at_x, open_sampler, users_function
 

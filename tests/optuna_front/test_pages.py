@@ -11,7 +11,7 @@ import optuna
 import pytest
 
 from dptune_optuna import PrivateObjective
-from dptune_optuna.pages import SIGMA
+from dptune_optuna.studies import SIGMA
 from harness import create, losses_at, objective_of, open_centred, open_ledger, open_privatizer, open_sampler, people
 
 

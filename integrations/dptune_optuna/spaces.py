@@ -1,0 +1,244 @@
+"""Search spaces between Optuna and dptune: distributions, what trials have shown, a sampler of a space's points."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.trial import FrozenTrial
+
+import dptune
+from dptune.parameters import Parameter, key_of
+from dptune.space import Value
+
+_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+_MOST_VALUES = 32  # of a parameter that others may depend on
+
+
+def to_space(distributions: Mapping[str, BaseDistribution], *, choices: bool = False) -> dptune.Space | None:
+    """Return the numerical parameters that can vary, with ``choices`` categories too, or None if there are none.
+
+    Choices that are objects are nobody's to search: they are drawn.
+
+    Raises:
+        InputError: this is not a mapping from names to Optuna's distributions.
+    """
+    if not isinstance(distributions, Mapping):
+        kind = type(distributions).__name__
+        raise dptune.InputError(
+            f'a space maps names to distributions, {{"C": FloatDistribution(0.1, 10)}}; got {kind}.'
+        )
+    found: dict[str, Parameter] = {}
+    for name, distribution in distributions.items():
+        if not isinstance(distribution, BaseDistribution):
+            raise dptune.InputError(f"the space's {name!r} must be an Optuna distribution; got {distribution!r}.")
+        if isinstance(distribution, FloatDistribution) and not distribution.single():
+            found[name] = dptune.Float(distribution.low, distribution.high, distribution.log, distribution.step)
+        elif isinstance(distribution, IntDistribution) and not distribution.single():
+            found[name] = dptune.Int(distribution.low, distribution.high, distribution.log, distribution.step)
+        elif choices and isinstance(distribution, CategoricalDistribution) and _are_plain(distribution.choices):
+            found[name] = dptune.Categorical(distribution.choices)
+    return dptune.Space(found) if found else None
+
+
+def _are_plain(choices: Sequence[Any]) -> bool:
+    """Tell whether there are several choices, and none is an object."""
+    try:
+        return len(choices) > 1 and dptune.Categorical(choices).choices == choices
+    except dptune.InputError:
+        return False
+
+
+def given_space(
+    distributions: Mapping[str, BaseDistribution] | dptune.Space | None, *, choices: bool = False
+) -> dptune.Space | None:
+    """Return the space that a user gives to a sampler with ``space=``; None if none was given.
+
+    Raises:
+        InputError: it has nothing to search.
+    """
+    if isinstance(distributions, dptune.Space):
+        return distributions
+    space = None if distributions is None else to_space(distributions, choices=choices)
+    if distributions is not None and space is None:
+        raise dptune.InputError(f"space has no {searched(choices)} with more than one value to search.")
+    return space
+
+
+def searched(choices: bool) -> str:
+    """Return what is searched, for messages."""
+    return "parameter" if choices else "float or int parameter"
+
+
+def within(distribution: BaseDistribution, value: Any) -> bool:
+    """Tell whether a parameter may have this value."""
+    try:
+        return bool(distribution._contains(distribution.to_internal_repr(value)))
+    except ValueError:  # no choice of a categorical distribution
+        return False
+
+
+def to_distributions(space: dptune.Space) -> dict[str, BaseDistribution]:
+    """Return Optuna's distributions of a space."""
+    return {name: _distribution(p) for name, p in space.items()}
+
+
+def _distribution(p: Parameter) -> BaseDistribution:
+    if isinstance(p, dptune.Categorical):
+        return CategoricalDistribution(p.choices)
+    if isinstance(p, dptune.Float):
+        return FloatDistribution(p.low, p.high, log=p.log, step=p.step)
+    return IntDistribution(p.low, p.high, log=p.log, step=p.step)
+
+
+def refuse_other_space(
+    space: dptune.Space, suggested: Mapping[str, BaseDistribution], values: Mapping[str, Any], *, kept: str = ""
+) -> None:
+    """Refuse a function that does not suggest the parameters that are searched: its trials would all be ignored.
+
+    Args:
+        space: of the run.
+        suggested: by a function that has returned; parameters beyond those of the space are fine.
+        values: that it was given; what is not active for them need not be suggested.
+        kept: what to do if the space is what is wrong.
+
+    Raises:
+        InputError: a parameter was not suggested, or was suggested as another one; names it.
+    """
+    for name, wanted in to_distributions(space).items():
+        given = suggested.get(name)
+        if given is None and not space.active(name, values):
+            continue
+        if given is None:
+            others = ", ".join(map(repr, suggested)) or "nothing"
+            raise dptune.InputError(
+                f"the search space has the parameter {name!r}, {wanted}, but the function did not suggest it; it "
+                f"suggested {others}. Correct the name in the function, or leave the parameter out of space=: then it "
+                f"is drawn independently whenever it is suggested. Nothing was released of this trial. {kept}"
+            )
+        if given != wanted and to_space({name: given}, choices=True) != dptune.Space({name: space[name]}):
+            raise dptune.InputError(
+                f"the search space has the parameter {name!r} as {wanted}, but the function suggested it as {given}. "
+                f"Suggest it with that type, range, log and step. Nothing was released of this trial. {kept}"
+            )
+
+
+class Discovery:
+    """Parameters, and the conditions under which trials suggested them.
+
+    A parameter that some trials did not suggest depends on the first parameter, in the order of suggestion, that tells
+    the trials with it from those without: it is active for the values that were seen with it. Where no parameter tells
+    them apart, nobody knows when it is active. What is guessed wrongly is drawn at random once, and known then.
+
+    Args:
+        space: what is known already.
+        trials: that have ended.
+    """
+
+    def __init__(self, space: dptune.Space, trials: Iterable[FrozenTrial] = ()) -> None:
+        self._parameters = dict(space)
+        self._order: dict[str, None] = {}  # names in the order of suggestion
+        self._seen: dict[frozenset[tuple[str, str]], Mapping[str, Any]] = {}
+        for trial in trials:
+            self.add(trial.params, trial.distributions)
+
+    def add(self, parameters: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> None:
+        """Take note of what a trial suggested."""
+        found = to_space(distributions, choices=True)
+        for name in parameters:
+            if found is not None and name in found:
+                self._parameters.setdefault(name, found[name])
+                self._order.setdefault(name)
+        told = {name: value for name, value in parameters.items() if name in self._parameters}
+        kind = {(name, key_of(value) if self._may_decide(name) else "") for name, value in told.items()}
+        self._seen.setdefault(frozenset(kind), told)
+
+    def space(self) -> dptune.Space:
+        """Return the space as the trials have shown it."""
+        when = {name: self._condition(name) for name in self._parameters if not self._always(name)}
+        return dptune.Space(self._parameters, when=when)
+
+    def _always(self, name: str) -> bool:
+        return all(name in trial for trial in self._seen.values())
+
+    def _may_decide(self, name: str) -> bool:
+        cells = self._parameters[name].cells
+        return cells is not None and cells <= _MOST_VALUES
+
+    def _condition(self, name: str) -> dict[str, list[Value]] | None:
+        with_it = [trial for trial in self._seen.values() if name in trial]
+        without = [trial for trial in self._seen.values() if name not in trial]
+        for other in self._order:
+            if other == name:
+                break
+            if not self._may_decide(other) or any(other not in trial for trial in with_it):
+                continue
+            values = {key_of(trial[other]): trial[other] for trial in with_it}
+            if not any(other in trial and key_of(trial[other]) in values for trial in without):
+                return {other: list(values.values())}
+        return None
+
+
+class SpaceSampler(BaseSampler):
+    """Proposes the parameters of a known space together; draws those outside it.
+
+    Args:
+        seed: of the sampler that draws, if it is the default one.
+        independent_sampler: draws parameters outside the space; default random.
+        warn_independent_sampling: say so when it does.
+    """
+
+    def __init__(
+        self, *, seed: int | None, independent_sampler: BaseSampler | None, warn_independent_sampling: bool
+    ) -> None:
+        self._independent = independent_sampler or RandomSampler(seed=seed)
+        self._warn_independent = warn_independent_sampling
+
+    @abstractmethod
+    def _propose(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
+    ) -> Mapping[str, Value]:
+        """Return the trial's point; ``search_space`` has a parameter to search."""
+
+    @abstractmethod
+    def _has_space(self, study: optuna.Study) -> bool:
+        """Tell whether the study's search space is known."""
+
+    def _to_space(self, distributions: Mapping[str, BaseDistribution]) -> dptune.Space | None:
+        """Return what there is to search, or None."""
+        return to_space(distributions)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return the next point; parameters that are not searched, or whose range has changed, are drawn."""
+        self._raise_error_if_multi_objective(study)
+        proposed = self._propose(study, trial, search_space) if self._to_space(search_space) else {}
+        return {
+            name: proposed[name]
+            if name in proposed and within(distribution, proposed[name])
+            else self._independent.sample_independent(study, trial, name, distribution)
+            for name, distribution in search_space.items()
+        }
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Draw one parameter outside the search space."""
+        self._raise_error_if_multi_objective(study)
+        if self._warn_independent and self._has_space(study):
+            _logger.warning(
+                f"The parameter {param_name!r} in trial #{trial.number} is sampled independently by "
+                f"{type(self._independent).__name__}: {type(self).__name__} searches the parameters of a fixed search "
+                "space. Its spread adds to the values the sampler sees. Set "
+                "warn_independent_sampling=False to silence this."
+            )
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def reseed_rng(self) -> None:
+        """Reseed the independent sampler; the searched points do not depend on the process."""
+        self._independent.reseed_rng()

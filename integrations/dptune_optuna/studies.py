@@ -1,0 +1,175 @@
+"""The private runs behind studies, and what Optuna's pages show of them.
+
+Each run is bound to its study's storage by the ledger's mark. What is written there beside it is a function of released
+values and public facts: what a trial's value is, the noise beside each, a note with the budget and the answer. Plots,
+data frames and optuna-dashboard find it.
+"""
+
+from __future__ import annotations
+
+import math
+from inspect import unwrap
+from typing import Any
+
+import optuna
+from optuna.trial import Trial, TrialState
+
+import dptune
+from dptune._locks import ForkSafeLock
+from dptune.search.recommendation import listed
+from dptune.search.request import SearchRequest
+from dptune.search.run import SearchRun
+
+_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+ATTRIBUTE = "dptune:"  # begins the name of every user attribute that is written here: released facts only
+MARK = ATTRIBUTE + "ledger"  # of a study: which ledger paid for it, and up to which charge
+VALUE_IS = ATTRIBUTE + "value_is"  # of a study: what a trial's value is
+SIGMA = ATTRIBUTE + "sigma"  # of a trial: the standard deviation in its value
+_BAR = 30  # cells of the bar of the budget
+_TITLE = "## Private search"
+_NOTE = "dashboard:note_"  # where optuna-dashboard keeps a study's note (save_note)
+_PART = 2045  # in parts of this length
+
+
+class StudyRuns:
+    """The runs of a request, one for each study; each is bound to the study's storage.
+
+    Args:
+        request: what the user asks for.
+        mixed: whether a run may begin in a study with completed trials that no run has paid for.
+    """
+
+    def __init__(self, request: SearchRequest, *, mixed: bool = False) -> None:
+        self.request, self._mixed = request, mixed
+        self._runs: dict[str, SearchRun] = {}
+        self.lock = ForkSafeLock()
+
+    def of(self, study: optuna.Study) -> SearchRun | None:
+        """Return the study's run, or None if this process has not begun it."""
+        return self._runs.get(study.study_name)
+
+    def any(self) -> SearchRun | None:
+        """Return one of the runs, or None."""
+        return next(iter(self._runs.values()), None)
+
+    def begin(self, study: optuna.Study, space: dptune.Space | None) -> SearchRun:
+        """Begin the study's run, or continue it from the ledger; a run that this process has begun is returned.
+
+        Raises:
+            LedgerError: the study was paid for by another ledger, or by a later state of this one.
+            BudgetMismatch: the run was begun with other settings or another privatizer.
+            BudgetExhausted: the ledger has not that much left for a new run.
+        """
+        with self.lock:
+            name = study.study_name
+            if name not in self._runs:
+                self._check_ledger(study)
+                run = self.request.begin(name, space)
+                _announce(self.request, run)
+                study.set_user_attr(MARK, self.request.ledger.mark())
+                self._runs[name] = run
+            return self._runs[name]
+
+    def extend(self, study: optuna.Study, run: SearchRun, n_trials: int, mu: float | None) -> None:
+        """Let the study go on with what extends its run; see :meth:`dptune.SearchRun.extend`."""
+        with self.lock:
+            self._runs[study.study_name] = extension = run.extend(trials=n_trials, mu=mu)
+        _announce(self.request, extension)
+
+    def check_start(self, study: optuna.Study) -> None:
+        """Refuse, before a model is trained, a study whose run could not begin.
+
+        Raises:
+            LedgerError: the study was paid for by another ledger, or by a later state of this one.
+            BudgetExhausted: the ledger has not the budget left.
+        """
+        self._check_ledger(study)
+        self.request.check_start(study.study_name)
+
+    def _check_ledger(self, study: optuna.Study) -> None:
+        ledger, mark = self.request.ledger, study.user_attrs.get(MARK)
+        if mark is not None:
+            ledger.check_mark(mark)
+        elif not self._mixed and not self.request.begun(study.study_name) and _has_completed(study):
+            raise dptune.LedgerError(
+                f"the study {study.study_name!r} has completed trials, but the ledger has no run of that name: another "
+                "ledger paid for them, or none did. Nothing was trained or spent. Open the ledger that paid (a path "
+                "like 'ledger.db' depends on the working directory), or give a new study a new name. If the values "
+                'are public and belong to this search, make the sampler with unprotected="allow".'
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_runs": {}}
+
+
+def _announce(request: SearchRequest, run: SearchRun) -> None:
+    say = _logger.info if request.privatizer.private else _logger.warning
+    say(request.announcement(run))
+    if warning := request.warning(run):
+        _logger.warning(f"The run {run.scope!r} will learn little: {warning}")
+
+
+def _has_completed(study: optuna.Study) -> bool:
+    """Tell whether a trial has a value; inf is what Optuna was given instead of one."""
+    completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    return any(math.isfinite(value) for trial in completed for value in trial.values)
+
+
+def show(study: optuna.Study, run: SearchRun, loss: str) -> None:
+    """Write what has changed to the study, one short attribute for each fact: dashboards cut long ones off."""
+    stored, progress = study.user_attrs, run.progress()
+    facts = {ATTRIBUTE + fact: value for fact, value in progress.items()}
+    for name, value in {**facts, VALUE_IS: run.value_is(loss), MARK: run.ledger.mark()}.items():
+        if name not in stored or stored[name] != value:
+            study.set_user_attr(name, value)
+            if name == VALUE_IS and study.metric_names is None:
+                unwrap(optuna.Study.set_metric_names)(study, [str(value)])
+    _write_note(study, note(run, progress, run.value_is(loss)))
+
+
+def show_sigma(trial: Trial, run: SearchRun) -> None:
+    """Write the standard deviation in the trial's value beside it, if anything was released about it."""
+    sigma = run.sigma(str(trial.number), trial.params)
+    if sigma is not None:
+        trial.set_user_attr(SIGMA, sigma)
+
+
+def note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
+    """Return what a study's note says, in Markdown: the budget as a bar, what a value is, the recommendation."""
+    spent, budget = (float(str(progress[name])) for name in ("mu_spent", "mu_budget"))
+    share = min((spent / budget) ** 2, 1.0)  # squares add up
+    bar = "█" * round(_BAR * share) + "░" * (_BAR - round(_BAR * share))
+    lines = [
+        f"{_TITLE}: {run.method.name}" + ("" if progress["private"] else " — NOT PRIVATE, its noise is seeded"),
+        f"**Budget of the ledger** `{bar}` {100 * share:.0f}%: mu = {spent:.3g} of {budget:.3g} is spent",
+        f"**A trial's value** is the {value_is}; `inf` as long as nothing is released about it. `{SIGMA}` is its "
+        "standard deviation. The smallest value is small mostly by its noise: it is not the recommendation.",
+        f"**Trials** {run.trials} planned, {progress['trials_failed']} failed in the process that wrote this",
+        f"**Recommended** {_recommended(run, progress)}",
+    ]
+    return "\n\n".join(lines)
+
+
+def _recommended(run: SearchRun, progress: dict[str, object]) -> str:
+    if run.plan.monitor_mu > 0 and not run.complete:  # a model of all values, at every trial, would take too long
+        known = progress.get("recommended")
+        so_far = f"so far: {listed(known, '`')}; how sure that is" if isinstance(known, dict) else "so far:"
+        return f"{so_far} `dptune watch` works out from the ledger"
+    found = run.so_far()
+    if found is None:
+        return "when something is released that says where to look"
+    return f"{'' if run.complete else 'so far: '}{listed(found, '`')}\n\n{found.summary()}"
+
+
+def _write_note(study: optuna.Study, text: str) -> None:
+    """Write the study's note for optuna-dashboard, which need not be installed; a note of the user's stays."""
+    storage, identity = study._storage, study._study_id
+    stored = storage.get_study_system_attrs(identity)
+    parts = {key: part for key, part in stored.items() if key.startswith(f"{_NOTE}str:")}
+    before = "".join(str(parts[f"{_NOTE}str:{i}"]) for i in range(len(parts)))
+    if before == text or (before and not before.startswith(_TITLE)):
+        return
+    new = {f"{_NOTE}str:{i}": text[i * _PART : (i + 1) * _PART] for i in range(-(-len(text) // _PART))}
+    version = {f"{_NOTE}ver": stored.get(f"{_NOTE}ver", 0) + 1}
+    for key, part in {**version, **dict.fromkeys(parts, ""), **new}.items():
+        storage.set_study_system_attr(identity, key, part)
