@@ -114,46 +114,24 @@ class Losses:
         return (task, n, trials, None if none else mu, VALUES if none else method, seed)
 
 
-def share_closed(losses: np.ndarray) -> tuple[float, float]:
-    """(values - ours) / (values - none) of the means, and its standard error by the jackknife over seeds.
-
-    Args:
-        losses: (3, seeds): values, ours, none.
-    """
-
-    def ratio(L: np.ndarray) -> float:
-        values, ours, none = L.mean(axis=1)
-        return float((values - ours) / (values - none))
-
-    k = losses.shape[1]
-    left_out = np.array([ratio(np.delete(losses, i, axis=1)) for i in range(k)]) if k > 1 else np.full(1, np.nan)
-    return ratio(losses), float(np.sqrt((k - 1) / k * np.sum((left_out - left_out.mean()) ** 2)))
-
-
 def table(results: list[dict[str, object]]) -> str:
-    """Mean test loss ± standard error of each cell, the best private one bold; and the share of the gap closed."""
+    """Mean test loss ± standard error of each cell, the best private one bold."""
     losses, rows = Losses(results), []
     for task, n, trials, mu in _places():
         found = {m: losses.of(task, n, trials, mu, (m,)) for m in (*METHODS, "none")}
-        gap = losses.of(task, n, trials, mu, (VALUES, OURS, "none"))
-        if not gap.size:
+        if not (seeds := losses.of(task, n, trials, mu, (VALUES, OURS, "none"))).size:
             continue
         best = min(L.mean() for m, L in found.items() if L.size and m != "none")
         shown = [_shown(L[0], bold=m != "none" and L.mean() == best) if L.size else "" for m, L in found.items()]
-        share, error = share_closed(gap)
-        rows.append([task, str(n), str(trials), f"{mu:g}", *shown, f"{share:.2f} ± {error:.2f}", str(gap.shape[1])])
-    heads = ["task", "n", "trials", "mu", *METHODS, "CMA-ES, no privacy", "gap closed", "seeds"]
+        rows.append([task, str(n), str(trials), f"{mu:g}", *shown, str(seeds.shape[1])])
+    heads = ["task", "n", "trials", "mu", *METHODS, "CMA-ES, no privacy", "seeds"]
     return markdown(heads, rows)
 
 
 def summary(results: list[dict[str, object]]) -> str:
-    """The median share of the gap closed by groups of cells, and the cells where ours is not the best private one."""
-    losses, shares, worse = Losses(results), {}, []
+    """The cells where ours is not the best private one."""
+    losses, worse = Losses(results), []
     for place in _places():
-        gap = losses.of(*place, (VALUES, OURS, "none"))
-        if not gap.size:
-            continue
-        shares[place] = share_closed(gap)[0]
         for other in METHODS:
             both = losses.of(*place, (OURS, other))
             if other == OURS or not both.size or both.shape[1] < 2:
@@ -163,19 +141,7 @@ def summary(results: list[dict[str, object]]) -> str:
             if difference.mean() > 0:
                 significant = "yes" if difference.mean() > 2 * error else "no"
                 worse.append([*map(str, place), other, f"{difference.mean():.4f} ± {error:.4f}", significant])
-    groups = {
-        "all cells": lambda p: True,
-        "n = 300": lambda p: p[1] == 300,
-        "100 trials": lambda p: p[2] == 100,
-        "400 trials": lambda p: p[2] == 400,
-        **{f"mu = {mu:g}": lambda p, mu=mu: p[3] == mu for mu in BUDGETS},
-        **{task: lambda p, task=task: p[0] == task for task in PEOPLE},
-    }
-    chosen = [(name, [s for p, s in shares.items() if test(p)]) for name, test in groups.items()]
-    lines = [[name, f"{np.median(c):.2f}", f"{min(c):.2f}", str(len(c))] for name, c in chosen if c]
-    first = markdown(["cells", "median share closed", "smallest", "number of cells"], lines)
-    second = markdown(["task", "n", "trials", "mu", "better than ours", "by", "more than 2 errors"], worse)
-    return f"{first}\n\n{second}"
+    return markdown(["task", "n", "trials", "mu", "better than ours", "by", "more than 2 errors"], worse)
 
 
 def headline(results: list[dict[str, object]]) -> str:
