@@ -43,11 +43,12 @@ READ = {  # page -> why its blocks are compiled here, and not run
     "docs/what-breaks-the-promise.md": "wrong beside right: tests/docs/test_wrong_and_right.py runs them",
     "docs/ray.md": "needs a cluster: tests/ray_front/test_example.py runs it there",
 }
+ALONE = "docs/centred.md#without-a-framework"
 SPACES, SELECTION = "docs/centred.md#any-search-space", "docs/centred.md#one-of-many-models-paid-once"
 PRUNING = "docs/optuna.md#trials-that-stop-early"
 RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/sklearn.md", "docs/training.md", "docs/tutorial.md",
        "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger", "docs/cli.md#watch-a-run",
-       SPACES, SELECTION, PRUNING}  # fmt: skip
+       ALONE, SPACES, SELECTION, PRUNING}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +110,14 @@ def test_the_pages_of_the_command_line_print_what_they_show() -> None:
     assert commands >= {"statement", "plan"}
     assert {name for name in commands if f"`{name}`" not in page("docs/cli.md")} == set()
     run("docs/cli.md#watch-a-run")
+
+
+def test_a_search_without_a_framework_runs_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(ALONE)["run"].complete
+    first = capsys.readouterr().out
+    assert "Privacy statement" in first
+    run(ALONE)
+    assert capsys.readouterr().out == first
 
 
 def test_the_page_of_private_selection_runs() -> None:
