@@ -16,9 +16,9 @@ from dptune import search as search
 from dptune import selection as selection
 from dptune import space as space
 from dptune import training as training
+from dptune._statement import Statement as Statement
 from dptune.accounting.gdp import Budget as Budget
 from dptune.accounting.ledger import PrivacyLedger as PrivacyLedger
-from dptune.accounting.statement import Statement as Statement
 from dptune.algorithms.centred_plan import CENTRED as CENTRED
 from dptune.algorithms.gibo_plan import GIBO as GIBO
 from dptune.errors import BudgetError as BudgetError

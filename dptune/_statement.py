@@ -1,27 +1,112 @@
-"""A statement's three renderings. Standard library only: a user's device prints statements too."""
+"""What may be claimed, about whom, and what is not covered. Standard library only: a user's device says so, too."""
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dptune._numbers import rounded_up
+
+Rows = tuple[tuple[str, str], ...]  # (name, text)
+NOTHING = "NONE (epsilon = infinity)"
 
 
-class Printable(ABC):
-    """A statement's three renderings."""
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """Everything a sceptical reader needs; print it, or use one of the three renderings.
+
+    The first fields are what a ledger holds. The others are what it promises, in the words of its trust model: the room
+    that knows the rule writes them.
+
+    Attributes:
+        dataset: name of what is protected.
+        unit: what one record of it is.
+        n: number of units, public; None if it is not stated.
+        mechanisms: pairs (mechanism, number of charges).
+        private: False if any noise was seeded; then nothing is guaranteed.
+        versions: library versions when the ledger was created.
+        delta: at which epsilon is given.
+        epsilon: of everything that the ledger may spend; infinite if any noise was seeded.
+        accountant: how epsilon was computed.
+        noise: how noise is drawn.
+        warnings: what a reader must see before the numbers.
+        guarantee: rows of what is promised, and of what was made of it so far.
+        numbers: the same as JSON data.
+        unprotected: rows of what no release protects, because the user said that it need not.
+        remarks: rows that belong to the numbers wherever these are shown, the unprotected ones among them.
+    """
+
+    dataset: str = ""
+    unit: str
+    adjacency: str
+    trust_model: str
+    n: int | None = None
+    mechanisms: tuple[tuple[str, int], ...]
+    private: bool
+    versions: Mapping[str, str] = field(default_factory=dict)
+    delta: float
+    epsilon: float
+    accountant: str
+    noise: str
+    not_covered: tuple[str, ...]
+    warnings: tuple[str, ...]
+    guarantee: Rows
+    numbers: Mapping[str, object]
+    unprotected: Rows = ()
+    remarks: Rows = ()
+    title: str = "Privacy statement"
 
     @property
-    @abstractmethod
-    def warnings(self) -> Sequence[str]:
-        """What a reader must not miss."""
+    def releases(self) -> int:
+        """Number of charges so far."""
+        return sum(count for _, count in self.mechanisms)
 
-    @abstractmethod
-    def to_dict(self) -> dict[str, object]:
-        """Return the statement as plain JSON data."""
+    @property
+    def protects(self) -> str:
+        """Who is protected, in words."""
+        return self.unit + (f" in {self.dataset!r}" if self.dataset else "") + (f", n = {self.n}" if self.n else "")
 
-    @abstractmethod
-    def _rows(self) -> list[tuple[str, str]]:
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Warnings and remarks in sentences, for whoever shows the numbers without the statement."""
+        return (*self.warnings, *(f"{name}: {text}." for name, text in self.remarks))
+
+    def rows(self) -> Rows:
         """Return (name, text) of each row."""
+        versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
+        return (
+            ("Protects", self.protects),
+            ("Adjacency", self.adjacency),
+            ("Trust model", self.trust_model),
+            *self.guarantee,
+            *self.remarks,
+            ("Mechanisms", "; ".join(f"{name} ({count})" for name, count in self.mechanisms) or "none so far"),
+            ("Accountant", self.accountant),
+            ("Not covered", "; ".join(self.not_covered)),
+            *((("Versions", versions),) if versions else ()),
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the statement as plain JSON data (an infinite epsilon is the string "infinity")."""
+        return {
+            "private": self.private,
+            "warnings": list(self.warnings),
+            "remarks": dict(self.remarks),
+            "dataset": self.dataset,
+            "unit": self.unit,
+            "n": self.n,
+            "adjacency": self.adjacency,
+            "trust_model": self.trust_model,
+            "accountant": self.accountant,
+            "mechanisms": [{"mechanism": name, "releases": count} for name, count in self.mechanisms],
+            "releases": self.releases,
+            "delta": self.delta,
+            **self.numbers,
+            "not_covered": list(self.not_covered),
+            "versions": dict(self.versions),
+        }
 
     def to_json(self) -> str:
         """Return the statement as JSON text."""
@@ -29,17 +114,37 @@ class Printable(ABC):
 
     def to_text(self) -> str:
         """Return the statement for a terminal."""
-        lines = [self._title(), *(f"  !! {warning}" for warning in self.warnings)]
-        return "\n".join([*lines, *(f"  {name:<13}{text}" for name, text in self._rows())])
+        lines = [self.title, *(f"  !! {warning}" for warning in self.warnings)]
+        return "\n".join([*lines, *(f"  {name:<13}{text}" for name, text in self.rows())])
 
     def to_markdown(self) -> str:
         """Return the statement as Markdown."""
-        lines = [f"## {self._title()}", "", *(f"> **{warning}**\n" for warning in self.warnings)]
-        cells = [f"| {name} | {text.replace('|', chr(92) + '|')} |" for name, text in self._rows()]
+        lines = [f"## {self.title}", "", *(f"> **{warning}**\n" for warning in self.warnings)]
+        cells = [f"| {name} | {text.replace('|', chr(92) + '|')} |" for name, text in self.rows()]
         return "\n".join([*lines, "| | |", "|---|---|", *cells])
-
-    def _title(self) -> str:
-        return "Privacy statement"
 
     def __str__(self) -> str:
         return self.to_text()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanStatement(Statement):
+    """The statement of a plan that was fixed in advance. It holds for the whole plan, also if a run stopped early.
+
+    Attributes:
+        plan: what was fixed.
+    """
+
+    plan: Any
+
+
+def priced(epsilon: float, delta: float, private: bool, for_whom: str) -> str:
+    """Return an epsilon at a delta in words, or that there is none."""
+    return f"epsilon = {rounded_up(epsilon)} at delta = {rounded_up(delta, 6)}, {for_whom}" if private else NOTHING
+
+
+def large_delta(delta: float, n: int | None) -> tuple[str, ...]:
+    """Return the warning of a delta that is not below 1/n, if it is not."""
+    if n is None or delta < 1 / n:
+        return ()
+    return (f"delta = {delta:g} is not below 1/n = {1 / n:g}: choose a smaller delta.",)

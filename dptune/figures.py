@@ -171,7 +171,7 @@ def _trials_of(charge: Charge) -> int:
 
 
 def _draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
-    spent = np.sqrt(np.cumsum([c.mu**2 for c in charges]))  # (releases,)
+    spent = np.sqrt(np.cumsum(np.array([c.mu for c in charges], dtype=float) ** 2))  # (releases,)
     trials = np.cumsum([_trials_of(c) for c in charges])  # (releases,) trials that were released by then
     axes.step(trials, spent, where="post", color="C0", ls="-", label="spent (odometer)")
     limit = ledger.budget.mu

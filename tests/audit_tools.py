@@ -27,6 +27,7 @@ from noises import CannedNoise, NoNoise
 from scipy.stats import norm
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.accounting import schema
 from dptune.audit import lower_bound
 from dptune.audit.free import FreeLedger
 from dptune.audit.noise_law import MISTAKE, complaints
@@ -199,7 +200,7 @@ def audit_lower_bound(kind: str, *, mu: float, count: int) -> float:
 def dump(ledger: PrivacyLedger) -> list[tuple[object, ...]]:
     """Return all rows of all tables of a ledger but the times and its random identity."""
     rows: list[tuple[object, ...]] = []
-    with ledger._engine.connect() as connection:
+    with schema.connect(ledger.url).connect() as connection:
         for table in sorted(sa.inspect(connection).get_table_names()):
             found = connection.execute(sa.text(f"SELECT * FROM {table}")).mappings().all()
             rows += sorted(

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from dptune import Budget, LedgerError
 from dptune._numbers import rounded_down, rounded_up
 from dptune.accounting.gdp import delta_from_mu
-from dptune.accounting.statement import Statement
+from dptune.accounting.statement import BudgetStatement, budget_statement
+
+
+def statement_of(budget: Budget, spent: float, delta: float = 1e-6) -> BudgetStatement:
+    facts = dict.fromkeys(("dataset", "unit", "adjacency", "trust_model"), "")
+    return budget_statement(
+        {**facts, "n": 9, "delta": delta, "mechanisms": (), "private": True, "versions": {}}, budget, spent
+    )
+
 
 NUMBERS = st.floats(1e-12, 1e12)
 
@@ -37,7 +45,7 @@ def test_what_is_no_fraction_stays_as_it_is() -> None:
 @pytest.mark.parametrize("mu", [0.123456, 0.5, 1.0, 1.9, 2.0])
 @pytest.mark.parametrize("delta", [1e-5, 1.2345678e-6])
 def test_the_printed_epsilon_follows_from_the_budget(mu: float, delta: float) -> None:
-    statement = Statement("", "", "", "", 9, Budget.gdp(mu), 0.7 * mu, delta, (), True, {})
+    statement = statement_of(Budget.gdp(mu), 0.7 * mu, delta)
     for line, spent in (("Guarantee", mu), ("Spent so far", 0.7 * mu)):
         found = re.search(rf"{line} *mu = (\S+) GDP, that is epsilon = (\S+) at delta = (\S+)", str(statement))
         assert found is not None
@@ -48,12 +56,12 @@ def test_the_printed_epsilon_follows_from_the_budget(mu: float, delta: float) ->
 
 def test_a_statement_of_more_than_the_budget_is_refused() -> None:
     most = Budget.gdp(0.7).mu * (1 + 5e-13)  # what the filter forgives
-    assert Statement("", "", "", "", 9, Budget.gdp(0.7), most, 1e-6, (), True, {}).spent_mu == most
+    assert statement_of(Budget.gdp(0.7), most).spent_mu == most
     with pytest.raises(LedgerError, match=r"0\.71 in all, more than its budget of mu = 0\.7"):
-        Statement("", "", "", "", 9, Budget.gdp(0.7), 0.71, 1e-6, (), True, {})
+        statement_of(Budget.gdp(0.7), 0.71)
 
 
 def test_a_stated_pair_is_printed_no_smaller_than_it_is() -> None:
     budget = Budget.approximate_dp(1.2345612, 1e-6)
-    statement = Statement("", "", "", "", 9, budget, 0.1, 1e-6, (), True, {})
+    statement = statement_of(budget, 0.1)
     assert "Promised     epsilon = 1.23457 at delta = 1e-06" in str(statement)

@@ -1,4 +1,4 @@
-"""The one connection that an open ledger holds: opened when it is needed, and used by one thread at a time.
+"""Where a ledger lies: the one connection that it holds, opened when it is needed, and used by one thread at a time.
 
 It is closed before a fork, so that parent and child each open their own, and when nobody holds the ledger any more.
 A connection that was lost, or a file that was replaced, is noticed at the beginning of the next transaction.
@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -38,10 +39,12 @@ class Database:
         url: as :func:`dptune.accounting.schema.normalise_url` returns it.
 
     Attributes:
+        url: the place.
         name: the place in words, without a password.
     """
 
     def __init__(self, url: sa.URL) -> None:
+        self.url = url
         self.name = url.render_as_string(hide_password=True)
         self.engine = schema.connect(url)
         self._path = str(url.database) if url.get_backend_name() == "sqlite" else None
@@ -121,6 +124,45 @@ class Database:
             return
         remedy = next((f". {remedy}" for known, remedy in _REMEDIES.items() if known in reason), "")
         raise LedgerError(f"the ledger {self.name} cannot be used: {reason}{remedy}") from None
+
+
+KINDS = {  # of ledgers -> what they hold, and what opens it
+    "budget": "a budget in GDP: open it with PrivacyLedger",
+    "rounds": "a plan of subsampled releases: open it with PlanLedger",
+    "trainings": "a plan of trainings: open it with TrainingLedger",
+}
+
+
+def stored_row(database: Database) -> dict[str, Any] | None:
+    """Return what the ledger in a database was created with, or None if there is none.
+
+    Raises:
+        LedgerError: there is no place for one, or it is a ledger of users.
+    """
+    if database.folder_missing:
+        raise LedgerError(f"the folder of the ledger {database.name} does not exist; create it first.")
+    if database.missing:
+        return None
+    with database.transaction(write=False) as connection:
+        tables = sa.inspect(connection)
+        if tables.has_table("dptune_local"):
+            raise LedgerError(f"{database.name} is a ledger of users: open it with dptune.local.UserLedger(path).")
+        return schema.first_row(connection) if tables.has_table(schema.ledger.name) else None
+
+
+def known_row(database: Database) -> dict[str, Any]:
+    """Return what the ledger in a database was created with.
+
+    Raises:
+        LedgerError: there is none, or it has a format that this dptune does not read.
+    """
+    row = stored_row(database)
+    if row is None:
+        found = "check the path" if database.missing else "what lies there holds none; check the path"
+        raise LedgerError(f"there is no ledger at {database.name}: {found}, or give budget= or plan= to create one.")
+    if row["version"] not in (schema.VERSION, schema.READ_ONLY):
+        raise LedgerError(f"the ledger has format {row['version']}; this dptune reads {schema.VERSION}.")
+    return row
 
 
 def _close(held: list[sa.Connection]) -> None:

@@ -25,15 +25,16 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import sqlalchemy as sa
 
-from dptune._checks import json_data, text
+from dptune._checks import boolean, json_data, text
 from dptune._store import Mark, behind, check_pages, damaged
-from dptune.accounting import entries, facts, schema
-from dptune.accounting.connection import Database
+from dptune.accounting import entries, schema
+from dptune.accounting.connection import KINDS, Database, known_row, stored_row
 from dptune.accounting.entries import Charge, Head, Limit, Row
+from dptune.accounting.gdp import probability
 from dptune.accounting.statement import library_versions
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
 
@@ -51,19 +52,29 @@ class DurableLedger:
     :meth:`mark` was kept. (A copy that is used beside the original is a fork that no software can see.)
 
     Args:
-        url: path of an SQLite file, or an SQLAlchemy URL.
+        url: path of an SQLite file, an SQLAlchemy URL, or the database that is open already.
         first_row: what a new ledger is created with; None to open an existing one only.
         budget: the same in words, for the log.
+
+    Attributes:
+        url: where it is, as SQLAlchemy writes it; printing it hides the password.
     """
 
-    def __init__(self, url: str | Path, first_row: Mapping[str, object] | None, budget: str) -> None:
-        self._url = schema.normalise_url(url)
-        self._database = Database(self._url)
-        self._name, self._engine = self._database.name, self._database.engine
-        if first_row is not None:
-            self._create(first_row, budget)
-        self._seen = Head()
-        self._row = self._open()
+    kind: ClassVar[str]  # one of KINDS
+
+    def __init__(self, url: str | Path | Database, first_row: Row | None, budget: str) -> None:
+        self._database = url if isinstance(url, Database) else Database(schema.normalise_url(url))
+        self.url, self._name = self._database.url, self._database.name
+        if first_row is not None and stored_row(self._database) is None:
+            self._create({**_header(), "kind": self.kind, **first_row}, budget)
+        self._row, self._seen = known_row(self._database), Head()
+        if self._row["kind"] != self.kind:
+            raise LedgerError(
+                f"the ledger {self._name} holds {KINDS[self._row['kind']]}. What is charged to one kind of ledger "
+                "cannot be charged to another."
+            )
+        if self._row["version"] == schema.VERSION:
+            self._check()
         self._identity: str = self._row["identity"]
         self.dataset: str = self._row["dataset"]
         self.unit: str = self._row["unit"]
@@ -72,43 +83,21 @@ class DurableLedger:
 
     # ---- opening -----------------------------------------------------------------------------
 
-    def _create(self, first_row: Mapping[str, object], budget: str) -> None:
-        if self._exists():
-            return
+    def _create(self, row: Row, budget: str) -> None:
         with self._database.transaction(write=True) as connection:
             if connection.dialect.name == "postgresql":  # two processes may create it together
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
             schema.create(connection)
             if connection.execute(sa.select(schema.ledger.c.id)).first() is None:
-                connection.execute(sa.insert(schema.ledger).values({**_header(), **first_row}))
+                connection.execute(sa.insert(schema.ledger).values(row))
                 _logger.warning(f"created a new ledger, nothing spent yet: {self._name}, {budget}")
 
-    def _exists(self) -> bool:
-        if self._database.folder_missing:
-            raise LedgerError(f"the folder of the ledger {self._name} does not exist; create it first.")
-        if self._database.missing:
-            return False
+    def _check(self) -> None:
+        """Read every charge once, and recompute what each says."""
         with self._database.transaction(write=False) as connection:
-            tables = sa.inspect(connection)
-            if tables.has_table("dptune_local"):
-                raise LedgerError(f"{self._name} is a ledger of users: open it with dptune.local.UserLedger(path).")
-            if not tables.has_table(schema.ledger.name):
-                return False
-            return connection.execute(sa.select(schema.ledger.c.id)).first() is not None
-
-    def _open(self) -> sa.RowMapping:
-        if not self._exists():
-            found = "check the path" if self._database.missing else "what lies there holds none; check the path"
-            raise LedgerError(f"there is no ledger at {self._name}: {found}, or give budget= or plan= to create one.")
-        with self._database.transaction(write=False) as connection:
-            row = connection.execute(sa.select(schema.ledger)).mappings().one()
-            if row["version"] not in (schema.VERSION, schema.READ_ONLY):
-                raise LedgerError(f"the ledger has format {row['version']}; this dptune reads {schema.VERSION}.")
-            if row["version"] == schema.VERSION:
-                if connection.dialect.name == "sqlite":  # a server checks its pages itself
-                    check_pages(connection.exec_driver_sql, self._name)
-                self._seen = entries.follow(connection, Head(), self._name)
-            return row
+            if connection.dialect.name == "sqlite":  # a server checks its pages itself
+                check_pages(connection.exec_driver_sql, self._name)
+            self._seen = entries.follow(connection, Head(), self._name)
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[sa.Connection, Head]]:
@@ -200,7 +189,8 @@ class DurableLedger:
     ) -> Charge:
         """Insert a charge in one transaction, if ``admit`` does not raise; or find that it was paid already."""
         scope, key = text("scope", scope), text("key", key)
-        row = {**row, "scope": scope, "key": key, "digest": text("digest", row["digest"])}
+        checked = {"digest": text("digest", row["digest"]), "private": boolean("private", row["private"])}
+        row = {**row, **checked, "scope": scope, "key": key}
         with self._transaction(write=True) as (connection, head):
             existing = entries.find(connection, scope, key)
             if existing is not None:
@@ -253,10 +243,10 @@ class DurableLedger:
             query = sa.select(sa.func.count()).select_from(schema.charges).where(where)
             return int(connection.execute(query).scalar_one())
 
-    def span(self, scope: str) -> tuple[str, str] | None:
-        """Return when the first and the last charge of a scope were made, as ISO dates; None before the first."""
+    def span(self, scope: str | None = None) -> tuple[str, str] | None:
+        """Return when the first and the last charge, of one scope or of all, were made, as ISO dates; or None."""
         at = schema.charges.c.charged_at
-        query = sa.select(sa.func.min(at), sa.func.max(at)).where(schema.charges.c.scope == text("scope", scope))
+        query = sa.select(sa.func.min(at), sa.func.max(at)).where(entries.of(scope, ""))
         with self._transaction(write=False) as (connection, _):
             first, last = connection.execute(query).one()
         return None if first is None else (first, last)
@@ -274,7 +264,7 @@ class DurableLedger:
     def _fix(self, scope: str, name: str, value: object) -> object:
         wanted = json_data("a fact's value", value)
         with self._transaction(write=True) as (connection, _):
-            return facts.first(connection, scope, name, lambda: wanted)
+            return entries.fixed(connection, scope, name, lambda: wanted)
 
     def fact(self, scope: str, name: str) -> object:
         """Return a fact stored by :meth:`fix`, or None."""
@@ -282,7 +272,7 @@ class DurableLedger:
 
     def _fact(self, scope: str, name: str) -> object:
         with self._transaction(write=False) as (connection, _):
-            stored = facts.stored(connection, scope, name)
+            stored = entries.fact(connection, scope, name)
         return None if stored is None else stored["is"]
 
     def bind_people(self, n: int) -> None:
@@ -316,9 +306,8 @@ class DurableLedger:
 
     def planned_after(self, other: DurableLedger) -> bool:
         """Tell whether this ledger was made, or raised, after the other had been charged: its results may decide it."""
-        with other._transaction(write=False) as (connection, _):
-            first = connection.execute(sa.select(sa.func.min(schema.charges.c.charged_at))).scalar()
-        return first is not None and (str(self._row["created_at"]) > str(first) or self._raised_at() >= str(first))
+        charged = other.span()
+        return charged is not None and (self._row["created_at"] > charged[0] or self._raised_at() >= charged[0])
 
     def _raised_at(self) -> str:
         """Return when its promise last grew, as the ledger writes times; "" if it never did."""
@@ -330,12 +319,18 @@ class DurableLedger:
         with self._transaction(write=False) as (_, head):
             return head.private
 
-    def _mechanisms(self) -> tuple[tuple[str, int], ...]:
-        """Pairs (mechanism, number of charges), in the order of their first use."""
+    def mechanisms(self) -> tuple[tuple[str, int], ...]:
+        """Return pairs (mechanism, number of charges), in the order of their first use."""
         c = schema.charges.c
         query = sa.select(c.mechanism, sa.func.count()).group_by(c.mechanism).order_by(sa.func.min(c.seq))
         with self._transaction(write=False) as (connection, _):
             return tuple((str(m), int(k)) for m, k in connection.execute(query).all())
+
+    def _facts(self, delta: float) -> dict[str, Any]:
+        """Return what every statement says of its ledger; in the transaction of the one that asks."""
+        held = {name: getattr(self, name) for name in ("dataset", "unit", "adjacency", "trust_model", "n", "private")}
+        versions = dict(self._row["versions"])
+        return {**held, "mechanisms": self.mechanisms(), "versions": versions, "delta": probability("delta", delta)}
 
     # ---- copies are views, never forks -------------------------------------------------------
 
@@ -349,7 +344,7 @@ class DurableLedger:
         return ledger
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self)._reopen, (self._url.render_as_string(hide_password=False), self.mark())
+        return type(self)._reopen, (self.url.render_as_string(hide_password=False), self.mark())
 
     def __copy__(self) -> Self:
         return self  # one connection a process
@@ -358,10 +353,10 @@ class DurableLedger:
         return self
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DurableLedger) and other._url == self._url
+        return isinstance(other, DurableLedger) and other.url == self.url
 
     def __hash__(self) -> int:
-        return hash(self._url)
+        return hash(self.url)
 
 
 def _check_limit(connection: sa.Connection, scope: str, limit: Limit | None) -> None:

@@ -1,11 +1,10 @@
-"""Charges as rows: how they are read, and how each carries what all before it come to."""
+"""Charges and public facts as rows: how they are read, and how a charge carries what all before it come to."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +18,8 @@ from dptune.accounting.gdp import Spent
 
 Row = Mapping[Any, Any]  # of the charges, by the names of their columns
 _c = schema.charges.c
+_f = schema.facts.c
+_FACT = sa.select(_f.value).where((_f.scope == sa.bindparam("scope")) & (_f.name == sa.bindparam("name")))
 _CHARGES = sa.select(
     _c.seq, _c.scope, _c.key, _c.mu, _c.private, _c.digest, _c.description, schema.releases.c.value
 ).select_from(schema.charges.outerjoin(schema.releases, schema.releases.c.charge == _c.seq))
@@ -56,7 +57,7 @@ class Charge:
         seq: position in the ledger, from 1.
         scope: the study that paid.
         key: the release's idempotency key within the scope.
-        mu: what it cost, in GDP; NaN in a ledger of a fixed plan, whose releases have no price in GDP.
+        mu: what it cost, in GDP; None in a ledger of a fixed plan, whose releases have no price in GDP.
         private: False if its noise was seeded.
         value: the released vector, or None.
         description: public description of the release, as stored.
@@ -65,14 +66,10 @@ class Charge:
     seq: int
     scope: str
     key: str
-    mu: float
+    mu: float | None
     private: bool
     value: tuple[float, ...] | None
     description: Mapping[str, Any]
-
-    def __eq__(self, other: object) -> bool:
-        """Equal by its fields, a price that is NaN too, which Python's own comparison refuses since 3.13."""
-        return isinstance(other, Charge) and repr(self) == repr(other)
 
     @property
     def note(self) -> Mapping[str, Any]:
@@ -101,9 +98,9 @@ class Head:
         return self.seeded == 0
 
     def after(self, row: Row) -> Head:
-        """Return the head after one more charge; without a price in GDP it leaves the sum as it is."""
-        spent = self.spent if row["mu"] is None else self.spent.plus(row["mu"])
-        return Head(self.mark.link({name: row[name] for name in _HASHED}), spent, self.seeded + (not row["private"]))
+        """Return the head after one more charge."""
+        link = self.mark.link({name: row[name] for name in _HASHED})
+        return Head(link, self.spent.plus(row["mu"]), self.seeded + (not row["private"]))
 
     def columns(self) -> dict[str, object]:
         """Return what the charge's row says of it."""
@@ -137,8 +134,7 @@ def follow(connection: sa.Connection, head: Head, name: str) -> Head:
 def old_head(connection: sa.Connection) -> Head:
     """Return the head of a ledger of version 2, whose charges do not vouch for one another."""
     rows = connection.execute(sa.select(_c.mu, _c.private)).all()
-    spent = Spent.of(row.mu for row in rows if row.mu is not None)
-    return Head(spent=spent, seeded=sum(not row.private for row in rows))
+    return Head(spent=Spent.of(row.mu for row in rows), seeded=sum(not row.private for row in rows))
 
 
 def stored_hash(connection: sa.Connection, seq: int) -> str | None:
@@ -147,11 +143,14 @@ def stored_hash(connection: sa.Connection, seq: int) -> str | None:
 
 
 def fingerprint(connection: sa.Connection) -> str:
-    """Return SHA-256 of every row of every table: budget, facts, charges, released values."""
+    """Return SHA-256 of every row of every table: budget, facts, charges, released values.
+
+    Not of the ledger's kind, which its plan tells, too: older ledgers have no such column, and their receipts hold.
+    """
     rows = [
         json.dumps([table.name, dict(row)], sort_keys=True, allow_nan=False)
         for table in schema.metadata.tables.values()
-        for row in connection.execute(sa.select(table)).mappings()
+        for row in connection.execute(sa.select(*(c for c in table.c if c is not schema.ledger.c.kind))).mappings()
     ]
     return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
 
@@ -199,5 +198,19 @@ def news(connection: sa.Connection, scope: str, after: int) -> list[Charge]:
 def charge_of(row: Row) -> Charge:
     """Return the charge of a row."""
     value = None if row["value"] is None else tuple(float(v) for v in row["value"])
-    mu = math.nan if row["mu"] is None else row["mu"]
-    return Charge(row["seq"], row["scope"], row["key"], mu, bool(row["private"]), value, row["description"])
+    return Charge(row["seq"], row["scope"], row["key"], row["mu"], bool(row["private"]), value, row["description"])
+
+
+def fact(connection: sa.Connection, scope: str, name: str) -> dict[str, Any] | None:
+    """Return a public fact of a scope in its envelope, ``{"is": value}``, or None."""
+    return connection.execute(_FACT, {"scope": scope, "name": name}).scalar()
+
+
+def fixed(connection: sa.Connection, scope: str, name: str, make: Callable[[], object]) -> object:
+    """Return the fact that is stored, or store the one that ``make`` returns: whoever is first says it, for good."""
+    known = fact(connection, scope, name)
+    if known is not None:
+        return known["is"]
+    value = make()
+    connection.execute(sa.insert(schema.facts).values(scope=scope, name=name, value={"is": value}))
+    return value

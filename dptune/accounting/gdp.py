@@ -196,13 +196,13 @@ class Spent:
     squares: Decimal = Decimal(0)
 
     @classmethod
-    def of(cls, mus: Iterable[float]) -> Spent:
+    def of(cls, mus: Iterable[float | None]) -> Spent:
         """Return the cost of releases of ``mus``."""
         return reduce(cls.plus, mus, cls())
 
-    def plus(self, mu: float) -> Spent:
-        """Return the cost with one more release of ``mu``."""
-        return Spent(EXACT.add(self.squares, _square(mu)))
+    def plus(self, mu: float | None) -> Spent:
+        """Return the cost with one more release of ``mu``; None is one of a fixed plan, which has no price in GDP."""
+        return self if mu is None else Spent(EXACT.add(self.squares, _square(mu)))
 
     @property
     def mu(self) -> float:

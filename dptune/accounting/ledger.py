@@ -11,14 +11,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dptune._checks import at_least, json_data, positive, text
-from dptune.accounting import entries, facts, schema
+from dptune._checks import at_least, boolean, function, json_data, positive, text
+from dptune.accounting import entries, schema
+from dptune.accounting.connection import Database
 from dptune.accounting.durable import _WHOLE, DurableLedger, _now
 from dptune.accounting.entries import Charge, Limit, described
 from dptune.accounting.events import Event
 from dptune.accounting.gdp import Budget, Spent
-from dptune.accounting.statement import Statement
-from dptune.errors import BudgetExhausted, InputError, LedgerError
+from dptune.accounting.statement import BudgetStatement, budget_statement
+from dptune.errors import BudgetExhausted, InputError
 
 __all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
 
@@ -90,9 +91,11 @@ class PrivacyLedger(DurableLedger):
         InputError: the URL is not durable.
     """
 
+    kind = "budget"
+
     def __init__(
         self,
-        url: str | Path,
+        url: str | Path | Database,
         budget: Budget | None = None,
         *,
         dataset: str | None = None,
@@ -108,12 +111,6 @@ class PrivacyLedger(DurableLedger):
             else _first_row(budget, dataset or "validation data", unit or "one person", adjacency_of(max_change)),
             "" if budget is None else f"mu={budget.mu:g}",
         )
-        row = self._row
-        if row["plan"] is not None:
-            raise LedgerError(
-                f"the ledger {self._name} holds a fixed plan, not a budget in GDP; open it with PlanLedger or "
-                "TrainingLedger (on the command line: dptune statement). One cannot be charged to the other."
-            )
         self.budget = self._present_budget()
         if budget is not None and not budget.same_promise(self.budget):
             raised = " It was raised since then." if self.raises() else ""
@@ -209,7 +206,7 @@ class PrivacyLedger(DurableLedger):
             if budget.mu <= present.mu:
                 raise InputError(f"a budget is only raised: it is mu={present.mu:.6g}, in all, and it cannot shrink.")
             fact = {"from": asdict(present), "to": asdict(budget), "at": _now(), "releases": head.mark.seq}
-            facts.first(connection, _WHOLE, f"{RAISE}{len(self.raises()) + 1:06}", lambda: json_data("a raise", fact))
+            entries.fixed(connection, _WHOLE, f"{RAISE}{len(self.raises()) + 1:06}", lambda: json_data("a raise", fact))
         self.budget = budget
 
     def raises(self) -> list[dict[str, Any]]:
@@ -237,9 +234,9 @@ class PrivacyLedger(DurableLedger):
             scope: the run's name.
             make: returns JSON data with the key "mu"; what it raises is raised, and nothing is written.
         """
-        scope = text("scope", scope)
+        scope, make = text("scope", scope), function("make", make)
         with self._transaction(write=True) as (connection, head):
-            return facts.first(
+            return entries.fixed(
                 connection, scope, PLAN, lambda: json_data("a plan", make(self._rest(connection, head.spent)))
             )
 
@@ -285,7 +282,7 @@ class PrivacyLedger(DurableLedger):
             LedgerError: it cannot be used, or with ``write`` not be written.
         """
         scope = text("scope", scope)
-        with self._transaction(write=write) as (connection, head):
+        with self._transaction(write=boolean("write", write)) as (connection, head):
             self.budget = self._present_budget()
             known = entries.read(connection, schema.charges.c.seq.in_(again)) if again else []
             new = entries.news(connection, scope, after)
@@ -304,7 +301,7 @@ class PrivacyLedger(DurableLedger):
             self.budget = self._present_budget()
             return head.spent.remaining(self.budget.mu)
 
-    def statement(self, *, delta: float | None = None) -> Statement:
+    def statement(self, *, delta: float | None = None) -> BudgetStatement:
         """Return the privacy statement, to print or to publish.
 
         Args:
@@ -318,18 +315,10 @@ class PrivacyLedger(DurableLedger):
             delta = self.budget.stated_delta if delta is None else delta
             if delta is None:
                 raise InputError("the budget was stated in GDP: say at which delta to give epsilon, e.g. delta=1e-5.")
-            return Statement(
-                dataset=self.dataset,
-                unit=self.unit,
-                adjacency=self.adjacency,
-                trust_model=self.trust_model,
-                n=self.n,
-                budget=self.budget,
-                spent_mu=head.spent.mu,
-                delta=delta,
-                mechanisms=self._mechanisms(),
-                private=self.private,
-                versions=dict(self._row["versions"]),
+            return budget_statement(
+                self._facts(delta),
+                self.budget,
+                head.spent.mu,
                 failures=sum(int(charge.note.get("failed", 0)) for charge in self.charges()),
                 public=self._declared(_PUBLIC),
                 trained=tuple(run for _, run in self._declared(_TRAINS)),

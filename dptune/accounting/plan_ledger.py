@@ -7,46 +7,87 @@ charged once, in order, before a message is read. A round past the plan, or with
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dptune._numbers import whole
+from dptune._numbers import finite, whole
+from dptune._statement import PlanStatement, priced
+from dptune.accounting.connection import Database
 from dptune.accounting.durable import DurableLedger
 from dptune.accounting.entries import Charge, described
 from dptune.accounting.events import SubsampledGaussianRelease
-from dptune.accounting.plan_statement import PlanStatement
-from dptune.accounting.subsampled import SubsampledGaussianPlan
-from dptune.errors import InputError, LedgerError, PlanComplete
+from dptune.accounting.statement import opendp_noise
+from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld
+from dptune.errors import InputError, PlanComplete
 
 ZERO_OUT = "zero out one agent: all its messages become 0, with the number of agents, regions, weights and plan public"
 TRUSTED_SERVER = (
     "trusted server: it reads every message and keeps the samples secret; agents and everybody else see the noisy "
     "broadcasts only"
 )
+NOT_COVERED = (
+    "the agent's own queries and trials: where it evaluates depends on its data, and whoever sees them or its "
+    "study sees more than this mechanism protects",
+    "people inside an agent's data towards the agent itself, or towards those who see its trials",
+    "a person whose data several agents hold: epsilon is for the messages of one agent",
+    "the server: it reads every message; and whoever learns which agents were sampled",
+    "whether and when an agent sends: timing, addresses and time-outs; how long the server computes",
+    "the choice of the search space, features, regions and settings, if made by looking at the agents' data",
+    "other releases about the same agents that this ledger did not see: a ledger that was deleted or copied counts "
+    "anew, and so does an older copy put back where nobody kept a mark of the newer one",
+)
+ACCOUNTANT = (
+    "privacy loss distributions of the whole plan (dp-accounting, Poisson-subsampled Gaussian, add-or-remove relation, "
+    "pessimistic rounding); the plan was fixed before the first round"
+)
+_SEEDED = "NOT PRIVATE: noise or samples were not drawn from a secure source; epsilon = infinity."
+_TOO_LARGE = (
+    "DELTA IS TOO LARGE: delta = {delta:g} is not below 1/n = {one_nth:g}. A mechanism that publishes one agent's "
+    "message as it is, picked at random, would pass. Do not report this epsilon as protection."
+)
+_AGENTS = {
+    "dataset": "agents' observations",
+    "unit": "one agent",
+    "adjacency": ZERO_OUT,
+    "trust_model": TRUSTED_SERVER,
+}
 _SCOPE = "rounds"
 
 
 class FixedPlanLedger(DurableLedger):
-    """The part of a ledger of a fixed plan that does not depend on what is planned. Made by its subclasses only."""
+    """The part of a ledger of a fixed plan that does not depend on what is planned. Made by its subclasses only.
+
+    Args:
+        url, plan, n, dataset, unit: as the subclasses say.
+        stored: the plan as JSON data; None without one.
+        protects: what is protected, unless the caller says so.
+    """
 
     plan: Any
-    holds: ClassVar[str]  # what is planned, in words
     people: ClassVar[str]  # whom n counts
-    first_row: ClassVar[Mapping[str, str]]  # what is protected, unless the caller says so
 
-    def __init__(self, url: str | Path, plan: Any, n: int | None, dataset: str | None, unit: str | None) -> None:
+    def __init__(
+        self,
+        url: str | Path | Database,
+        plan: Any,
+        n: int | None,
+        dataset: str | None,
+        unit: str | None,
+        *,
+        stored: Mapping[str, object] | None,
+        protects: Mapping[str, str],
+    ) -> None:
         people = whole(n)
         if (people is None or people < 1) and not (plan is None and n is None):
             raise InputError(f"n must be the number of {self.people}, a whole number >= 1; got {n!r}.")
         said = {name: value for name, value in (("dataset", dataset), ("unit", unit)) if value}
-        first = None if plan is None else {**self.first_row, **said, "plan": self._stored(plan)}
-        super().__init__(url, first, "" if plan is None else repr(plan))
-        self.plan = self._planned(self._row["plan"] or {})
-        if self.plan is None:
-            raise LedgerError(f"the ledger {self._name} does not hold {self.holds}, but {_held(self._row['plan'])}.")
+        first_row = None if plan is None else {**protects, **said, "plan": stored}
+        super().__init__(url, first_row, "" if plan is None else repr(plan))
+        self.plan = self._planned(self._row["plan"])
         self._refuse_mismatch("plan", plan, self.plan)
         self._refuse_mismatch("dataset", dataset, self.dataset)
         self._refuse_mismatch("unit", unit, self.unit)
@@ -55,25 +96,11 @@ class FixedPlanLedger(DurableLedger):
 
     @staticmethod
     @abstractmethod
-    def _stored(plan: Any) -> dict[str, object]:
-        """Return the plan as JSON data."""
-
-    @staticmethod
-    @abstractmethod
     def _planned(stored: Mapping[str, Any]) -> Any:
-        """Return the plan of JSON data, or None if it is something else's."""
+        """Return the plan of JSON data."""
 
-    def _facts(self, delta: float) -> dict[str, Any]:
-        """Return what every statement of a plan says."""
-        facts = {name: getattr(self, name) for name in ("dataset", "unit", "adjacency", "trust_model", "n", "plan")}
-        made = {"mechanisms": self._mechanisms(), "private": self.private, "versions": dict(self._row["versions"])}
-        return {**facts, **made, "delta": delta}
-
-
-def _held(plan: Mapping[str, Any] | None) -> str:
-    if plan is None:
-        return "a budget in GDP; open it with PrivacyLedger"
-    return "a plan of subsampled releases; open it with PlanLedger" if "q" in plan else "a plan of trainings"
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name!r}, {self.plan!r})"
 
 
 class PlanLedger(FixedPlanLedger):
@@ -92,18 +119,12 @@ class PlanLedger(FixedPlanLedger):
         InputError: the URL is not durable, or n is missing.
     """
 
-    holds, people = "a plan of subsampled releases", "agents"
-    first_row: ClassVar[Mapping[str, str]] = {
-        "dataset": "agents' observations",
-        "unit": "one agent",
-        "adjacency": ZERO_OUT,
-        "trust_model": TRUSTED_SERVER,
-    }
+    kind, people = "rounds", "agents"
     plan: SubsampledGaussianPlan
 
     def __init__(
         self,
-        url: str | Path,
+        url: str | Path | Database,
         plan: SubsampledGaussianPlan | None = None,
         *,
         n: int | None = None,
@@ -112,15 +133,12 @@ class PlanLedger(FixedPlanLedger):
     ) -> None:
         if plan is not None and not isinstance(plan, SubsampledGaussianPlan):
             raise InputError("plan must be a SubsampledGaussianPlan(q, z, steps).")
-        super().__init__(url, plan, n, dataset, unit)
+        stored = None if plan is None else asdict(plan)
+        super().__init__(url, plan, n, dataset, unit, stored=stored, protects=_AGENTS)
 
     @staticmethod
-    def _stored(plan: SubsampledGaussianPlan) -> dict[str, object]:
-        return asdict(plan)
-
-    @staticmethod
-    def _planned(stored: Mapping[str, Any]) -> SubsampledGaussianPlan | None:
-        return SubsampledGaussianPlan(**stored) if "q" in stored else None
+    def _planned(stored: Mapping[str, Any]) -> SubsampledGaussianPlan:
+        return SubsampledGaussianPlan(**stored)
 
     def charge(
         self,
@@ -182,10 +200,28 @@ class PlanLedger(FixedPlanLedger):
 
     def statement(self, *, delta: float) -> PlanStatement:
         """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""
-        return PlanStatement(**self._facts(delta))
-
-    def __repr__(self) -> str:
-        return f"PlanLedger({self._name!r}, {self.plan!r})"
+        facts, plan = self._facts(delta), self.plan
+        private, n, delta = facts["private"], facts["n"], facts["delta"]
+        epsilon = epsilon_pld(plan, delta) if private else math.inf
+        too_large = n is not None and delta >= 1 / n
+        return PlanStatement(
+            **facts,
+            plan=plan,
+            epsilon=epsilon,
+            accountant=ACCOUNTANT,
+            noise=opendp_noise(facts),
+            not_covered=NOT_COVERED,
+            warnings=(
+                *(() if private else (_SEEDED,)),
+                *((_TOO_LARGE.format(delta=delta, one_nth=1 / n),) if too_large else ()),
+            ),
+            guarantee=(
+                ("Guarantee", priced(epsilon, delta, private, "for all rounds of the plan together")),
+                ("Plan", f"q = {plan.q:g}, z = {plan.z:g}, {plan.steps} releases, fixed in advance"),
+                ("Made so far", f"{self.count()} of {plan.steps} releases"),
+            ),
+            numbers={"plan": asdict(plan), "epsilon": finite(epsilon)},
+        )
 
 
 def _key(t: int) -> str:

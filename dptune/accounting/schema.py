@@ -6,7 +6,8 @@ dptune_charges   one row per charge, committed before any data is read; each vou
 dptune_releases  the released value of a charge, written once after the noise was drawn
 dptune_spending  a view for people: every charge with the running sum of mu^2
 
-Version 2 had charges without ``kind``, ``nth``, ``mu_squared_so_far``, ``seeded_so_far`` and ``hash``.
+Version 2 had charges without ``kind``, ``nth``, ``mu_squared_so_far``, ``seeded_so_far`` and ``hash``. The first row of
+an older ledger has no ``kind``: its plan tells, and nothing is written to such a ledger for it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ ledger = sa.Table(
     sa.Column("trust_model", sa.Text, nullable=False),
     sa.Column("created_at", sa.Text, nullable=False),
     sa.Column("versions", sa.JSON, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),  # "budget", "rounds" or "trainings"
 )
 facts = sa.Table(
     "dptune_facts",
@@ -101,6 +103,19 @@ def create(connection: sa.Connection) -> None:
     for name, table in metadata.tables.items():
         for statement in _sqlite_guards(table) if sqlite else (_POSTGRES_GUARD, _POSTGRES_NO_TRUNCATE):
             connection.exec_driver_sql(statement.format(table=name))
+
+
+def first_row(connection: sa.Connection) -> dict[str, Any] | None:
+    """Return what the ledger was created with, or None; of which kind an older one is, its plan tells."""
+    there = {column["name"] for column in sa.inspect(connection).get_columns(ledger.name)}
+    row = connection.execute(sa.select(*(c for c in ledger.c if c.name in there))).mappings().first()
+    return None if row is None else {"kind": _kind_of(row["plan"]), **row}
+
+
+def _kind_of(plan: dict[str, object] | None) -> str:
+    if plan is None:
+        return "budget"
+    return "rounds" if "q" in plan else "trainings"
 
 
 def _sqlite_guards(table: sa.Table) -> list[str]:

@@ -1,18 +1,18 @@
-"""The privacy statement: what may be claimed, about whom, and what is not covered."""
+"""The privacy statement of a budget in GDP: what may be claimed, about whom, and what is not covered."""
 
 from __future__ import annotations
 
+import math
 import platform
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, ClassVar
+from typing import Any
 
 from dptune._numbers import finite, rounded_up
-from dptune._statement import Printable
-from dptune.accounting.gdp import Budget, epsilon_from_mu, probability
+from dptune._statement import NOTHING, Rows, Statement, large_delta
+from dptune.accounting.gdp import Budget, epsilon_from_mu
 from dptune.errors import LedgerError
 
 NOT_COVERED = (
@@ -56,242 +56,145 @@ def _version(name: str) -> str:
         return _MISSING
 
 
-class LedgerStatement(Printable):
-    """The part of a ledger's statement that does not depend on its rule."""
-
-    dataset: str
-    unit: str
-    adjacency: str
-    trust_model: str
-    n: int | None
-    delta: float
-    mechanisms: tuple[tuple[str, int], ...]
-    private: bool
-    versions: dict[str, str]
-    not_covered: ClassVar[tuple[str, ...]]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "delta", probability("delta", self.delta))
-
-    @property
-    @abstractmethod
-    def epsilon(self) -> float:
-        """Epsilon at ``delta`` of everything that the ledger may spend; infinite if any noise was seeded."""
-
-    @property
-    @abstractmethod
-    def accountant(self) -> str:
-        """How epsilon was computed."""
-
-    @property
-    def noise(self) -> str:
-        """How noise is drawn."""
-        number = self.versions.get("opendp", "of an unknown version")
-        unseeded = f"OpenDP {number}, discrete, unseeded, on a grid (no floating-point noise)"
-        return unseeded if self.private else "A SEEDED GENERATOR"
-
-    @property
-    def unprotected(self) -> tuple[tuple[str, str], ...]:
-        """Rows (name, text) of what no release protects, because the user said that it need not."""
-        return ()
-
-    @property
-    def remarks(self) -> tuple[tuple[str, str], ...]:
-        """Rows (name, text) that belong to the numbers wherever these are shown."""
-        return self.unprotected
-
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        """Warnings and remarks in sentences, for whoever shows the numbers without the statement."""
-        return (*self.warnings, *(f"{name}: {text}." for name, text in self.remarks))
-
-    @abstractmethod
-    def _numbers(self) -> dict[str, object]:
-        """Return what the ledger's rule promises, as JSON data."""
-
-    @abstractmethod
-    def _promises(self) -> list[tuple[str, str]]:
-        """Return the rows that say the same to people."""
-
-    @property
-    def releases(self) -> int:
-        """Number of charges so far."""
-        return sum(count for _, count in self.mechanisms)
-
-    @property
-    def protects(self) -> str:
-        """Who is protected, in words."""
-        return f"{self.unit} in {self.dataset!r}" + (f", n = {self.n}" if self.n else "")
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the statement as plain JSON data (an infinite epsilon is the string "infinity")."""
-        return {
-            "private": self.private,
-            "warnings": list(self.warnings),
-            "remarks": dict(self.remarks),
-            "dataset": self.dataset,
-            "unit": self.unit,
-            "n": self.n,
-            "adjacency": self.adjacency,
-            "trust_model": self.trust_model,
-            "accountant": self.accountant,
-            "mechanisms": [{"mechanism": name, "releases": count} for name, count in self.mechanisms],
-            "releases": self.releases,
-            "delta": self.delta,
-            **self._numbers(),
-            "not_covered": list(self.not_covered),
-            "versions": self.versions,
-        }
-
-    def _rows(self) -> list[tuple[str, str]]:
-        return [
-            ("Protects", self.protects),
-            ("Adjacency", self.adjacency),
-            ("Trust model", self.trust_model),
-            *self._promises(),
-            *self.remarks,
-            ("Mechanisms", "; ".join(f"{name} ({count})" for name, count in self.mechanisms) or "none so far"),
-            ("Accountant", self.accountant),
-            ("Not covered", "; ".join(self.not_covered)),
-            ("Versions", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
-        ]
+def opendp_noise(facts: Mapping[str, Any]) -> str:
+    """Return how noise is drawn, in words, by a ledger's facts."""
+    number = facts["versions"].get("opendp", "of an unknown version")
+    unseeded = f"OpenDP {number}, discrete, unseeded, on a grid (no floating-point noise)"
+    return unseeded if facts["private"] else "A SEEDED GENERATOR"
 
 
-@dataclass(frozen=True)
-class Statement(LedgerStatement):
-    """Everything a sceptical reader needs; print it, or use one of the three renderings.
+@dataclass(frozen=True, kw_only=True)
+class BudgetStatement(Statement):
+    """The statement of a budget in GDP.
 
     Attributes:
-        spent_mu: odometer reading; the guarantee to report is the budget.
-        delta: the delta at which epsilons are given.
-        mechanisms: pairs (mechanism, number of charges).
-        private: False if any noise was seeded; then nothing is guaranteed.
-        versions: library versions when the ledger was created.
-        raises: when the budget was raised, from what to what, as plain JSON data.
+        budget: the guarantee to report.
+        spent_mu: odometer reading.
+        spent_epsilon: the same at ``delta``.
         failures: evaluations that failed; public, and no loss of privacy as long as no record decides about them.
         public: pairs (quantity, run): what trials show without a release, which is public by the user's word alone.
         trained: runs that the user said to train on private people, too.
+        raises: when the budget was raised, from what to what, as plain JSON data.
+    """
+
+    budget: Budget
+    spent_mu: float
+    spent_epsilon: float
+    failures: int
+    public: tuple[tuple[str, str], ...]
+    trained: tuple[str, ...]
+    raises: tuple[Mapping[str, Any], ...]
+
+
+def budget_statement(
+    facts: Mapping[str, Any],
+    budget: Budget,
+    spent_mu: float,
+    *,
+    failures: int = 0,
+    public: tuple[tuple[str, str], ...] = (),
+    trained: tuple[str, ...] = (),
+    raises: tuple[Mapping[str, Any], ...] = (),
+) -> BudgetStatement:
+    """Return the statement of a budget, from what its ledger holds.
+
+    Args:
+        facts: the first fields of a :class:`dptune.Statement`, and delta.
 
     Raises:
         LedgerError: more was spent than the budget, so that the guarantee would be false.
     """
-
-    dataset: str
-    unit: str
-    adjacency: str
-    trust_model: str
-    n: int | None
-    budget: Budget
-    spent_mu: float
-    delta: float
-    mechanisms: tuple[tuple[str, int], ...]
-    private: bool
-    versions: dict[str, str]
-    failures: int = 0
-    public: tuple[tuple[str, str], ...] = ()
-    trained: tuple[str, ...] = ()
-    raises: tuple[Mapping[str, Any], ...] = ()
-
-    not_covered = NOT_COVERED
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.spent_mu > self.budget.mu * (1 + _ROUNDING):
-            raise LedgerError(
-                f"the ledger of {self.dataset!r} was changed from outside: its charges are mu = {self.spent_mu!r} in "
-                f"all, more than its budget of mu = {self.budget.mu!r}. No guarantee holds; `dptune verify` holds it "
-                "against a receipt."
-            )
-
-    @property
-    def accountant(self) -> str:
-        """How epsilon was computed."""
-        return ACCOUNTANT.format("that was raised after it was fixed" if self.raises else "fixed in advance")
-
-    @property
-    def epsilon(self) -> float:
-        """Epsilon of the budget at ``delta``; infinite if any noise was seeded."""
-        return self.budget.epsilon(self.delta) if self.private else float("inf")
-
-    @property
-    def spent_epsilon(self) -> float:
-        """Epsilon of what was spent so far at ``delta``; infinite if any noise was seeded."""
-        return self._spent_epsilon(self.delta)
-
-    def _spent_epsilon(self, delta: float) -> float:
-        if not self.private:
-            return float("inf")
-        return epsilon_from_mu(self.spent_mu, delta) if self.spent_mu > 0 else 0.0
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What a reader must see before the numbers."""
-        found = []
-        if not self.private:
-            found.append("NOT PRIVATE: noise was drawn from a seeded generator (insecure_seed); epsilon = infinity.")
-        delta = max(self.delta, self.budget.stated_delta or 0.0)
-        if self.n is not None and delta >= 1 / self.n:
-            found.append(f"delta = {delta:g} is not below 1/n = {1 / self.n:g}: choose a smaller delta.")
-        return tuple(found)
-
-    def _numbers(self) -> dict[str, object]:
-        return {
-            "failed_evaluations": self.failures,
-            "private_trainings": list(self.trained),
-            "declared_public": [{"quantity": quantity, "run": run} for quantity, run in self.public],
-            "stated": self._stated(),
-            "raises": list(self.raises),
-            "budget": {"mu": self.budget.mu if self.private else "infinity", "epsilon": finite(self.epsilon)},
-            "spent": {"mu": self.spent_mu if self.private else "infinity", "epsilon": finite(self.spent_epsilon)},
-        }
-
-    def _stated(self) -> dict[str, object] | None:
-        """The (epsilon, delta) that the budget was made from, and what is spent of it; None if it was made from mu."""
-        epsilon, delta = self.budget.stated_epsilon, self.budget.stated_delta
-        if epsilon is None or delta is None:
-            return None
-        held = epsilon if self.private else float("inf")
-        return {"epsilon": finite(held), "delta": delta, "spent_epsilon": finite(self._spent_epsilon(delta))}
-
-    def _promises(self) -> list[tuple[str, str]]:
-        return [
-            *self._promise(),
-            ("Guarantee", self._cost(self.budget.mu, self.epsilon)),
-            ("Spent so far", f"{self._cost(self.spent_mu, self.spent_epsilon)} in {self.releases} releases"),
-        ]
-
-    @property
-    def unprotected(self) -> tuple[tuple[str, str], ...]:
-        """Rows (name, text): whom runs train on, and what trials show without a release."""
-        shown = "; ".join(f"{quantity} (run {run!r})" for quantity, run in self.public)
-        word = f"by the user's word alone, shown by trials without a release: {shown}"
-        trained = f"private, in the runs {', '.join(map(repr, self.trained))}. {TRAINED}"
-        return (*((("Training", trained),) if self.trained else ()), *((("Public", word),) if shown else ()))
-
-    @property
-    def remarks(self) -> tuple[tuple[str, str], ...]:
-        """Rows (name, text): when the budget was raised, failures, and what is unprotected."""
-        acts = "; ".join(
-            f"from mu = {rounded_up(each['from']['mu'])} at {each['at']}, after {each['releases']} releases"
-            for each in self.raises
+    if spent_mu > budget.mu * (1 + _ROUNDING):
+        raise LedgerError(
+            f"the ledger of {facts['dataset']!r} was changed from outside: its charges are mu = {spent_mu!r} in "
+            f"all, more than its budget of mu = {budget.mu!r}. No guarantee holds; `dptune verify` holds it "
+            "against a receipt."
         )
-        raised = (("Raised", f"{acts}. {RAISED}"),) if acts else ()
-        failed = (("Failures", f"{self.failures} evaluations failed, for everybody"),) if self.failures else ()
-        return (*raised, *failed, *self.unprotected)
+    private, delta = facts["private"], facts["delta"]
+    epsilon = budget.epsilon(delta) if private else math.inf
+    spent_epsilon = _spent_epsilon(spent_mu, delta, private)
+    stated, promised = _stated(budget, spent_mu, private)
+    releases = sum(count for _, count in facts["mechanisms"])
+    unprotected = _unprotected(public, trained)
+    seeded = "NOT PRIVATE: noise was drawn from a seeded generator (insecure_seed); epsilon = infinity."
+    return BudgetStatement(
+        **facts,
+        budget=budget,
+        spent_mu=spent_mu,
+        spent_epsilon=spent_epsilon,
+        failures=failures,
+        public=public,
+        trained=trained,
+        raises=raises,
+        epsilon=epsilon,
+        accountant=ACCOUNTANT.format("that was raised after it was fixed" if raises else "fixed in advance"),
+        noise=opendp_noise(facts),
+        not_covered=NOT_COVERED,
+        warnings=((seeded,) if not private else ()) + large_delta(max(delta, budget.stated_delta or 0.0), facts["n"]),
+        guarantee=(
+            *promised,
+            ("Guarantee", _cost(budget.mu, epsilon, facts)),
+            ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts)} in {releases} releases"),
+        ),
+        numbers={
+            "failed_evaluations": failures,
+            "private_trainings": list(trained),
+            "declared_public": [{"quantity": quantity, "run": run} for quantity, run in public],
+            "stated": stated,
+            "raises": list(raises),
+            "budget": {"mu": budget.mu if private else "infinity", "epsilon": finite(epsilon)},
+            "spent": {"mu": spent_mu if private else "infinity", "epsilon": finite(spent_epsilon)},
+        },
+        unprotected=unprotected,
+        remarks=(*_remarks(raises, failures), *unprotected),
+    )
 
-    def _promise(self) -> list[tuple[str, str]]:
-        epsilon, delta = self.budget.stated_epsilon, self.budget.stated_delta
-        if epsilon is None or delta is None:
-            return []
-        if not self.private:
-            return [("Promised", "NONE (epsilon = infinity)")]
-        at = f"at delta = {rounded_up(delta, 6)}, as the budget was stated"
-        spent = f"spent so far: epsilon = {rounded_up(self._spent_epsilon(delta))} at that delta"
-        return [("Promised", f"epsilon = {rounded_up(epsilon, 6)} {at}; {spent}")]
 
-    def _cost(self, mu: float, epsilon: float) -> str:
-        if not self.private:
-            return "NONE (epsilon = infinity)"
-        return (
-            f"mu = {rounded_up(mu)} GDP, that is epsilon = {rounded_up(epsilon)} at delta = {rounded_up(self.delta, 6)}"
-        )
+def _spent_epsilon(mu: float, delta: float, private: bool) -> float:
+    if not private:
+        return math.inf
+    return epsilon_from_mu(mu, delta) if mu > 0 else 0.0
+
+
+def _cost(mu: float, epsilon: float, facts: Mapping[str, Any]) -> str:
+    if not facts["private"]:
+        return NOTHING
+    delta = rounded_up(facts["delta"], 6)
+    return f"mu = {rounded_up(mu)} GDP, that is epsilon = {rounded_up(epsilon)} at delta = {delta}"
+
+
+def _stated(budget: Budget, spent_mu: float, private: bool) -> tuple[dict[str, object] | None, Rows]:
+    """The (epsilon, delta) that the budget was made from and what is spent of it, as JSON and as a row, if there is."""
+    epsilon, delta = budget.stated_epsilon, budget.stated_delta
+    if epsilon is None or delta is None:
+        return None, ()
+    spent = _spent_epsilon(spent_mu, delta, private)
+    numbers: dict[str, object] = {
+        "epsilon": finite(epsilon if private else math.inf),
+        "delta": delta,
+        "spent_epsilon": finite(spent),
+    }
+    promised = (
+        f"epsilon = {rounded_up(epsilon, 6)} at delta = {rounded_up(delta, 6)}, as the budget was stated; "
+        f"spent so far: epsilon = {rounded_up(spent)} at that delta"
+    )
+    return numbers, (("Promised", promised if private else NOTHING),)
+
+
+def _unprotected(public: tuple[tuple[str, str], ...], trained: tuple[str, ...]) -> Rows:
+    """Whom runs train on, and what trials show without a release."""
+    shown = "; ".join(f"{quantity} (run {run!r})" for quantity, run in public)
+    word = f"by the user's word alone, shown by trials without a release: {shown}"
+    training = f"private, in the runs {', '.join(map(repr, trained))}. {TRAINED}"
+    return (*((("Training", training),) if trained else ()), *((("Public", word),) if public else ()))
+
+
+def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int) -> Rows:
+    """When the budget was raised, and failures."""
+    acts = "; ".join(
+        f"from mu = {rounded_up(each['from']['mu'])} at {each['at']}, after {each['releases']} releases"
+        for each in raises
+    )
+    raised = (("Raised", f"{acts}. {RAISED}"),) if acts else ()
+    failed = (("Failures", f"{failures} evaluations failed, for everybody"),) if failures else ()
+    return (*raised, *failed)

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dptune._numbers import rounded_up
-from dptune.certificate.risk import Claim, Risk
+from dptune._statement import Statement
+from dptune.certificate.risk import Risk
 
 PYRAMID = (  # from the top
     "privacy parameters",
@@ -78,13 +79,13 @@ YOURS = (
 )
 
 
-def checklist(statement: Claim) -> Sequence[Item]:
+def checklist(statement: Statement) -> Sequence[Item]:
     """Return the questions, from the pyramid's top to its base; of a layer first those that the statement answers."""
     items = (*_answered(statement), *YOURS)
     return [item for factor in PYRAMID for item in items if item.factor == factor]
 
 
-def _answered(statement: Claim) -> Iterator[Item]:
+def _answered(statement: Statement) -> Iterator[Item]:
     epsilon = f"epsilon = {rounded_up(statement.epsilon)} at delta = {rounded_up(statement.delta, 6)}"
     yield Item("privacy parameters", "How much can one person lose?", f"{epsilon}. {Risk.of_statement(statement)}")
     yield Item("privacy parameters", "Is delta small enough?", _delta(statement))
@@ -103,7 +104,7 @@ def _answered(statement: Claim) -> Iterator[Item]:
     yield Item("trust models", "Who must be trusted with the rows?", statement.trust_model)
 
 
-def _delta(statement: Claim) -> str:
+def _delta(statement: Statement) -> str:
     """The publication's measure: delta should not exceed 1/n^2, nor a hundred thousandth."""
     if statement.delta == 0:
         return "delta = 0"

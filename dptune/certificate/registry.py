@@ -16,8 +16,9 @@ from typing import Any
 
 from dptune._checks import shown, text
 from dptune._numbers import rounded_up
-from dptune.accounting.plan_statement import PlanStatement
-from dptune.accounting.statement import LedgerStatement, Statement
+from dptune._statement import Statement
+from dptune.accounting.plan_ledger import TRUSTED_SERVER
+from dptune.accounting.statement import BudgetStatement
 from dptune.certificate.risk import Risk
 from dptune.errors import InputError
 
@@ -107,7 +108,7 @@ class About:
         return cls(**found)
 
 
-def record(statement: LedgerStatement, about: About) -> dict[str, Any]:
+def record(statement: Statement, about: About) -> dict[str, Any]:
     """Return the registry's record of a deployment, as plain data of its schema.
 
     Raises:
@@ -128,7 +129,7 @@ def record(statement: LedgerStatement, about: About) -> dict[str, Any]:
             },
             "privacy_loss": _privacy_loss(statement),
             "deployment_model": {
-                "model_name": "Federated" if isinstance(statement, PlanStatement) else "Central",
+                "model_name": "Federated" if statement.trust_model == TRUSTED_SERVER else "Central",
                 "trust_assumptions": f"{statement.trust_model}.",
                 "actors": "The curator, who holds the rows and the ledger; everybody who sees released values or the "
                 "configuration that was chosen from them, who may be an adversary with any outside knowledge.",
@@ -157,10 +158,10 @@ def _basic(about: About) -> dict[str, Any]:
     }
 
 
-def _privacy_loss(statement: LedgerStatement) -> dict[str, Any]:
+def _privacy_loss(statement: Statement) -> dict[str, Any]:
     units = {} if statement.n is None else {"number_of_privacy_units": statement.n}
     budget = ""
-    if isinstance(statement, Statement):
+    if isinstance(statement, BudgetStatement):
         mu, spent = rounded_up(statement.budget.mu), rounded_up(statement.spent_mu)
         budget = f"The budget is mu = {mu} in Gaussian differential privacy, which bounds epsilon at every delta; "
         budget += f"mu = {spent} of it was spent. "
@@ -173,7 +174,7 @@ def _privacy_loss(statement: LedgerStatement) -> dict[str, Any]:
     }
 
 
-def _implementation(statement: LedgerStatement, about: About) -> dict[str, Any]:
+def _implementation(statement: Statement, about: About) -> dict[str, Any]:
     used = "; ".join(f"{name} ({count} releases)" for name, count in statement.mechanisms) or "none so far"
     epsilon, delta = rounded_up(statement.epsilon), rounded_up(statement.delta, 6)
     return {

@@ -17,12 +17,11 @@ from scipy.special import ndtr, ndtri
 
 from dptune._checks import shown
 from dptune._numbers import rounded_up
-from dptune.accounting.statement import LedgerStatement, Statement
+from dptune._statement import Statement
+from dptune.accounting.statement import BudgetStatement
 from dptune.errors import InputError
-from dptune.local.statement import LocalStatement
 
 FALSE_POSITIVES = 0.01
-Claim = LedgerStatement | LocalStatement  # what has a certificate
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,11 @@ class Risk:
         return cls(min(advantage, 1.0), min(steep, 1 - shrink * (1 - FALSE_POSITIVES - delta), 1.0))
 
     @classmethod
-    def of_statement(cls, statement: Claim) -> Risk:
+    def of_statement(cls, statement: Statement) -> Risk:
         """Return what a statement's guarantee allows; certainty where nothing is promised."""
         if not statement.private:
             return cls(1.0, 1.0)
-        if isinstance(statement, Statement):
+        if isinstance(statement, BudgetStatement):
             return cls.of_mu(statement.budget.mu)
         return cls.of_epsilon(statement.epsilon, statement.delta)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dptune.accounting.statement import LedgerStatement
+from dptune._statement import Statement
 from dptune.certificate import About, Risk, checklist, record, to_yaml
 from dptune.cli.shared import AnyLedger, CentralLedger, Delta, Ledger, app, delta_of, open_any
 from dptune.errors import InputError
@@ -27,7 +27,7 @@ def certificate(
     opened = open_any(ledger)
     if registry is not None:
         central = _central(opened)
-        stated: LedgerStatement = central.statement(delta=delta_of([central], delta))
+        stated: Statement = central.statement(delta=delta_of([central], delta))
         typer.echo(to_yaml(record(stated, About.read(registry))), nl=False)
         return
     found = opened.statement() if isinstance(opened, UserLedger) else opened.statement(delta=delta_of([opened], delta))

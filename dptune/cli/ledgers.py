@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from dptune._numbers import rounded_up
-from dptune._statement import Printable
+from dptune._statement import Statement
 from dptune.accounting.gdp import Budget, Spent
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger
@@ -44,11 +44,11 @@ def statement(
     typer.echo({"text": found.to_text, "markdown": found.to_markdown, "json": found.to_json}[format.value]())
 
 
-def _statement(opened: AnyLedger, delta: float | None) -> Printable:
+def _statement(opened: AnyLedger, delta: float | None) -> Statement:
     return opened.statement() if isinstance(opened, UserLedger) else opened.statement(delta=delta_of([opened], delta))
 
 
-def _joint(opened: Sequence[AnyLedger], delta: float | None, disjoint: bool) -> Printable:
+def _joint(opened: Sequence[AnyLedger], delta: float | None, disjoint: bool) -> Statement:
     central = [ledger for ledger in opened if not isinstance(ledger, UserLedger)]
     if len(central) < len(opened):
         raise typer.BadParameter("a ledger of users' own devices has a statement of its own; leave it out.")
@@ -116,7 +116,7 @@ def _rounds(opened: PlanLedger) -> Found:
     title = (
         f"{opened.dataset}: {made} of {opened.plan.steps} releases of the plan q={plan['q']:g}, z={plan['z']:g} made"
     )
-    rows = [{"release": name, "made": count} for name, count in opened.statement(delta=DELTA).mechanisms]
+    rows = [{"release": name, "made": count} for name, count in opened.mechanisms()]
     facts = {"dataset": opened.dataset, "private": opened.private, "plan": plan, "made": made, "releases": rows}
     return Found(title, facts, "releases")
 

@@ -32,7 +32,7 @@ from dptune._store import Mark, SqliteFile, check_pages
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import rows
 from dptune.local.randomizer import Randomizer
-from dptune.local.statement import Account, Device, LocalStatement
+from dptune.local.statement import Account, Device, LocalStatement, local_statement
 
 
 class UserLedger:
@@ -131,14 +131,8 @@ class UserLedger:
         query = "SELECT mechanism, epsilon, COUNT(*) FROM dptune_replies GROUP BY 1, 2 ORDER BY MIN(rowid)"
         with self._transaction(write=False) as (connection, _):
             made = connection.execute(query).fetchall()
-        accounts = self.accounts()
-        return LocalStatement(
-            cap=self.cap,
-            spent=max((account.epsilon for account in accounts), default=0.0),
-            users=len(accounts),
-            devices=tuple(Device(json.loads(text, parse_constant=str), price, count) for text, price, count in made),
-            private=all(account.private for account in accounts),
-        )
+        devices = tuple(Device(json.loads(text, parse_constant=str), price, count) for text, price, count in made)
+        return local_statement(self.accounts(), devices, self.cap)
 
     def mark(self) -> dict[str, object]:
         """Return what this object has seen of the file, as JSON data to keep elsewhere."""

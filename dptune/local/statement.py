@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dptune._numbers import finite, rounded_up
-from dptune._statement import Printable
+from dptune._statement import NOTHING, Statement
 
-UNIT = "one user and all their replies"
-ADJACENCY = "any two values of the user, at every reply"
 TRUST_MODEL = (
     "local: the user's own device, which measures the value and makes the reply; curator, storage and everybody else "
     "see replies only"
@@ -26,6 +25,7 @@ NOT_COVERED = (
     "what the user's own code prints or writes",
     "devices that do not do what their randomiser's settings say: the ledger takes their word for mechanism and price",
 )
+_SEEDED = "NOT PRIVATE: the noise of some replies was drawn from a seeded generator; epsilon = infinity."
 
 
 @dataclass(frozen=True)
@@ -67,91 +67,69 @@ class Device:
         return f"{name or 'a mechanism that has no name'}, not one of dptune's; {price}"
 
 
-@dataclass(frozen=True)
-class LocalStatement(Printable):
-    """Everything a sceptical reader needs; print it, or use one of the three renderings. It names no user.
+@dataclass(frozen=True, kw_only=True)
+class LocalStatement(Statement):
+    """The statement of a ledger of users, at delta = 0. It names no user.
 
     Attributes:
         cap: epsilon that one user may spend in all.
         spent: the most that one user has spent.
         users: number of users who were charged.
         devices: how the replies were made.
-        private: False if any reply was made with seeded noise; then nothing is guaranteed.
     """
 
     cap: float
     spent: float
     users: int
     devices: tuple[Device, ...]
-    private: bool
-
-    @property
-    def epsilon(self) -> float:
-        """Of the guarantee to each user, at delta = 0: the cap; infinite if any reply's noise was seeded."""
-        return self.cap if self.private else float("inf")
 
     @property
     def replies(self) -> int:
         """Number of charged replies."""
-        return sum(device.replies for device in self.devices)
-
-    # ---- what a certificate asks of every statement --------------------------------------------------
-
-    n, delta, protects, adjacency = None, 0.0, UNIT, ADJACENCY
-    trust_model, accountant, not_covered = TRUST_MODEL, ACCOUNTANT, NOT_COVERED
-    noise = "on each user's device, before anything leaves it; the mechanisms' settings are what the devices said"
-
-    @property
-    def mechanisms(self) -> tuple[tuple[str, int], ...]:
-        """In words, with the number of replies."""
-        return tuple((str(device), device.replies) for device in self.devices)
-
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        """What must be said with the numbers."""
-        return self.warnings
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What a reader must see before the numbers."""
-        seeded = "NOT PRIVATE: the noise of some replies was drawn from a seeded generator; epsilon = infinity."
-        return () if self.private else (seeded,)
+        return self.releases
 
     def to_dict(self) -> dict[str, object]:
         """Return the statement as plain JSON data (an infinite epsilon is the string "infinity")."""
-        return {
-            "private": self.private,
-            "warnings": list(self.warnings),
-            "unit": UNIT,
-            "adjacency": ADJACENCY,
-            "trust_model": TRUST_MODEL,
-            "accountant": ACCOUNTANT,
-            "mechanisms": [
-                {"settings": dict(d.settings), "epsilon": d.epsilon, "replies": d.replies} for d in self.devices
-            ],
-            "replies": self.replies,
-            "users": self.users,
-            "delta": 0.0,
-            "cap": {"epsilon": finite(self.epsilon)},
-            "spent": {"epsilon": finite(self.spent if self.private else float("inf"))},
-            "not_covered": list(NOT_COVERED),
-        }
+        curators = {"remarks", "dataset", "n", "releases", "versions"}
+        return {name: value for name, value in super().to_dict().items() if name not in curators}
 
-    def _title(self) -> str:
-        return "Local privacy statement"
 
-    def _rows(self) -> list[tuple[str, str]]:
-        spent = f"{self._cost(self.spent)} by any one user, in {self.replies} replies of {self.users} users"
-        return [
-            ("Protects", UNIT),
-            ("Adjacency", ADJACENCY),
-            ("Trust model", TRUST_MODEL),
-            ("Guarantee", f"{self._cost(self.cap)} for each user: the cap, fixed for good"),
-            ("Spent so far", f"at most {spent}" if self.private else spent),
-            ("Mechanisms", "; ".join(f"{device} ({device.replies})" for device in self.devices) or "none so far"),
-            ("Accountant", ACCOUNTANT),
-            ("Not covered", "; ".join(NOT_COVERED)),
-        ]
+def local_statement(accounts: Sequence[Account], devices: tuple[Device, ...], cap: float) -> LocalStatement:
+    """Return the statement of what users have paid, by which devices, of a cap for each."""
+    private = all(account.private for account in accounts)
+    spent = max((account.epsilon for account in accounts), default=0.0)
+    replies, epsilon = sum(device.replies for device in devices), cap if private else math.inf
+    most = f"{_cost(spent, private)} by any one user, in {replies} replies of {len(accounts)} users"
+    return LocalStatement(
+        cap=cap,
+        spent=spent,
+        users=len(accounts),
+        devices=devices,
+        unit="one user and all their replies",
+        adjacency="any two values of the user, at every reply",
+        trust_model=TRUST_MODEL,
+        mechanisms=tuple((str(device), device.replies) for device in devices),
+        private=private,
+        delta=0.0,
+        epsilon=epsilon,
+        accountant=ACCOUNTANT,
+        noise="on each user's device, before anything leaves it; the mechanisms' settings are what the devices said",
+        not_covered=NOT_COVERED,
+        warnings=() if private else (_SEEDED,),
+        guarantee=(
+            ("Guarantee", f"{_cost(cap, private)} for each user: the cap, fixed for good"),
+            ("Spent so far", f"at most {most}" if private else most),
+        ),
+        numbers={
+            "mechanisms": [{"settings": dict(d.settings), "epsilon": d.epsilon, "replies": d.replies} for d in devices],
+            "replies": replies,
+            "users": len(accounts),
+            "cap": {"epsilon": finite(epsilon)},
+            "spent": {"epsilon": finite(spent if private else math.inf)},
+        },
+        title="Local privacy statement",
+    )
 
-    def _cost(self, epsilon: float) -> str:
-        return f"epsilon = {rounded_up(epsilon)} (delta = 0)" if self.private else "NONE (epsilon = infinity)"
+
+def _cost(epsilon: float, private: bool) -> str:
+    return f"epsilon = {rounded_up(epsilon)} (delta = 0)" if private else NOTHING

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from dptune._checks import boolean, json_data
-from dptune.accounting.durable import DurableLedger
+from dptune._numbers import finite
+from dptune._statement import PlanStatement, large_delta, priced
+from dptune.accounting.connection import Database, known_row
 from dptune.accounting.entries import Charge
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_ledger import FixedPlanLedger, PlanLedger
+from dptune.accounting.schema import normalise_url
+from dptune.accounting.statement import opendp_noise
 from dptune.errors import InputError, PlanComplete
 from dptune.training.plans import Plan, SelectionPlan, TrainingPlan, from_json, to_json
-from dptune.training.statement import TrainingStatement
+from dptune.training.profiles import accountant_of, epsilon_of
 
 REMOVE_ONE = (
     "remove one unit: its gradients become 0 and its losses the worst allowed ones, with n, sampling rate, number of "
     "steps and all divisors public (add-or-remove of DP-SGD, with n public)"
 )
 CURATOR = "trusted curator: one process trains; everybody else sees the models that the plan lets out, or the best only"
+NOT_COVERED = (
+    "training that reads these people by another way than the planned steps: normalising by their statistics, batch "
+    "normalisation, early stopping on their losses, choosing features",
+    "the choice of the search space, architecture and clipping norm, if made by looking at the data",
+    "which people a step drew: the samples are secret",
+    "timing, memory use and other side channels; of repeat and select, how long it takes tells how often it repeats",
+    "other releases about the same people that this ledger did not see: join its statement with theirs",
+)
+_SEEDED = "NOT PRIVATE: noise or samples of a training came from a known seed; epsilon = infinity."
+_TRAINED_ON = {"dataset": "training data", "unit": "one person", "adjacency": REMOVE_ONE, "trust_model": CURATOR}
 _SCOPE = "trainings"
 ORDINARY = "ordinary generator"  # the note of a training without a cryptographically secure one
 
@@ -44,18 +59,12 @@ class TrainingLedger(FixedPlanLedger):
         InputError: the URL is not durable, or n is missing.
     """
 
-    holds, people = "a plan of trainings", "people who are trained on"
-    first_row: ClassVar[Mapping[str, str]] = {
-        "dataset": "training data",
-        "unit": "one person",
-        "adjacency": REMOVE_ONE,
-        "trust_model": CURATOR,
-    }
+    kind, people = "trainings", "people who are trained on"
     plan: Plan
 
     def __init__(
         self,
-        url: str | Path,
+        url: str | Path | Database,
         plan: Plan | None = None,
         *,
         n: int | None = None,
@@ -64,14 +73,11 @@ class TrainingLedger(FixedPlanLedger):
     ) -> None:
         if plan is not None and not isinstance(plan, TrainingPlan | SelectionPlan):
             raise InputError("plan must be a TrainingPlan, or a SelectionPlan if only the best is ever shown.")
-        super().__init__(url, plan, n, dataset, unit)
+        stored = None if plan is None else to_json(plan)
+        super().__init__(url, plan, n, dataset, unit, stored=stored, protects=_TRAINED_ON)
 
     @staticmethod
-    def _stored(plan: Plan) -> dict[str, object]:
-        return to_json(plan)
-
-    @staticmethod
-    def _planned(stored: Mapping[str, Any]) -> Plan | None:
+    def _planned(stored: Mapping[str, Any]) -> Plan:
         return from_json(stored)
 
     def begin(self, *, secure: bool, private: bool = True, note: Mapping[str, object] | None = None) -> Charge:
@@ -115,8 +121,7 @@ class TrainingLedger(FixedPlanLedger):
         private: bool,
         note: Mapping[str, object] | None,
     ) -> Charge:
-        secure, private = boolean("secure", secure), boolean("private", private)
-        kept = {**json_data("note", dict(note or {})), **({} if secure else {ORDINARY: True})}
+        kept = {**json_data("note", dict(note or {})), **({} if boolean("secure", secure) else {ORDINARY: True})}
         row = {
             "mu": None,
             "mechanism": f"{mechanism}: {self.plan}",
@@ -133,13 +138,48 @@ class TrainingLedger(FixedPlanLedger):
                 "own, which adds to what these people pay."
             )
 
-    def statement(self, *, delta: float) -> TrainingStatement:
+    def statement(self, *, delta: float) -> PlanStatement:
         """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""
+        facts, plan, made = self._facts(delta), self.plan, self.count()
+        private, delta = facts["private"], facts["delta"]
         ordinary = sum(bool(charge.note.get(ORDINARY)) for charge in self.charges())
-        return TrainingStatement(**self._facts(delta), ordinary=ordinary)
+        epsilon = epsilon_of([plan], delta) if private else math.inf
+        what = "selections" if isinstance(plan, SelectionPlan) else "trainings"
+        warning = (
+            f"{ordinary} trainings drew noise and samples from PyTorch's own generator, in floating point: "
+            "epsilon holds if nobody predicts it or reads the last bits. Opacus's secure_mode is for publication."
+        )
+        return PlanStatement(
+            **facts,
+            plan=plan,
+            epsilon=epsilon,
+            accountant=f"{accountant_of([plan])}; the plan was fixed before the first training",
+            noise=_noise(plan, facts, ordinary, made),
+            not_covered=NOT_COVERED,
+            warnings=(
+                *(() if private else (_SEEDED,)),
+                *((warning,) if ordinary else ()),
+                *large_delta(delta, facts["n"]),
+            ),
+            guarantee=(
+                ("Guarantee", priced(epsilon, delta, private, "for the whole plan")),
+                ("Plan", str(plan)),
+                ("Made so far", f"{made} of {plan.charges} {what}"),
+            ),
+            numbers={"plan": to_json(plan), "epsilon": finite(epsilon)},
+        )
 
-    def __repr__(self) -> str:
-        return f"TrainingLedger({self._name!r}, {self.plan!r})"
+
+def _noise(plan: Plan, facts: Mapping[str, Any], ordinary: int, made: int) -> str:
+    """How noise is drawn: of trainings by the library that trains, of a selection's scores by OpenDP."""
+    if not facts["private"]:
+        return opendp_noise(facts)
+    generator = f"PyTorch's own generator in {ordinary} of {made} charges, else a secure one"
+    trained = f"of DP-SGD: from the library that trains, in floating point ({generator})"
+    if isinstance(plan, TrainingPlan):
+        return trained
+    scored = f"of scores: {opendp_noise(facts)}"
+    return "; ".join([trained] * bool(plan.training) + [scored] * bool(plan.score_mu))
 
 
 def open_ledger(url: str | Path) -> PrivacyLedger | PlanLedger | TrainingLedger:
@@ -148,7 +188,10 @@ def open_ledger(url: str | Path) -> PrivacyLedger | PlanLedger | TrainingLedger:
     Raises:
         LedgerError: there is none, or the database cannot be used.
     """
-    plan = DurableLedger(url, None, "")._row["plan"]
-    if plan is None:
-        return PrivacyLedger(url)
-    return TrainingLedger(url) if from_json(plan) else PlanLedger(url)
+    database = Database(normalise_url(url))
+    match known_row(database)["kind"]:
+        case PlanLedger.kind:
+            return PlanLedger(database)
+        case TrainingLedger.kind:
+            return TrainingLedger(database)
+    return PrivacyLedger(database)

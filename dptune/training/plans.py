@@ -240,12 +240,10 @@ def to_json(plan: Plan) -> dict[str, object]:
     return {"trainings" if isinstance(plan, TrainingPlan) else "selection": asdict(plan)}
 
 
-def from_json(stored: Mapping[str, Any]) -> Plan | None:
-    """Return the plan that a ledger stores, or None if it is something else's."""
+def from_json(stored: Mapping[str, Any]) -> Plan:
+    """Return the plan that a ledger stores."""
     if "trainings" in stored:
         return TrainingPlan(**stored["trainings"])
-    if "selection" not in stored:
-        return None
     plan = stored["selection"]
     training = None if plan["training"] is None else TrainingPlan(**plan["training"])
     return SelectionPlan(Repeats(**plan["repeats"]), training, plan["score_mu"])

@@ -92,7 +92,7 @@ def test_a_connection_that_the_server_ended_is_replaced(postgresql: Urls) -> Non
     ledger = PrivacyLedger(postgresql(), Budget.gdp(1.0))
     pay(ledger, "a", 0.1)
     for _ in range(2):
-        with ledger._engine.connect() as other:
+        with schema.connect(ledger.url).connect() as other:
             other.exec_driver_sql(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
                 "AND datname = current_database()"
@@ -118,8 +118,8 @@ def audit_durability(ledger: PrivacyLedger) -> None:
 
 def test_every_engine_waits_for_the_disk(url: str) -> None:
     ledger = PrivacyLedger(url, Budget.gdp(1.0))
-    if ledger._engine.dialect.name == "postgresql":
-        with ledger._engine.connect() as connection:
+    if ledger.url.get_backend_name() == "postgresql":
+        with schema.connect(ledger.url).connect() as connection:
             role = connection.exec_driver_sql("SELECT current_user").scalar_one()
             connection.exec_driver_sql(f'ALTER ROLE "{role}" SET synchronous_commit = off')
             connection.commit()
@@ -151,7 +151,7 @@ def test_the_audit_catches_a_server_that_does_not_wait(postgresql: Urls, monkeyp
 
 
 @pytest.mark.parametrize("write", [False, True])
-def test_a_file_of_a_user_waits_for_the_disk(fast_path: Path, write: bool) -> None:
+def test_the_users_ledger_waits_for_the_disk(fast_path: Path, write: bool) -> None:
     with SqliteFile(fast_path / "u.db").transaction(write=write) as connection:
         found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "fullfsync")]
     assert found == [3, 1]

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from ledger_tools import pay
 
 from dptune import Budget, PrivacyLedger
+from dptune.accounting import schema
 
 TABLES = ["dptune_ledger", "dptune_facts", "dptune_charges", "dptune_releases"]
 
@@ -27,7 +28,7 @@ def full_ledger(url: str) -> PrivacyLedger:
 def test_no_row_is_changed_or_removed(url: str, table: str, sql: str) -> None:
     ledger = full_ledger(url)
     column = {"dptune_ledger": "mu", "dptune_facts": "value", "dptune_charges": "mu", "dptune_releases": "value"}[table]
-    with ledger._engine.connect() as connection:
+    with schema.connect(ledger.url).connect() as connection:
         count = connection.execute(sa.text(f"SELECT count(*) FROM {table}")).scalar_one()
         assert count > 0  # a row-wise trigger does not see an empty table
         with pytest.raises(sa.exc.DBAPIError, match="append-only"):

@@ -13,16 +13,9 @@ from hypothesis import strategies as st
 from ledger_tools import pay
 
 from dptune import Budget, BudgetExhausted, InputError, PlanComplete, PrivacyLedger
-from dptune.accounting.entries import Charge, Limit
+from dptune.accounting.entries import Limit
 from dptune.accounting.gdp import Spent
 from dptune.errors import KeyConflict
-
-
-def test_a_charge_without_a_price_equals_itself_read_again() -> None:
-    one, again = (Charge(1, "rounds", "round/0", float("nan"), True, (0.5,), {"note": {}}) for _ in range(2))
-    assert one == again
-    assert one != Charge(1, "rounds", "round/0", 0.1, True, (0.5,), {"note": {}})
-    assert one != Charge(1, "rounds", "round/0", float("nan"), True, (0.25,), {"note": {}})
 
 
 def test_a_charge_is_paid_once_per_key(url: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from ledger_tools import Urls, pay
 
 from dptune import Budget, BudgetExhausted, PrivacyLedger
+from dptune.accounting import schema
 
 
 def race(url: str, budget: float, mu: float, meet: Callable[[], object], keys: list[str]) -> list[str]:
@@ -103,8 +104,8 @@ def test_threads_fix_one_fact(url: str) -> None:
 @pytest.mark.parametrize("level", ["repeatable read", "serializable", "read committed"])
 def test_the_server_s_default_isolation_cannot_overspend(url: str, level: str) -> None:
     ledger = PrivacyLedger(url, Budget.gdp(1.0))
-    if ledger._engine.dialect.name == "postgresql":
-        with ledger._engine.connect() as connection:
+    if ledger.url.get_backend_name() == "postgresql":
+        with schema.connect(ledger.url).connect() as connection:
             role = connection.exec_driver_sql("SELECT current_user").scalar_one()
             connection.exec_driver_sql(f"ALTER ROLE \"{role}\" SET default_transaction_isolation = '{level}'")
             connection.commit()

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 from audit_tools import start_forked
 
-from dptune import Budget, InputError, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger
+from dptune import Budget, InputError, LedgerError, LossPrivatizer, PlanComplete
 from dptune.accounting.events import GaussianRelease, SubsampledGaussianRelease
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld, noise_multiplier
@@ -58,7 +57,7 @@ def test_a_retry_is_not_counted_and_gets_the_first_value(ledger: PlanLedger) -> 
     found = ledger.round(0)
     assert found is not None
     assert found.value == (1.0, 2.0)
-    assert found.mu != found.mu, "a subsampled release has no price in GDP"
+    assert found.mu is None, "a subsampled release has no price in GDP"
 
 
 @pytest.mark.parametrize(
@@ -75,15 +74,6 @@ def test_nothing_but_the_plans_mechanism_is_charged(ledger: PlanLedger, change: 
 def test_plans_and_gdp_budgets_are_never_mixed(ledger: PlanLedger, fast_path: Path) -> None:
     with pytest.raises(InputError, match="PrivacyLedger"):
         LossPrivatizer(ledger, n=29, clip=(0, 1))
-    with pytest.raises(LedgerError, match="PlanLedger"):
-        PrivacyLedger(fast_path / "plan.db")
-    with pytest.raises(LedgerError, match="PlanLedger"):
-        PrivacyLedger(fast_path / "plan.db", Budget.gdp(1.0))
-    PrivacyLedger(fast_path / "gdp.db", Budget.gdp(1.0))
-    with pytest.raises(LedgerError, match="GDP"):
-        PlanLedger(fast_path / "gdp.db", PLAN, n=29)
-    assert isinstance(open_ledger(fast_path / "plan.db"), PlanLedger)
-    assert isinstance(open_ledger(fast_path / "gdp.db"), PrivacyLedger)
     with pytest.raises(LedgerError, match="no ledger"):
         open_ledger(fast_path / "none.db")
 
@@ -123,13 +113,6 @@ def test_copies_are_views(ledger: PlanLedger) -> None:
     assert len(ledger.charges()) == 1
     assert copy == ledger
     assert repr(copy) == repr(ledger)
-
-
-def test_it_is_append_only(ledger: PlanLedger) -> None:
-    ledger.charge(0, EVENT, digest="d")
-    for statement in ("DELETE FROM dptune_charges", "UPDATE dptune_ledger SET plan = NULL"):
-        with ledger._engine.connect() as connection, pytest.raises(sa.exc.IntegrityError, match="append-only"):
-            connection.execute(sa.text(statement))
 
 
 CHARGE_ALL = """

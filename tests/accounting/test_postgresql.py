@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
+from dptune.accounting import schema
 
 Urls = Callable[[], str]
 
@@ -25,16 +26,16 @@ def test_a_bare_postgresql_url_means_psycopg(postgresql: Urls) -> None:
 @pytest.mark.parametrize("table", ["dptune_ledger", "dptune_charges", "dptune_facts", "dptune_releases"])
 def test_truncate_is_refused(postgresql: Urls, table: str) -> None:
     ledger = PrivacyLedger(postgresql(), Budget.gdp(1.0))
-    with ledger._engine.connect() as connection, pytest.raises(sa.exc.DBAPIError, match="append-only"):
+    with schema.connect(ledger.url).connect() as connection, pytest.raises(sa.exc.DBAPIError, match="append-only"):
         connection.execute(sa.text(f"TRUNCATE {table} CASCADE"))
 
 
 def test_upsert_does_not_change_a_row(postgresql: Urls) -> None:
     ledger = PrivacyLedger(postgresql(), Budget.gdp(1.0))
     sql = "INSERT INTO dptune_ledger SELECT * FROM dptune_ledger ON CONFLICT (id) DO UPDATE SET mu = 99"
-    with ledger._engine.connect() as connection, pytest.raises(sa.exc.DBAPIError, match="append-only"):
+    with schema.connect(ledger.url).connect() as connection, pytest.raises(sa.exc.DBAPIError, match="append-only"):
         connection.execute(sa.text(sql))
-    assert PrivacyLedger(ledger._url.render_as_string(hide_password=False)).budget.mu == 1.0
+    assert PrivacyLedger(ledger.url.render_as_string(hide_password=False)).budget.mu == 1.0
 
 
 def test_many_processes_may_create_it_together(postgresql: Urls) -> None:
@@ -54,7 +55,7 @@ def test_two_ledgers_in_two_schemas_are_two_budgets(postgresql: Urls) -> None:
         privatizer = LossPrivatizer(ledger, n=2, clip=(0.0, 1.0))
         privatizer.observe("x", [0.0, 1.0])
         released = privatizer.release(privatizer.mean_query("x", 1.0), scope="s", key="1")
-        assert PrivacyLedger(ledger._url.render_as_string()).find("s", "1").value == (released.scalar,)
+        assert PrivacyLedger(ledger.url.render_as_string()).find("s", "1").value == (released.scalar,)
     assert one != two
 
 

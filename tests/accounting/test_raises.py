@@ -27,7 +27,7 @@ def test_a_raise_is_recorded_and_shown_with_what_was_released_before(ledger: Pri
     spend(ledger, 0.9)
     ledger.raise_budget(Budget.approximate_dp(8.0, 1e-5))
     ledger.raise_budget(Budget.gdp(3.0))
-    first, second = PrivacyLedger(ledger._url.database).statement(delta=1e-5).to_dict()["raises"]
+    first, second = PrivacyLedger(ledger.url.database).statement(delta=1e-5).to_dict()["raises"]
     assert (first["from"]["mu"], first["releases"], first["to"]["stated_epsilon"]) == (1.0, 1, 8.0)
     assert (second["from"], second["to"]["mu"]) == (first["to"], 3.0)
     text = ledger.statement(delta=1e-5).to_text()
@@ -43,7 +43,7 @@ def test_a_statement_without_a_raise_says_nothing_of_one(ledger: PrivacyLedger) 
 
 
 def test_an_open_ledger_learns_of_a_raise_when_it_would_refuse(ledger: PrivacyLedger) -> None:
-    other = PrivacyLedger(ledger._url.database)
+    other = PrivacyLedger(ledger.url.database)
     spend(other, 1.0)
     with pytest.raises(BudgetExhausted):
         spend(other, 0.5, "more")
@@ -52,7 +52,7 @@ def test_an_open_ledger_learns_of_a_raise_when_it_would_refuse(ledger: PrivacyLe
     assert other.budget == Budget.gdp(1.5)
     with pytest.raises(BudgetExhausted):
         other.check(1.5)
-    assert PrivacyLedger(ledger._url.database, Budget.gdp(1.5)).rest().left == pytest.approx(1.0, rel=1e-9)
+    assert PrivacyLedger(ledger.url.database, Budget.gdp(1.5)).rest().left == pytest.approx(1.0, rel=1e-9)
 
 
 def test_a_budget_never_shrinks_and_asked_for_again_it_is_the_same(ledger: PrivacyLedger) -> None:
@@ -67,14 +67,14 @@ def test_a_budget_never_shrinks_and_asked_for_again_it_is_the_same(ledger: Priva
 
 def test_a_script_that_states_the_old_budget_is_told(ledger: PrivacyLedger) -> None:
     with pytest.raises(BudgetMismatch, match="To allow more: ledger"):
-        PrivacyLedger(ledger._url.database, Budget.gdp(1.5))
+        PrivacyLedger(ledger.url.database, Budget.gdp(1.5))
     ledger.raise_budget(Budget.gdp(1.5))
     with pytest.raises(BudgetMismatch, match="It was raised since then"):
-        PrivacyLedger(ledger._url.database, Budget.gdp(1.0))
+        PrivacyLedger(ledger.url.database, Budget.gdp(1.0))
 
 
 def test_the_command_line_raises_a_budget_once_for_all(ledger: PrivacyLedger) -> None:
-    path = str(ledger._url.database)
+    path = str(ledger.url.database)
     done = CliRunner().invoke(app, ["raise-budget", path, "--mu", "1.5"])
     assert (done.exit_code, done.output) == (0, "the budget of 'patients' is mu = 1.5 in all\n")
     assert PrivacyLedger(path).budget == Budget.gdp(1.5)
@@ -84,7 +84,7 @@ def test_the_command_line_raises_a_budget_once_for_all(ledger: PrivacyLedger) ->
 
 
 def test_an_object_that_did_not_see_the_raise_states_the_present_budget(ledger: PrivacyLedger) -> None:
-    other = PrivacyLedger(ledger._url.database)
+    other = PrivacyLedger(ledger.url.database)
     other.raise_budget(Budget.gdp(3.0))
     spend(other, 2.9)
     statement = ledger.statement(delta=1e-5)
@@ -93,7 +93,7 @@ def test_an_object_that_did_not_see_the_raise_states_the_present_budget(ledger: 
 
 
 def test_a_raise_that_an_older_copy_took_back_pays_for_nothing(ledger: PrivacyLedger) -> None:
-    path = Path(str(ledger._url.database))
+    path = Path(str(ledger.url.database))
     spend(ledger, 0.5)
     ledger._database.close()
     before = path.read_bytes()

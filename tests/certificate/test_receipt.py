@@ -24,7 +24,7 @@ def receipt(used: PrivacyLedger, keys: Keys) -> dict[str, Any]:
 
 
 def test_an_unchanged_ledger_is_verified(used: PrivacyLedger, receipt: dict[str, Any], keys: Keys) -> None:
-    verify(receipt, PrivacyLedger(used._url.database or ""), signer=keys[1])
+    verify(receipt, PrivacyLedger(used.url.database or ""), signer=keys[1])
     assert receipt["statement"]["spent"]["mu"] == used.spent()
     assert set(receipt["ledger"]["questions"]) == {"one", "two"}
     assert receipt["ledger"]["mark"] == used.mark()
@@ -43,7 +43,7 @@ CHANGES = {
 
 def change(ledger: PrivacyLedger, sql: str) -> str:
     """Change a ledger as whoever may write its file can; return its path."""
-    path = ledger._url.database or ""
+    path = ledger.url.database or ""
     connection = sqlite3.connect(path)
     for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
         connection.execute(f'DROP TRIGGER "{name}"')
@@ -101,7 +101,7 @@ def test_a_file_that_is_no_key_is_refused_by_name(used: PrivacyLedger, keys: Key
 
 
 def test_on_the_command_line(used: PrivacyLedger, keys: Keys, tmp_path: Path) -> None:
-    ledger, file = used._url.database or "", tmp_path / "receipt.json"
+    ledger, file = used.url.database or "", tmp_path / "receipt.json"
     signed = CliRunner().invoke(app, ["sign", ledger, str(keys[0])])
     assert signed.exit_code == 0
     file.write_text(signed.output)

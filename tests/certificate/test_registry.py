@@ -25,7 +25,7 @@ def printed(ledger: str, about: Path) -> dict[str, Any]:
 
 
 def test_a_record_validates_and_fills_the_field_on_tuning(used: PrivacyLedger, about: Path) -> None:
-    found = printed(used._url.database or "", about)
+    found = printed(used.url.database or "", about)
     assert complaints(found) == []
     deployment = found["deployment"]
     assert deployment["privacy_loss"]["number_of_privacy_units"] == 4
@@ -147,7 +147,7 @@ def test_text_survives_yaml() -> None:
 
 
 def test_the_certificate_says_what_its_reader_must_answer(used: PrivacyLedger) -> None:
-    done = CliRunner().invoke(app, ["certificate", used._url.database or ""])
+    done = CliRunner().invoke(app, ["certificate", used.url.database or ""])
     assert done.exit_code == 0
     assert "[x] unit of privacy: Who is protected?\n      one person in 'test people', n = 4" in done.output
     assert done.output.count("FOR YOU TO ANSWER") == 11

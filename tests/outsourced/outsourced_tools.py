@@ -19,6 +19,7 @@ from dptune import (
     Budget,
     PrivacyLedger,
 )
+from dptune.accounting import schema
 from dptune.accounting.ledger import adjacency_of
 from dptune.outsourced.curator import OutsourcedCurator, random_projection
 from dptune.outsourced.formats import Exchange
@@ -168,7 +169,7 @@ def dump(ledger: PrivacyLedger) -> list[tuple[object, ...]]:
     """All charges, facts and releases without clock times."""
     c = dptune.accounting.schema.charges.c
     wanted = [c.scope, c.key, c.mu, c.mechanism, c.private, c.digest, sa.cast(c.description, sa.Text)]
-    with ledger._engine.connect() as connection:
+    with schema.connect(ledger.url).connect() as connection:
         rows = [tuple(row) for row in connection.execute(sa.select(*wanted))]
         released = connection.execute(sa.select(sa.cast(dptune.accounting.schema.releases.c.value, sa.Text)))
         facts = connection.exec_driver_sql("SELECT scope, name, value FROM dptune_facts ORDER BY scope, name")

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
+from dptune.accounting import schema
 from dptune.errors import KeyConflict
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.rows import LossRows
@@ -70,7 +71,7 @@ def test_a_retry_is_free_equal_and_does_not_read(privatizer: Make, reads: list[s
     assert again.value.tolist() == first.value.tolist()
     assert set(reads) <= {"charge"}
     assert mine.ledger.spent() == 1.0
-    other_process = privatizer(ledger=PrivacyLedger(mine.ledger._url.database))
+    other_process = privatizer(ledger=PrivacyLedger(mine.ledger.url.database))
     assert other_process.release(mine.mean_query("x", 1.0), scope="s", key="1").scalar == first.scalar
 
 
@@ -179,7 +180,7 @@ def test_a_real_database_error_is_bare(fast_ledger: PrivacyLedger) -> None:
     privatizer = LossPrivatizer(fast_ledger, n=2, clip=(0.0, 1.0))
     privatizer.observe("x", [0.1, 0.2])
     fast_ledger.charges()
-    with fast_ledger._engine.connect() as connection:
+    with schema.connect(fast_ledger.url).connect() as connection:
         connection.execute(
             sa.text("CREATE TRIGGER full BEFORE INSERT ON dptune_releases BEGIN SELECT RAISE(ABORT, 'full'); END")
         )

@@ -15,7 +15,7 @@ SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 
 def begin(method: Method, ledger: PrivacyLedger, n: int, *, noise: Any = None, **settings: Any) -> SearchRun:
     """Return a run with a ledger and a privatizer of its own, as another process would have."""
-    privatizer = LossPrivatizer(PrivacyLedger(ledger._url.database), n=n, clip=(0.0, 1.0), noise=noise)
+    privatizer = LossPrivatizer(PrivacyLedger(ledger.url.database), n=n, clip=(0.0, 1.0), noise=noise)
     return SearchRun(method, privatizer, **{"scope": "run", "space": SPACE, **settings})
 
 

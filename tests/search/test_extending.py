@@ -152,12 +152,12 @@ def test_values_of_another_searcher_are_extended_too_and_all_of_them_recommend(l
 
 
 def people(ledger: PrivacyLedger, **change: Any) -> LossPrivatizer:
-    return LossPrivatizer(PrivacyLedger(ledger._url.database), **{"n": 30, "clip": (0.0, 1.0), **change})
+    return LossPrivatizer(PrivacyLedger(ledger.url.database), **{"n": 30, "clip": (0.0, 1.0), **change})
 
 
 def test_progress_tells_the_budget_that_another_process_has_raised(ledger: PrivacyLedger) -> None:
     run = toy_runs.start(ledger, mu=0.5)
-    PrivacyLedger(ledger._url.database).raise_budget(Budget.gdp(5.0))
+    PrivacyLedger(ledger.url.database).raise_budget(Budget.gdp(5.0))
     trial(run, "0")
     assert run.progress()["mu_budget"] == 5.0
 

@@ -65,7 +65,7 @@ def test_a_failed_trial_is_a_point_of_the_worst_loss(ledger: PrivacyLedger) -> N
         x = run.ask()
         run.finish(str(i), x, None if i else losses(x))
     assert run.complete
-    noiseless = start(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)), noise=NoNoise())
+    noiseless = start(PrivacyLedger(ledger.url.database + "2", Budget.gdp(4.0)), noise=NoNoise())
     x = noiseless.ask()
     noiseless.finish("0", x, losses(x))
     assert noiseless.finish("1", noiseless.ask(), None) == 1.0

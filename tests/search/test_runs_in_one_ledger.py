@@ -20,7 +20,7 @@ from dptune.search.values import VALUES
 
 
 def values_run(ledger: PrivacyLedger, scope: str, **change: Any) -> SearchRun:
-    privatizer = LossPrivatizer(PrivacyLedger(ledger._url.database), **{"n": N, "clip": (0.0, 1.0), **change})
+    privatizer = LossPrivatizer(PrivacyLedger(ledger.url.database), **{"n": N, "clip": (0.0, 1.0), **change})
     return SearchRun(VALUES, privatizer, scope=scope, space=None, trials=3)
 
 
@@ -107,7 +107,7 @@ def test_a_run_keeps_its_privatizer(ledger: PrivacyLedger, kind: str, change: di
     with pytest.raises(BudgetMismatch, match=f"another privatizer .other {kind}"):
         values_run(ledger, "values", **change)
     values_run(ledger, "values")
-    run = start(PrivacyLedger(ledger._url.database + "2", Budget.gdp(4.0)))
+    run = start(PrivacyLedger(ledger.url.database + "2", Budget.gdp(4.0)))
     privatizer = LossPrivatizer(run.ledger, **{"n": N, "clip": (0.0, 1.0), **change})
     with pytest.raises(BudgetMismatch, match=f"another privatizer .other {kind}"):
         SearchRun(GIBO, privatizer, scope="run", space=SPACE, **SETTINGS)

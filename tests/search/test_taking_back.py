@@ -20,7 +20,7 @@ METHODS = pytest.mark.parametrize("method", [centred_runs, gibo_runs, mixed_runs
 
 
 def begin(ledger: PrivacyLedger, method: Any) -> SearchRun:
-    path = Path(str(ledger._url.database))
+    path = Path(str(ledger.url.database))
     pending = PendingLosses(path.with_name("pending.db"), KEY)
     privatizer = LossPrivatizer(
         PrivacyLedger(path), n=getattr(method, "N", centred_runs.N), clip=(0.0, 1.0), pending=pending

@@ -63,7 +63,7 @@ def test_at_every_trial_the_ledger_alone_says_what_the_run_says(
             assert here.defaults == there.defaults
             assert here.improvement == there.improvement
     paid = ledger.count()
-    again = Watched.found(PrivacyLedger(ledger._url.database), "run")
+    again = Watched.found(PrivacyLedger(ledger.url.database), "run")
     assert again is not None
     assert again.recommend() == run.recommend()
     assert again.complete
@@ -108,7 +108,7 @@ def test_watching_writes_nothing_so_it_needs_no_right_to_and_waits_for_nobody(
         return true(self, write=write)
 
     monkeypatch.setattr(PrivacyLedger, "_transaction", read_only)
-    seen = Watched.found(PrivacyLedger(ledger._url.database), "run")
+    seen = Watched.found(PrivacyLedger(ledger.url.database), "run")
     assert seen is not None
     assert seen.so_far() is not None
 

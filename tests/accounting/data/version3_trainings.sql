@@ -1,0 +1,86 @@
+BEGIN TRANSACTION;
+CREATE TABLE dptune_charges (
+	seq INTEGER NOT NULL, 
+	scope TEXT NOT NULL, 
+	"key" TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	nth INTEGER NOT NULL, 
+	mu DOUBLE, 
+	mechanism TEXT NOT NULL, 
+	private BOOLEAN NOT NULL, 
+	digest TEXT NOT NULL, 
+	description JSON NOT NULL, 
+	mu_squared_so_far TEXT NOT NULL, 
+	seeded_so_far INTEGER NOT NULL, 
+	hash TEXT NOT NULL, 
+	charged_at TEXT NOT NULL, 
+	PRIMARY KEY (seq), 
+	UNIQUE (scope, "key"), 
+	UNIQUE (scope, kind, nth), 
+	UNIQUE (scope, seq)
+);
+INSERT INTO "dptune_charges" VALUES(1,'trainings','training/a8cc752caf47dffe479f25c27d4eb0ec','training',1,NULL,'DP-SGD: 2 trainings of 10 steps, noise multiplier 4, sampling rate 0.1 each',1,'training/a8cc752caf47dffe479f25c27d4eb0ec','{"plan": {"trainings": {"noise_multiplier": 4.0, "sample_rate": 0.1, "steps": 10, "trainings": 2}}, "note": {}}','0',0,'f5090ab2ee890aea70c964e0a69ed29142286ccc4e7eff1a14c907fa7e8b7cc1','2026-11-24T09:15:03+00:00');
+CREATE TABLE dptune_facts (
+	scope TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	value JSON NOT NULL, 
+	PRIMARY KEY (scope, name)
+);
+INSERT INTO "dptune_facts" VALUES('','n','{"is": 900}');
+CREATE TABLE dptune_ledger (
+	id INTEGER NOT NULL, 
+	identity TEXT NOT NULL, 
+	version INTEGER NOT NULL, 
+	mu DOUBLE, 
+	"plan" JSON, 
+	stated_epsilon DOUBLE, 
+	stated_delta DOUBLE, 
+	dataset TEXT NOT NULL, 
+	unit TEXT NOT NULL, 
+	adjacency TEXT NOT NULL, 
+	trust_model TEXT NOT NULL, 
+	created_at TEXT NOT NULL, 
+	versions JSON NOT NULL, 
+	PRIMARY KEY (id)
+);
+INSERT INTO "dptune_ledger" VALUES(1,'f7f8ab0a302572c989180e599fa18085',3,NULL,'{"trainings": {"noise_multiplier": 4.0, "sample_rate": 0.1, "steps": 10, "trainings": 2}}',NULL,NULL,'old trainings','one person','remove one unit: its gradients become 0 and its losses the worst allowed ones, with n, sampling rate, number of steps and all divisors public (add-or-remove of DP-SGD, with n public)','trusted curator: one process trains; everybody else sees the models that the plan lets out, or the best only','2026-11-24T09:15:03+00:00','{"python": "3.11.7", "dptune": "0.2.0", "opendp": "0.16.0", "sqlalchemy": "2.1.9", "numpy": "2.4.6", "scipy": "1.17.1", "dp-accounting": "0.6.0"}');
+CREATE TABLE dptune_releases (
+	charge INTEGER NOT NULL, 
+	value JSON NOT NULL, 
+	released_at TEXT NOT NULL, 
+	PRIMARY KEY (charge), 
+	FOREIGN KEY(charge) REFERENCES dptune_charges (seq)
+);
+CREATE VIEW dptune_spending AS
+SELECT c.seq, c.scope, c.key, c.mu, CAST(c.mu_squared_so_far AS DOUBLE PRECISION) AS mu_squared_so_far,
+       c.mechanism, c.private, c.charged_at, r.released_at
+FROM dptune_charges c LEFT JOIN dptune_releases r ON r.charge = c.seq;
+CREATE TRIGGER dptune_ledger_no_UPDATE BEFORE UPDATE ON dptune_ledger
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER dptune_ledger_no_DELETE BEFORE DELETE ON dptune_ledger
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER dptune_ledger_no_REPLACE BEFORE INSERT ON dptune_ledger
+WHEN EXISTS (SELECT 1 FROM dptune_ledger WHERE (id = NEW.id))
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER dptune_facts_no_UPDATE BEFORE UPDATE ON dptune_facts
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER dptune_facts_no_DELETE BEFORE DELETE ON dptune_facts
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER dptune_facts_no_REPLACE BEFORE INSERT ON dptune_facts
+WHEN EXISTS (SELECT 1 FROM dptune_facts WHERE (scope = NEW.scope AND name = NEW.name))
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER dptune_charges_no_UPDATE BEFORE UPDATE ON dptune_charges
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER dptune_charges_no_DELETE BEFORE DELETE ON dptune_charges
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER dptune_charges_no_REPLACE BEFORE INSERT ON dptune_charges
+WHEN EXISTS (SELECT 1 FROM dptune_charges WHERE (scope = NEW.scope AND kind = NEW.kind AND nth = NEW.nth) OR (seq = NEW.seq) OR (scope = NEW.scope AND seq = NEW.seq) OR (scope = NEW.scope AND key = NEW.key))
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER dptune_releases_no_UPDATE BEFORE UPDATE ON dptune_releases
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER dptune_releases_no_DELETE BEFORE DELETE ON dptune_releases
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER dptune_releases_no_REPLACE BEFORE INSERT ON dptune_releases
+WHEN EXISTS (SELECT 1 FROM dptune_releases WHERE (charge = NEW.charge))
+BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+COMMIT;
