@@ -66,19 +66,28 @@ def literal_time(work: Callable[[], Any], repeats: int) -> float:
     return min(times)
 
 
+def replies_of(bandit: LocalBandit) -> tuple[np.ndarray, np.ndarray]:
+    points, replies, _ = zip(*bandit.state()["replies"], strict=True)
+    return np.array(points), np.array(replies)
+
+
+def features_of(bandit: LocalBandit) -> np.ndarray:
+    K = bandit.settings.kernel(bandit.points, bandit.points)
+    return literal.features(K, bandit.dictionary.tolist())
+
+
 def literal_ata(bandit: LocalBandit, t: int) -> float:
     assert isinstance(bandit, LDPATA)
-    x, y = (np.array(column[:t]) for column in bandit._told[:2])
-    nystroem = bandit._nystroem
-    phi = nystroem.features.F @ nystroem.features.E.T
-    b = bandit.truncation(bandit.m)
-    mean = literal.ata_estimate(phi, np.array(bandit._told[0]), np.array(bandit._told[1]), b, bandit.lam)
+    x, y = replies_of(bandit)
+    phi, b = features_of(bandit), bandit.truncation(len(bandit.dictionary))
+    mean = literal.ata_estimate(phi, x, y, b, bandit.lam)
+    x, y = x[:t], y[:t]
     assert np.allclose(mean, bandit.mean(), atol=1e-6 * max(1.0, float(np.abs(mean).max()))), "not the same estimate"
     return literal_time(lambda: literal.ata_estimate(phi, x, y, b, bandit.lam), 3)
 
 
 def literal_tgp(p: Problem, bandit: LocalBandit, t: int) -> float:
-    x, y = bandit._told[0][:t].tolist(), bandit._told[1][:t].tolist()
+    x, y = (column[:t].tolist() for column in replies_of(bandit))
     K = p.kernel(p.points, p.points)
     b = [bandit.settings.replies.truncation(s) for s in range(1, t + 1)]
     return literal_time(lambda: literal.tgp(K, x, y, b, bandit.lam), 1)
@@ -86,9 +95,8 @@ def literal_tgp(p: Problem, bandit: LocalBandit, t: int) -> float:
 
 def literal_moma(bandit: LocalBandit, t: int) -> float:
     """One epoch's estimate from all epochs, shared by its k rounds."""
-    k, nystroem = bandit.settings.plays, bandit._nystroem
-    phi = nystroem.features.F @ nystroem.features.E.T
-    x, y = np.array(bandit._told[0])[: t // k * k : k], np.array(bandit._told[1])[: t // k * k].reshape(-1, k)
+    k, phi, (x, y) = bandit.settings.plays, features_of(bandit), replies_of(bandit)
+    x, y = x[: t // k * k : k], y[: t // k * k].reshape(-1, k)
     return literal_time(lambda: literal.moma_estimate(phi, x.tolist(), y, bandit.lam), 3) / k
 
 
@@ -145,7 +153,7 @@ def against_sizes(data: dict[str, Any]) -> None:
         for algorithm in ("ATA", "MoMA"):
             bandit, noise = grown(algorithm, p, 10_000, q=q)
             us = round_time(bandit, p, noise, 1000) * 1e6
-            dictionary.append({"algorithm": algorithm, "q": q, "us": us, "m": bandit.m})
+            dictionary.append({"algorithm": algorithm, "q": q, "us": us, "m": len(bandit.dictionary)})
     data["against candidates"], data["against dictionary"] = rows, dictionary
     print("\n**Time per round against the candidates M**, Matern 2.5, t=10,000\n")
     cell = [[r["algorithm"], str(r["M"]), f"{r['us']:.1f}", str(r["m"] or "")] for r in rows]

@@ -16,9 +16,8 @@ import math
 import numpy as np
 
 from dptune.bandits.bandit import IntArray, LocalBandit
-from dptune.bandits.truncated_sums import TruncatedSums
-from dptune.gp.arrays import FloatArray
 from dptune.gp.nystroem import NystroemVariance
+from dptune.gp.points import FloatArray
 
 
 class LDPATA(LocalBandit):
@@ -44,12 +43,12 @@ class LDPATA(LocalBandit):
         self._current = None
 
     @property
-    def m(self) -> int:
-        """Size of the dictionary."""
-        return self._nystroem.m
+    def dictionary(self) -> IntArray:
+        """Rows of the candidates that the features rest on, (m,)."""
+        return self._nystroem.features.members
 
     def truncation(self, m: int) -> float:
-        """Return b_t for a dictionary of m points."""
+        """b_t for a dictionary of m points."""
         v = self.settings.replies.second_moment
         return math.sqrt(v / math.log(4 * max(m, 1) * self.T / self.settings.delta))
 
@@ -57,7 +56,7 @@ class LDPATA(LocalBandit):
         if self._current is None:
             root = self._nystroem.inverse_root()  # (r, M), in the coordinates of F
             U = self._nystroem.features.E @ root  # (m, M)
-            mean = U.T @ self._replies.cut(U, self.truncation(self.m))
+            mean = U.T @ self._replies.cut(U, self.truncation(len(U)))
             self._current = mean, np.sqrt(self._nystroem.variance(root))
         return self._current
 
@@ -66,6 +65,50 @@ class LDPATA(LocalBandit):
 
     def _theorem_beta(self) -> float:
         """B (1 + 1/sqrt(1 - a)) + 4 sqrt(v m ln(4 m T/delta) / lambda)."""
-        s, m = self.settings, max(self.m, 1)
+        s, m = self.settings, max(len(self.dictionary), 1)
         noise = s.replies.second_moment * m * math.log(4 * m * self.T / s.delta)
         return s.replies.B * (1 + 1 / math.sqrt(1 - s.accuracy)) + 4 * math.sqrt(noise / self.lam)
+
+
+class TruncatedSums:
+    """r^ for any U and b, without keeping every reply.
+
+    Since V >= N_j phi~_j phi~_j^T + lambda I, |U_ij| <= 1/sqrt(N_j): **a reply with |y| <= b sqrt(N_j) is never cut**,
+    now or later. Such replies are kept as one sum per candidate, the others one by one. By Chebyshev there are at most
+    4 mean(y^2) / b^2 of these per candidate, about 4 ln(4 M T/delta), whatever t: cost and memory do not grow.
+
+    Args:
+        M: number of candidates.
+        threshold: lower bound of every b that :meth:`cut` will be asked for, up to a factor of 2, because b falls as
+            the dictionary and the horizon grow.
+    """
+
+    def __init__(self, M: int, threshold: float) -> None:
+        self._threshold = threshold
+        self._counts, self._settled = np.zeros(M), np.zeros(M)  # N, and the sums of what is never cut, (M,)
+        self._points: IntArray = np.zeros(0, dtype=np.int64)  # of the other replies, (k,)
+        self._values = np.zeros(0)
+        self._most = M  # settle what can be settled beyond this many
+
+    def __len__(self) -> int:
+        """Number of replies that are kept one by one."""
+        return len(self._values)
+
+    def add(self, j: int, y: float) -> None:
+        """Take a reply at candidate j."""
+        self._counts[j] += 1
+        self._points, self._values = np.append(self._points, j), np.append(self._values, y)
+        if len(self) > self._most:
+            never = np.abs(self._values) <= 0.5 * self._threshold * np.sqrt(self._counts[self._points])
+            self._settled += np.bincount(self._points[never], self._values[never], minlength=len(self._settled))
+            self._points, self._values = self._points[~never], self._values[~never]
+            self._most = len(self) + len(self._counts)
+
+    def cut(self, U: FloatArray, b: float) -> FloatArray:
+        """r^ (m,) for rows u_i of U (m, M), every one with |U_ij| <= 1/sqrt(N_j)."""
+        products = U[:, self._points] * self._values  # (m, k)
+        return np.asarray(U @ self._settled + np.where(np.abs(products) <= b, products, 0.0).sum(axis=1))
+
+    def grow(self, more: int) -> None:
+        """Add ``more`` candidates without replies."""
+        self._counts, self._settled = np.pad(self._counts, (0, more)), np.pad(self._settled, (0, more))

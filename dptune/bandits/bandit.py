@@ -17,7 +17,6 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -27,18 +26,35 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from dptune._checks import at_least, positive
+from dptune._checks import at_least, check, check_fields, function, positive, shown
 from dptune._numbers import plain
 from dptune.bandits.replies import Replies
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray, as_points
 from dptune.gp.kernels import Kernel, Matern52
+from dptune.gp.points import FloatArray, as_points
 
 IntArray = npt.NDArray[np.int64]
-Pair = tuple[int, float]
-Told = tuple["array[int]", "array[float]", "array[int]"]  # points, replies, numbers
 
 LARGEST_REPLY = 1e100  # beyond it squares would overflow; no honest reply comes near
+
+
+def _redraw(name: str, value: Any) -> float:
+    value = plain(value)
+    if not (isinstance(value, float | int) and value >= 0):  # infinite: never
+        raise InputError(f"{name} must be a number, at least 0; got {shown(value)}.")
+    return value
+
+
+def _probability(name: str, value: Any) -> float:
+    if positive(name, value) >= 1:
+        raise InputError(f"{name} must lie strictly between 0 and 1; got {shown(value)}.")
+    return float(value)
+
+
+def _replies(name: str, value: Any) -> Replies:
+    if not isinstance(value, Replies):
+        raise InputError(f"{name} must be LaplaceReplies(epsilon, B, R) or the like; got {shown(value)}.")
+    return value
 
 
 @dataclass(frozen=True)
@@ -60,7 +76,7 @@ class LDPSettings:
             draw add up to more than this. Variances then stay right within a factor of 1 + redraw (Calandriello et
             al. 2020). With 0 it is drawn in every round, as printed in the paper.
         plays: k, replies per epoch of MoMA; the theorem uses :func:`theorem_plays`.
-        gain: t -> gamma_t for TGP's beta, e.g. ``dptune.gp.information.rbf_gain(d)``; default the gain of the points
+        gain: t -> gamma_t for TGP's beta, e.g. ``dptune.bandits.tgp.rbf_gain(d)``; default the gain of the points
             that were played, computed from the posterior.
         seed: of the dictionaries, public.
 
@@ -68,32 +84,21 @@ class LDPSettings:
         InputError: a setting is out of range; names it.
     """
 
-    replies: Replies
-    kernel: Kernel = field(default_factory=lambda: Matern52(0.2))
-    horizon: int = 10_000
-    lam: float | None = None
-    delta: float = 0.1
-    exploration: float | None = None
-    q: float = 2.0
-    accuracy: float = 0.5
-    redraw: float = 0.25
-    plays: int = 5
-    gain: Callable[[int], float] | None = None
-    seed: int = 0
+    replies: Replies = field(metadata=check(_replies))
+    kernel: Kernel = field(default_factory=lambda: Matern52(0.2), metadata=check(function))
+    horizon: int = field(default=10_000, metadata=check(at_least, 1))
+    lam: float | None = field(default=None, metadata=check(positive))
+    delta: float = field(default=0.1, metadata=check(_probability))
+    exploration: float | None = field(default=None, metadata=check(positive))
+    q: float = field(default=2.0, metadata=check(positive))
+    accuracy: float = field(default=0.5, metadata=check(_probability))
+    redraw: float = field(default=0.25, metadata=check(_redraw))
+    plays: int = field(default=5, metadata=check(at_least, 1))
+    gain: Callable[[int], float] | None = field(default=None, metadata=check(function))
+    seed: int = field(default=0, metadata=check(at_least, 0))
 
     def __post_init__(self) -> None:
-        if not isinstance(self.replies, Replies):
-            raise InputError(f"replies must be LaplaceReplies(epsilon, B, R) or the like; got {self.replies!r}.")
-        for name in ("lam", "exploration", "delta", "q", "accuracy"):
-            if getattr(self, name) is not None or name not in ("lam", "exploration"):
-                object.__setattr__(self, name, positive(name, getattr(self, name)))
-        for name, least in {"horizon": 1, "plays": 1, "seed": 0}.items():
-            object.__setattr__(self, name, at_least(name, getattr(self, name), least))
-        if max(self.delta, self.accuracy) >= 1:
-            raise InputError("delta and accuracy must lie strictly between 0 and 1.")
-        object.__setattr__(self, "redraw", plain(self.redraw))
-        if not (isinstance(self.redraw, float | int) and self.redraw >= 0):  # infinite: never
-            raise InputError(f"redraw must be a number, at least 0; got {self.redraw!r}.")
+        check_fields(self)
 
     def theorem(self) -> LDPSettings:
         """Return the same settings with the constants of the theorems."""
@@ -103,7 +108,7 @@ class LDPSettings:
 
 
 def matched_regulariser(replies: Replies, prior_variance: float) -> float:
-    """Return lambda = 4 v k(x, x) / B^2: the noise's variance over the prior's, if B is two prior deviations of f.
+    """lambda = 4 v k(x, x) / B^2: the noise's variance over the prior's, if B is two prior deviations of f.
 
     The theorems hold for every lambda > 0. With lambda = 1 a posterior trusts each reply as if it had hardly any noise,
     although the noise of CTL is large: v >= 8 (B + R)^2 / epsilon^2.
@@ -112,24 +117,20 @@ def matched_regulariser(replies: Replies, prior_variance: float) -> float:
 
 
 def theorem_q(horizon: int, delta: float, accuracy: float) -> float:
-    """Return q = 6 (1 + a)/(1 - a) ln(4 T/delta) / a^2."""
+    """q = 6 (1 + a)/(1 - a) ln(4 T/delta) / a^2."""
     return 6 * (1 + accuracy) / (1 - accuracy) * math.log(4 * horizon / delta) / accuracy**2
 
 
 def theorem_plays(horizon: int, delta: float) -> int:
-    """Return k = ceil(24 ln(4 e T/delta))."""
+    """k = ceil(24 ln(4 e T/delta))."""
     return math.ceil(24 * math.log(4 * math.e * horizon / delta))
 
 
 class LocalBandit(ABC):
     """Asks for a point, is told a privatised reply; the cost of a round does not depend on t.
 
-    Args:
-        points: candidates X (M, d).
-        settings: public.
-
     Raises:
-        InputError: the candidates have the wrong shape, are not finite, or are missing.
+        InputError: the candidates ``points`` have another shape than (M, d), are not finite, or are missing.
     """
 
     EXPLORATION: ClassVar[float]
@@ -137,27 +138,24 @@ class LocalBandit(ABC):
     def __init__(self, points: ArrayLike, settings: LDPSettings) -> None:
         self.settings = settings
         self.exploration = self.EXPLORATION if settings.exploration is None else settings.exploration
-        self.points = as_points(points).copy()  # (M, d)
+        self.points = as_points(points).copy()  # X
         if not len(self.points):
             raise InputError("there must be at least one candidate.")
         self.counts: IntArray = np.zeros(len(self.points), dtype=np.int64)
         self._first = len(self.points)
         self.t = 0  # number of replies so far
-        self._told: Told | None = (array("q"), array("d"), array("q"))
+        self._told: list[tuple[int, float, int]] | None = []  # points, replies, numbers
         self._extensions: list[tuple[int, int]] = []  # (replies so far, M afterwards)
         self._set_prior()
         self.lam = settings.lam or self._regulariser()
         self._start()
 
-    # ---- the round ---------------------------------------------------------------------------------
-
     def ask(self, pending: Iterable[int] = ()) -> int:
-        """Return the candidate with the largest upper confidence bound, the first of equals.
+        """The candidate with the largest upper confidence bound, the first of equals.
 
-        Args:
-            pending: rows that users are trying at the moment, one per user. They reduce the deviation as if they had
-                been played, and leave the mean as it is (Desautels, Krause, Burdick 2014, GP-BUCB). So users who are
-                asked at the same time do not all try the same candidate.
+        ``pending`` are rows that users are trying at the moment, one per user. They reduce the deviation as if they
+        had been played, and leave the mean as it is (Desautels, Krause, Burdick 2014, GP-BUCB). So users who are
+        asked at the same time do not all try the same candidate.
         """
         return self._largest_bound(self._plays(pending))
 
@@ -171,13 +169,13 @@ class LocalBandit(ABC):
         return np.bincount(np.array([self._row(row) for row in rows], dtype=np.int64), minlength=len(self.points))
 
     def tell(self, point: int, reply: float, *, number: int | None = None) -> None:
-        """Take a privatised reply at candidate ``point``. Replies may be lost or come in any order.
+        """Take a privatised reply at candidate ``point``, asked for or not. Replies may be lost or come in any order.
 
         Args:
-            point: row of the candidate, whether it was asked for or not.
+            point: row of the candidate.
             reply: what the randomiser returned.
-            number: the reply's number 1, 2, ...; default the order of telling. Give a trial's number, so that
-                replies told in another order are cut at the same thresholds.
+            number: of the reply, 1, 2, ...; default the order of telling. Give a trial's number, so that replies
+                told in another order are cut at the same thresholds.
 
         Raises:
             InputError: the candidate does not exist, or the reply is not a finite number.
@@ -188,10 +186,7 @@ class LocalBandit(ABC):
         number = self.t + 1 if number is None else at_least("number", number, 1)
         self.t += 1
         if self._told is not None:
-            points, replies, numbers = self._told
-            points.append(point)
-            replies.append(float(reply))
-            numbers.append(number)
+            self._told.append((point, float(reply), number))
         self._take(point, float(reply), number)
 
     def _row(self, point: int) -> int:
@@ -200,7 +195,7 @@ class LocalBandit(ABC):
             raise InputError(f"point must be one of the {len(self.points)} candidates' rows; got {point!r}.")
         return int(point)
 
-    def replay(self, pairs: Iterable[Pair]) -> None:
+    def replay(self, pairs: Iterable[tuple[int, float]]) -> None:
         """Tell many (point, reply) pairs in order."""
         for point, reply in pairs:
             self.tell(point, reply)
@@ -219,14 +214,12 @@ class LocalBandit(ABC):
         return self._posterior()[1].copy()
 
     def beta(self) -> float:
-        """Return exploration times the theorem's beta_{t+1}."""
+        """Exploration times the theorem's beta_{t+1}."""
         return self.exploration * self._theorem_beta()
 
     def recommend(self) -> int:
-        """Return the played candidate with the largest posterior mean; before any reply, the first."""
+        """The played candidate with the largest posterior mean; before any reply, the first."""
         return int(np.where(self.counts > 0, self._posterior()[0], -np.inf).argmax())
-
-    # ---- more candidates ---------------------------------------------------------------------------
 
     def extend(self, points: ArrayLike) -> range:
         """Add candidates (k, d) and return their rows; nothing told is lost."""
@@ -238,8 +231,6 @@ class LocalBandit(ABC):
         self._set_prior()
         self._grow(len(more))
         return range(before, len(self.points))
-
-    # ---- storage -----------------------------------------------------------------------------------
 
     def copy(self) -> Self:
         """Return an independent copy that keeps no record of the replies; its cost does not depend on t."""
@@ -255,8 +246,7 @@ class LocalBandit(ABC):
         """
         if self._told is None:
             raise InputError("a copy keeps no record of the replies; ask the algorithm it was copied from.")
-        replies = [list(row) for row in zip(*self._told, strict=True)]
-        extensions = [list(extension) for extension in self._extensions]
+        replies, extensions = [list(reply) for reply in self._told], [list(more) for more in self._extensions]
         return {"points": self.points.tolist(), "first": self._first, "extensions": extensions, "replies": replies}
 
     @classmethod
@@ -294,12 +284,12 @@ class LocalBandit(ABC):
 
     @abstractmethod
     def _posterior(self) -> tuple[FloatArray, FloatArray]:
-        """Return mu~ and s~, (M,) each."""
+        """mu~ and s~, (M,) each."""
 
     @abstractmethod
     def _variance_after(self, plays: IntArray) -> FloatArray:
-        """Return s~^2 (M,) as it would be after so many more plays (M,) of each candidate; at least one."""
+        """s~^2 (M,) as it would be after so many more plays (M,) of each candidate; at least one."""
 
     @abstractmethod
     def _theorem_beta(self) -> float:
-        """Return beta_{t+1} with the theorem's constants."""
+        """beta_{t+1} with the theorem's constants."""

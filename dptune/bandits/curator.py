@@ -11,17 +11,16 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Self
 
 import numpy as np
 
-from dptune._checks import at_least, positive
+from dptune._checks import at_least, check, check_fields, positive
 from dptune.bandits.bandit import LDPSettings, LocalBandit
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray
-from dptune.gp.candidates import local_candidates, sobol_candidates
+from dptune.gp.points import FloatArray, local_candidates, sobol_candidates
 from dptune.space import Space, Value
 
 NEAR = 0.9
@@ -36,31 +35,26 @@ class Refinement:
         after: number of replies after which they are added.
         radius: half-width of their box, where the cube has side 1.
         count: number of points, before rounding makes some of them equal.
-
-    Raises:
-        InputError: a setting is out of range.
     """
 
-    after: int
-    radius: float = 0.2
-    count: int = 32
+    after: int = field(metadata=check(at_least, 1))
+    radius: float = field(default=0.2, metadata=check(positive))
+    count: int = field(default=32, metadata=check(at_least, 1))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "after", at_least("after", self.after, 1))
-        object.__setattr__(self, "count", at_least("count", self.count, 1))
-        object.__setattr__(self, "radius", positive("radius", self.radius))
+        check_fields(self)
         if self.radius > 1:
             raise InputError(f"radius must lie in (0, 1], where the cube has side 1; got {self.radius!r}.")
 
 
 def key_of(space: Space, parameters: Mapping[str, Value]) -> Key | None:
-    """Return the values in the order of the space, or None if one is missing, not a number, or out of range."""
+    """The values in the order of the space, or None if one is missing, not a number, or out of range."""
     numbers = {name: value for name, value in parameters.items() if isinstance(value, Real)}
     return tuple(numbers[name] for name in space) if space.contains(numbers) else None
 
 
 def design(space: Space, count: int, *, seed: int = 0) -> list[Key]:
-    """Return every point of the space if there are at most ``count``, else a Sobol design, rounded; all distinct."""
+    """Every point of the space if there are at most ``count``, else a Sobol design, rounded; all distinct."""
     cells = [parameter.cells for parameter in space.numbers.values()]
     if all(cells) and math.prod(c or 0 for c in cells) <= count:
         grid = np.indices([c or 0 for c in cells]).reshape(len(cells), -1).T  # (M, d)
@@ -75,15 +69,7 @@ def _rounded(space: Space, points: FloatArray) -> list[Key]:
 
 
 class Curator:
-    """One of the three algorithms on candidates of a search space. It maximises.
-
-    Args:
-        algorithm: its class.
-        space: of the parameters.
-        settings: of the algorithm.
-        candidates: values in the order of the space.
-        refinements: when to add candidates, and how many.
-    """
+    """One of the three algorithms on candidates of a search space. It maximises."""
 
     def __init__(
         self,
@@ -103,7 +89,7 @@ class Curator:
         return list(self._rows)
 
     def row(self, key: Key) -> int | None:
-        """Return the candidate that a reply at ``key`` counts for, or None."""
+        """The candidate that a reply at ``key`` counts for, or None."""
         if key in self._rows:
             return self._rows[key]
         points = np.concatenate([self.bandit.points, self._encoded([key])])  # (M + 1, d)
@@ -124,16 +110,16 @@ class Curator:
         return True
 
     def ask(self, pending: Iterable[Key] = ()) -> Key:
-        """Return the next candidate; ``pending`` are being tried at the moment."""
+        """The next candidate; ``pending`` are being tried at the moment."""
         rows = (self.row(key) for key in pending)
         return self.candidates[self.bandit.ask(row for row in rows if row is not None)]
 
     def recommend(self) -> Key:
-        """Return the played candidate with the largest posterior mean."""
+        """The played candidate with the largest posterior mean."""
         return self.candidates[self.bandit.recommend()]
 
     def copy(self) -> Self:
-        """Return an independent copy."""
+        """An independent copy."""
         twin = copy.copy(self)  # _rows is replaced, never changed
         twin.bandit = self.bandit.copy()
         return twin

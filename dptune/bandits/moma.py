@@ -21,8 +21,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from dptune.bandits.bandit import IntArray, LocalBandit
-from dptune.gp.arrays import FloatArray
 from dptune.gp.nystroem import NystroemVariance, cholesky_root
+from dptune.gp.points import FloatArray
 
 TIE = 1 + 1e-9  # estimates at one point often have equal medians; rounding must not choose between them
 
@@ -82,9 +82,9 @@ class LDPMoMA(LocalBandit):
         self._point = self._current = None
 
     @property
-    def m(self) -> int:
-        """Size of the dictionary."""
-        return self._nystroem.m
+    def dictionary(self) -> IntArray:
+        """Rows of the candidates that the features rest on, (m,)."""
+        return self._nystroem.features.members
 
     @property
     def epochs(self) -> int:
@@ -101,7 +101,7 @@ class LDPMoMA(LocalBandit):
     def _theorem_beta(self) -> float:
         """B (1 + 1/sqrt(1 - a)) + 9 sqrt(v m / lambda)."""
         s = self.settings
-        noise = s.replies.second_moment * max(self.m, 1) / self.lam
+        noise = s.replies.second_moment * max(len(self.dictionary), 1) / self.lam
         return s.replies.B * (1 + 1 / math.sqrt(1 - s.accuracy)) + 9 * math.sqrt(noise)
 
 

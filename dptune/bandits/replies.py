@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from dptune._checks import positive
+from dptune._checks import check, check_fields, positive
 from dptune.errors import InputError
 
 
@@ -53,19 +53,18 @@ class LaplaceReplies:
 
     Attributes:
         epsilon: of one reply.
-        B, R: bounds of |f| and of the noise of one value; B + R is half the randomiser's interval.
+        B, R: B + R is half the randomiser's interval.
 
     Raises:
         InputError: a setting is not positive and finite.
     """
 
-    epsilon: float
-    B: float
-    R: float
+    epsilon: float = field(metadata=check(positive))
+    B: float = field(metadata=check(positive))
+    R: float = field(metadata=check(positive))
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "B", "R"):
-            object.__setattr__(self, name, positive(name, getattr(self, name)))
+        check_fields(self)
 
     @property
     def L(self) -> float:
@@ -86,100 +85,23 @@ class LaplaceReplies:
         return self.second_moment * (math.log(t) + 1) if t else 0.0
 
 
-def middle_of(settings: Mapping[str, Any]) -> float | None:
-    """Return the middle of a randomiser's interval, or None if its settings do not say."""
-    if not {"low", "high"} <= settings.keys():
-        return None
-    return float(settings["low"] + (settings["high"] - settings["low"]) / 2)
-
-
-def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
-    """Refuse settings for other replies than the randomiser makes: users would pay for replies that are misread.
-
-    Args:
-        replies: of the algorithm's settings.
-        stated: public settings of the randomiser; only the settings that it states are compared.
-
-    Raises:
-        InputError: epsilon, or B + R and half of the interval, differ.
-    """
-    if not isinstance(replies, LaplaceReplies):
-        return
-    half = (stated["high"] - stated["low"]) / 2 if {"low", "high"} <= stated.keys() else replies.B + replies.R
-    epsilon = stated.get("epsilon", replies.epsilon)
-    if not (_same(epsilon, replies.epsilon) and _same(half, replies.B + replies.R)):
-        raise InputError(
-            f"the settings are for replies with epsilon={replies.epsilon!r} and B + R = {replies.B + replies.R!r}, but "
-            f"the randomiser has epsilon={epsilon!r} and an interval of half-width {half!r}. Give the algorithm "
-            f"LaplaceReplies(epsilon={epsilon!r}, B=..., R=...) with B + R = {half!r}, or the users another randomiser."
-        )
-
-
-def agreed_centre(replies: Replies, centre: float | None, stated: Mapping[str, Any]) -> float:
-    """Return the middle of the interval in which replies lie: the stated one, else the user's, else 0.
-
-    Args:
-        replies: of the algorithm's settings.
-        centre: what the user says.
-        stated: public settings of the randomiser; {} if there are none yet.
-
-    Raises:
-        InputError: the randomiser makes other replies than the settings are for, or has another middle.
-    """
-    check_randomizer(replies, stated)
-    middle = middle_of(stated)
-    if middle is None or centre is None:
-        return middle or centre or 0.0
-    if not math.isclose(middle, centre, rel_tol=1e-9, abs_tol=1e-9 * replies.B):
-        raise InputError(
-            f"centre={centre!r}, but the randomiser's interval has the middle {middle!r}. Leave centre= out: it is "
-            "read from the randomiser."
-        )
-    return middle
-
-
-def refuse_winning_failure(stated: Mapping[str, Any], *, maximize: bool) -> None:
-    """Refuse a randomiser whose stand-in for a failed measurement is the best value: a setting that fails would win.
-
-    Args:
-        stated: public settings of the randomiser.
-        maximize: whether large replies are good.
-
-    Raises:
-        InputError: the stand-in is the best value; names the worst one, which should stand in.
-    """
-    best, worst = ("high", "low") if maximize else ("low", "high")
-    invalid = stated.get("invalid")
-    if invalid is not None and invalid == stated.get(best):
-        raise InputError(
-            f"a setting that fails would win: its value counts as invalid={invalid!r}, the best in the interval when "
-            f"{'large' if maximize else 'small'} replies are good. Give the randomiser "
-            f"invalid={stated.get(worst)!r}, the worst."
-        )
-
-
-def _same(a: float, b: float) -> bool:
-    return math.isclose(a, b, rel_tol=1e-9)
-
-
 @dataclass(frozen=True)
 class HeavyTailedReplies:
     """Replies of which only a finite second moment is known; without CTL, NOT PRIVATE.
 
     Attributes:
-        v: bound of E[reply^2], not of the variance.
+        v: not of the variance.
         B: bound of |f|.
 
     Raises:
         InputError: a setting is not positive and finite.
     """
 
-    v: float
-    B: float
+    v: float = field(metadata=check(positive))
+    B: float = field(metadata=check(positive))
 
     def __post_init__(self) -> None:
-        for name in ("v", "B"):
-            object.__setattr__(self, name, positive(name, getattr(self, name)))
+        check_fields(self)
 
     @property
     def second_moment(self) -> float:
@@ -193,3 +115,60 @@ class HeavyTailedReplies:
     def bias(self, t: int) -> float:
         """2 v sqrt(t) >= sum_s (v / b_s)^2."""
         return 2 * self.v * math.sqrt(t)
+
+
+def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
+    """Refuse settings for other replies than the randomiser makes: users would pay for replies that are misread.
+
+    Compared with ``replies`` is what the randomiser has ``stated`` of itself in public.
+
+    Raises:
+        InputError: epsilon, or B + R and half of the interval, differ.
+    """
+    if not isinstance(replies, LaplaceReplies):
+        return
+    expected = replies.epsilon, replies.B + replies.R
+    half = (stated["high"] - stated["low"]) / 2 if {"low", "high"} <= stated.keys() else expected[1]
+    epsilon = stated.get("epsilon", replies.epsilon)
+    if not all(math.isclose(a, b, rel_tol=1e-9) for a, b in zip((epsilon, half), expected, strict=True)):
+        raise InputError(
+            f"the settings are for replies with epsilon={replies.epsilon!r} and B + R = {replies.B + replies.R!r}, but "
+            f"the randomiser has epsilon={epsilon!r} and an interval of half-width {half!r}. Give the algorithm "
+            f"LaplaceReplies(epsilon={epsilon!r}, B=..., R=...) with B + R = {half!r}, or the users another randomiser."
+        )
+
+
+def agreed_centre(replies: Replies, centre: float | None, stated: Mapping[str, Any]) -> float:
+    """The middle of the interval in which replies lie: the randomiser's, else the user's ``centre``, else 0.
+
+    Raises:
+        InputError: the randomiser makes other replies than the settings are for, or has another middle.
+    """
+    check_randomizer(replies, stated)
+    if not {"low", "high"} <= stated.keys():
+        return centre or 0.0
+    middle = float(stated["low"] + (stated["high"] - stated["low"]) / 2)
+    if centre is None:
+        return middle
+    if not math.isclose(middle, centre, rel_tol=1e-9, abs_tol=1e-9 * replies.B):
+        raise InputError(
+            f"centre={centre!r}, but the randomiser's interval has the middle {middle!r}. Leave centre= out: it is "
+            "read from the randomiser."
+        )
+    return middle
+
+
+def refuse_winning_failure(stated: Mapping[str, Any], *, maximize: bool) -> None:
+    """Refuse a randomiser whose stand-in for a failed measurement is the best value: a setting that fails would win.
+
+    Raises:
+        InputError: the stand-in is the best value; names the worst one, which should stand in.
+    """
+    best, worst = ("high", "low") if maximize else ("low", "high")
+    invalid = stated.get("invalid")
+    if invalid is not None and invalid == stated.get(best):
+        raise InputError(
+            f"a setting that fails would win: its value counts as invalid={invalid!r}, the best in the interval when "
+            f"{'large' if maximize else 'small'} replies are good. Give the randomiser "
+            f"invalid={stated.get(worst)!r}, the worst."
+        )

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from numbers import Real
 from operator import itemgetter
 
-from dptune._checks import at_least
+from dptune._checks import at_least, boolean, function
 from dptune._locks import ForkSafeLock
 from dptune._numbers import real
 from dptune.bandits.bandit import LARGEST_REPLY, LDPSettings, LocalBandit
@@ -61,9 +61,9 @@ class LDPRun:
         if middle is None:
             raise InputError(f"centre must be a finite number; got {centre!r}.")
         space.refuse_choices(type(self).__name__)
-        self.space, self._sign, self._centre = space, 1.0 if maximize else -1.0, middle
+        self.space, self._sign, self._centre = space, 1.0 if boolean("maximize", maximize) else -1.0, middle
         keys = design(space, count, seed=settings.seed) if candidates is None else _keys(space, candidates)
-        self._curator = Curator(algorithm, space, settings, keys, refinements)
+        self._curator = Curator(function("algorithm", algorithm), space, settings, keys, refinements)
         self._checkpoints: list[tuple[int, Curator]] = [(0, self._curator.copy())]
         self._told: list[tuple[int, Key, float]] = []  # numbers increase
         self._folded = 0  # replies the curator has been told

@@ -7,7 +7,7 @@ Zhou, Tan (2020), LDP-TGP-UCB; without CTL the TGP-UCB of Chowdhury, Gopalan (20
     n        largest number of a reply so far; t if none was lost, else n > t
     S (M,)   sums of y^ at each candidate; N and S are all that is kept of the replies
     C (M, M) posterior covariance, K - K_P (K_PP + lambda N^-1)^-1 K_P for the played candidates P
-    gamma    information gain of the points played, log det(I + K_t/lambda) / 2
+    gamma    information gain of the points played, log det(I + K_t/lambda) / 2; or a closed-form order of its maximum
 
 One reply at j with c = C[:, j] is a rank-one update: mu += c (y^ - mu_j)/(lambda + c_j), C -= c c^T/(lambda + c_j),
 gamma += log(1 + c_j/lambda)/2. C is computed afresh from N and S now and then, so that rounding does not build
@@ -17,13 +17,15 @@ up. The replies alone decide when, so that a replay ends with the same bits.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import blas, solve_triangular
 
+from dptune._checks import at_least, positive
 from dptune.bandits.bandit import IntArray, LocalBandit
-from dptune.gp.arrays import FloatArray
-from dptune.gp.factor import stable_cholesky
+from dptune.gp.points import FloatArray
+from dptune.gp.posterior import stable_cholesky
 
 AFRESH = 10  # C is computed afresh after this many replies per candidate
 
@@ -111,3 +113,30 @@ class LDPTGP(LocalBandit):
         self._gamma = float(np.log(np.diag(factor)).sum()) - 0.5 * len(played) * math.log(lam)
         self._waiting.clear()
         self._updates = 0
+
+
+@dataclass(frozen=True)
+class Gain:
+    """gamma_t = t^power (ln t)^log_power, in nats; plain data, so that settings can be pickled and compared.
+
+    Orders of the maximal gain, their unknown constant taken as 1: Srinivas, Krause, Kakade, Seeger (2012), Theorem 5.
+    """
+
+    power: float
+    log_power: float
+
+    def __call__(self, t: int) -> float:
+        """gamma_t; 0 for t = 0 and 1."""
+        t = max(t, 1)
+        return float(t**self.power * math.log(t) ** self.log_power)
+
+
+def rbf_gain(d: int) -> Gain:
+    """(ln t)^(d + 1) for the squared exponential kernel in d dimensions."""
+    return Gain(0.0, at_least("d", d, 1) + 1)
+
+
+def matern_gain(d: int, nu: float = 2.5) -> Gain:
+    """t^(d (d + 1) / (2 nu + d (d + 1))) ln t for the Matern kernel of smoothness nu in d dimensions."""
+    c = at_least("d", d, 1) * (d + 1)
+    return Gain(c / (2 * positive("nu", nu) + c), 1.0)

@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from dptune._numbers import real, whole
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray
 from dptune.gp.features import FourierFeatures
+from dptune.gp.points import FloatArray
 
 Intervals = tuple[int, ...]
 Indices = npt.NDArray[np.intp]

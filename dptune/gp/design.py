@@ -28,8 +28,8 @@ from scipy.optimize import Bounds, minimize, minimize_scalar
 
 from dptune._checks import at_least, positive
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray, as_points, as_vector
 from dptune.gp.kernels import Stationary
+from dptune.gp.points import FloatArray, as_points, as_vector
 from dptune.gp.posterior import GradientPosterior
 
 SHORTEST_STEP, LONGEST_STEP = 1e-4, 4.0

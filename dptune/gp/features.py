@@ -1,4 +1,4 @@
-"""Random Fourier features of the squared-exponential kernel, and the Bayesian linear model on them.
+"""Random Fourier features of the squared-exponential kernel, the Bayesian linear model on them, and its maximiser.
 
 Notation (Rahimi & Recht 2007; Dai, Low, Jaillet 2021, section 2)::
 
@@ -15,6 +15,7 @@ The frequencies are public and shared: the same seed gives every agent the same 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +24,7 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from dptune._checks import at_least, positive
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray
+from dptune.gp.points import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,3 +115,37 @@ class FeaturePosterior:
         g = rng.standard_normal(len(self.nu))
         deviation = solve_triangular(self._L, g, lower=True, trans="T", check_finite=False)
         return np.asarray(self.nu + spread * np.sqrt(self.lam) * deviation)
+
+
+def ascend(
+    f: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    starts: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    *,
+    first_step: float,
+    iterations: int = 12,
+) -> tuple[FloatArray, FloatArray]:
+    """Climb from every start (k, d) inside its own box: the points (k, d) and their values (k,), which never fall.
+
+    Projected gradient ascent; each row has its own step length, doubled after a success and quartered after a failure.
+
+    Args:
+        f: X (k, d) -> values (k,), gradients (k, d).
+        starts: inside the boxes.
+        low, high: corners of the boxes (k, d).
+        first_step: in units of x.
+        iterations: evaluations of f after the first.
+    """
+    X = starts
+    value, gradient = f(X)
+    length = np.full((len(X), 1), first_step)
+    for _ in range(iterations):
+        norm = np.sqrt((gradient * gradient).sum(axis=1, keepdims=True)) + np.finfo(float).tiny
+        trial = np.minimum(np.maximum(X + (length / norm) * gradient, low), high)
+        trial_value, trial_gradient = f(trial)
+        better = trial_value > value
+        row = better[:, None]
+        X, gradient = np.where(row, trial, X), np.where(row, trial_gradient, gradient)
+        value, length = np.where(better, trial_value, value), length * np.where(row, 2.0, 0.25)
+    return X, value

@@ -18,7 +18,7 @@ from scipy.linalg import cholesky
 from scipy.linalg.lapack import dpotri
 from scipy.optimize import minimize
 
-from dptune.gp.arrays import FloatArray
+from dptune.gp.points import FloatArray
 
 _PRIOR_MEDIAN = (0.3, 1.0, 0.01)  # l, v, s2
 _PRIOR_SD = (1.0, 1.0, 2.0)  # of the logarithms

@@ -21,8 +21,8 @@ import numpy as np
 from scipy.linalg import cho_solve, lapack, solve_triangular
 from scipy.optimize import Bounds, minimize
 
-from dptune.gp.arrays import FloatArray, as_points
 from dptune.gp.kernels import Matern52
+from dptune.gp.points import FloatArray, as_points
 
 OFFSET = 100.0  # variance of a group's unknown constant, in units of the values' variance
 LENGTHSCALE = 0.3  # prior median of l_j / sqrt(d): the cube's diagonal grows like sqrt(d)

@@ -24,7 +24,7 @@ from scipy.spatial.distance import cdist
 
 from dptune._checks import positive
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray, as_points, as_vector
+from dptune.gp.points import FloatArray, as_points, as_vector
 
 Description = dict[str, str | float | list[float]]
 

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas, lapack, solve_triangular
 
-from dptune.gp.arrays import FloatArray
+from dptune.gp.points import FloatArray
 
 IntArray = npt.NDArray[np.int64]
 RCOND = 1e-10

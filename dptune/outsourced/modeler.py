@@ -35,8 +35,8 @@ from scipy.linalg import blas
 from dptune._checks import at_least, positive, share
 from dptune._numbers import real
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray
 from dptune.gp.kernels import RBF
+from dptune.gp.points import FloatArray
 from dptune.outsourced.formats import Table
 
 _LARGEST_OUTPUT = 1e100  # beyond it squares would overflow

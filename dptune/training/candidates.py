@@ -7,7 +7,7 @@ from random import SystemRandom
 from typing import Any
 
 from dptune.errors import InputError
-from dptune.gp.candidates import sobol_candidates
+from dptune.gp.points import sobol_candidates
 from dptune.space import Space, Value
 
 

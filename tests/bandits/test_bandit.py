@@ -13,10 +13,9 @@ from dptune.bandits.ata import LDPATA
 from dptune.bandits.bandit import LDPSettings, LocalBandit, theorem_plays, theorem_q
 from dptune.bandits.moma import LDPMoMA
 from dptune.bandits.replies import LaplaceReplies
-from dptune.bandits.tgp import LDPTGP
+from dptune.bandits.tgp import LDPTGP, rbf_gain
 from dptune.errors import InputError
-from dptune.gp.candidates import local_candidates, sobol_candidates
-from dptune.gp.information import rbf_gain
+from dptune.gp.points import local_candidates, sobol_candidates
 from dptune.local import InsecureRandomizer
 
 ALL = pytest.mark.parametrize("algorithm", [LDPTGP, LDPATA, LDPMoMA])
@@ -153,11 +152,15 @@ def test_what_is_refused(algorithm: type[LocalBandit]) -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", [{"lam": 0.0}, {"delta": 1.0}, {"accuracy": 1.0}, {"q": -1.0}, {"plays": 0}, {"redraw": math.nan}]
+    "setting",
+    [
+        *({"lam": 0.0}, {"delta": 1.0}, {"accuracy": 1.0}, {"q": -1.0}, {"plays": 0}, {"redraw": math.nan}),
+        *({"gain": 3.0}, {"gain": "rbf"}, {"kernel": None}, {"kernel": "RBF"}, {"replies": 1.0}),
+    ],
 )
-def test_a_bad_setting_is_refused(setting: dict[str, Any]) -> None:
-    with pytest.raises(InputError):
-        LDPSettings(REPLIES, **setting)
+def test_a_bad_setting_is_refused_by_name(setting: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(setting))):
+        LDPSettings(**{"replies": REPLIES, **setting})
 
 
 def test_theorem_constants() -> None:

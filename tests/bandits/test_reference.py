@@ -103,7 +103,7 @@ def test_ata_equals_the_literal_form(kernel: Kernel, replies: Replies, redraw: f
     for _ in range(rounds):
         play.round()
         D = literal.dictionaries(play.K, play.x, LAM, 0.7, redraw, 5)
-        assert core._nystroem.features.members.tolist() == D
+        assert core.dictionary.tolist() == D
         if not D:
             continue
         phi, b = literal.features(play.K, D), literal.ata_threshold(V[replies], len(D), T, DELTA)
@@ -133,7 +133,7 @@ def test_moma_equals_the_literal_form(kernel: Kernel, replies: Replies, redraw: 
         epochs.append(j)
         replies_of.append(open_replies.pop(j))
         D = literal.dictionaries(play.K, epochs, LAM, 0.7, redraw, 5)
-        assert core._nystroem.features.members.tolist() == D
+        assert core.dictionary.tolist() == D
         if D:
             phi = literal.features(play.K, D)
             mean = literal.moma_estimate(phi, epochs, np.array(replies_of), LAM)

@@ -234,8 +234,16 @@ def test_bad_candidates_are_refused(candidates: Any) -> None:
 def test_a_bad_refinement_is_refused(bad: Any) -> None:
     with pytest.raises(dptune.InputError):
         Refinement(**bad)
-    with pytest.raises(dptune.InputError, match="centre"):
-        make(centre=math.nan)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"centre": math.nan}, {"count": 0}, {"algorithm": "tgp"}, *({"maximize": v} for v in ("no", None, 1, math.nan))],
+    ids=str,
+)
+def test_a_bad_option_of_a_run_is_refused_by_name(bad: dict[str, Any]) -> None:
+    with pytest.raises(dptune.InputError, match=next(iter(bad))):
+        make(**bad)
 
 
 # ---- users asked at the same time --------------------------------------------------------------------------

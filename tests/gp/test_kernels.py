@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray
 from dptune.gp.kernels import RBF, Kernel, Matern52, Polynomial2
+from dptune.gp.points import FloatArray
 
 D = 3
 KERNELS: list[Kernel] = [

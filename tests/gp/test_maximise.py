@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dptune.gp.maximise import ascend
+from dptune.gp.features import ascend
 
 rng = np.random.default_rng(0)
 TOP = np.array([0.3, 0.9])

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptune.errors import InputError
-from dptune.gp.arrays import FloatArray
-from dptune.gp.factor import GrowingCholesky, stable_cholesky
 from dptune.gp.kernels import RBF, Kernel, Matern52, Polynomial2
-from dptune.gp.posterior import GradientPosterior
+from dptune.gp.points import FloatArray
+from dptune.gp.posterior import GradientPosterior, stable_cholesky
 
 KERNELS: list[Kernel] = [RBF(0.4), Matern52((0.3, 0.8, 2.0), variance=2.0), Polynomial2()]
 NOISE = 1e-3
@@ -104,23 +103,13 @@ def test_growing_equals_factorising_at_once(blocks: list[int], which: int, seed:
     grown = GradientPosterior(kernel, NOISE, 3)
     for X in np.split(D, np.cumsum(blocks)[:-1]):
         grown.append(X)
-    expected = np.linalg.cholesky(kernel(D, D) + NOISE * np.eye(len(D)))
-    np.testing.assert_allclose(grown._factor.lower(), expected, rtol=1e-7, atol=1e-9)
+    theta, at_once = rng.random(3), GradientPosterior.from_points(kernel, NOISE, D)
+    for constant_mean in (False, True):
+        W = at_once.weights(theta, constant_mean=constant_mean)
+        np.testing.assert_allclose(grown.weights(theta, constant_mean=constant_mean), W, rtol=1e-7, atol=1e-7)
     np.testing.assert_array_equal(grown.points, D)
     assert len(grown) == len(D)
     assert len(grown.jitter.blocks) == len(blocks)
-
-
-@pytest.mark.parametrize("m", [1, 95, 96, 97, 300])
-def test_tiled_solves_equal_dense_solves(m: int, rng: np.random.Generator) -> None:
-    A = rng.standard_normal((m, m)) / np.sqrt(m)
-    K, B = A @ A.T + np.eye(m), rng.standard_normal((m, 5))
-    factor = GrowingCholesky()
-    factor.append(np.zeros((0, m)), K, noise_variance=1.0)
-    L, before = factor.lower(), B.copy()
-    np.testing.assert_allclose(factor.solve(B), np.linalg.solve(L, B), rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(factor.solve_transposed(B), np.linalg.solve(L.T, B), rtol=1e-10, atol=1e-12)
-    np.testing.assert_array_equal(B, before)
 
 
 @every_kernel

@@ -1,10 +1,14 @@
-"""Checks on the public arrays of a Gaussian process: points in rows, one coordinate per column."""
+"""Points of the unit cube: one a row, one coordinate a column. Checks, and finite candidate sets, public and seeded."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import scipy  # its parts are loaded when they are used
 from numpy.typing import ArrayLike, NDArray
 
+from dptune._checks import at_least
 from dptune.errors import InputError
 
 FloatArray = NDArray[np.float64]
@@ -38,3 +42,23 @@ def _finite(values: FloatArray, name: str) -> FloatArray:
     if not np.isfinite(values).all():
         raise InputError(f"{name} must be finite: remove NaN and infinite coordinates.")
     return values
+
+
+def sobol_candidates(d: int, count: int, *, seed: int = 0) -> FloatArray:
+    """``count`` points of a scrambled Sobol sequence in [0, 1]^d, (count, d)."""
+    d, count = at_least("d", d, 1), at_least("count", count, 1)
+    sobol = scipy.stats.qmc.Sobol(d, rng=np.random.default_rng([seed, d]))
+    return np.asarray(sobol.random_base2(math.ceil(math.log2(count)))[:count], dtype=np.float64)
+
+
+def local_candidates(centre: ArrayLike, radius: float, count: int, *, seed: int = 0) -> FloatArray:
+    """``count`` points of a Sobol design in the box of half-width ``radius`` around a point, inside the cube.
+
+    Raises:
+        InputError: the centre is not a finite point, or the radius is not in (0, 1].
+    """
+    point = as_vector(centre, name="centre")
+    if not 0 < radius <= 1:
+        raise InputError(f"radius must lie in (0, 1], the side of the cube being 1; got {radius!r}.")
+    low, high = np.clip(point - radius, 0.0, 1.0), np.clip(point + radius, 0.0, 1.0)
+    return low + (high - low) * sobol_candidates(point.size, count, seed=seed)
