@@ -131,7 +131,7 @@ class GIBOSettings:
 
 
 class DPGIBO(Rounds):
-    """The algorithm; holds public data only. See :class:`dptune.algorithms.method.SearchAlgorithm` for its use.
+    """The algorithm; holds public data only. See :class:`dptune.algorithms.rounds.Rounds` for its use.
 
     One step: ``ask`` for ``missing()`` points, evaluate them, ``observe`` each, have the ``question()`` answered and
     ``learn`` the answer. More points than asked for, or points of one's own, are welcome: any point observed is

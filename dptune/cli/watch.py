@@ -22,7 +22,7 @@ from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, open_any, table_of
 from dptune.search.agreement import stored_plan
 from dptune.search.names import FINAL, VALUE
 from dptune.search.recommendation import listed as listed_parameters
-from dptune.search.watched import Watched
+from dptune.search.view import RunView
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 CELLS, SHOWN = 30, 40  # of a bar; of the released values
@@ -45,7 +45,7 @@ def watch(
             live.update(frame(opened, runs), refresh=True)
 
 
-class Runs(dict[str, Watched | None]):
+class Runs(dict[str, RunView | None]):
     """The runs that were looked at, so that the next look learns only what is new."""
 
     def best(self, ledger: PrivacyLedger, scope: str) -> str:
@@ -54,11 +54,11 @@ class Runs(dict[str, Watched | None]):
         if count is not None:
             return f"one of {count} candidates, by private selection: dptune.select returns which"
         if self.get(scope) is None:
-            self[scope] = Watched.found(ledger, scope)
-        watched = self[scope]
-        if watched is None:
+            self[scope] = RunView.of(ledger, scope)
+        run = self[scope]
+        if run is None:
             return "known to the run only, recommend(): its method or settings are its user's, or of an older version"
-        found = watched.so_far()
+        found = run.so_far()
         if found is None:
             return "nothing is released yet that says where to look"
         return f"{listed_parameters(found)}. {found.summary()}"

@@ -1,14 +1,26 @@
-"""What a run agrees on with its ledger before its first charge: its plan, space and people; fixed for good."""
+"""What a run agrees on with its ledger before its first charge, for good: its plan, space, people, and its start.
+
+A run may start from the answers that another run about the same people and space has paid for. What a ledger has
+released is free to use again: learning it spends nothing (post-processing). Which answers these are is fixed with the
+plan, so that restarts and other processes learn the same. ::
+
+    SearchRun(CENTRED, privatizer, scope="svm", space=space, mu=0.7, trials=20)
+    SearchRun(CENTRED, privatizer, scope="svm again", space=space, mu=0.5, trials=40, start_from="svm")
+
+A run that *extends* another is such a run, with a name made from the other's, and the GDP budget that composes with
+the other's to what both are given in all: mu_added^2 = mu_in_all^2 - mu^2.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dptune.accounting.ledger import PLAN, PrivacyLedger, Rest
+from dptune.accounting.ledger import PLAN, Charge, PrivacyLedger, Rest
 from dptune.algorithms.method import RULES, Plan
 from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
 from dptune.privacy.privatizer import LossPrivatizer
@@ -25,22 +37,21 @@ def agree_on_plan(
     mu: float | None,
     seed: int | None,
     space: Space | None = None,
-    start_from: Mapping[str, Any] | None = None,
+    start: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Return the scope's plan: this process's if it is the first, else the stored one, if it is the same.
 
     Args:
         privatizer: of the run, for good; its ledger keeps the plan.
-        scope: the run's name.
         make_plan: (mu, seed, version of the defaults) -> plan.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
         seed: of the algorithm's own randomness; default drawn when the run begins.
         space: the search space, stored with the plan.
-        start_from: the answers that the run starts from (:mod:`dptune.search.earlier`), stored with the plan; those
-            that the first process found are learned for good.
+        start: what the run starts from (:func:`starting_from`), stored with the plan; the answers that the first
+            process found are learned for good.
 
     Raises:
-        BudgetMismatch: an earlier process planned this scope differently, or with another privatizer.
+        BudgetMismatch: another process planned this scope differently, or with another privatizer.
         BudgetExhausted: the ledger has not that much left for a new run.
     """
     ledger, budget = privatizer.ledger, privatizer.ledger.budget.mu
@@ -49,7 +60,7 @@ def agree_on_plan(
     def begin(rest: Rest) -> object:
         share = _share(rest, mu, budget)
         try:
-            return described(make_plan(share, drawn, RULES), space, start_from)
+            return described(make_plan(share, drawn, RULES), space, start)
         except InputError:
             if mu is None and rest.holders:
                 make_plan(budget, drawn, RULES)  # raises what is wrong with the settings, if it is they
@@ -67,7 +78,9 @@ def agree_on_plan(
     _agree_on_people(privatizer, scope)
     drawn = stored["seed"] if seed is None else seed
     plan = make_plan(stored["mu"] if mu is None else mu, drawn, stored.get("rules", 1))
-    wanted: Any = described(plan, space, _as_found(start_from, stored))
+    if start is not None:  # with the charges that the first process found
+        start = {**start, "last": (stored.get("start_from") or start)["last"]}
+    wanted: Any = described(plan, space, start)
     if wanted != stored:
         raise BudgetMismatch(
             f"the run {scope!r} was planned with other settings or another search space, which are fixed when a run "
@@ -147,11 +160,10 @@ def stored_space(ledger: PrivacyLedger, scope: str) -> Space | None:
     return Space.from_description(plan["space"]) if plan.get("space") else None
 
 
-def described(plan: Plan, space: Space | None, start_from: Mapping[str, Any] | None) -> object:
+def described(plan: Plan, space: Space | None, start: Mapping[str, Any] | None) -> object:
     """Return the plan with its space and start, as the ledger keeps it."""
-    start = {} if start_from is None else {"start_from": start_from}
-    facts = {**plan.describe(), "space": None if space is None else space.describe(), **start}
-    return json.loads(json.dumps(facts))
+    facts = {**plan.describe(), "space": None if space is None else space.describe()}
+    return json.loads(json.dumps(facts if start is None else {**facts, "start_from": start}))
 
 
 def _difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
@@ -167,6 +179,121 @@ def _difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
     return f"Other: {', '.join(told.values())}."
 
 
-def _as_found(start_from: Mapping[str, Any] | None, stored: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The same start, with the charges that the first process found."""
-    return None if start_from is None else {**start_from, "last": (stored.get("start_from") or start_from)["last"]}
+# ---- what a run starts from ------------------------------------------------------------------------------------
+
+
+def starting_from(
+    privatizer: LossPrivatizer,
+    scope: str,
+    *,
+    method: str,
+    space: Space | None,
+    in_all: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return what a run that begins now learns from the run ``scope``, as its plan keeps it: all that is paid by now.
+
+    Args:
+        in_all: of a run that extends it: ``trials`` and ``mu`` of both together, as the user gave them; None: the run
+            has a budget of its own.
+
+    Raises:
+        InputError: the ledger has no such run, or one of another method, space or privatizer.
+    """
+    ledger = privatizer.ledger
+    plan = stored_plan(ledger, scope)
+    if plan is None:
+        raise InputError(f"start_from={scope!r}: the ledger has no run of that name. `dptune show` lists its runs.")
+    same = {
+        "method": plan["algorithm"] == method,
+        "search space": stored_space(ledger, scope) == space,
+        "privatizer (people, clip or precision)": ledger.fact(scope, PRIVATIZER) == privatizer.describe(),
+    }
+    other = [name for name, agrees in same.items() if not agrees]
+    if other:
+        raise InputError(
+            f"start_from={scope!r}: that run has another {' and another '.join(other)}, so its answers say nothing "
+            "here. Begin a run that starts from nothing, or with what the other one has."
+        )
+    return {"scope": scope, "last": max((c.seq for c in _charges(ledger, scope)), default=0), "in_all": in_all}
+
+
+def inherited(ledger: PrivacyLedger, scope: str) -> list[Charge]:
+    """Return the charges of other runs that this run starts from, in the order of the ledger."""
+    start = _start(ledger, scope)
+    return [] if start is None else [c for c in _charges(ledger, start["scope"]) if c.seq <= start["last"]]
+
+
+def lineage(ledger: PrivacyLedger, scope: str) -> list[str]:
+    """Return the names of the run and of those that it goes back to, the newest first."""
+    names = [scope]
+    while (start := _start(ledger, names[-1])) is not None:
+        names.append(start["scope"])
+    return names
+
+
+def parts(ledger: PrivacyLedger, scope: str) -> list[str]:
+    """Return the names of the run and of those that it extends, the newest first."""
+    names = [scope]
+    while (start := _start(ledger, names[-1])) is not None and start.get("in_all") is not None:
+        names.append(start["scope"])
+    return names
+
+
+def totals(ledger: PrivacyLedger, scope: str) -> tuple[int, float]:
+    """Return how many trials the run and those that it extends have planned, and their GDP budget."""
+    trials, squares = 0, 0.0
+    for name in parts(ledger, scope):
+        plan = stored_plan(ledger, name) or {}
+        trials, squares = trials + int(plan["trials"]), squares + float(plan["mu"]) ** 2
+    return trials, math.sqrt(squares)
+
+
+def asked_in_all(ledger: PrivacyLedger, scope: str) -> Mapping[str, Any] | None:
+    """Return ``trials`` and ``mu`` that a run and the one that it extends were given in all; None: it extends none."""
+    return (_start(ledger, scope) or {}).get("in_all")
+
+
+def name_of_extension(scope: str) -> str:
+    """Return the name of the run that extends this one."""
+    return f"{scope}, extended"
+
+
+def newest_name(ledger: PrivacyLedger, scope: str) -> str:
+    """Return the name of what the run of this name was extended to by now: its own, if it was not."""
+    while asked_in_all(ledger, name_of_extension(scope)) is not None:
+        scope = name_of_extension(scope)
+    return scope
+
+
+def refuse_extension(ledger: PrivacyLedger, scope: str, trials: int, mu: float | None, *, complete: bool) -> None:
+    """Refuse to extend a run to so many trials and so much budget in all.
+
+    Raises:
+        InputError: it is not complete, or has as much.
+    """
+    had, spent = totals(ledger, scope)
+    if trials <= had or (mu is not None and mu <= spent):
+        given = "" if mu is None else f" and mu={mu:.4g}"
+        raise InputError(
+            f"trials={trials}{given} are what the run {scope!r} is to have in all, and it has {had} trials and "
+            f"mu={spent:.4g}; give more of both."
+        )
+    if not complete:
+        raise InputError(
+            f"the run {scope!r} is not complete, and only then it can be extended. Let it make the {had} trials "
+            "that it planned, or begin a new run that starts from it (start_from=)."
+        )
+
+
+def added_mu(whole: float, spent: float) -> float:
+    """Return the GDP budget that composes with ``spent`` to ``whole``."""
+    return math.sqrt(whole**2 - spent**2)
+
+
+def _start(ledger: PrivacyLedger, scope: str) -> Mapping[str, Any] | None:
+    return (stored_plan(ledger, scope) or {}).get("start_from")
+
+
+def _charges(ledger: PrivacyLedger, scope: str) -> list[Charge]:
+    found = [charge for name in lineage(ledger, scope) for charge in ledger.news(name, after=0).charges]
+    return sorted(found, key=lambda charge: charge.seq)

@@ -1,24 +1,27 @@
-"""A search as a user asks a front end for it: checked at once, begun when its name and its space are known."""
+"""What front ends share: a search as its user asks for it, and the loop of a search that trains itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
-from dptune._checks import at_least, positive
+from dptune._checks import at_least, function, positive
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.algorithms.method import Method, Plan
-from dptune.errors import InputError
-from dptune.privacy.privatizer import LossPrivatizer
-from dptune.search.agreement import check_start, stored_plan, stored_space, usual_share
-from dptune.search.extending import newest, newest_name, totals
+from dptune.errors import AllTrialsFailed, InputError, PlanComplete, TrialFailed
+from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.search.agreement import check_start, newest_name, stored_plan, stored_space, totals, usual_share
 from dptune.search.outlook import Outlook
 from dptune.search.run import SearchRun
 from dptune.space import Float, Space
 
 _ANY = Space({"x": Float(0, 1)})  # where the user's space is not known yet, settings are checked on this one
 LARGEST_SEED = 2**32 - 1  # of every generator a seed is given to
+Train = Callable[[Sequence[Mapping[str, Any]]], Iterable[Losses | None]]
+Ask = Callable[[str], Mapping[str, Any]]
+Tell = Callable[[str, float | None], object]
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class SearchRequest:
             start_from=self.start_from,
             **self.settings,
         )
-        return newest(run)
+        return run.newest()
 
     def _default_in(self, space: Space | None) -> dict[str, Any] | None:
         """The searched part of the default configuration."""
@@ -161,3 +164,52 @@ class SearchRequest:
     def warning(self, run: SearchRun) -> str:
         """Return why the run will learn little, from public numbers, and what to change; "" if it need not."""
         return Outlook.of(run.plan, self.privatizer).warning
+
+
+def drive(run: SearchRun, train: Train, *, ask: Ask | None = None, tell: Tell | None = None) -> None:
+    """Try points, a round at a time, until the run is complete.
+
+    A trial that fails counts as the worst loss and the search goes on; it costs nothing until one trial has succeeded.
+
+    Args:
+        run: a new one, or one that goes on.
+        train: points of one round -> for each, in order, its per-example losses (rows,), or None if it failed.
+        ask: a trial's name -> the point to try, where another searcher proposes; default the run itself does.
+        tell: is given a trial's name and what is released about it; None: it failed, and nothing was released.
+
+    Raises:
+        BudgetExhausted: the ledger has not that much left; before a model is trained.
+        AllTrialsFailed: as many trials as a round has, and at least four, failed at the very beginning.
+        InputError: ``train`` is no function, or the losses have the wrong shape; nothing was read or spent.
+
+    Example:
+        >>> space = dptune.Space({"C": dptune.Float(1e-3, 1e3, log=True)})
+        >>> run = dptune.SearchRun(dptune.CENTRED, privatizer, scope="svm", space=space, trials=100)  # doctest: +SKIP
+        >>> dptune.search.drive(run, lambda points: map(losses, points))  # doctest: +SKIP
+    """
+    train, ask = function("train", train), function("ask", ask or (lambda name: run.ask(trial=name)))
+    try:
+        while not run.complete:
+            _round(run, train, ask, function("tell", tell or _nobody))
+    except PlanComplete:  # another process was first to complete it
+        return
+
+
+def _round(run: SearchRun, train: Train, ask: Ask, tell: Tell) -> None:
+    points = {}
+    for _ in range(max(run.algorithm.missing(), 1)):
+        run.check(name := uuid4().hex)
+        points[name] = ask(name)
+    done = list(zip(points.items(), train(list(points.values())), strict=True))
+    for (name, point), losses in sorted(done, key=lambda one: one[1] is None):  # failures count once one has succeeded
+        try:
+            value = run.finish(name, point, losses)
+        except AllTrialsFailed:
+            raise
+        except TrialFailed:
+            value = None
+        tell(name, value)
+
+
+def _nobody(name: str, value: float | None) -> None:
+    """Nobody else wants to know."""

@@ -10,8 +10,7 @@ Example::
     run.recommend()
 
 There is one run for every method. The method's algorithm is public and knows neither losses nor ledger; the run carries
-its questions to the privatizer and the answers back. The ledger is the only memory: an algorithm's state is a fold over
-the answers in it, so a restart, a second process or a copy goes on in the same state and with the remaining budget.
+its questions to the privatizer and the answers back. The ledger is the only memory (:mod:`dptune.search.fold`).
 
 Nobody waits. A question is asked by the process that has enough points of its own. A trial that fails, is late or
 never returns delays only its own process's next question, by one trial. Losses stay in the process that observed them.
@@ -25,28 +24,24 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dptune._checks import at_least, boolean, positive
 from dptune.accounting.ledger import Limit
 from dptune.algorithms.method import Method
-from dptune.algorithms.rounds import Vector
 from dptune.errors import BudgetExhausted, DptuneError, InputError, KeyConflict, PlanComplete
 from dptune.parameters import as_choice
 from dptune.privacy.privatizer import Losses, LossPrivatizer
-from dptune.search.agreement import agree_on_plan
-from dptune.search.earlier import Earlier
+from dptune.search import agreement
 from dptune.search.estimate import Estimate
-from dptune.search.extending import extended
 from dptune.search.names import VALUE, as_stored, point_name, refuse_name
 from dptune.search.rungs import Rungs
-from dptune.search.shown import Shown
+from dptune.search.view import RunView
 from dptune.space import Space, Value
 
 
-class SearchRun(Shown):
+class SearchRun(RunView):
     """One method in one scope of a ledger; thread-safe, and several processes may share the scope.
 
     Args:
-        method: what searches.
-        privatizer: holds the losses and pays.
         scope: the run's name in the ledger.
         space: search space; None for :data:`dptune.search.values.VALUES`, where another searcher proposes.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
@@ -58,7 +53,7 @@ class SearchRun(Shown):
         settings: of the method's planner, ``trials`` among them.
 
     Raises:
-        BudgetMismatch: an earlier process planned this scope differently, or with another privatizer.
+        BudgetMismatch: another process planned this scope differently, or with another privatizer.
         BudgetExhausted: the ledger has not that much left for a new run.
         InputError: there is no such run to start from.
     """
@@ -77,43 +72,39 @@ class SearchRun(Shown):
         in_all: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        self.method, self.privatizer, self.ledger = method, privatizer, privatizer.ledger
-        self.scope, self._began, self.default, self._settings = scope, space, default, settings
-        earlier: Earlier | None = None
+        start, parent = None, None
         if start_from is not None:
-            earlier = Earlier.found(privatizer, start_from, method=method.name, space=space, in_all=in_all)
-        known = None if earlier is None else earlier.plan(self.ledger)
-        self.plan = agree_on_plan(
+            start = agreement.starting_from(privatizer, start_from, method=method.name, space=space, in_all=in_all)
+            parent = agreement.stored_plan(privatizer.ledger, start_from)
+        plan = agreement.agree_on_plan(
             privatizer,
             scope,
             make_plan=lambda budget, drawn, rules: method.plan(
-                privatizer, space, mu=budget, seed=drawn, default=default, parent=known, rules=rules, **settings
+                privatizer, space, mu=budget, seed=drawn, default=default, parent=parent, rules=rules, **settings
             ),
             mu=mu,
             seed=seed,
             space=space,
-            start_from=None if earlier is None else earlier.describe(),
+            start=start,
         )
-        self._start()
+        self._settings = settings
+        self._begin(method, privatizer, scope, plan, space, default)
 
-    def _start(self) -> None:
+    def _begin(self, *run: Any) -> None:
         """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
-        self._look()
+        super().__init__(*run)
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
-        about = self.scope, self.plan, self._learned, self._failures, self._lock
-        self.rungs = Rungs(self.privatizer, *about, default=self.default)
+        self.rungs = Rungs(self.privatizer, self.scope, self.plan, self._fold, self._failures, self._lock, self.default)
         if self.space is not None:
             self._take_back(self.space)
 
-    def __getstate__(self) -> dict[str, object]:
-        return {
-            name: self.__dict__[name]
-            for name in ("method", "privatizer", "ledger", "scope", "_began", "default", "_settings", "plan")
-        }
+    def __getstate__(self) -> tuple[dict[str, Any], tuple[Any, ...]]:
+        run = self.method, self.privatizer, self.scope, self.plan, self.first_space, self.default
+        return self._settings, run
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
-        self._start()
+    def __setstate__(self, state: tuple[dict[str, Any], tuple[Any, ...]]) -> None:
+        self._settings, run = state
+        self._begin(*run)
 
     # ---- before a model is trained ------------------------------------------------------------------
 
@@ -126,17 +117,17 @@ class SearchRun(Shown):
 
         Raises:
             InputError: the method proposes nothing.
-            DptuneError: with ``trial``, what :meth:`check` refuses.
+            DptuneError: what :meth:`check` refuses.
         """
         if self.space is None:
             raise InputError(f"the method {self.method.name!r} proposes no points: another searcher does.")
         with self._lock:
             if trial is None:
-                self._learned.sync()
+                self._fold.sync()
             else:
-                self._check(trial, None)
-            slot = self._learned.asked if number is None or not self.method.shared_slots else number
-            self._learned.asked += 1
+                self.check(trial)
+            slot = self._fold.asked if number is None or not self.method.shared_slots else number
+            self._fold.asked += 1
             chooses = self.plan.choice_mu > 0 and self.algorithm.t + 1 == self.algorithm.rounds  # after this round
             best = [*self.algorithm.best_points(self.algorithm.batch)] if chooses else []
             if chooses and self.plan.choice_among and self.default:
@@ -146,38 +137,27 @@ class SearchRun(Shown):
     def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
         """Refuse, before a model is trained, a trial whose next releases could not be paid.
 
-        Args:
-            trial: its name.
-            parameters: where it will be evaluated, if that is known by now.
-
         Raises:
             PlanComplete: the run has made all its releases.
             BudgetExhausted: the ledger is spent, by this run or by others.
-            KeyConflict: the trial has its value at other parameters.
+            KeyConflict: the trial has its value at other parameters than these, if they are given.
             InputError: the trial has the name of the final estimate.
             LedgerError: the ledger cannot be written.
         """
-        with self._lock:
-            self._check(trial, parameters)
-
-    def _check(self, trial: str, parameters: Mapping[str, Value] | None) -> None:
         refuse_name(trial)
-        self._learned.sync(write=True)
-        recorded = self._learned.history.parameters(trial)
-        if recorded is not None:
-            if parameters is not None and as_stored(parameters) != recorded:
-                raise self.other_parameters(trial)
-            return
-        if self._used_up:
-            raise PlanComplete(self._over())
-        price = self._price(self._left)
-        if price > 0 and not self._learned.history.spent.admits(price, self.ledger.budget.mu):
-            self.ledger.check(price)  # refuses it, unless the budget was raised
-
-    def recorded_parameters(self, trial: str) -> Mapping[str, object] | None:
-        """Return where the trial was evaluated, as plain JSON data, or None if it has no release of its own yet."""
         with self._lock:
-            return self._learned.history.parameters(trial)
+            self._fold.sync(write=True)
+            if (released := self._fold.value_of(trial)) is not None:
+                if parameters is not None and as_stored(parameters) != released.note["parameters"]:
+                    raise self.other_parameters(trial)
+                return
+            if self._used_up:
+                raise PlanComplete(self._over())
+            # the round's next releases: its other trials' values, as many as are left, and its questions
+            values = max(min(self.algorithm.missing(), self._values_left), 1)
+            price = math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
+            if price > 0 and not self._fold.spent.admits(price, self.ledger.budget.mu):
+                self.ledger.check(price)  # refuses it, unless the budget was raised
 
     # ---- after a model is trained -------------------------------------------------------------------
 
@@ -200,26 +180,31 @@ class SearchRun(Shown):
             AllTrialsFailed: so did as many trials as a round has.
         """
         refuse_name(trial)
+        point = point_name(self.scope, trial, parameters)
         if losses is None:
-            with self._lock:
-                self._count_failure(trial)
-        point = self._observe(trial, parameters, losses)
+            self._count_failure(trial, point)
+            self.privatizer.observe_failure(point)
+        else:
+            self.privatizer.observe(point, losses)
+            self._failures.succeeded = True
         self._failures.went_on()
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
         with self._lock:
             self._held[point] = None
-            self._learned.sync()
-            known = math.inf if self.space is None else self._take_part(self.space, trial, point, parameters)
+            self._fold.sync()
+            known = math.inf if self.space is None else self._add_point(self.space, trial, point, parameters)
             self._forget()
-            self._told[trial] = known if value is None else value
-            return self._told[trial]
+            self._values[trial] = known if value is None else value
+            return self._values[trial]
 
-    def _count_failure(self, trial: str) -> None:
-        try:
-            self._failures.count(begun=self._learned.history.begun, batch=self.algorithm.batch)
-        except DptuneError:
-            self.rungs.withdraw(trial)
-            raise
+    def _count_failure(self, trial: str, point: str) -> None:
+        with self._lock:
+            try:
+                self._failures.count(begun=self._fold.begun, batch=self.algorithm.batch)
+            except DptuneError:
+                self.rungs.withdraw(trial)
+                raise
+            self._failures.points.add(point)
 
     def withdrawn(self, trial: str) -> None:
         """Take note that a trial was stopped and hands in no losses: another takes its place.
@@ -230,19 +215,7 @@ class SearchRun(Shown):
         self.rungs.withdraw(trial)
         self._failures.stopped(trial, decisions=self.plan.decisions)
 
-    def _observe(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> str:
-        """Hand losses to the privatizer; return the name of their point."""
-        point = point_name(self.scope, trial, parameters)
-        if losses is None:
-            self._failures.points.add(point)
-            self.privatizer.observe_failure(point)
-        else:
-            self.privatizer.observe(point, losses)
-            self._failures.succeeded = True
-        return point
-
     def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
-        """Release the mean clipped loss of a trial's point."""
         limit = Limit(VALUE, self.plan.trials + self.plan.spare)
         query = self.privatizer.mean_query(point, self.plan.monitor_mu)
         note = {"parameters": as_stored(parameters), **({"failed": 1} if point in self._failures.points else {})}
@@ -252,23 +225,20 @@ class SearchRun(Shown):
             self.privatizer.forget(point)
             raise
 
-    def _take_part(self, space: Space, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
+    def _add_point(self, space: Space, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
         """Tell the algorithm of a point and ask what can be asked; return what is known about the point then."""
-        u, inside = space.encode(space.completed(parameters)), space.contains(parameters)
+        u, inside = self._point(space, parameters), space.contains(parameters)
         self._outside += not inside
         if inside:
             self.privatizer.keep(point, scope=self.scope, parameters=as_stored(parameters))
             self.rungs.ended(trial, point, u)
-            self._wait(point, parameters, u)
+            self._choice.take(point, parameters, failed=point in self._failures.points)
+            self.algorithm.observe(point, u)
             self._ask_questions()
         else:
             self.rungs.withdraw(trial)
         value = self.algorithm.value(u)
         return math.inf if value is None else value
-
-    def _wait(self, point: str, parameters: Mapping[str, Value], u: Vector) -> None:
-        self._choice.take(point, parameters, failed=point in self._failures.points)
-        self.algorithm.observe(point, u)
 
     def _take_back(self, space: Space) -> None:
         """Go on with the points whose losses a killed process has left with the privatizer."""
@@ -278,7 +248,8 @@ class SearchRun(Shown):
                 self._failures.points.add(left.point)
             self._failures.succeeded |= not left.failed
             parameters = {name: as_choice(value) for name, value in left.parameters.items()}
-            self._wait(left.point, parameters, space.encode(space.completed(parameters)))
+            self._choice.take(left.point, parameters, failed=left.failed)
+            self.algorithm.observe(left.point, self._point(space, parameters))
         self._forget()
 
     def _forget(self) -> None:
@@ -295,62 +266,46 @@ class SearchRun(Shown):
         while not self._spent_by_others and (asked := self.algorithm.question()) is not None:
             # A failed trial that has a value of its own was counted there.
             failed = {} if self.plan.monitor_mu > 0 else self._failures.note(asked.query.points)
-            before, note = self.algorithm.t, {**asked.note, **failed, **self._learned.space_note()}
+            before, note = self.algorithm.t, {**asked.note, **failed, **self._fold.space_note()}
             try:
                 released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=note)
             except KeyConflict:  # another process was first: its answer is learned
-                if not self._learned.sync() or self.algorithm.t > before:
+                if not self._fold.sync() or self.algorithm.t > before:
                     return  # our points stay for the next round
             except BudgetExhausted:  # other runs spent it; the trial that got us here is complete all the same
                 self._spent_by_others = True
             else:
                 self._failures.points.difference_update(asked.query.points if "failed" in released.charge.note else ())
-                self._learned.history.spent = self._learned.history.spent.plus(released.charge.mu)
-                self._learned.learn(released.charge, own=True)
+                self._fold.paid(released.charge)
                 if self.algorithm.t > before:
                     self.privatizer.settle(asked.query.points)
         if self.algorithm.finished:
             self._end()
 
+    def join(self, space: Space) -> None:
+        """Search a wider space from now on, with parameters or conditions that nobody knew when the run began.
+
+        Known points lie in it, with the new parameters inactive. The plan stays as it is. From now on the ledger has
+        the space of each question beside its points, so other processes and restarts follow.
+        """
+        with self._lock:
+            self._fold.join(space)
+
+    # ---- the answer --------------------------------------------------------------------------------
+
     def _end(self) -> None:
         """Choose among this process's points, and compare what was chosen with the default configuration."""
         default = self._held_at(self.default or {})
         self._choice.make(self._mean, default)
-        found = self._found()
+        found = self._answer()
         chosen = self._held_at(found)
         if None not in (default, chosen) and default != chosen:
             self._final.of_held(found, str(chosen), str(default))
         self._choice.forget()
 
-    def join(self, space: Space) -> None:
-        """Search a wider space from now on, with parameters or conditions that nobody knew when the run began.
-
-        Earlier points lie in it, with the new parameters inactive. The plan stays as it is. From now on the ledger has
-        the space of each question beside its points, so other processes and restarts follow.
-
-        Args:
-            space: it has every parameter of the run's.
-        """
-        with self._lock:
-            self._learned.join(space)
-
-    def extend(self, *, trials: int, mu: float | None = None) -> SearchRun:
-        """Return the run that goes on from this one, which has to be complete: see :mod:`dptune.search.extending`.
-
-        It learns this one's answers at no cost, and asks with the budget that is added. Asked for again it is the same.
-
-        Args:
-            trials: wished number of trials in all, with those of this run.
-            mu: GDP budget in all; default this run's and what is neither spent nor planned by others.
-
-        Raises:
-            InputError: the run is not complete, or has as much.
-            BudgetMismatch: another process extends it to something else at this moment.
-            BudgetExhausted: the ledger has not that much; :meth:`PrivacyLedger.raise_budget` raises it.
-        """
-        return extended(self, trials=trials, mu=mu)
-
-    # ---- the answer --------------------------------------------------------------------------------
+    def _held_at(self, parameters: Mapping[str, Value]) -> str | None:
+        """The name of a point that is held for the choice and lies at these parameters, or None."""
+        return next((point for point, at in self._choice.points.items() if self._same(at, parameters)), None)
 
     def check_estimate(self, parameters: Mapping[str, Value], *, early: bool = False) -> None:
         """Refuse, before a model is trained, a final estimate that cannot be paid, comes early or was made elsewhere.
@@ -361,10 +316,11 @@ class SearchRun(Shown):
             BudgetExhausted: it does not fit.
             KeyConflict: it was made at other parameters.
         """
+        early = boolean("early", early)
         self._final.check(parameters)
         with self._lock:
-            self._learned.sync()
-            if not (early or self._used_up or self._final.made):
+            self._fold.sync()
+            if not (early or self._used_up or self._final.charge):
                 raise InputError(
                     f"the run {self.scope!r} is not complete, and it has one final estimate, for the recommendation "
                     f"that it ends with: nothing was trained or spent. {self._rounds_missing()} If it is to end here, "
@@ -385,7 +341,6 @@ class SearchRun(Shown):
         that holds without a model: both levels have sqrt(2) of the noise that one alone would have.
 
         Args:
-            parameters: those of :meth:`recommend`.
             losses: per-example losses there (rows,), or None if the evaluation failed.
             default: the same at the run's default configuration, if it has one.
             early: the run is to end here, though it is not complete.
@@ -397,5 +352,53 @@ class SearchRun(Shown):
         self.check_estimate(parameters, early=early)
         estimate = self._final.release(parameters, losses, default)
         with self._lock:
-            self._learned.sync()
+            self._fold.sync()
         return estimate
+
+    # ---- more trials and more budget -------------------------------------------------------------------
+
+    def extend(self, *, trials: int, mu: float | None = None) -> SearchRun:
+        """Return the run that goes on from this one, which has to be complete; this one keeps its plan for good.
+
+        It starts from all of this one's answers, at no cost, and asks with the budget that is added. Its plan is fixed
+        in the ledger under a name that every process and every restart finds. Asked for again it is the same.
+
+        Args:
+            trials: wished number of trials in all, with those of this run.
+            mu: GDP budget in all; default this run's and what is neither spent nor planned by others.
+
+        Raises:
+            InputError: the run is not complete, or has as much.
+            BudgetMismatch: another process extends it to something else at this moment.
+            BudgetExhausted: the ledger has not that much; :meth:`PrivacyLedger.raise_budget` raises it.
+        """
+        wanted = {"trials": at_least("trials", trials, 1), "mu": None if mu is None else positive("mu", mu)}
+        run = self.newest()
+        if wanted in [agreement.asked_in_all(run.ledger, name) for name in agreement.lineage(run.ledger, run.scope)]:
+            return run
+        agreement.refuse_extension(run.ledger, run.scope, trials, mu, complete=run.complete)
+        return run._extended(wanted)
+
+    def newest(self) -> SearchRun:
+        """Return what the run was extended to by now, by whatever process: itself, if it was not."""
+        run = self
+        while (wanted := agreement.asked_in_all(run.ledger, agreement.name_of_extension(run.scope))) is not None:
+            run = run._extended(wanted)
+        return run
+
+    def _extended(self, in_all: Mapping[str, Any]) -> SearchRun:
+        had, spent = agreement.totals(self.ledger, self.scope)
+        grown = type(self)(
+            self.method,
+            self.privatizer,
+            scope=agreement.name_of_extension(self.scope),
+            space=self.first_space,
+            mu=None if in_all["mu"] is None else agreement.added_mu(in_all["mu"], spent),
+            seed=self.plan.settings.seed,
+            default=self.default,
+            start_from=self.scope,
+            in_all=in_all,
+            **{**self._settings, "trials": in_all["trials"] - had},
+        )
+        grown._values = self._values  # of trials that are under way
+        return grown

@@ -35,7 +35,7 @@ from dptune.errors import BudgetExhausted, InputError, KeyConflict, PlanComplete
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Ball, MeanQuery, Question
 from dptune.search.failures import Failures
-from dptune.search.learned import Learned
+from dptune.search.fold import Fold
 from dptune.search.names import RUNG, point_name, refuse_name
 from dptune.space import Value
 
@@ -50,7 +50,7 @@ class Rungs:
         privatizer: holds them and pays.
         scope: the run's name in the ledger.
         plan: of the run.
-        learned: what the run has learned, by which the incumbent is chosen.
+        fold: what the run knows, by which the incumbent is chosen.
         failures: of the run.
         lock: of the run.
         default: configuration that the recommendation is compared with: nothing is asked about it.
@@ -61,13 +61,13 @@ class Rungs:
         privatizer: LossPrivatizer,
         scope: str,
         plan: Plan,
-        learned: Learned,
+        fold: Fold,
         failures: Failures,
         lock: AbstractContextManager[Any],
         default: Mapping[str, Value] | None = None,
     ) -> None:
         self._privatizer, self._scope, self._plan, self._failures = privatizer, scope, plan, failures
-        self._learned, self._lock, self._default = learned, lock, default
+        self._fold, self._lock, self._default = fold, lock, default
         self._reported: dict[str, dict[int, str]] = {}  # trial -> step -> point, in the order of the reports
         self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
         self._spared: set[str] = set()  # trials at the default
@@ -97,7 +97,7 @@ class Rungs:
             steps[step] = point
 
     def _at_default(self, parameters: Mapping[str, Value]) -> bool:
-        space = self._learned.space
+        space = self._fold.space
         if space is None or self._default is None:
             return False
         here, there = (space.encode(space.completed(found)) for found in (parameters, self._default))
@@ -106,7 +106,7 @@ class Rungs:
     def stops(self, trial: str) -> bool:
         """Ask, and pay, whether the trial is to end with what it reported last."""
         with self._lock:
-            self._learned.sync()
+            self._fold.sync()
             asked = self.question(trial)
             return asked is not None and self._answered(asked)
 
@@ -134,7 +134,7 @@ class Rungs:
         if incumbent is None or nth > self._plan.rungs:
             return None
         points = (mine, self._reported[incumbent][step])
-        radius = self._plan.rung_radius * self._learned.algorithm.radius_ratio
+        radius = self._plan.rung_radius * self._fold.algorithm.radius_ratio
         query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(radius), self._plan.rung_mu)
         bar = EARLIER if nth < self._plan.rungs else LAST
         note = {"trial": trial, "incumbent": incumbent, "step": step, "bar": bar}
@@ -153,7 +153,7 @@ class Rungs:
     def _standing(self, trial: str) -> float:
         """By the released centred values; before there are any by the answers at rungs."""
         _, any_of_them = next(iter(self._ended.values()))
-        known = self._learned.algorithm.difference(self._ended[trial][1], any_of_them)
+        known = self._fold.algorithm.difference(self._ended[trial][1], any_of_them)
         return self._behind.get(trial, 0.0) if known is None else known[0]
 
     def ended(self, trial: str, point: str, u: Vector) -> None:

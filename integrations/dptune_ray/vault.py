@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
-from dptune.search.extending import parts
+from dptune.search.agreement import parts
 from dptune.search.names import DEFAULT, VALUE, as_stored
 from dptune.search.request import SearchRequest
 from dptune_ray.actors import answered

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import dptune
 from dptune.errors import AllTrialsFailed, InputError
 from dptune.search import drive
-from dptune.search.agreement import check_start, stored_plan, usual_share
-from dptune.search.extending import newest_name, parts
+from dptune.search.agreement import check_start, newest_name, parts, stored_plan, usual_share
 from dptune.search.names import VALUE
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest

@@ -208,7 +208,7 @@ def radius_of_the_losses(patch: pytest.MonkeyPatch) -> None:
 
 def radius_of_the_plan(patch: pytest.MonkeyPatch) -> None:
     """C does not follow."""
-    patch.setattr(Centred, "narrowed", 1.0)
+    patch.setattr(Centred, "radius_ratio", 1.0)
 
 
 def forgotten_clip(patch: pytest.MonkeyPatch) -> None:

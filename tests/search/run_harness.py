@@ -9,13 +9,24 @@ import numpy as np
 
 from dptune import Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.algorithms import Method
+from dptune.privacy import PendingLosses
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 
 
-def begin(method: Method, ledger: PrivacyLedger, n: int, *, noise: Any = None, **settings: Any) -> SearchRun:
+def begin(
+    method: Method,
+    ledger: PrivacyLedger,
+    n: int,
+    *,
+    noise: Any = None,
+    pending: PendingLosses | None = None,
+    **settings: Any,
+) -> SearchRun:
     """Return a run with a ledger and a privatizer of its own, as another process would have."""
-    privatizer = LossPrivatizer(PrivacyLedger(ledger.url.database), n=n, clip=(0.0, 1.0), noise=noise)
+    privatizer = LossPrivatizer(
+        PrivacyLedger(ledger.url.database), n=n, clip=(0.0, 1.0), noise=noise, pending=pending
+    )
     return SearchRun(method, privatizer, **{"scope": "run", "space": SPACE, **settings})
 
 

@@ -28,9 +28,9 @@ from dptune import (
     Space,
 )
 from dptune.accounting.gdp import Spent
+from dptune.accounting.ledger import Charge
 from dptune.errors import BudgetMismatch
-from dptune.search import earlier, extending
-from dptune.search.earlier import Earlier
+from dptune.search import agreement, fold
 from dptune.search.values import VALUES
 
 METHODS = pytest.mark.parametrize("method", [centred_runs, gibo_runs, toy_runs, mixed_runs])
@@ -72,7 +72,7 @@ def test_restarts_other_processes_and_copies_go_on_with_the_same_extension(ledge
     more = run.extend(**wanted)
     trial(more, "a")
     others = [run.extend(**wanted), method.start(ledger, mu=0.6, seed=1).extend(**wanted), more.extend(**wanted)]
-    others += [extending.newest(method.start(ledger, mu=0.6, seed=1)), pickle.loads(pickle.dumps(more))]
+    others += [method.start(ledger, mu=0.6, seed=1).newest(), pickle.loads(pickle.dumps(more))]
     to_the_end(more, "more ")
     for other in others:
         assert other.recommend() == more.recommend()
@@ -121,13 +121,15 @@ def test_what_the_earlier_run_pays_later_is_not_learned_and_every_process_agrees
 def test_an_answer_of_the_earlier_run_that_is_recorded_late_is_learned_in_its_place(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = toy_runs.start(ledger, mu=0.5)
+    run, record = toy_runs.start(ledger, mu=0.5), PrivacyLedger.record
+
+    def not_of_a_round(self: PrivacyLedger, charge: Charge, value: Any) -> Charge:
+        return charge if charge.key.startswith("round/") else record(self, charge, value)
+
     with monkeypatch.context() as cut:
-        cut.setattr(PrivacyLedger, "record", lambda self, charge, value: charge)
+        cut.setattr(PrivacyLedger, "record", not_of_a_round)
         for name in "abc":
-            run.privatizer.observe(f"{name}", np.full(toy_runs.N, 0.5))
-            run.algorithm.observe(name, np.array([0.5, 0.25]))
-        run._ask_questions()
+            trial(run, name)
     charge = ledger.charges("run")[-1]
     assert charge.value is None
     new = toy_runs.start(ledger, scope="new", mu=0.5, start_from="run")
@@ -147,7 +149,7 @@ def test_values_of_another_searcher_are_extended_too_and_all_of_them_recommend(l
     for i in range(4, 6):
         more.finish(str(i), {"a": i / 10}, np.full(30, i / 10))
     assert more.complete
-    assert len(more._learned.history.released_values()) == 6
+    assert more.recommend() == {"a": 0.0}
     assert [ledger.count(scope) for scope in ("run", EXTENDED)] == [4, 2]
 
 
@@ -177,14 +179,14 @@ def test_an_extension_needs_a_complete_run_and_more_of_both(ledger: PrivacyLedge
         run.extend(trials=0)
     with pytest.raises(PlanComplete, match="extend it"):
         run.check("more")
-    assert earlier.line_of(ledger, "run") == ["run"]
+    assert agreement.lineage(ledger, "run") == ["run"]
 
 
 def test_two_processes_that_extend_to_different_ends_do_not_both_get_their_way(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = to_the_end(toy_runs.start(ledger, mu=0.6))
-    monkeypatch.setattr(extending, "newest", lambda run: run)  # neither knows of the other
+    monkeypatch.setattr(SearchRun, "newest", lambda run: run)  # neither knows of the other
     assert run.extend(trials=24, mu=1.0).trials == 24
     with pytest.raises(BudgetMismatch, match="planned with other settings"):
         run.extend(trials=36, mu=1.5)
@@ -236,7 +238,7 @@ def audit_interleaving(path: str, steps: list[tuple[int, str]]) -> int:
     for who, step in steps:
         run = runs[who]
         if step == "restart":
-            runs[who] = extending.newest(toy_runs.start(ledger, mu=0.5))
+            runs[who] = toy_runs.start(ledger, mu=0.5).newest()
         elif step == "raise":
             allowed = min(allowed + 0.3, 1.5)
             PrivacyLedger(path).raise_budget(Budget.gdp(allowed))
@@ -252,16 +254,16 @@ def audit_interleaving(path: str, steps: list[tuple[int, str]]) -> int:
     assert Spent.of(c.mu for c in charges).mu <= allowed * (1 + 1e-9), "more was spent than was ever allowed"
     assert PrivacyLedger(path).spent() == pytest.approx(math.sqrt(math.fsum(c.mu**2 for c in charges)), rel=1e-12)
     for scope in {c.scope for c in charges}:
-        trials, mu = extending.totals(ledger, scope)
-        whole = [c.mu for c in charges if c.scope in earlier.line_of(ledger, scope)]
+        trials, mu = agreement.totals(ledger, scope)
+        whole = [c.mu for c in charges if c.scope in agreement.lineage(ledger, scope)]
         assert (trials, pytest.approx(mu)) in targets, "the runs together are not what was asked for"
         assert Spent.of(whole).mu <= mu * (1 + 1e-9), "the runs together spent more than they were given"
-    ends = {run.scope: run for run in [*runs, extending.newest(toy_runs.start(ledger, mu=0.5))]}
+    ends = {run.scope: run for run in [*runs, toy_runs.start(ledger, mu=0.5).newest()]}
     for scope, run in ends.items():
         copies = [pickle.loads(pickle.dumps(run)), run]
         assert copies[0].recommend() == copies[1].recommend(), "two processes disagree"
         assert copies[0].privatizer.n == n
-        assert earlier.line_of(ledger, scope)[-1] == "run"
+        assert agreement.lineage(ledger, scope)[-1] == "run"
     return len(charges)
 
 
@@ -281,12 +283,14 @@ def test_the_busy_interleaving_extends(fast_path: Any) -> None:
 
 
 def whole_budget_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extending, "_beside", lambda whole, spent: whole)
+    monkeypatch.setattr(agreement, "added_mu", lambda whole, spent: whole)
 
 
 def learns_what_is_newer(monkeypatch: pytest.MonkeyPatch) -> None:
-    charges = Earlier.charges
-    monkeypatch.setattr(Earlier, "charges", lambda self, ledger: charges(Earlier(self.scope, 10**9), ledger))
+    def everything(ledger: PrivacyLedger, scope: str) -> list[Charge]:
+        return [charge for name in agreement.lineage(ledger, scope)[1:] for charge in ledger.charges(name)]
+
+    monkeypatch.setattr(fold, "inherited", everything)
 
 
 def admits_everything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,8 @@ from dptune import CENTRED, GIBO, Budget, Float, InputError, Int, LossPrivatizer
 from dptune.algorithms import Method
 from dptune.privacy.query import Interval
 from dptune.search.estimate import Estimate
-from dptune.search.recommendation import at_edge
+from dptune.search.recommendation import at_edge, best_of_values, features
 from dptune.search.request import SearchRequest
-from dptune.search.value_model import best_of_values, features
 from dptune.search.values import VALUES
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})

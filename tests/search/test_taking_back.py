@@ -21,12 +21,7 @@ METHODS = pytest.mark.parametrize("method", [centred_runs, gibo_runs, mixed_runs
 
 def begin(ledger: PrivacyLedger, method: Any) -> SearchRun:
     path = Path(str(ledger.url.database))
-    pending = PendingLosses(path.with_name("pending.db"), KEY)
-    privatizer = LossPrivatizer(
-        PrivacyLedger(path), n=getattr(method, "N", centred_runs.N), clip=(0.0, 1.0), pending=pending
-    )
-    model = method.start(ledger, mu=1.0, seed=1)  # its settings; it holds no losses
-    return SearchRun(model.method, privatizer, scope="run", space=model._began, **model._settings)
+    return method.start(ledger, mu=1.0, seed=1, pending=PendingLosses(path.with_name("pending.db"), KEY))
 
 
 def kill(run: SearchRun) -> None:

@@ -15,9 +15,9 @@ from run_harness import begin, trial
 from dptune import PrivacyLedger, SearchRun
 from dptune.algorithms import GradientDescent
 from dptune.algorithms.one_choice import SELECTION
-from dptune.search import agreement, watched
+from dptune.search import agreement, view
 from dptune.search.values import VALUES
-from dptune.search.watched import Watched
+from dptune.search.view import RunView
 
 DEFAULT = {"a": 0.3, "b": 1.0}
 MIXED_DEFAULT = {**DEFAULT, "kind": "x", "fixed": 7}  # "c" is not active
@@ -49,7 +49,7 @@ def test_at_every_trial_the_ledger_alone_says_what_the_run_says(
     ledger: PrivacyLedger, start: Any, default: dict[str, Any] | None
 ) -> None:
     run, number, known = start(ledger, seed=1, default=default), 0, 0
-    seen = Watched.found(ledger, "run")
+    seen = RunView.of(ledger, "run")
     assert seen is not None
     assert seen.so_far() is None
     assert seen.default == default
@@ -63,7 +63,7 @@ def test_at_every_trial_the_ledger_alone_says_what_the_run_says(
             assert here.defaults == there.defaults
             assert here.improvement == there.improvement
     paid = ledger.count()
-    again = Watched.found(PrivacyLedger(ledger.url.database), "run")
+    again = RunView.of(PrivacyLedger(ledger.url.database), "run")
     assert again is not None
     assert again.recommend() == run.recommend()
     assert again.complete
@@ -74,9 +74,9 @@ def test_at_every_trial_the_ledger_alone_says_what_the_run_says(
 def test_an_extension_is_followed_too(ledger: PrivacyLedger) -> None:
     run = centred_runs.start(ledger, mu=0.6, seed=1, default=DEFAULT)
     while not run.complete:
-        trial(run, f"{ledger.count()} {len(run._held)}")
+        trial(run, f"{ledger.count()} {len(run.privatizer.points())}")
     more = run.extend(trials=2 * run.trials, mu=1.0)
-    seen = Watched.found(ledger, more.scope)
+    seen = RunView.of(ledger, more.scope)
     assert seen is not None
     assert seen.so_far() == more.so_far() == run.recommend()
 
@@ -87,12 +87,12 @@ def test_what_is_the_users_own_is_not_guessed(ledger: PrivacyLedger) -> None:
 
     gibo_runs.start(ledger, scope="rule", rule=MyRule(0.1))
     for scope in ("rule", "nobody's"):
-        assert Watched.found(ledger, scope) is None
+        assert RunView.of(ledger, scope) is None
 
 
 def test_nor_is_a_method_of_the_users_own(ledger: PrivacyLedger) -> None:
     toy_runs.start(ledger)
-    assert Watched.found(ledger, "run") is None
+    assert RunView.of(ledger, "run") is None
 
 
 def test_watching_writes_nothing_so_it_needs_no_right_to_and_waits_for_nobody(
@@ -108,7 +108,7 @@ def test_watching_writes_nothing_so_it_needs_no_right_to_and_waits_for_nobody(
         return true(self, write=write)
 
     monkeypatch.setattr(PrivacyLedger, "_transaction", read_only)
-    seen = Watched.found(PrivacyLedger(ledger.url.database), "run")
+    seen = RunView.of(PrivacyLedger(ledger.url.database), "run")
     assert seen is not None
     assert seen.so_far() is not None
 
@@ -121,5 +121,5 @@ def test_nor_is_a_plan_of_another_version(
     stored = agreement.stored_plan(ledger, "run")
     assert stored is not None
     stored["settings"] = {k: v for k, v in {**stored["settings"], **change}.items() if v is not None}
-    monkeypatch.setattr(watched, "stored_plan", lambda *_: stored)
-    assert Watched.found(ledger, "run") is None
+    monkeypatch.setattr(view, "stored_plan", lambda *_: stored)
+    assert RunView.of(ledger, "run") is None

@@ -1,0 +1,147 @@
+"""What a run knows: a fold over the charges of its ledger, which are read when it begins, and then only what is new.
+
+The ledger is a run's only memory. An algorithm's state follows from the answers in it, so a restart, a second process
+or a copy comes to the same state. ::
+
+    fold = Fold(CENTRED, privatizer, "svm", plan, space)
+    fold.sync()                      # reads what is new
+    fold.algorithm.ask(0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dptune.accounting.gdp import Spent
+from dptune.accounting.ledger import Charge
+from dptune.algorithms.method import Method, Plan
+from dptune.privacy.privatizer import LossPrivatizer
+from dptune.search.agreement import inherited
+from dptune.search.names import CHOICE, FINAL, RUNG, VALUE
+from dptune.space import Space
+
+
+class Fold:
+    """The charges of one scope, and those that its run starts from.
+
+    Attributes:
+        algorithm: in the state that the answers lead to.
+        space: search space, with the parameters that have joined it; None where another searcher proposes.
+        asked: points of the present round that this process has asked for.
+        spent: by every run of the ledger.
+        private: whether all of them drew their noise unseeded.
+        begun: whether anything was paid for this run.
+    """
+
+    def __init__(self, method: Method, privatizer: LossPrivatizer, scope: str, plan: Plan, space: Space | None) -> None:
+        self._method, self._privatizer, self._scope, self._first_space = method, privatizer, scope, space
+        self.algorithm, self.space, self.asked = method.algorithm(plan.settings), space, 0
+        self.spent, self.private, self.begun = Spent(), True, False
+        self._inherited = tuple(inherited(privatizer.ledger, scope))  # until they are learned
+        self._read = 0  # charges of the ledger up to here are known
+        self._answers: dict[int, Charge] = {}  # charges of the algorithm's questions, by their number
+        self._unanswered: set[int] = set()  # of them those without a recorded answer
+        self._releases: dict[tuple[str, str], Charge] = {}  # that are no answers to questions, by scope and key
+
+    # ---- reading and learning ------------------------------------------------------------------------
+
+    def sync(self, *, write: bool = False) -> bool:
+        """Learn what the ledger holds and this process does not know; return whether there was any such answer.
+
+        An answer that was recorded late changes what came after it: then all are learned again, in their order.
+
+        Args:
+            write: whether to make sure that the ledger can be written.
+        """
+        news = self._privatizer.ledger.news(self._scope, after=self._read, again=self._unanswered, write=write)
+        self.spent, self.private = news.spent, news.private
+        charges, self._inherited = (*self._inherited, *news.charges), ()
+        self._read = max([self._read, *(charge.seq for charge in charges)])
+        questions = [charge for charge in charges if not self._is_release(charge)]
+        own = {charge.seq for charge in questions if self._privatizer.drew(charge)}  # before they are recorded
+        new = {c.seq: c for c in map(self._privatizer.recorded, questions) if self._is_new(c)}
+        if new and min(new) <= max(self._answers, default=0):
+            self.algorithm = self.algorithm.restarted()
+            new = dict(sorted({**self._answers, **new}.items()))
+        for charge in new.values():
+            self.learn(charge, own=charge.seq in own)
+        return bool(new)
+
+    def _is_release(self, charge: Charge) -> bool:
+        """Tell, and remember, whether it paid for a trial's value or stop, the choice or the final estimate."""
+        release = charge.key in (CHOICE, FINAL) or charge.key.startswith((VALUE, RUNG))
+        if release:
+            self._releases[charge.scope, charge.key] = charge
+            self.begun |= charge.scope == self._scope
+        return release
+
+    def _is_new(self, charge: Charge) -> bool:
+        known = self._answers.get(charge.seq)
+        return known is None or (known.value is None and charge.value is not None)
+
+    def learn(self, charge: Charge, *, own: bool) -> None:
+        """Learn one answer of the algorithm's questions, or that it is lost or not recorded yet.
+
+        Args:
+            charge: of the question.
+            own: whether this process drew its noise.
+        """
+        if self.space is not None and "space" in charge.note:
+            self.join(Space.from_description(charge.note["space"]).joined(self.space))
+        self._answers[charge.seq] = charge
+        self.begun |= charge.scope == self._scope
+        (self._unanswered.add if charge.value is None else self._unanswered.discard)(charge.seq)
+        self.asked = 0
+        answer = None if charge.value is None else np.array(charge.value)
+        sigma = float(charge.description["sigma"])
+        if charge.scope == self._scope:
+            self.algorithm.learn(charge.key, charge.note, answer, sigma, own=own)
+        else:
+            self.algorithm.recall(charge.key, charge.note, answer, sigma)
+
+    def paid(self, charge: Charge) -> None:
+        """Learn the answer to a question that this process has just asked."""
+        self.spent = self.spent.plus(charge.mu)
+        self.learn(charge, own=True)
+
+    # ---- the space -----------------------------------------------------------------------------------
+
+    def join(self, space: Space) -> None:
+        """Search a wider space from now on; known points lie in it, with the new parameters inactive."""
+        if self.space is None or self._method.joined is None or space == self.space:
+            return
+        self.algorithm = self._method.joined(self.algorithm, space, now=self.space, began=self._first_space)
+        self.space = space
+        for seq in sorted(self._answers):
+            self.learn(self._answers[seq], own=False)
+
+    def space_note(self) -> dict[str, object]:
+        """Return where the points of a question lie, if parameters have joined the space of the plan."""
+        return {} if self.space is None or self.space == self._first_space else {"space": self.space.describe()}
+
+    # ---- releases that are no answers ------------------------------------------------------------------
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the choice at the end was made, or paid for."""
+        return (self._scope, CHOICE) in self._releases
+
+    @property
+    def values(self) -> int:
+        """Number of trials of this run that have a value of their own."""
+        return sum(scope == self._scope and key.startswith(VALUE) for scope, key in self._releases)
+
+    def value_of(self, trial: str) -> Charge | None:
+        """Return the charge of the trial's own value, or None if it has none yet."""
+        return self._releases.get((self._scope, VALUE + trial))
+
+    def released_values(self) -> list[tuple[Mapping[str, Any], float, float]]:
+        """Return parameters, released value and its noise's standard deviation of every trial that has a value.
+
+        With those of the runs that this one starts from.
+        """
+        values = (c for (_, key), c in self._releases.items() if key.startswith(VALUE) and c.value is not None)
+        return [(c.note["parameters"], c.value[0], float(c.description["sigma"])) for c in values if c.value]

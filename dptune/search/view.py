@@ -1,0 +1,302 @@
+"""A run as it is seen: its recommendation, what is known of a trial, its progress. Nothing here spends or reads a loss.
+
+A run's state follows from the answers in its ledger (:mod:`dptune.search.fold`), and its plan and search space are
+facts of the ledger. So whoever has the ledger alone sees what the run sees, at no cost. ::
+
+    run = RunView.of(PrivacyLedger("ledger.db"), "svm")
+    print(run.so_far())
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dptune._locks import ForkSafeLock
+from dptune.accounting.ledger import PrivacyLedger
+from dptune.algorithms.centred_plan import CENTRED
+from dptune.algorithms.gibo_plan import GIBO
+from dptune.algorithms.method import Method, Plan
+from dptune.algorithms.one_choice import SELECTION
+from dptune.algorithms.rounds import Rounds
+from dptune.errors import KeyConflict
+from dptune.privacy.privatizer import LossPrivatizer
+from dptune.search.agreement import PRIVATIZER, described, lineage, stored_plan, stored_space, totals
+from dptune.search.choice import Choice
+from dptune.search.estimate import Estimate, FinalEstimate
+from dptune.search.failures import Failures
+from dptune.search.fold import Fold
+from dptune.search.names import VALUE
+from dptune.search.recommendation import Recommendation, among_values, of_algorithm
+from dptune.search.values import VALUES
+from dptune.space import Space, Value
+
+METHODS = {method.name: method for method in (CENTRED, GIBO, SELECTION, VALUES)}
+
+
+class RunView:
+    """The part of a :class:`dptune.SearchRun` that only looks.
+
+    Args:
+        method: of the run.
+        privatizer: for the ledger and the public facts about the people; it needs no losses.
+        scope: the run's name.
+        plan: of the run.
+        first_space: search space as it was when the run began; None where another searcher proposes.
+        default: the user's default configuration.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        privatizer: LossPrivatizer,
+        scope: str,
+        plan: Plan,
+        first_space: Space | None,
+        default: Mapping[str, Value] | None,
+    ) -> None:
+        self.method, self.privatizer, self.ledger, self.scope = method, privatizer, privatizer.ledger, scope
+        self.plan, self.first_space, self.default = plan, first_space, default
+        self.trials = totals(self.ledger, scope)[0]  # planned, with those of the runs that this one extends
+        self._fold = Fold(method, privatizer, scope, plan, first_space)
+        self._choice = Choice(privatizer, lineage(self.ledger, scope), plan)
+        self._failures = Failures(scope)
+        self._lock = ForkSafeLock()
+        self._values: dict[str, float] = {}  # trial of this process -> its value, as it was returned
+        self._outside = 0  # trials of this process that were no points of the space
+        self._spent_by_others = self._warned = False
+        self._fold.sync()
+
+    @classmethod
+    def of(cls, ledger: PrivacyLedger, scope: str) -> RunView | None:
+        """Return the view of the run of this name, from its ledger alone.
+
+        None for a method or a setting of the user's own, for a plan of a version that had other settings, and for what
+        is not a run.
+        """
+        stored, people = stored_plan(ledger, scope), ledger.fact(scope, PRIVATIZER)
+        if stored is None or not isinstance(people, dict) or (method := METHODS.get(stored["algorithm"])) is None:
+            return None
+        space = stored_space(ledger, scope)
+        plan = _restored_plan(method, stored, space)
+        if plan is None or described(plan, space, stored.get("start_from")) != stored:
+            return None
+        point, default = getattr(plan.settings, "default", None), None
+        if point is not None and space is not None:
+            decoded = space.decode(np.array(point))
+            default = {name: value for name, value in decoded.items() if space.active(name, decoded)}
+        privatizer = LossPrivatizer(ledger, n=people["n"], clip=tuple(people["clip"]))
+        return RunView(method, privatizer, scope, plan, space, default)
+
+    @property
+    def algorithm(self) -> Rounds:
+        """The method's algorithm, in the state that the ledger's answers lead to."""
+        return self._fold.algorithm
+
+    @property
+    def space(self) -> Space | None:
+        """The search space, with the parameters that have joined it; None where another searcher proposes."""
+        return self._fold.space
+
+    # ---- the answer ----------------------------------------------------------------------------------
+
+    def recommend(self) -> Recommendation:
+        """Return the parameters to use: what the algorithm ends with, never the argmin of noisy values.
+
+        Beside them: how much better they are than the defaults, from everything released, and what to look at twice.
+
+        Raises:
+            InputError: the method proposes nothing, and no value was released yet.
+        """
+        with self._lock:
+            self._fold.sync()
+            if self.space is not None and self.plan.monitor_mu == 0 and not self._knows:
+                centre = "no answer is released yet, so this recommendation is the centre of the search space."
+                warnings.warn(f"{centre} {self._rounds_missing()}", stacklevel=2)
+            return self._recommended()
+
+    def so_far(self) -> Recommendation | None:
+        """Return what :meth:`recommend` would return now, or None as long as no answer says where to look."""
+        with self._lock:
+            self._fold.sync()
+            return self._recommended() if self._knows else None
+
+    @property
+    def _knows(self) -> bool:
+        """Whether any answer of the ledger says where to look."""
+        return self._fold.values > 0 if self.space is None else self.algorithm.t > 0 or self._fold.chosen
+
+    def _recommended(self) -> Recommendation:
+        values = self._fold.released_values()
+        if self.space is None:
+            found = among_values(values, self.default, private=self._private)
+        else:
+            answer = self._answer()
+            found = of_algorithm(self.algorithm, self.space, answer, self.default, values, private=self._private)
+        known = self._final.recorded(found)
+        found.improvement = None if known is None else known.improvement
+        return found
+
+    def _answer(self) -> dict[str, Value]:
+        """The point that was chosen at the end; where nothing is, what the algorithm makes of the answers so far.
+
+        That is the user's default where the answers or the final estimate say that it is better.
+        """
+        if self.space is None:
+            return {}
+        default = [self.space.completed(self.default)] if self.default else []
+        ends = self._choice.found() or [self.space.decode(self.algorithm.recommend()), *default]
+        best = min(ends, key=self._mean, default={})
+        found = {name: best[name] for name in self.space if self.space.active(name, best)}
+        if self.default and (self._same(found, self.default) or self._final.worse(found)):
+            return dict(self.default)
+        return found
+
+    def _mean(self, parameters: Mapping[str, Value]) -> float:
+        """What all answers say about the mean loss at a point, less that at the centre; inf: nothing."""
+        if self.space is None:
+            return math.inf
+        known = self.algorithm.difference(self._point(self.space, parameters), self.space.encode(self.space.centre()))
+        return math.inf if known is None else known[0]
+
+    def _same(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
+        """Whether two points of the space are one, but for the last digits that coding them in the cube takes."""
+        if self.space is None or not one or not other:
+            return False
+        return bool(np.allclose(self._point(self.space, one), self._point(self.space, other)))
+
+    @staticmethod
+    def _point(space: Space, parameters: Mapping[str, Value]) -> Any:
+        return space.encode(space.completed(parameters))
+
+    @property
+    def _final(self) -> FinalEstimate:
+        return FinalEstimate(self.privatizer, self.scope, self.plan, self.space, self.default)
+
+    def estimated(self, parameters: Mapping[str, Value]) -> Estimate | None:
+        """Return what the final estimate released about these parameters or the defaults; None: nothing, so far.
+
+        A run that ends with a choice makes its estimate by itself, if it was given a default configuration and chose
+        another.
+        """
+        return self._final.recorded(parameters)
+
+    # ---- a trial -------------------------------------------------------------------------------------
+
+    def value_is(self, loss: str) -> str:
+        """Return what a trial's value is, as on the axis of a plot, where the loss has this name."""
+        return f"mean {loss}, noisy" if self.plan.monitor_mu > 0 else self.algorithm.shows.format(loss=loss)
+
+    def sigma(self, trial: str, parameters: Mapping[str, Value]) -> float | None:
+        """Return the standard deviation in the trial's value: of its noise, or of the model that it comes from.
+
+        None as long as nothing is released about it.
+        """
+        with self._lock:
+            if self.plan.monitor_mu > 0 or self.space is None:
+                charge = self._fold.value_of(trial)
+                return None if charge is None else float(charge.description["sigma"])
+            u = self._point(self.space, parameters)
+            known = self.algorithm.difference(u, self.space.encode(self.space.centre()))
+            return None if known is None or self.algorithm.value(u) is None else known[1]
+
+    def recorded_parameters(self, trial: str) -> Mapping[str, object] | None:
+        """Return where the trial was evaluated, as plain JSON data, or None if it has no release of its own yet."""
+        with self._lock:
+            charge = self._fold.value_of(trial)
+            return None if charge is None else charge.note["parameters"]
+
+    def released(self, trial: str, value: float) -> bool:
+        """Tell whether ``value`` is what the run released, or this process was told, for the trial."""
+        if trial in self._values or self.plan.monitor_mu == 0:
+            return self._values.get(trial) == value
+        charge = self.ledger.find(self.scope, VALUE + trial)
+        return charge is not None and charge.value == (value,)
+
+    def other_parameters(self, trial: str) -> KeyConflict:
+        """Return the refusal of a trial that comes again at other parameters."""
+        return KeyConflict(
+            f"the trial {trial!r} of the run {self.scope!r} has a released value at other parameters; nothing was "
+            "trained or spent. If the study was begun again, continue it from its storage (storage=, study_name=, "
+            "load_if_exists=True), or give a new study a new name."
+        )
+
+    # ---- how far it is -------------------------------------------------------------------------------
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has nothing left to release for trials."""
+        valued = self.space is None and self._fold.values >= self.plan.trials
+        return self.algorithm.finished or valued or self._fold.chosen
+
+    @property
+    def _values_left(self) -> int:
+        """Trials that may still have a value."""
+        return self.plan.trials + self.plan.spare - self._fold.values
+
+    @property
+    def _used_up(self) -> bool:
+        return self.complete or self._values_left <= 0
+
+    def _over(self) -> str:
+        over = (
+            f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read or "
+            "spent. Read its recommendation, extend it (docs/optuna.md), or start another study with a mu= of its "
+            "own."
+        )
+        return over if self.complete else f"{over} {self._rounds_missing()}"
+
+    @property
+    def _private(self) -> bool:
+        return self._fold.private and self.privatizer.private
+
+    def progress(self) -> dict[str, object]:
+        """Return released facts only, as plain JSON data, for a dashboard."""
+        with self._lock:  # another thread may be learning from a release
+            recommended = {} if self.space is None else {"recommended": self._answer()}
+            return {
+                "private": self._private,
+                **self.algorithm.progress(),
+                **recommended,
+                "mu_budget": self.ledger.budget.mu,
+                "mu_spent": self._fold.spent.mu,
+                "trials_planned": self.trials,
+                "trials_failed": self._failures.number,
+            }
+
+    def warn_if_behind(self, trials: int) -> None:
+        """Warn, once, if as many ``trials`` of all processes have ended as planned, and rounds are missing."""
+        with self._lock:
+            if self._warned or trials < self.trials:
+                return
+            self._fold.sync()
+            self._warned = not self.complete
+        if self._warned:
+            planned = f"{trials} trials have ended and {self.trials} trials were planned."
+            warnings.warn(f"{planned} {self._rounds_missing()}", stacklevel=2)
+
+    def _rounds_missing(self) -> str:
+        made = f"Only {self.algorithm.t} of {self.algorithm.rounds} {self.algorithm.unit}s were made."
+        if self.space is None:
+            made = f"{self._fold.values} of {self.plan.trials} trials have a value."
+        if self._spent_by_others:
+            return f"{made} Other runs have spent the budget for the next."
+        if self.space is None:
+            return f"{made} Go on with more trials."
+        outside = f", and {self._outside} of this process's trials were not" if self._outside else ""
+        return (
+            f"{made} A process makes one from {self.algorithm.batch} trials of its own that are in the search "
+            f"space{outside}. Go on with more trials; with several processes use threads (n_jobs) or fewer of them."
+        )
+
+
+def _restored_plan(method: Method, stored: Mapping[str, Any], space: Space | None) -> Plan | None:
+    try:
+        settings = None if method.restored is None else method.restored(stored["settings"], space)
+        return None if settings is None else Plan.from_description(stored, settings)
+    except (KeyError, TypeError):  # another version's
+        return None
