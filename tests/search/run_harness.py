@@ -24,9 +24,7 @@ def begin(
     **settings: Any,
 ) -> SearchRun:
     """Return a run with a ledger and a privatizer of its own, as another process would have."""
-    privatizer = LossPrivatizer(
-        PrivacyLedger(ledger.url.database), n=n, clip=(0.0, 1.0), noise=noise, pending=pending
-    )
+    privatizer = LossPrivatizer(PrivacyLedger(ledger.url.database), n=n, clip=(0.0, 1.0), noise=noise, pending=pending)
     return SearchRun(method, privatizer, **{"scope": "run", "space": SPACE, **settings})
 
 

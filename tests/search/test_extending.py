@@ -147,9 +147,9 @@ def test_values_of_another_searcher_are_extended_too_and_all_of_them_recommend(l
     with pytest.raises(InputError, match="not complete"):
         more.extend(trials=8, mu=1.0)
     for i in range(4, 6):
-        more.finish(str(i), {"a": i / 10}, np.full(30, i / 10))
+        more.finish(str(i), {"a": i / 10}, np.full(30, 1.0))
     assert more.complete
-    assert more.recommend() == {"a": 0.0}
+    assert more.recommend()["a"] < 0.35  # a trial of the first run
     assert [ledger.count(scope) for scope in ("run", EXTENDED)] == [4, 2]
 
 
