@@ -1,7 +1,7 @@
 """How a search by centred releases spends its budget, and its defaults: public functions of (n, d, mu, trials).
 
 Found with ``python -m benchmarks.bench_private`` on kernel ridge (parkinsons, pumadyn32nm) and a support vector
-classifier (breast cancer); docs/what-did-not-work.md says what was kept aside.
+classifier (breast cancer); docs/frontier.md says what was kept aside.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def default_population(d: int, trials: int, *, generations: int = FEWEST_GENERAT
 
 
 def default_explored(d: int, trials: int) -> int:
-    """Twice CMA-ES's lambda, or a third of the trials; docs/what-did-not-work.md has the figures."""
+    """Twice CMA-ES's lambda, or a third of the trials; docs/frontier.md has the figures."""
     return min(EXPLORED * _usual(d), math.floor(EXPLORED_SHARE * trials))
 
 
@@ -86,7 +86,7 @@ def default_average(generations: int) -> int:
 def default_quantile(n: int, mu: float, trials: int) -> float:
     """.5 where noise is large, .2 more for each doubling of n mu / sqrt(trials) beyond 15, at most .8.
 
-    A smaller C takes noise away and pulls the mean towards a vote; docs/what-did-not-work.md has the figures.
+    A smaller C takes noise away and pulls the mean towards a vote; docs/frontier.md has the figures.
     """
     more = PER_DOUBLING * math.log2(n * mu / math.sqrt(trials) / BEYOND)
     return round(min(max(QUANTILE + more, QUANTILE), MOST_UNCLIPPED), 3)
