@@ -28,6 +28,14 @@ def test_no_link_of_a_page_is_dead(path: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{path.name} links to {link}: {anchors(target)}"
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_files_of_the_repository_that_a_page_names_are_there(path: Path) -> None:
+    named = set(
+        re.findall(r"`((?:tests|benchmarks|dptune|examples|integrations)/[\w./-]+)`", path.read_text(encoding="utf-8"))
+    )
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
 def test_every_page_is_in_the_navigation_and_no_other() -> None:
     listed = set(re.findall(r": ([\w/.-]+\.(?:md|py))$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/*.md")}
