@@ -12,7 +12,7 @@ Front ends, runs and benchmarks know nothing more of a method than this file and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import Any, Protocol, Self
@@ -238,7 +238,7 @@ class Method:
         named = signature(self.planner).parameters.values()
         return tuple(each.name for each in named if each.kind is Parameter.KEYWORD_ONLY and each.name != "trials")
 
-    def refuse_unknown(self, given: Mapping[str, Any], *, front_end: str) -> None:
+    def refuse_unknown(self, given: Iterable[str], *, front_end: str) -> None:
         """Refuse a misspelt setting under the name of what the user called.
 
         Raises:

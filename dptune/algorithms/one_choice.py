@@ -29,15 +29,9 @@ USUAL_TRIALS = 100
 
 @dataclass(frozen=True)
 class OneChoiceSettings:
-    """Settings of a search by one choice.
+    """Settings of a search by one choice, at the price ``round_mu``, among ``batch`` candidates.
 
-    Attributes:
-        d: dimension.
-        batch: number of candidates.
-        round_mu: GDP price of the choice.
-        seed: of the candidates.
-        default: the user's default configuration, a point of the cube, which is the first candidate; or None.
-        rounds: 1.
+    The first candidate is the user's ``default`` configuration, a point of the cube (d,), if there is one.
     """
 
     d: int

@@ -11,7 +11,7 @@ from dptune._numbers import rounded_down, rounded_up
 from dptune.accounting.gdp import Budget
 from dptune.algorithms.centred_plan import RUNGS, default_trials
 from dptune.cli.shared import DELTA, Found, Listing, app, print_found
-from dptune.search.outlook import Crowd, forecast, space_of
+from dptune.search.outlook import forecast, space_of
 from dptune.training import TrainingPlan
 from dptune.training.profiles import epsilon_of
 
@@ -67,7 +67,7 @@ def plan(
     """Say how large the noise will be, for these settings and for half and twice as much. Reads no data."""
     space = space_of(dimensions, choices or ())
     trials = default_trials(space.d) if trials is None else trials
-    rows = forecast(Crowd(n, clip), space, mu=mu, trials=trials, default=default, rung_share=rung_share, rungs=rungs)
+    rows = forecast(n, clip, space, mu=mu, trials=trials, default=default, rung_share=rung_share, rungs=rungs)
     people = f"{n} people, clip {clip[0]:g} to {clip[1]:g}, {trials} trials, "
     people += "with default=" if default else "without default= (else --default)"
     title = f"Standard deviation of the noise in units of the loss, {people}"

@@ -111,7 +111,6 @@ class FinalEstimate:
         return self._of(made, 1) if len(made.value) > 1 and made.note["default"] == stored else None
 
     def _searched(self, parameters: Mapping[str, Any]) -> Mapping[str, object]:
-        """The searched ones of the parameters, as a ledger keeps them."""
         return as_stored({k: v for k, v in parameters.items() if self.space is None or k in self.space})
 
     def _of(self, made: Charge, i: int) -> Estimate:

@@ -2,7 +2,7 @@
 
 Example::
 
-    print(Outlook.of(CENTRED.plan(privatizer, space, mu=1.0, seed=0, trials=100), privatizer))
+    print(in_words(noises(CENTRED.plan(privatizer, space, mu=1.0, seed=0, trials=100), privatizer)))
 
 A function of public numbers: people, clip, budget, trials. It says nothing about the data.
 """
@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dptune._checks import at_least
 from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
-from dptune.algorithms.method import People, Plan
+from dptune.algorithms.method import People, Plan, PublicFacts
 from dptune.privacy.query import Interval
 from dptune.search.values import VALUES
 from dptune.space import Categorical, Float, Space
@@ -27,15 +26,11 @@ DECISION = "a decision to stop a trial, at first,"
 LOUD = 0.5  # of the largest typical entry of a clipped vector: more noise than that hides most of one round
 
 
-@dataclass(frozen=True)
-class Noise:
-    """The noise of one kind of release.
+class Noise(NamedTuple):
+    """Standard deviation of the noise of one kind of release.
 
-    Attributes:
-        what: is released.
-        sigma: standard deviation per coordinate, in units of the loss (of a gradient: per side of the cube).
-        share: the same in units of the clip's width.
-        hides: why a search learns little at this noise; "" if it is small enough.
+    Per coordinate, in units of the loss (of a gradient: per side of the cube), and in units of the clip's width.
+    ``hides`` says why a search learns little at this noise; "" if it is small enough.
     """
 
     what: str
@@ -43,86 +38,49 @@ class Noise:
     share: float
     hides: str = ""
 
-    def __str__(self) -> str:
-        return f"{self.what} {self.sigma:.3g} ({100 * self.share:.2g}% of the clip's width)"
 
+def noises(plan: Plan, people: People, *, levels: int = 1) -> list[Noise]:
+    """Return the noise of every kind of release of a plan: values, questions, decisions, the final estimate.
 
-@dataclass(frozen=True)
-class Outlook:
-    """The noise of every kind of release of a plan.
-
-    Attributes:
-        noises: of the trials' values, the algorithm's questions, decisions and the final estimate, as far as the plan
-            has them.
+    Args:
+        plan: of the run.
+        people: their number and clip.
+        levels: of loss that the final estimate releases: 2 where the user's defaults are compared with.
     """
-
-    noises: tuple[Noise, ...]
-
-    @classmethod
-    def of(cls, plan: Plan, people: People, *, levels: int = 1) -> Outlook:
-        """Return what to expect of a plan for so many people with this clip.
-
-        Args:
-            plan: of the run.
-            people: their number and clip.
-            levels: of loss that the final estimate releases: 2 where the user's defaults are compared with.
-        """
-        width = people.loss_range
-        found = []
-        if plan.monitor_mu > 0:
-            sigma = width / (people.n * plan.monitor_mu)
-            apart = TOLD_APART * sigma / width
-            hides = f"trials must differ by {100 * apart:.0f}% of the clip's width to be told apart by their values"
-            alone = plan.monitor_share + plan.final_share == 1  # a search that has nothing else to go by
-            found.append(Noise("a trial's value", sigma, sigma / width, hides if alone and apart > COARSE else ""))
-        for asked in plan.settings.statistics():
-            sigma = 2 * asked.radius / (people.n * asked.mu)
-            ratio = sigma * math.sqrt(asked.dimension) / asked.radius
-            hides = f"the noise of {asked.name} is {ratio:.2g} of the largest signal that the clip lets through"
-            found.append(Noise(asked.name, sigma, sigma / width, hides if ratio > LOUD else ""))
-        if plan.rung_share > 0:
-            sigma = 2 * plan.rung_radius / (people.n * plan.rung_mu)
-            found.append(Noise(DECISION, sigma, sigma / width))
-        if plan.final_mu > 0:
-            sigma = math.sqrt(levels) * width / (people.n * plan.final_mu)
-            what = "the final estimate" if levels == 1 else "each of the two losses of the final estimate"
-            found.append(Noise(what, sigma, sigma / width))
-        return cls(tuple(found))
-
-    @property
-    def warning(self) -> str:
-        """What to change where noise leaves little to learn; "" otherwise."""
-        hidden = "; ".join(noise.hides for noise in self.noises if noise.hides)
-        remedy = "Plan fewer trials, a larger mu, a tighter clip, or more people."
-        return f"{hidden}. {remedy}" if hidden else ""
-
-    def __str__(self) -> str:
-        return "Standard deviation of the noise: " + ", ".join(map(str, self.noises)) + "."
+    width = people.loss_range
+    found = []
+    if plan.monitor_mu > 0:
+        sigma = width / (people.n * plan.monitor_mu)
+        apart = TOLD_APART * sigma / width
+        hides = f"trials must differ by {100 * apart:.0f}% of the clip's width to be told apart by their values"
+        alone = plan.monitor_share + plan.final_share == 1  # a search that has nothing else to go by
+        found.append(Noise("a trial's value", sigma, sigma / width, hides if alone and apart > COARSE else ""))
+    for asked in plan.settings.statistics():
+        sigma = 2 * asked.radius / (people.n * asked.mu)
+        ratio = sigma * math.sqrt(asked.dimension) / asked.radius
+        hides = f"the noise of {asked.name} is {ratio:.2g} of the largest signal that the clip lets through"
+        found.append(Noise(asked.name, sigma, sigma / width, hides if ratio > LOUD else ""))
+    if plan.rung_share > 0:
+        sigma = 2 * plan.rung_radius / (people.n * plan.rung_mu)
+        found.append(Noise(DECISION, sigma, sigma / width))
+    if plan.final_mu > 0:
+        sigma = math.sqrt(levels) * width / (people.n * plan.final_mu)
+        what = "the final estimate" if levels == 1 else "each of the two losses of the final estimate"
+        found.append(Noise(what, sigma, sigma / width))
+    return found
 
 
-@dataclass(frozen=True)
-class Crowd:
-    """People who are planned for, before there are any losses.
+def in_words(found: Sequence[Noise]) -> str:
+    """Return a sentence that says how large the noise is."""
+    words = [f"{noise.what} {noise.sigma:.3g} ({100 * noise.share:.2g}% of the clip's width)" for noise in found]
+    return "Standard deviation of the noise: " + ", ".join(words) + "."
 
-    Attributes:
-        n: number of people.
-        clip: (low, high), the public range of one loss.
 
-    Raises:
-        InputError: n or clip is out of range.
-    """
-
-    n: int
-    clip: tuple[float, float]
-
-    def __post_init__(self) -> None:
-        at_least("n", self.n, 1)
-        Interval(*self.clip)
-
-    @property
-    def loss_range(self) -> float:
-        """Width of the clipping interval, high - low."""
-        return Interval(*self.clip).diameter
+def warning(found: Sequence[Noise]) -> str:
+    """Return what to change where noise leaves little to learn; "" otherwise."""
+    hidden = "; ".join(noise.hides for noise in found if noise.hides)
+    remedy = "Plan fewer trials, a larger mu, a tighter clip, or more people."
+    return f"{hidden}. {remedy}" if hidden else ""
 
 
 def space_of(dimensions: int, choices: Sequence[int] = ()) -> Space:
@@ -137,7 +95,8 @@ def space_of(dimensions: int, choices: Sequence[int] = ()) -> Space:
 
 
 def forecast(
-    people: People,
+    n: int,
+    clip: tuple[float, float],
     space: Space,
     *,
     mu: float,
@@ -149,13 +108,10 @@ def forecast(
     """Return the outlook of these settings and of their neighbours: half and twice the budget and the trials.
 
     Args:
-        people: whose losses will be asked about, for example ``Crowd(n=400, clip=(0.0, 3.0))``.
+        n, clip: number of people, and the public range of one loss.
         space: that is searched; :func:`space_of` makes one from numbers of parameters.
-        mu: GDP budget of the run.
-        trials: number of trials.
         default: whether the run has ``default=``; its final estimate releases the default's loss, too.
-        rung_share: share of mu^2 for decisions to stop trials.
-        rungs: such decisions a trial.
+        rung_share, rungs: share of mu^2 for decisions to stop trials, and such decisions a trial.
 
     Returns:
         One row for each method, budget and number of trials: standard deviations in units of the loss, and a warning.
@@ -164,6 +120,7 @@ def forecast(
     Raises:
         InputError: a number is out of range.
     """
+    people = PublicFacts(at_least("n", n, 1), Interval(*clip).diameter, mu)
     trials = at_least("trials", trials, FEWEST_TRIALS)
     counts = sorted({max(trials // 2, FEWEST_TRIALS), trials, 2 * trials})
     rows: list[dict[str, Any]] = []
@@ -173,11 +130,9 @@ def forecast(
         for budget in (mu / 2, mu, 2 * mu):
             for count in counts:
                 plan = method.plan(people, searched, mu=budget, seed=0, trials=count, **settings)
-                outlook = Outlook.of(plan, people, levels=2 if default else 1)
-                noise = outlook.noises[0]
-                final = outlook.noises[-1].sigma
-                decision = {each.what.rstrip(","): each.sigma for each in outlook.noises if each.what == DECISION}
-                row = {"method": method.name, "mu": budget, "trials": plan.trials, "noise of": noise.what.rstrip(",")}
-                sigmas = {"sigma": noise.sigma, "sigma / clip": noise.share, **decision, "final estimate": final}
-                rows.append({**row, **sigmas, "warning": outlook.warning})
+                found = noises(plan, people, levels=2 if default else 1)
+                row = {"method": method.name, "mu": budget, "trials": plan.trials}
+                row |= {"noise of": found[0].what.rstrip(","), "sigma": found[0].sigma, "sigma / clip": found[0].share}
+                row |= {noise.what.rstrip(","): noise.sigma for noise in found if noise.what == DECISION}
+                rows.append({**row, "final estimate": found[-1].sigma, "warning": warning(found)})
     return rows

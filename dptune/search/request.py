@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from dptune._checks import at_least, function, positive
+from dptune._checks import at_least, check, check_fields, function, positive
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.algorithms.method import Method, Plan
 from dptune.errors import AllTrialsFailed, InputError, PlanComplete, TrialFailed
 from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.search import outlook
 from dptune.search.agreement import check_start, newest_name, stored_plan, stored_space, totals, usual_share
-from dptune.search.outlook import Outlook
 from dptune.search.run import SearchRun
 from dptune.space import Float, Space
 
@@ -46,8 +46,8 @@ class SearchRequest:
 
     method: Method
     privatizer: LossPrivatizer
-    mu: float | None = None
-    seed: int | None = None
+    mu: float | None = field(default=None, metadata=check(positive))
+    seed: int | None = field(default=None, metadata=check(at_least, 0, LARGEST_SEED))
     settings: Mapping[str, Any] = field(default_factory=dict)
     default: Mapping[str, Any] | None = None
     front_end: str = "the search"
@@ -65,10 +65,8 @@ class SearchRequest:
                 f"{self.front_end} cannot stop trials by private losses, so rung_share= would be spent on nothing: it "
                 "sees a model only when it is trained. The samplers for Optuna and the searchers for Ray can."
             )
-        options = [name for name in self.settings if name != "trials"]
-        self.method.refuse_unknown(dict.fromkeys(options), front_end=self.front_end)
-        object.__setattr__(self, "mu", None if self.mu is None else positive("mu", self.mu))
-        object.__setattr__(self, "seed", None if self.seed is None else at_least("seed", self.seed, 0, LARGEST_SEED))
+        self.method.refuse_unknown([name for name in self.settings if name != "trials"], front_end=self.front_end)
+        check_fields(self)
         self.plan(self.space or _ANY)
 
     @property
@@ -77,11 +75,7 @@ class SearchRequest:
         return self.privatizer.ledger
 
     def plan(self, space: Space | None) -> Plan:
-        """Return the plan of a run that would begin now.
-
-        Raises:
-            InputError: a setting is out of range.
-        """
+        """Return the plan of a run that would begin now."""
         share, known = usual_share(self.ledger, self.mu), self.default or {}
         default = None if space is None or space.wrong_with(known) else self._default_in(space)  # else refused later
         return self.method.plan(self.privatizer, space, mu=share, seed=self.seed or 0, default=default, **self.settings)
@@ -101,11 +95,7 @@ class SearchRequest:
         return stored_space(self.ledger, scope)
 
     def check_public(self, words: str | None) -> None:
-        """Refuse trials that show a public quantity (``words`` say which), where private losses stop them.
-
-        Raises:
-            InputError: a trial is stopped by one of them.
-        """
+        """Refuse trials that show a public quantity (``words`` say which), where private losses stop them."""
         if words is not None and self.settings.get("rung_share"):
             raise InputError("give public= or rung_share=: a trial is stopped by one of them.")
 
@@ -159,11 +149,11 @@ class SearchRequest:
         )
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
         levels = 1 if self.default is None else 2
-        return f"{spends}{seeded}. {Outlook.of(plan, self.privatizer, levels=levels)}"
+        return f"{spends}{seeded}. {outlook.in_words(outlook.noises(plan, self.privatizer, levels=levels))}"
 
     def warning(self, run: SearchRun) -> str:
         """Return why the run will learn little, from public numbers, and what to change; "" if it need not."""
-        return Outlook.of(run.plan, self.privatizer).warning
+        return outlook.warning(outlook.noises(run.plan, self.privatizer))
 
 
 def drive(run: SearchRun, train: Train, *, ask: Ask | None = None, tell: Tell | None = None) -> None:

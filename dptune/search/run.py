@@ -94,13 +94,12 @@ class SearchRun(RunView):
         """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
         super().__init__(*run)
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
-        self.rungs = Rungs(self.privatizer, self.scope, self.plan, self._fold, self._failures, self._lock, self.default)
+        self.rungs = Rungs(self)
         if self.space is not None:
             self._take_back(self.space)
 
     def __getstate__(self) -> tuple[dict[str, Any], tuple[Any, ...]]:
-        run = self.method, self.privatizer, self.scope, self.plan, self.first_space, self.default
-        return self._settings, run
+        return self._settings, (self.method, self.privatizer, self.scope, self.plan, self.first_space, self.default)
 
     def __setstate__(self, state: tuple[dict[str, Any], tuple[Any, ...]]) -> None:
         self._settings, run = state
@@ -116,18 +115,17 @@ class SearchRun(RunView):
             trial: its name, to :meth:`check` it with one look at the ledger.
 
         Raises:
-            InputError: the method proposes nothing.
-            DptuneError: what :meth:`check` refuses.
+            DptuneError: the method proposes nothing; with ``trial``, what :meth:`check` refuses.
         """
         if self.space is None:
             raise InputError(f"the method {self.method.name!r} proposes no points: another searcher does.")
-        with self._lock:
+        with self.lock:
             if trial is None:
-                self._fold.sync()
+                self.fold.sync()
             else:
                 self.check(trial)
-            slot = self._fold.asked if number is None or not self.method.shared_slots else number
-            self._fold.asked += 1
+            slot = self.fold.asked if number is None or not self.method.shared_slots else number
+            self.fold.asked += 1
             chooses = self.plan.choice_mu > 0 and self.algorithm.t + 1 == self.algorithm.rounds  # after this round
             best = [*self.algorithm.best_points(self.algorithm.batch)] if chooses else []
             if chooses and self.plan.choice_among and self.default:
@@ -145,9 +143,9 @@ class SearchRun(RunView):
             LedgerError: the ledger cannot be written.
         """
         refuse_name(trial)
-        with self._lock:
-            self._fold.sync(write=True)
-            if (released := self._fold.value_of(trial)) is not None:
+        with self.lock:
+            self.fold.sync(write=True)
+            if (released := self.fold.value_of(trial)) is not None:
                 if parameters is not None and as_stored(parameters) != released.note["parameters"]:
                     raise self.other_parameters(trial)
                 return
@@ -156,7 +154,7 @@ class SearchRun(RunView):
             # the round's next releases: its other trials' values, as many as are left, and its questions
             values = max(min(self.algorithm.missing(), self._values_left), 1)
             price = math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
-            if price > 0 and not self._fold.spent.admits(price, self.ledger.budget.mu):
+            if price > 0 and not self.fold.spent.admits(price, self.ledger.budget.mu):
                 self.ledger.check(price)  # refuses it, unless the budget was raised
 
     # ---- after a model is trained -------------------------------------------------------------------
@@ -176,8 +174,7 @@ class SearchRun(RunView):
         Raises:
             InputError: the losses have the wrong shape or dtype, or the trial has the name of the final estimate.
             BudgetExhausted: the value does not fit; nothing was read.
-            TrialFailed: the evaluation failed, and no trial of the run has succeeded yet; nothing was paid.
-            AllTrialsFailed: so did as many trials as a round has.
+            TrialFailed, AllTrialsFailed: see :meth:`dptune.search.failures.Failures.count`; nothing was paid.
         """
         refuse_name(trial)
         point = point_name(self.scope, trial, parameters)
@@ -186,25 +183,25 @@ class SearchRun(RunView):
             self.privatizer.observe_failure(point)
         else:
             self.privatizer.observe(point, losses)
-            self._failures.succeeded = True
-        self._failures.went_on()
+            self.failures.succeeded = True
+        self.failures.went_on()
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
-        with self._lock:
+        with self.lock:
             self._held[point] = None
-            self._fold.sync()
+            self.fold.sync()
             known = math.inf if self.space is None else self._add_point(self.space, trial, point, parameters)
             self._forget()
             self._values[trial] = known if value is None else value
             return self._values[trial]
 
     def _count_failure(self, trial: str, point: str) -> None:
-        with self._lock:
+        with self.lock:
             try:
-                self._failures.count(begun=self._fold.begun, batch=self.algorithm.batch)
+                self.failures.count(begun=self.fold.begun, batch=self.algorithm.batch)
             except DptuneError:
                 self.rungs.withdraw(trial)
                 raise
-            self._failures.points.add(point)
+            self.failures.points.add(point)
 
     def withdrawn(self, trial: str) -> None:
         """Take note that a trial was stopped and hands in no losses: another takes its place.
@@ -213,12 +210,12 @@ class SearchRun(RunView):
             PlanComplete: so were too many in a row, beside those that private losses may have stopped.
         """
         self.rungs.withdraw(trial)
-        self._failures.stopped(trial, decisions=self.plan.decisions)
+        self.failures.stopped(trial, decisions=self.plan.decisions)
 
     def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
         limit = Limit(VALUE, self.plan.trials + self.plan.spare)
         query = self.privatizer.mean_query(point, self.plan.monitor_mu)
-        note = {"parameters": as_stored(parameters), **({"failed": 1} if point in self._failures.points else {})}
+        note = {"parameters": as_stored(parameters), **({"failed": 1} if point in self.failures.points else {})}
         try:
             return self.privatizer.release(query, scope=self.scope, key=VALUE + trial, note=note, limit=limit).scalar
         except DptuneError:
@@ -232,7 +229,7 @@ class SearchRun(RunView):
         if inside:
             self.privatizer.keep(point, scope=self.scope, parameters=as_stored(parameters))
             self.rungs.ended(trial, point, u)
-            self._choice.take(point, parameters, failed=point in self._failures.points)
+            self._choice.take(point, parameters, failed=point in self.failures.points)
             self.algorithm.observe(point, u)
             self._ask_questions()
         else:
@@ -245,8 +242,8 @@ class SearchRun(RunView):
         for left in self.privatizer.kept(self.scope):
             self._held[left.point] = None
             if left.failed:
-                self._failures.points.add(left.point)
-            self._failures.succeeded |= not left.failed
+                self.failures.points.add(left.point)
+            self.failures.succeeded |= not left.failed
             parameters = {name: as_choice(value) for name, value in left.parameters.items()}
             self._choice.take(left.point, parameters, failed=left.failed)
             self.algorithm.observe(left.point, self._point(space, parameters))
@@ -265,18 +262,18 @@ class SearchRun(RunView):
         """Ask what this process has the points for."""
         while not self._spent_by_others and (asked := self.algorithm.question()) is not None:
             # A failed trial that has a value of its own was counted there.
-            failed = {} if self.plan.monitor_mu > 0 else self._failures.note(asked.query.points)
-            before, note = self.algorithm.t, {**asked.note, **failed, **self._fold.space_note()}
+            failed = {} if self.plan.monitor_mu > 0 else self.failures.note(asked.query.points)
+            before, note = self.algorithm.t, {**asked.note, **failed, **self.fold.space_note()}
             try:
                 released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=note)
             except KeyConflict:  # another process was first: its answer is learned
-                if not self._fold.sync() or self.algorithm.t > before:
+                if not self.fold.sync() or self.algorithm.t > before:
                     return  # our points stay for the next round
             except BudgetExhausted:  # other runs spent it; the trial that got us here is complete all the same
                 self._spent_by_others = True
             else:
-                self._failures.points.difference_update(asked.query.points if "failed" in released.charge.note else ())
-                self._fold.paid(released.charge)
+                self.failures.points.difference_update(asked.query.points if "failed" in released.charge.note else ())
+                self.fold.paid(released.charge)
                 if self.algorithm.t > before:
                     self.privatizer.settle(asked.query.points)
         if self.algorithm.finished:
@@ -288,8 +285,8 @@ class SearchRun(RunView):
         Known points lie in it, with the new parameters inactive. The plan stays as it is. From now on the ledger has
         the space of each question beside its points, so other processes and restarts follow.
         """
-        with self._lock:
-            self._fold.join(space)
+        with self.lock:
+            self.fold.join(space)
 
     # ---- the answer --------------------------------------------------------------------------------
 
@@ -305,7 +302,7 @@ class SearchRun(RunView):
 
     def _held_at(self, parameters: Mapping[str, Value]) -> str | None:
         """The name of a point that is held for the choice and lies at these parameters, or None."""
-        return next((point for point, at in self._choice.points.items() if self._same(at, parameters)), None)
+        return next((point for point, at in self._choice.points.items() if self.same(at, parameters)), None)
 
     def check_estimate(self, parameters: Mapping[str, Value], *, early: bool = False) -> None:
         """Refuse, before a model is trained, a final estimate that cannot be paid, comes early or was made elsewhere.
@@ -318,8 +315,8 @@ class SearchRun(RunView):
         """
         early = boolean("early", early)
         self._final.check(parameters)
-        with self._lock:
-            self._fold.sync()
+        with self.lock:
+            self.fold.sync()
             if not (early or self._used_up or self._final.charge):
                 raise InputError(
                     f"the run {self.scope!r} is not complete, and it has one final estimate, for the recommendation "
@@ -346,13 +343,12 @@ class SearchRun(RunView):
             early: the run is to end here, though it is not complete.
 
         Raises:
-            InputError: the plan has no final estimate, the run is not complete, or the losses have the wrong shape.
-            KeyConflict: the run's final estimate was made at other parameters.
+            DptuneError: what :meth:`check_estimate` refuses, or losses of the wrong shape.
         """
         self.check_estimate(parameters, early=early)
         estimate = self._final.release(parameters, losses, default)
-        with self._lock:
-            self._fold.sync()
+        with self.lock:
+            self.fold.sync()
         return estimate
 
     # ---- more trials and more budget -------------------------------------------------------------------

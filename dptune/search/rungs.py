@@ -22,21 +22,17 @@ is held, nothing is asked and nobody is stopped. That a trial is stopped is a fu
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune._numbers import whole
 from dptune.accounting.ledger import Limit
-from dptune.algorithms.method import Plan
 from dptune.errors import BudgetExhausted, InputError, KeyConflict, PlanComplete
-from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.privacy.privatizer import Losses
 from dptune.privacy.query import Ball, MeanQuery, Question
-from dptune.search.failures import Failures
-from dptune.search.fold import Fold
 from dptune.search.names import RUNG, point_name, refuse_name
+from dptune.search.view import RunView
 from dptune.space import Value
 
 Vector = npt.NDArray[np.float64]
@@ -47,27 +43,12 @@ class Rungs:
     """The losses that this process's trials have reported at their rungs.
 
     Args:
-        privatizer: holds them and pays.
-        scope: the run's name in the ledger.
-        plan: of the run.
-        fold: what the run knows, by which the incumbent is chosen.
-        failures: of the run.
-        lock: of the run.
-        default: configuration that the recommendation is compared with: nothing is asked about it.
+        run: that the trials are of. Nothing is asked about its default configuration, what its recommendation is
+            compared with.
     """
 
-    def __init__(
-        self,
-        privatizer: LossPrivatizer,
-        scope: str,
-        plan: Plan,
-        fold: Fold,
-        failures: Failures,
-        lock: AbstractContextManager[Any],
-        default: Mapping[str, Value] | None = None,
-    ) -> None:
-        self._privatizer, self._scope, self._plan, self._failures = privatizer, scope, plan, failures
-        self._fold, self._lock, self._default = fold, lock, default
+    def __init__(self, run: RunView) -> None:
+        self._run = run
         self._reported: dict[str, dict[int, str]] = {}  # trial -> step -> point, in the order of the reports
         self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
         self._spared: set[str] = set()  # trials at the default
@@ -80,41 +61,34 @@ class Rungs:
         Raises:
             InputError: the plan pays for no decisions, the step is no whole number, or the losses have a wrong shape.
         """
-        if self._plan.rung_share == 0:
+        if self._run.plan.rung_share == 0:
             raise InputError("this run was planned without decisions on private losses: give it rung_share=0.2, say.")
         refuse_name(trial)
         step = _step(step)
-        point = point_name(self._scope, f"{trial} at step {step}", parameters)
+        point = point_name(self._run.scope, f"{trial} at step {step}", parameters)
         if losses is None:
-            self._privatizer.observe_failure(point)
+            self._run.privatizer.observe_failure(point)
         else:
-            self._privatizer.observe(point, losses)
-        with self._lock:
+            self._run.privatizer.observe(point, losses)
+        with self._run.lock:
             (self._failed.add if losses is None else self._failed.discard)(point)
-            (self._spared.add if self._at_default(parameters) else self._spared.discard)(trial)
+            (self._spared.add if self._run.same(parameters, self._run.default or {}) else self._spared.discard)(trial)
             steps = self._reported.setdefault(trial, {})
             steps.pop(step, None)  # of a trial that begins again: the question is about its last report
             steps[step] = point
 
-    def _at_default(self, parameters: Mapping[str, Value]) -> bool:
-        space = self._fold.space
-        if space is None or self._default is None:
-            return False
-        here, there = (space.encode(space.completed(found)) for found in (parameters, self._default))
-        return bool(np.allclose(here, there))
-
     def stops(self, trial: str) -> bool:
         """Ask, and pay, whether the trial is to end with what it reported last."""
-        with self._lock:
-            self._fold.sync()
+        with self._run.lock:
+            self._run.fold.sync()
             asked = self.question(trial)
             return asked is not None and self._answered(asked)
 
     def _answered(self, asked: Question) -> bool:
-        limit = Limit(RUNG, self._plan.decisions)
+        limit = Limit(RUNG, self._run.plan.decisions)
         try:
-            released = self._privatizer.release(
-                asked.query, scope=self._scope, key=asked.key, note=asked.note, limit=limit
+            released = self._run.privatizer.release(
+                asked.query, scope=self._run.scope, key=asked.key, note=asked.note, limit=limit
             )
         except (PlanComplete, BudgetExhausted):
             return False
@@ -126,17 +100,17 @@ class Rungs:
 
     def question(self, trial: str) -> Question | None:
         """Return the question about the trial's last report; None after its last rung, or without an incumbent."""
-        if self._plan.rung_share == 0 or not self._reported.get(trial) or trial in self._spared:
+        if self._run.plan.rung_share == 0 or not self._reported.get(trial) or trial in self._spared:
             return None
         step, mine = list(self._reported[trial].items())[-1]
         incumbent = self._incumbent(step, trial)
         nth = sum(each <= step for each in self._reported[trial])  # one that begins again may have reported later ones
-        if incumbent is None or nth > self._plan.rungs:
+        if incumbent is None or nth > self._run.plan.rungs:
             return None
         points = (mine, self._reported[incumbent][step])
-        radius = self._plan.rung_radius * self._fold.algorithm.radius_ratio
-        query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(radius), self._plan.rung_mu)
-        bar = EARLIER if nth < self._plan.rungs else LAST
+        radius = self._run.plan.rung_radius * self._run.algorithm.radius_ratio
+        query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(radius), self._run.plan.rung_mu)
+        bar = EARLIER if nth < self._run.plan.rungs else LAST
         note = {"trial": trial, "incumbent": incumbent, "step": step, "bar": bar}
         return Question(f"{RUNG}{trial}/{step}", query, note)
 
@@ -153,14 +127,14 @@ class Rungs:
     def _standing(self, trial: str) -> float:
         """By the released centred values; before there are any by the answers at rungs."""
         _, any_of_them = next(iter(self._ended.values()))
-        known = self._fold.algorithm.difference(self._ended[trial][1], any_of_them)
+        known = self._run.algorithm.difference(self._ended[trial][1], any_of_them)
         return self._behind.get(trial, 0.0) if known is None else known[0]
 
     def ended(self, trial: str, point: str, u: Vector) -> None:
         """Take note that a trial takes part with ``point``, at u (d,); it may be an incumbent from now on."""
         if trial in self._reported:
             self._ended[trial] = point, u
-            self._failed.update(self._failures.points & {point})
+            self._failed.update(self._run.failures.points & {point})
 
     def forget(self, in_use: Collection[str]) -> None:
         """Forget the reports of ended trials whose point is not in use."""
@@ -169,14 +143,14 @@ class Rungs:
 
     def withdraw(self, trial: str) -> None:
         """Forget a trial's reports."""
-        with self._lock:
+        with self._run.lock:
             self._behind.pop(trial, None)
             self._spared.discard(trial)
             end, _ = self._ended.pop(trial, ("", None))
             reported = self._reported.pop(trial, {}).values()
             self._failed.difference_update({end, *reported})
             for point in reported:
-                self._privatizer.forget(point)
+                self._run.privatizer.forget(point)
 
 
 def _step(step: object) -> int:

@@ -48,6 +48,11 @@ class RunView:
         plan: of the run.
         first_space: search space as it was when the run began; None where another searcher proposes.
         default: the user's default configuration.
+
+    Attributes:
+        fold: what it knows of its ledger.
+        failures: trials of this process that failed.
+        trials: planned, with those of the runs that this one extends.
     """
 
     def __init__(
@@ -61,15 +66,15 @@ class RunView:
     ) -> None:
         self.method, self.privatizer, self.ledger, self.scope = method, privatizer, privatizer.ledger, scope
         self.plan, self.first_space, self.default = plan, first_space, default
-        self.trials = totals(self.ledger, scope)[0]  # planned, with those of the runs that this one extends
-        self._fold = Fold(method, privatizer, scope, plan, first_space)
+        self.trials = totals(self.ledger, scope)[0]
+        self.fold = Fold(method, privatizer, scope, plan, first_space)
         self._choice = Choice(privatizer, lineage(self.ledger, scope), plan)
-        self._failures = Failures(scope)
-        self._lock = ForkSafeLock()
+        self.failures = Failures(scope)
+        self.lock = ForkSafeLock()
         self._values: dict[str, float] = {}  # trial of this process -> its value, as it was returned
         self._outside = 0  # trials of this process that were no points of the space
         self._spent_by_others = self._warned = False
-        self._fold.sync()
+        self.fold.sync()
 
     @classmethod
     def of(cls, ledger: PrivacyLedger, scope: str) -> RunView | None:
@@ -95,12 +100,12 @@ class RunView:
     @property
     def algorithm(self) -> Rounds:
         """The method's algorithm, in the state that the ledger's answers lead to."""
-        return self._fold.algorithm
+        return self.fold.algorithm
 
     @property
     def space(self) -> Space | None:
         """The search space, with the parameters that have joined it; None where another searcher proposes."""
-        return self._fold.space
+        return self.fold.space
 
     # ---- the answer ----------------------------------------------------------------------------------
 
@@ -112,8 +117,8 @@ class RunView:
         Raises:
             InputError: the method proposes nothing, and no value was released yet.
         """
-        with self._lock:
-            self._fold.sync()
+        with self.lock:
+            self.fold.sync()
             if self.space is not None and self.plan.monitor_mu == 0 and not self._knows:
                 centre = "no answer is released yet, so this recommendation is the centre of the search space."
                 warnings.warn(f"{centre} {self._rounds_missing()}", stacklevel=2)
@@ -121,17 +126,17 @@ class RunView:
 
     def so_far(self) -> Recommendation | None:
         """Return what :meth:`recommend` would return now, or None as long as no answer says where to look."""
-        with self._lock:
-            self._fold.sync()
+        with self.lock:
+            self.fold.sync()
             return self._recommended() if self._knows else None
 
     @property
     def _knows(self) -> bool:
         """Whether any answer of the ledger says where to look."""
-        return self._fold.values > 0 if self.space is None else self.algorithm.t > 0 or self._fold.chosen
+        return self.fold.values > 0 if self.space is None else self.algorithm.t > 0 or self.fold.chosen
 
     def _recommended(self) -> Recommendation:
-        values = self._fold.released_values()
+        values = self.fold.released_values()
         if self.space is None:
             found = among_values(values, self.default, private=self._private)
         else:
@@ -152,7 +157,7 @@ class RunView:
         ends = self._choice.found() or [self.space.decode(self.algorithm.recommend()), *default]
         best = min(ends, key=self._mean, default={})
         found = {name: best[name] for name in self.space if self.space.active(name, best)}
-        if self.default and (self._same(found, self.default) or self._final.worse(found)):
+        if self.default and (self.same(found, self.default) or self._final.worse(found)):
             return dict(self.default)
         return found
 
@@ -163,8 +168,8 @@ class RunView:
         known = self.algorithm.difference(self._point(self.space, parameters), self.space.encode(self.space.centre()))
         return math.inf if known is None else known[0]
 
-    def _same(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
-        """Whether two points of the space are one, but for the last digits that coding them in the cube takes."""
+    def same(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
+        """Tell whether two points of the space are one, but for the last digits that coding them in the cube takes."""
         if self.space is None or not one or not other:
             return False
         return bool(np.allclose(self._point(self.space, one), self._point(self.space, other)))
@@ -196,9 +201,9 @@ class RunView:
 
         None as long as nothing is released about it.
         """
-        with self._lock:
+        with self.lock:
             if self.plan.monitor_mu > 0 or self.space is None:
-                charge = self._fold.value_of(trial)
+                charge = self.fold.value_of(trial)
                 return None if charge is None else float(charge.description["sigma"])
             u = self._point(self.space, parameters)
             known = self.algorithm.difference(u, self.space.encode(self.space.centre()))
@@ -206,8 +211,8 @@ class RunView:
 
     def recorded_parameters(self, trial: str) -> Mapping[str, object] | None:
         """Return where the trial was evaluated, as plain JSON data, or None if it has no release of its own yet."""
-        with self._lock:
-            charge = self._fold.value_of(trial)
+        with self.lock:
+            charge = self.fold.value_of(trial)
             return None if charge is None else charge.note["parameters"]
 
     def released(self, trial: str, value: float) -> bool:
@@ -230,13 +235,13 @@ class RunView:
     @property
     def complete(self) -> bool:
         """Whether the run has nothing left to release for trials."""
-        valued = self.space is None and self._fold.values >= self.plan.trials
-        return self.algorithm.finished or valued or self._fold.chosen
+        valued = self.space is None and self.fold.values >= self.plan.trials
+        return self.algorithm.finished or valued or self.fold.chosen
 
     @property
     def _values_left(self) -> int:
         """Trials that may still have a value."""
-        return self.plan.trials + self.plan.spare - self._fold.values
+        return self.plan.trials + self.plan.spare - self.fold.values
 
     @property
     def _used_up(self) -> bool:
@@ -252,28 +257,28 @@ class RunView:
 
     @property
     def _private(self) -> bool:
-        return self._fold.private and self.privatizer.private
+        return self.fold.private and self.privatizer.private
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, as plain JSON data, for a dashboard."""
-        with self._lock:  # another thread may be learning from a release
+        with self.lock:  # another thread may be learning from a release
             recommended = {} if self.space is None else {"recommended": self._answer()}
             return {
                 "private": self._private,
                 **self.algorithm.progress(),
                 **recommended,
                 "mu_budget": self.ledger.budget.mu,
-                "mu_spent": self._fold.spent.mu,
+                "mu_spent": self.fold.spent.mu,
                 "trials_planned": self.trials,
-                "trials_failed": self._failures.number,
+                "trials_failed": self.failures.number,
             }
 
     def warn_if_behind(self, trials: int) -> None:
         """Warn, once, if as many ``trials`` of all processes have ended as planned, and rounds are missing."""
-        with self._lock:
+        with self.lock:
             if self._warned or trials < self.trials:
                 return
-            self._fold.sync()
+            self.fold.sync()
             self._warned = not self.complete
         if self._warned:
             planned = f"{trials} trials have ended and {self.trials} trials were planned."
@@ -282,7 +287,7 @@ class RunView:
     def _rounds_missing(self) -> str:
         made = f"Only {self.algorithm.t} of {self.algorithm.rounds} {self.algorithm.unit}s were made."
         if self.space is None:
-            made = f"{self._fold.values} of {self.plan.trials} trials have a value."
+            made = f"{self.fold.values} of {self.plan.trials} trials have a value."
         if self._spent_by_others:
             return f"{made} Other runs have spent the budget for the next."
         if self.space is None:

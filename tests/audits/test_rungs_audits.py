@@ -115,7 +115,7 @@ def test_every_decision_is_the_released_answer_to_the_right_question(tmp_path: P
 
 def raw_mean(patch: pytest.MonkeyPatch) -> None:
     def raw(self: Rungs, asked: Question) -> bool:
-        return bool(self._privatizer._clipped_mean(asked.query)[0] > 0)
+        return bool(self._run.privatizer._clipped_mean(asked.query)[0] > 0)
 
     patch.setattr(Rungs, "_answered", raw)
 
@@ -125,15 +125,15 @@ def raw_mean_after_the_charge(patch: pytest.MonkeyPatch) -> None:
 
     def raw(self: Rungs, asked: Question) -> bool:
         true(self, asked)
-        return bool(self._privatizer._clipped_mean(asked.query)[0] > 0)
+        return bool(self._run.privatizer._clipped_mean(asked.query)[0] > 0)
 
     patch.setattr(Rungs, "_answered", raw)
 
 
 def no_charge(patch: pytest.MonkeyPatch) -> None:
     def drawn(self: Rungs, asked: Question) -> bool:
-        sigma = self._privatizer.sigma(asked.query)
-        noisy = OpenDPNoise().add_gaussian(self._privatizer._clipped_mean(asked.query), sigma)
+        sigma = self._run.privatizer.sigma(asked.query)
+        noisy = OpenDPNoise().add_gaussian(self._run.privatizer._clipped_mean(asked.query), sigma)
         return bool(noisy[0] > LAST * sigma)
 
     patch.setattr(Rungs, "_answered", drawn)
@@ -159,7 +159,7 @@ def incumbent_by_losses(patch: pytest.MonkeyPatch) -> None:
     """The best one by its losses, which nobody has paid for."""
 
     def mean(self: Rungs, trial: str) -> float:
-        return float(self._privatizer._clipped_mean(self._privatizer.mean_query(self._ended[trial][0], 1.0))[0])
+        return float(self._run.privatizer._clipped_mean(self._run.privatizer.mean_query(self._ended[trial][0], 1.0))[0])
 
     patch.setattr(Rungs, "_standing", mean)
 
@@ -199,7 +199,7 @@ def radius_of_the_losses(patch: pytest.MonkeyPatch) -> None:
         asked = true(self, trial)
         if asked is None:
             return None
-        apart = self._privatizer._losses.combine(asked.query.points, asked.query.weights, slice(None))[0]
+        apart = self._run.privatizer._losses.combine(asked.query.points, asked.query.weights, slice(None))[0]
         ball = Ball(float(np.median(np.abs(apart))) + 1e-6)
         return Question(asked.key, MeanQuery(asked.query.points, asked.query.weights, ball, asked.query.mu), asked.note)
 

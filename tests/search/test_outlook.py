@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dptune import CENTRED, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.algorithms import Method
-from dptune.search.outlook import Crowd, Outlook, forecast, space_of
+from dptune.algorithms import Method, PublicFacts
+from dptune.search.outlook import forecast, noises, space_of, warning
 from dptune.search.request import SearchRequest
 from dptune.search.values import VALUES
 
@@ -33,7 +33,7 @@ def test_the_announced_noise_is_that_of_the_charges(fast_path: Path, method: Met
     drawn = {c.key.split("/")[0]: c.description["sigma"] for c in ledger.charges("run")}
     if method is CENTRED:  # C moves: the announcement is for the first
         drawn["generation"] *= run.plan.settings.radius / ledger.charges("run", prefix="generation/")[-1].note["radius"]
-    announced = [noise.sigma for noise in Outlook.of(run.plan, privatizer, levels=levels).noises]
+    announced = [noise.sigma for noise in noises(run.plan, privatizer, levels=levels)]
     kinds = {CENTRED: ("generation", "final"), GIBO: ("value", "step", "final"), VALUES: ("value", "final")}[method]
     assert announced == pytest.approx([drawn[kind] for kind in kinds], rel=1e-5)
 
@@ -47,24 +47,24 @@ def test_the_announced_noise_of_a_decision_is_that_of_its_charge(fast_path: Path
         stops = run.rungs.stops(str(i))
         run.withdrawn(str(i)) if stops else run.finish(str(i), x, np.zeros(50))
     charge, *_ = privatizer.ledger.charges("run", prefix="rung/")
-    announced = {noise.what: noise.sigma for noise in Outlook.of(run.plan, privatizer).noises}
+    announced = {noise.what: noise.sigma for noise in noises(run.plan, privatizer)}
     assert announced["a decision to stop a trial, at first,"] == pytest.approx(charge.description["sigma"], rel=1e-5)
 
 
 def test_a_budget_that_hides_everything_is_warned_of_and_a_sound_one_is_not() -> None:
-    def warning(n: int, mu: float, method: Method) -> str:
-        people = Crowd(n, (0.0, 3.0))
-        return Outlook.of(method.plan(people, SPACE, mu=mu, seed=0, trials=100), people).warning
+    def warned(n: int, mu: float, method: Method) -> str:
+        people = PublicFacts(n, 3.0, mu)
+        return warning(noises(method.plan(people, SPACE, mu=mu, seed=0, trials=100), people))
 
     for method in (CENTRED, GIBO, VALUES):
-        assert "Plan fewer trials" in warning(100, 0.01, method)
-        assert warning(100_000, 1.0, method) == ""
-    assert "told apart" in warning(306, 1.0, VALUES)
-    assert warning(306, 1.0, CENTRED) == ""
+        assert "Plan fewer trials" in warned(100, 0.01, method)
+        assert warned(100_000, 1.0, method) == ""
+    assert "told apart" in warned(306, 1.0, VALUES)
+    assert warned(306, 1.0, CENTRED) == ""
 
 
 def test_a_forecast_needs_no_data_and_grows_with_trials_and_shrinks_with_the_budget() -> None:
-    rows = forecast(Crowd(300, (0.0, 3.0)), space_of(4), mu=0.5, trials=100)
+    rows = forecast(300, (0.0, 3.0), space_of(4), mu=0.5, trials=100)
     values = {(row["mu"], row["trials"]): row["sigma"] for row in rows if row["method"] == "values"}
     assert len(values) == 9
     assert values[0.5, 200] == pytest.approx(values[0.5, 100] * 2**0.5)
@@ -74,7 +74,7 @@ def test_a_forecast_needs_no_data_and_grows_with_trials_and_shrinks_with_the_bud
 
 def test_a_forecast_with_a_default_has_the_noise_of_two_losses_at_the_end() -> None:
     def final(default: bool) -> Any:
-        return forecast(Crowd(300, (0.0, 3.0)), space_of(4), mu=0.5, trials=100, default=default)[0]["final estimate"]
+        return forecast(300, (0.0, 3.0), space_of(4), mu=0.5, trials=100, default=default)[0]["final estimate"]
 
     assert final(True) == pytest.approx(2**0.5 * final(False))
 
@@ -106,4 +106,4 @@ def test_an_extended_run_does_not_announce_the_trials_of_the_first_as_not_planne
 def test_what_makes_no_plan_is_refused_by_name(wrong: dict[str, Any]) -> None:
     given = {"n": 100, "clip": (0.0, 1.0), "mu": 1.0, "trials": 50, "dimensions": 2, **wrong}
     with pytest.raises(InputError):
-        forecast(Crowd(given.pop("n"), given.pop("clip")), space_of(given.pop("dimensions")), **given)
+        forecast(given.pop("n"), given.pop("clip"), space_of(given.pop("dimensions")), **given)
