@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy.typing as npt
 
+from dptune._checks import boolean, function, shown, text
 from dptune.errors import InputError, UnsupportedMetric
 from dptune.losses.functions import (
     EPS,
@@ -58,6 +59,9 @@ class NamedLoss:
         note: how the released mean relates to the metric that was asked for.
         most: the largest loss there is, where there is one; the smallest is 0.
         options: names of the keyword-only settings `per_example_loss` accepts for it.
+
+    Raises:
+        InputError: the name is no text, the function cannot be called, the method is none of the three.
     """
 
     name: str
@@ -67,6 +71,13 @@ class NamedLoss:
     note: str = "The released value is a loss: lower is better, and scikit-learn's neg_ score is minus this value."
     options: tuple[str, ...] = ()
     most: float = math.inf
+
+    def __post_init__(self) -> None:
+        text("NamedLoss: name", self.name)
+        function("NamedLoss: function", self.function)
+        boolean("NamedLoss: uses_labels", self.uses_labels)
+        if self.output not in get_args(Output):
+            raise InputError(f"NamedLoss: output must be one of {get_args(Output)}; got {shown(self.output)}.")
 
     def __call__(self, y: npt.ArrayLike, output: npt.ArrayLike, *, labels: Sequence[Any] | None = None) -> Vector:
         """Per-example losses (n,), of answers y (n,) and the estimator's output (n,) or (n, k)."""

@@ -21,6 +21,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FixedTrial, Trial
 
 import dptune
+from dptune._checks import boolean
 from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.losses.user_function import (
     Data,
@@ -214,7 +215,7 @@ class PrivateFunction:
             raise dptune.InputError(
                 f"parameters map names to values, as recommend(study) does; got {kind}. See .params."
             )
-        run.check_estimate(parameters, early=early)
+        run.check_estimate(parameters, early=boolean("early", early))
         if (known := run.estimated(parameters)) is not None:
             return known
         losses = self._losses_at(parameters)

@@ -12,6 +12,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial
 
 import dptune
+from dptune._checks import boolean
 from dptune.parameters import Parameter, key_of
 from dptune.space import Value
 
@@ -196,7 +197,7 @@ class SpaceSampler(BaseSampler):
         self, *, seed: int | None, independent_sampler: BaseSampler | None, warn_independent_sampling: bool
     ) -> None:
         self._independent = independent_sampler or RandomSampler(seed=seed)
-        self._warn_independent = warn_independent_sampling
+        self._warn_independent = boolean("warn_independent_sampling", warn_independent_sampling)
 
     @abstractmethod
     def _propose(

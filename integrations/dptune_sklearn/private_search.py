@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import numpy.typing as npt
 
 import dptune
+from dptune._checks import boolean
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, too_wide
-from dptune_sklearn.delegation import Around
-from dptune_sklearn.fitting import Models
-from dptune_sklearn.halves import given_halves
-from dptune_sklearn.naming import name_of
+from dptune_sklearn.models import Models, given_halves
 from dptune_sklearn.spaces import Distributions, refuse_unknown
-from dptune_sklearn.strategies import Asked, charges_of, strategy
+from dptune_sklearn.strategies import Search, charges_of, strategy
+from dptune_sklearn.wrappers import Around
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 REFUSED = {
     "n_iter": "write n_trials=, the number of models to train.",
     "cv": "there is no cross-validation on private rows: a person trains the models of all folds but one, so each of "
@@ -145,7 +148,7 @@ class PrivateSearch(Around):
         for refused, reason in REFUSED.items():
             if getattr(self, refused) is not None:
                 raise InputError(f"{refused}= is refused: {reason}")
-        search = strategy(self.method)
+        spend = strategy(self.method)
         refuse_unknown(self.param_distributions, self.estimator)
         training, private = given_halves(X, y, X_val, y_val, groups, options)
         models = Models(self.estimator, training, private, self.loss, self.n_jobs)
@@ -153,17 +156,20 @@ class PrivateSearch(Around):
         if why := too_wide(self.loss, privatizer.loss_range):
             warnings.warn(why, stacklevel=2)
         self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
-        asked = Asked(
-            self.param_distributions,
-            self.estimator.get_params(),
-            self.n_trials,
-            self.mu,
-            self.random_state,
-            self.settings or {},
-            self.name_,
-            self.warm_start,
+        found = spend(
+            Search(
+                self.param_distributions,
+                self.estimator.get_params(),
+                self.n_trials,
+                self.mu,
+                self.random_state,
+                self.settings or {},
+                self.name_,
+                boolean("warm_start", self.warm_start),
+                privatizer,
+                models,
+            )
         )
-        found = search(asked, privatizer, models)
         self.best_params_, self.best_estimator_, self.best_loss_ = found.best, found.model, found.loss
         self.released_ = _released(privatizer.ledger, self.name_)
         if hasattr(found.model, "feature_names_in_"):
@@ -197,3 +203,41 @@ def _released(ledger: dptune.PrivacyLedger, name: str) -> dict[str, list[Any]]:
         "value": [charge.value for charge in charges],
         "private": [charge.private for charge in charges],
     }
+
+
+def name_of(estimator: Any, *public: Any) -> str:
+    """Return a search's name in the ledger, where the user gives none: the estimator's, and a digest of all in public.
+
+    A ledger tells recorded answers again under a name. So everything public that an answer depends on is in it: the
+    estimator with its parameters, what is searched and how, and the training rows. Private rows are not; a ledger is
+    theirs.
+    """
+    digest = hashlib.sha256()
+    for word in _words((estimator, *public)):
+        digest.update(hashlib.sha256(word).digest())
+    return f"{type(estimator).__name__}-{digest.hexdigest()[:12]}"
+
+
+def _words(each: Any) -> Iterator[bytes]:
+    """What tells two objects apart: types, parameters and contents, never addresses."""
+    yield type(each).__qualname__.encode()
+    if hasattr(each, "get_params") and not isinstance(each, type):
+        yield from _words(each.get_params(deep=False))
+    elif hasattr(each, "dist") and hasattr(each, "kwds"):  # a frozen distribution
+        yield from _words((each.dist.name, each.args, each.kwds))
+    elif hasattr(each, "tocsr"):
+        rows = each.tocsr()
+        yield from _words((rows.shape, rows.data, rows.indices, rows.indptr))
+    elif isinstance(each, Mapping):
+        yield from _words(sorted(each.items(), key=lambda item: str(item[0])))
+    elif isinstance(each, list | tuple):
+        for held in each:
+            yield from _words(held)
+    elif hasattr(each, "shape"):
+        array = np.asarray(each)
+        yield repr((array.shape, array.dtype, list(map(str, getattr(each, "columns", ()))))).encode()
+        yield repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
+    elif callable(each):
+        yield f"{getattr(each, '__module__', '')}.{getattr(each, '__qualname__', '')}".encode()
+    else:
+        yield _ADDRESS.sub("", repr(each)).encode()

@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ParameterSampler
 
+from dptune._checks import shown
 from dptune.errors import InputError
 from dptune.space import Categorical, Float, Int, Space, Value
 
@@ -55,7 +56,7 @@ class UserSpace:
     """
 
     def __init__(self, distributions: Distributions) -> None:
-        self._spaces = [distributions] if isinstance(distributions, Mapping) else list(distributions)
+        self._spaces = _listed(distributions)
         self._searched: dict[str, Coordinate] = {}
         when: dict[str, Any] = {}
         for i, space in enumerate(self._spaces):
@@ -100,13 +101,12 @@ class UserSpace:
 
 
 def refuse_unknown(distributions: Distributions, estimator: Any) -> None:
-    """Refuse a parameter that the estimator has in none of a space's models: its trials would all fail.
+    """Refuse an empty search, and a parameter that the estimator has in none of a space's models.
 
     Raises:
         InputError: names it, and the one that it looks like.
     """
-    spaces = [distributions] if isinstance(distributions, Mapping) else list(distributions)
-    for space in spaces:
+    for space in _listed(distributions):
         parts = {name: found for name, given in space.items() if (found := _estimators(given))}
         models = [clone(estimator)]
         for chosen in itertools.product(*parts.values()):
@@ -121,6 +121,18 @@ def refuse_unknown(distributions: Distributions, estimator: Any) -> None:
                     f"param_distributions has {name!r}, which this {type(estimator).__name__} has not. {meant} Nothing "
                     "was trained or spent."
                 )
+
+
+def _listed(distributions: Distributions) -> list[Mapping[str, Any]]:
+    """Return the spaces that are searched, one or several."""
+    spaces = [distributions] if isinstance(distributions, Mapping) else distributions
+    listed = list(spaces) if isinstance(spaces, Sequence) and not isinstance(spaces, str) else []
+    if not any(listed) or not all(isinstance(space, Mapping) for space in listed):
+        raise InputError(
+            'param_distributions must be a dict as {"C": loguniform(1e-3, 1e3)}, or a list of such dicts, with at '
+            f"least one parameter; got {shown(distributions)}. Nothing was trained or spent."
+        )
+    return listed
 
 
 def _takes(model: Any, name: str, given: Any) -> bool:
@@ -147,7 +159,7 @@ def candidates(distributions: Distributions, n_trials: int | None, seed: int) ->
         n_trials: the most candidates; None: the whole grid, or 100 draws.
         seed: of the draws.
     """
-    spaces = [distributions] if isinstance(distributions, Mapping) else list(distributions)
+    spaces = _listed(distributions)
     for name, values in (each for space in spaces for each in space.items()):
         if not hasattr(values, "rvs") and not len(values):
             raise InputError(f"param_distributions[{name!r}] is empty: give it a value to try, or leave it out.")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import dptune
 from dptune.errors import AllTrialsFailed, InputError
@@ -17,7 +18,7 @@ from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.search.values import VALUES
 from dptune.selection.methods import lead
-from dptune_sklearn.fitting import Failed, Models, usable
+from dptune_sklearn.models import Failed, Models, usable
 from dptune_sklearn.spaces import USUAL_TRIALS, Distributions, UserSpace, candidates
 
 
@@ -37,8 +38,8 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a user asks of a search."""
+class Search:
+    """What a user asks of a search, who pays for it, and what trains."""
 
     distributions: Distributions
     usual: Mapping[str, Any]  # the estimator's own parameters
@@ -48,92 +49,72 @@ class Asked:
     settings: Mapping[str, Any]
     name: str
     goes_on: bool  # with a search of fewer trials under this name
+    privatizer: dptune.LossPrivatizer
+    models: Models
 
 
-class Strategy(Protocol):
-    """Spends a budget on models."""
-
-    def __call__(self, asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
-        """Search, and return what was found.
-
-        Raises:
-            InputError: a setting is not usable, or no model could be trained.
-            BudgetExhausted: the ledger has not that much left; before a model is trained.
-        """
-        ...
+Strategy = Callable[[Search], Found]  # may raise InputError, or BudgetExhausted before a model is trained
 
 
-def select(asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
+def select(search: Search) -> Found:
     """Train all candidates in parallel, choose one, and pay once."""
-    if asked.goes_on:
+    if search.goes_on:
         raise InputError('a choice is made once, among all candidates: warm_start= cannot go with method="selection".')
     tried: list[dict[str, Any]] = []
 
     def losses() -> Any:
-        for parameters, model in zip(points, models.trained(points), strict=True):
+        for parameters, model in zip(points, search.models.trained(points), strict=True):
             if not isinstance(model, Failed):  # that it failed is public, so it costs nothing
                 tried.append(parameters)
-                yield models.losses(model)
+                yield search.models.losses(model)
         if not tried:
             usable(model)
 
-    points = candidates(asked.distributions, asked.n_trials, asked.seed)
-    settings, mu = {"estimate_share": 0.1, **asked.settings}, _mu(asked, privatizer.ledger)
-    if (needed := lead(privatizer.n, mu, len(points))) > 1:
-        _warn(asked.name, f"the best is found surely only if it leads by {needed:.2g} times the clip's width.", depth=4)
-    chosen = dptune.select(losses(), privatizer, mu=mu, name=asked.name, **settings)
+    points = candidates(search.distributions, search.n_trials, search.seed)
+    settings, mu = {"estimate_share": 0.1, **search.settings}, _mu(search)
+    if (needed := lead(search.privatizer.n, mu, len(points))) > 1:
+        why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
+        _warn(search.name, why, depth=4)
+    chosen = dptune.select(losses(), search.privatizer, mu=mu, name=search.name, **settings)
     best = tried[chosen.index]
-    return Found(Recommendation(best, defaults={}), models.fitted(best), chosen.estimate)
+    return Found(Recommendation(best, defaults={}), search.models.fitted(best), chosen.estimate)
 
 
-class Run:
-    """A run of a method that proposes points, a round at a time; the models of a round are trained in parallel."""
-
-    def __init__(self, method: dptune.algorithms.Method) -> None:
-        self._method = method
-
-    def __call__(self, asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
-        """Search round by round until the run is complete."""
-        where = UserSpace(asked.distributions)
-        for run in _runs(asked, self._method, privatizer, where):
-            _drive(run, models, where)
-        return _ended(run, models, where)
+def propose(method: dptune.algorithms.Method, search: Search) -> Found:
+    """Search with a method that proposes points, a round at a time; the models of a round are trained in parallel."""
+    where = UserSpace(search.distributions)
+    for run in _runs(search, method, where):
+        _drive(run, search.models, where)
+    return _ended(run, search.models, where)
 
 
-class Sampler:
-    """Any Optuna sampler, told the noisy value of each trial."""
+def sample(sampler: Any, search: Search) -> Found:
+    """Search with any Optuna sampler, told the noisy value of each trial; one that was stopped goes on with those."""
+    import optuna
 
-    def __init__(self, sampler: Any) -> None:
-        self._sampler = sampler
+    from dptune_optuna.spaces import to_distributions
 
-    def __call__(self, asked: Asked, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
-        """Search trial by trial until all values are released; a search that was stopped goes on with those it has."""
-        import optuna
-        from optuna.trial import TrialState
+    where, asked = UserSpace(search.distributions), dict[str, Any]()
+    distributions = to_distributions(where.space)
+    study = optuna.create_study(study_name=search.name, sampler=sampler)
 
-        from dptune_optuna.spaces import to_distributions
+    def ask(name: str) -> dict[str, Any]:
+        asked[name] = study.ask(distributions)
+        return dict(asked[name].params)
 
-        where = UserSpace(asked.distributions)
-        distributions = to_distributions(where.space)
-        study = optuna.create_study(study_name=asked.name, sampler=self._sampler)
-        for run in _runs(asked, VALUES, privatizer, where):
-            if not study.trials:
-                for charge in charges_of(privatizer.ledger, asked.name, prefix=VALUE):
-                    known, value = dict(charge.note["parameters"]), charge.value
-                    if value is not None:
-                        told = optuna.trial.create_trial(params=known, distributions=distributions, value=value[0])
-                        study.add_trial(told)
-            trials: dict[str, Any] = {}
+    def tell(name: str, value: float | None) -> None:
+        study.tell(asked.pop(name), value, state=None if value is not None else optuna.trial.TrialState.FAIL)
 
-            def ask(name: str, trials: dict[str, Any] = trials) -> dict[str, Any]:
-                trials[name] = study.ask(distributions)
-                return dict(trials[name].params)
-
-            def tell(name: str, value: float | None, trials: dict[str, Any] = trials) -> None:
-                study.tell(trials.pop(name), value, state=None if value is not None else TrialState.FAIL)
-
-            _drive(run, models, where, ask=ask, tell=tell)
-        return _ended(run, models, where)
+    for run in _runs(search, VALUES, where):
+        known = [] if study.trials else charges_of(search.privatizer.ledger, search.name, prefix=VALUE)
+        for charge in known:
+            if charge.value is not None:
+                at = dict(charge.note["parameters"])
+                study.add_trial(
+                    optuna.trial.create_trial(params=at, distributions=distributions, value=charge.value[0])
+                )
+        _drive(run, search.models, where, ask=ask, tell=tell)
+    return _ended(run, search.models, where)
 
 
 def _drive(run: SearchRun, models: Models, where: UserSpace, **proposing: Any) -> None:
@@ -159,45 +140,37 @@ def charges_of(ledger: dptune.PrivacyLedger, name: str, *, prefix: str = "") -> 
     return [charge for scope in scopes for charge in ledger.charges(scope, prefix=prefix)]
 
 
-def _mu(asked: Asked, ledger: dptune.PrivacyLedger) -> float:
+def _mu(search: Search) -> float:
     """The budget of a choice: given, the one that it was begun with, or what other runs leave."""
-    check_start(ledger, asked.name, asked.mu)
-    begun = stored_plan(ledger, asked.name)
-    return usual_share(ledger, asked.mu) if begun is None or asked.mu is not None else float(begun["mu"])
+    ledger = search.privatizer.ledger
+    check_start(ledger, search.name, search.mu)
+    begun = stored_plan(ledger, search.name)
+    return usual_share(ledger, search.mu) if begun is None or search.mu is not None else float(begun["mu"])
 
 
-def _runs(
-    asked: Asked, method: dptune.algorithms.Method, privatizer: dptune.LossPrivatizer, where: UserSpace
-) -> Iterator[SearchRun]:
+def _runs(search: Search, method: dptune.algorithms.Method, where: UserSpace) -> Iterator[SearchRun]:
     """Yield the run, begun or continued; when it is complete, what extends it, if it is to go on and has fewer trials.
 
     Noise that leaves a run little to learn is warned of.
     """
+
+    def request(trials: int | None, mu: float | None) -> SearchRequest:
+        settings = {"trials": trials or (USUAL_TRIALS if method is VALUES else None), **search.settings}
+        about = settings, where.ours(search.usual), "PrivateSearch", where.space
+        return SearchRequest(method, search.privatizer, mu, search.seed, *about)
+
     space = None if method is VALUES else where.space
-    wanted = _request(asked, method, privatizer, where, asked.n_trials, asked.mu)
-    begun = stored_plan(privatizer.ledger, asked.name) if asked.goes_on else None
-    first = wanted if begun is None else _request(asked, method, privatizer, where, begun["trials"], begun["mu"])
-    first.check_start(asked.name)
-    run = first.begin(asked.name, space)
+    wanted = request(search.n_trials, search.mu)
+    begun = stored_plan(search.privatizer.ledger, search.name) if search.goes_on else None
+    first = wanted if begun is None else request(begun["trials"], begun["mu"])
+    first.check_start(search.name)
+    run = first.begin(search.name, space)
     if warning := first.warning(run):
-        _warn(asked.name, warning, depth=5)
+        _warn(search.name, warning, depth=5)
     yield run
     planned = wanted.plan(space).trials
     if begun is not None and planned > run.trials:
-        yield run.extend(trials=asked.n_trials or planned, mu=asked.mu)
-
-
-def _request(
-    asked: Asked,
-    method: dptune.algorithms.Method,
-    privatizer: dptune.LossPrivatizer,
-    where: UserSpace,
-    trials: int | None,
-    mu: float | None,
-) -> SearchRequest:
-    settings = {"trials": trials or (USUAL_TRIALS if method is VALUES else None), **asked.settings}
-    usual = where.ours(asked.usual)
-    return SearchRequest(method, privatizer, mu, asked.seed, settings, usual, "PrivateSearch", where.space)
+        yield run.extend(trials=search.n_trials or planned, mu=search.mu)
 
 
 def _warn(name: str, why: str, *, depth: int) -> None:
@@ -218,7 +191,11 @@ def _ended(run: SearchRun, models: Models, where: UserSpace) -> Found:
     return Found(best.told_as(where.user(best), defaults), model, run.estimated(best) or loss)
 
 
-METHODS: Mapping[str, Strategy] = {"centred": Run(dptune.CENTRED), "dp-gibo": Run(dptune.GIBO), "selection": select}
+METHODS: Mapping[str, Strategy] = {
+    "centred": partial(propose, dptune.CENTRED),
+    "dp-gibo": partial(propose, dptune.GIBO),
+    "selection": select,
+}
 
 
 def strategy(method: Any) -> Strategy:
@@ -228,9 +205,9 @@ def strategy(method: Any) -> Strategy:
         InputError: it is neither a name, nor a method, nor a sampler.
     """
     if isinstance(method, dptune.algorithms.Method):
-        return Run(method)
+        return partial(propose, method)
     if hasattr(method, "sample_relative"):
-        return Sampler(method)
+        return partial(sample, method)
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(
             f"method must be {', '.join(map(repr, METHODS))}, a dptune.algorithms.Method or an Optuna sampler; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dptune.errors import InputError, UnsupportedMetric
-from dptune.losses.named import per_example_loss, squared_error, too_wide
+from dptune.losses.named import NamedLoss, per_example_loss, squared_error, too_wide
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,20 @@ def test_unknown_names_and_options_list_what_is_allowed() -> None:
         per_example_loss("pinball")
     with pytest.raises(InputError, match="labels="):
         per_example_loss("log_loss")([1], [0.5])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"name": ""}, "name must be a text"),
+        ({"function": [0.5]}, "function must be a function"),
+        ({"output": "transform"}, "output must be one of .*predict_proba.* got 'transform'"),
+        ({"uses_labels": "no"}, "uses_labels must be True or False"),
+    ],
+)
+def test_a_loss_of_the_users_own_is_checked_when_it_is_made(wrong: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        NamedLoss(**{"name": "own", "function": squared_error, **wrong})
 
 
 def test_options_reach_the_function() -> None:

@@ -66,6 +66,7 @@ def test_numpys_numbers_begin_the_same_values(tmp_path):
         ({"trials": 20}, "has no option 'trials'"),
         ({"cells": [0.5]}, "has no option 'cells'"),
         ({"default": [0.5]}, "default must be a dict"),
+        ({"warn_independent_sampling": "no"}, "warn_independent_sampling must be True or False"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(tmp_path, sampler, wrong, says):
@@ -77,6 +78,13 @@ def test_wrong_settings_are_refused_by_name(tmp_path, sampler, wrong, says):
 def test_dp_gibo_names_its_own_options(tmp_path):
     with pytest.raises(dptune.InputError, match=r"^DPGIBOSampler .*steps, batch, .*monitor_share"):
         DPGIBOSampler(SPACE, open_privatizer(tmp_path), monitr_share=0.1)
+
+
+@pytest.mark.parametrize("early", ["no", 1, None])
+def test_an_estimate_is_early_or_it_is_not(tmp_path, early):
+    study, objective = create(None, None), PrivateObjective(losses, open_privatizer(tmp_path), n_trials=3)
+    with pytest.raises(dptune.InputError, match="early must be True or False"):
+        objective.estimate(study, {"x": 0.0, "y": 1.0}, early=early)
 
 
 @pytest.mark.parametrize("nobody", [None, "ledger.db"])

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import dptune
 from dptune_sklearn import PrivateSearch
-from dptune_sklearn.naming import name_of
+from dptune_sklearn.private_search import name_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "sklearn.md"
 EXCLUDED = {

@@ -26,7 +26,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from dptune.privacy.private import reveal
 from dptune_sklearn import PrivateSearch
-from dptune_sklearn.fitting import Models
+from dptune_sklearn.models import Models
 from search_transcripts import can_answers, left_behind
 from sklearn_tools import PUBLIC, ledger_in, rows, search_in
 

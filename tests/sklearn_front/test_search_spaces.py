@@ -78,11 +78,16 @@ def test_parameters_outside_the_space_are_no_point_of_it(usual):
         ({"C": "abc"}, "must be a list"),
         ({"C": []}, "must be a list"),
         ({"C": [1.0]}, "nothing to search"),
+        *((empty, "with at least one parameter; got") for empty in ({}, [], [{}], "C", None, [["C"]])),
     ],
 )
 def test_what_cannot_be_searched_is_refused_with_a_remedy(given, message):
     with pytest.raises(dptune.InputError, match=message):
         UserSpace(given)
+    if "at least one" in message:
+        for refusing in (lambda: refuse_unknown(given, SVC()), lambda: candidates(given, None, 0)):
+            with pytest.raises(dptune.InputError, match=message):
+                refusing()
 
 
 PIPELINE = Pipeline([("scale", StandardScaler()), ("model", SVC())])

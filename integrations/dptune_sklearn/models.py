@@ -1,4 +1,7 @@
-"""Models of the public half, trained in parallel; what goes wrong there is public, and is shown."""
+"""The two halves of a fit: training rows are public and train models; private rows are asked for losses only.
+
+Models are trained in parallel, and what goes wrong there is public, and is shown.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,89 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from sklearn.base import clone
-from sklearn.exceptions import FitFailedWarning
+from sklearn.exceptions import DataConversionWarning, FitFailedWarning
+from sklearn.utils import check_consistent_length
 from sklearn.utils.parallel import Parallel, delayed
 
+from dptune import Rows
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
 from dptune.losses.reachable import refuse_reachable
 from dptune.losses.user_function import call_guarded, losses_function
 from dptune.privacy.private import PerExampleLosses
-from dptune_sklearn.halves import Private, Training
+
+
+@dataclass(frozen=True, repr=False)
+class Training:
+    """The public half: rows, answers, and what else ``fit`` of the estimator is given."""
+
+    X: Any
+    y: Any
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class Private:
+    """The private half; ``groups`` (rows,) says whose a row is, None: everybody has one."""
+
+    rows: Rows
+    groups: npt.ArrayLike | None
+
+    @property
+    def people(self) -> dict[str, Any]:
+        """Who they are, as a privatizer is told."""
+        return {"n": len(self.rows.y)} if self.groups is None else {"groups": self.groups}
+
+
+def given_halves(
+    X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, options: Mapping[str, Any]
+) -> tuple[Training, Private]:
+    """Return the halves; ``groups`` belong to the validation rows.
+
+    Raises:
+        InputError: rows or answers are missing, lengths differ, or one half is a data frame and the other is not.
+    """
+    if y is None:
+        raise InputError("fit requires y to be passed, but the target y is None.")
+    for name, each in {"X_val": X_val, "y_val": y_val}.items():
+        if each is None:
+            raise InputError(
+                f"{name} is None: give fit X_val= and y_val=, private rows that train nothing. X and y are the public "
+                "rows that train, and are not protected."
+            )
+    if hasattr(X, "columns") != hasattr(X_val, "columns"):
+        raise InputError(
+            f"X is a {type(X).__name__} and X_val a {type(X_val).__name__}: give both as data frames, or both as "
+            "arrays. The last step of a Pipeline gets X transformed and X_val as it was: put the steps before it into "
+            "the estimator that is searched, PrivateSearch(make_pipeline(scaler, model), ...)."
+        )
+    _same_length("X_val, y_val and groups= (of the validation rows)", X_val, y_val, groups)
+    return Training(X, _column(y), options), Private(Rows(X_val, _column(y_val), like=X), _identifiers(groups))
+
+
+def _column(y: Any) -> Any:
+    """Answers as a vector, where they are one column; a warning as scikit-learn's, by their shape."""
+    if not (hasattr(y, "shape") and np.shape(y)[1:] == (1,)):
+        return y
+    warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
+    return np.ravel(y)
+
+
+def _identifiers(groups: Any) -> Any:
+    """Groups as an array; texts as texts, which a column of a frame holds as objects."""
+    array = None if groups is None else np.asarray(groups)
+    text = array is not None and array.dtype.kind == "O" and all(isinstance(group, str) for group in array)
+    return array.astype(str) if array is not None and text else array
+
+
+def _same_length(what: str, *arrays: Any) -> None:
+    try:
+        check_consistent_length(*arrays)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must have as many rows each. {error}") from None
 
 
 @dataclass(frozen=True)
@@ -47,7 +123,7 @@ class Models:
         self, estimator: Any, training: Training, private: Private, loss: str | NamedLoss, n_jobs: int | None
     ) -> None:
         self._train = partial(train, estimator, training)
-        self._losses = losses_function(_itself, loss, private.rows, rows=len(private.rows.y))
+        self._losses = losses_function(lambda model: model, loss, private.rows, rows=len(private.rows.y))
         reached = {"the estimator": estimator, **{f"fit's {name}": held for name, held in vars(training).items()}}
         refuse_reachable(partial(clone, **reached), private.rows.X, private.rows.y)
         self._parallel = Parallel(n_jobs=n_jobs, return_as="generator")
@@ -94,7 +170,3 @@ def train(estimator: Any, training: Training, parameters: Mapping[str, Any]) -> 
         return model.fit(training.X, training.y, **training.options)
     except Exception:  # noqa: BLE001 - whatever the user's estimator raises is public, and shown
         return Failed(traceback.format_exc())
-
-
-def _itself(model: Any) -> Any:
-    return model
