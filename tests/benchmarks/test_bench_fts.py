@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from benchmarks import bench_fts
 from benchmarks.fts_problems import FederatedProblem, synthetic
-from benchmarks.fts_runs import Method, run, timed
+from benchmarks.fts_runs import Method, run
 from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.federated.settings import FTSSettings
 
@@ -47,15 +45,6 @@ def test_silence_is_noise_only_and_methods_share_their_beginning() -> None:
     assert curves[0][0] == curves[1][0]
 
 
-@pytest.mark.slow  # searches the noise of every method
-def test_the_tables_name_every_method_once() -> None:
-    for group in ("paper", "found"):
-        names = [m.name for g, _, m in bench_fts.landmine_methods() if g == group]
-        assert len(names) == len(set(names))
-        assert "TS" in names
-    assert len(bench_fts.synthetic_methods()) == 6
-
-
 @pytest.mark.slow
 def test_the_price_beside_the_papers_is_printed() -> None:
     assert bench_fts._epsilons(bench_fts.plan(1.0))[:2] == ["10.38", "15.17"]
@@ -66,9 +55,3 @@ def test_synthetic_agents_are_alike_but_not_equal() -> None:
     assert problem.values.shape == (5, 100)
     assert np.corrcoef(problem.values)[0, 1] > 0.5
     assert not np.allclose(problem.values[0], problem.values[1])
-
-
-def test_a_round_is_timed_by_parts(tmp_path: Path) -> None:
-    result = timed(3, observations=8, rounds=2, settings=FTSSettings(agents=3, d=2, M=20), folder=tmp_path)
-    assert result["total"] > 0
-    assert set(result) >= {"fits", "messages", "server", "choices", "tell", "cpu"}

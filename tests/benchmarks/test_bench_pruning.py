@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,18 +29,6 @@ def test_a_search_counts_its_epochs_and_the_losses_of_its_recommendations(
 def test_equal_means_from_then_on() -> None:
     assert pruning.epochs_to([[1, 0.5], [2, 0.1], [3, 0.5], [4, 0.2], [5, 0.1]], 0.2) == 4
     assert math.isinf(pruning.epochs_to([[1, 0.1], [2, 0.5]], 0.2))
-
-
-def test_the_table_has_a_row_for_each_search() -> None:
-    results: list[dict[str, Any]] = [
-        {"task": task, "search": search, "seed": seed, "epochs": 10.0 * seed, "path": [[5.0, 0.2], [10.0 * seed, 0.1]]}
-        for task in pruning.TASKS
-        for search in pruning.SEARCHES
-        for seed in (1, 2)
-    ]
-    lines = pruning.table(results).splitlines()
-    assert len(lines) == 2 + len(pruning.SEARCHES) * len(pruning.TASKS)
-    assert lines[2].endswith("| 0.100 ± 0.000 | 1.00 ± 0.00 | 1.00 | 1.00 | 2 of 2 |")
 
 
 def test_the_page_says_what_was_seen_and_no_more() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,10 +13,8 @@ from benchmarks.centred_variants import (
     LearningRate,
     RawLearningRate,
     RawValues,
-    Run,
     Schedule,
     TrustRegion,
-    table,
 )
 from benchmarks.loops import run_centred, simulate
 from benchmarks.tasks import Task
@@ -63,13 +61,3 @@ def test_with_raw_values_cma_learns_released_values(task: Task) -> None:
 
     algorithm, _ = ran(Watched, task)
     assert len(told) == algorithm.settings.generations
-
-
-def test_the_table_compares_with_the_plain_search() -> None:
-    losses = {PLAIN: (0.1, 0.4), "TPE": (0.2, 0.8)}
-    runs = [Run("a", 300, 1.0, 100, v, s) for v in losses for s in (0, 1)]
-    results = [{**asdict(run), "test_loss": losses[run.variant][run.seed]} for run in runs]
-    lines = table(results, runs).splitlines()
-    assert lines[2] == "| a | 100 | 1 | 0.250 | 0.500 (1) |"
-    assert lines[3] == "| loss / plain |  |  | 1.00 | 2.00 |"
-    assert lines[4].endswith("| 0.00 | 0.00 |")

@@ -92,29 +92,6 @@ def test_data_sets_have_equal_weight() -> None:
     assert interval(logs)[0] == pytest.approx(2)
 
 
-def test_the_tables_and_sentences_of_what_is_there() -> None:
-    found = results(0.55)
-    losses = Losses(found)
-    assert report.progress(found).startswith(f"{len(found)} of ")
-    assert "1.100 [" in report.headline(losses)
-    assert "0.834 [" in report.headline(losses)
-    assert "values, TPE" in report.methods(losses, 300, 1.0)
-    assert "krr-fair | new at first" in report.tasks(losses, 300, 1.0)
-    (said,) = report.sentences(losses)
-    assert "1.100 [1.100, 1.100] times" in said
-    assert "keeps 90% of" in said
-    assert not any("keeps" in said for said in report.sentences(Losses(results(0.55, seeds=1))))
-    assert report.clips(losses) == report.trials(losses) == "(none yet)"
-
-
-def test_numbers_of_trials_are_compared_on_the_splits_that_have_both() -> None:
-    half = [{**row, "trials": 50, "test_loss": {OWN: 0.66}} for row in results(0.55)[:5] if row["method"] == OURS]
-    table = report.trials(Losses([*results(0.55), *half]))
-    assert " | none | 1.10 ± nan | - |" in table
-    assert table.count("ridge2-anes96") == 2
-    assert report.trials(Losses(half)) == "(none yet)"
-
-
 def test_a_limit_with_fewer_splits_has_a_say_on_these() -> None:
     few = [
         {**row, "method": "values, GP", "mu": None, "test_loss": {"best value": 0.4, "model's mean": 0.9}}

@@ -84,12 +84,6 @@ def test_one_user_at_a_time_is_the_plain_run(algorithm: str) -> None:
     assert many[0] != many[1]
 
 
-def test_the_samplers_overhead_is_measured_on_a_study_that_goes_on() -> None:
-    study = ldp_samplers.told_study(ldp_samplers.open_sampler("TGP"), 30)
-    assert ldp_samplers.go_on(study, in_flight=3) > 0
-    assert len(study.trials) == 30 + ldp_samplers.TRIALS
-
-
 def test_the_page_shows_the_stored_runs_and_nothing_else() -> None:
     page, data = (ROOT / "docs" / "ldp.md").read_text(), load("ldp_multiplier")
     stems = sorted({path.stem.rpartition("_")[0] for path in RESULTS.glob("ldp_re*.json")})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from noises import NoNoise
 
-from benchmarks import bench_private, defaults, failures, loops, paper_runs, speed
+from benchmarks import bench_private, defaults, loops, paper_runs
 from benchmarks.curator import Curator
 from benchmarks.report import run_missing
 from benchmarks.tasks import Task
@@ -97,12 +97,6 @@ def test_the_kernel_in_theta_is_the_kernel_of_the_box() -> None:
     assert pulled[1, 2] == pytest.approx(change / 1e-6, rel=1e-4)
 
 
-def test_a_step_is_timed_part_by_part() -> None:
-    cell = speed.measure(60, 2, optimised=False, repeats=1)
-    assert set(cell.seconds) == set(speed.PARTS)
-    assert "closed form" in speed.table([speed.StepTime(**{**cell.__dict__, "d": 5, "n": 5000})])
-
-
 def test_the_private_benchmark_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     asked = [c for c in bench_private.cells(1) if c.task == "svc-breast-cancer" and c.trials == 100]
     asked = [c for c in asked if c.method in ("CMA-ES", "Random", bench_private.OURS) and c.mu in (None, 1.0)]
@@ -111,10 +105,6 @@ def test_the_private_benchmark_goes_on_where_it_was_stopped(tmp_path: Path) -> N
     again = kept(asked)
     assert again[:2] == first
     assert len(again) == len(asked) == 4
-    table, summary = bench_private.table(again), bench_private.summary(again)
-    assert "svc-breast-cancer | 300 | 100 | 1 |" in table
-    assert "better than ours" in summary
-    assert bench_private.figure(again, tmp_path).is_file()
 
 
 def test_a_simulated_run_goes_on_where_its_first_trials_fail(task: Task) -> None:
@@ -122,12 +112,3 @@ def test_a_simulated_run_goes_on_where_its_first_trials_fail(task: Task) -> None
     run = loops.simulate(CENTRED, task, 1.0, 3, trials=20, losses=lambda u: left.pop() if left else task.losses(u))
     assert not left
     assert run.algorithm.t > 0
-
-
-def test_the_table_of_failures_has_every_task_and_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "TRIALS", 24)
-    jobs = [("svc-breast-cancer", where, rule, 0) for where in failures.WHERE for rule in failures.RULES]
-    results = [failures.outcome(job) for job in jobs]
-    assert all(np.isfinite(r["test_loss"]) for r in results)
-    monkeypatch.setattr(failures, "TASKS", ("svc-breast-cancer",))
-    assert failures.table(results).count("svc-breast-cancer") == len(failures.WHERE)

@@ -26,8 +26,3 @@ def test_what_is_counted_is_what_was_opened(tmp_path) -> None:
     with engine.begin():
         pass
     assert (count.connections, count.transactions) == (3, 3)
-
-
-def test_the_table_compares_the_last_mark_with_the_first() -> None:
-    cost = scale.Cost("x", {100: 2.0, 400: 3.0}, {100: 4.0, 400: 5.0}, 1)
-    assert scale.table([cost]).splitlines()[-1] == "| x | 2.00 | 3.00 | 1.50 | 5.0 | 1 |"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,15 +29,3 @@ def test_choices_get_better_with_budget_and_none_beats_the_exact_one(toy: Path) 
     again = selection.measure(selection.Cell("toy", 50, 0), draws=3)
     assert again == found  # seeded, and the candidates are kept
     assert len(list((toy / "kept").iterdir())) == 1
-
-
-def test_it_prints_a_table_and_goes_on_where_it_was_stopped(
-    toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for seeds, lines in ((1, 1), (2, 2)):
-        monkeypatch.setattr("sys.argv", ["selection", "--seeds", str(seeds), "--people", "50", "--out", str(toy)])
-        selection.main()
-        assert len((toy / "results" / "selection.jsonl").read_text().splitlines()) == lines
-    shown = capsys.readouterr().out
-    assert json.loads(shown.splitlines()[0])["cores"]
-    assert shown.count("| toy |") == 2 * 6  # two runs, two m, three mu
