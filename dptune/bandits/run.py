@@ -33,7 +33,6 @@ class LDPRun:
 
     Args:
         algorithm: its class.
-        space: search space; d is its number of parameters.
         settings: of the algorithm; the kernel is on the unit cube.
         maximize: whether large replies are good.
         candidates: parameters users may be asked to try, rounded to whole numbers and steps; default a design.
@@ -79,9 +78,6 @@ class LDPRun:
             number: >= 0, unique in the run.
             parameters: where the user measured, after rounding.
             reply: what the randomiser returned.
-
-        Raises:
-            InputError: the number is negative or not whole.
         """
         number, key = at_least("number", number, 0), key_of(self.space, parameters)
         value = self._sign * (reply - self._centre) if isinstance(reply, Real) else math.nan
@@ -96,17 +92,13 @@ class LDPRun:
         return True
 
     def ask(self, pending: Iterable[Mapping[str, Value]] = ()) -> dict[str, Value]:
-        """Return the parameters the next user should try.
-
-        Args:
-            pending: parameters that other users are trying at the moment; see :meth:`LocalBandit.ask`.
-        """
+        """The parameters the next user should try; others are trying ``pending``, see :meth:`LocalBandit.ask`."""
         keys = (key_of(self.space, parameters) for parameters in pending)
         with self._lock, self._newest() as curator:
             return self._named(curator.ask(key for key in keys if key is not None))
 
     def recommend(self) -> dict[str, Value]:
-        """Return the tried candidate with the largest posterior mean (smallest, to minimise)."""
+        """The tried candidate with the largest posterior mean (smallest, to minimise)."""
         with self._lock, self._newest() as curator:
             return self._named(curator.recommend())
 

@@ -37,11 +37,9 @@ SHORTEST_STEP, LONGEST_STEP = 1e-4, 4.0
 
 @dataclass(frozen=True)
 class Design:
-    """Points to evaluate and the centre at which they measure the gradient, all in the unit cube.
+    """Points to evaluate (b, d), and the centre at which they measure the gradient, all in the unit cube.
 
-    Args:
-        centre: theta, or the nearest place to it around which the points fit into the cube, (d,).
-        points: where to evaluate, (b, d).
+    The centre is theta, or the nearest place to it around which the points fit into the cube, (d,).
     """
 
     centre: FloatArray
@@ -49,11 +47,7 @@ class Design:
 
 
 def step_length(kernel: Stationary, noise_variance: float, q: int) -> float:
-    """The best distance h from the centre, in length-scales, for a regular simplex of q dimensions.
-
-    Raises:
-        InputError: noise_variance is not above 0, or q is not an integer of at least 1.
-    """
+    """The best distance h from the centre, in length-scales, for a regular simplex of q >= 1 dimensions."""
     noise = positive("noise_variance", noise_variance) / kernel.variance
     q = at_least("q", q, 1)
 
@@ -83,9 +77,9 @@ def simplex_design(
 
     Args:
         theta: where the gradient is wanted, in the unit cube, (d,).
-        kernel: a stationary kernel; its length-scales shape the design.
+        kernel: its length-scales shape the design.
         noise_variance: of one loss, in squared units of the loss; above 0.
-        b: number of points, at least 1.
+        b: at least 1.
         rng: the algorithm's own randomness: turns the simplex.
         covariance: posterior covariance of the gradient at theta, (d, d). Directions are then taken by
             decreasing variance; without it they are random, and of equal weight in units of length-scale.
@@ -111,17 +105,8 @@ def optimised_design(
 ) -> Design:
     """b points of least trace at theta: the best of several L-BFGS-B runs inside the unit cube.
 
-    The same rng state gives the same design. The centre is always theta.
-
-    Args:
-        posterior: the points held and the prior.
-        theta: where the gradient is wanted, in the unit cube, (d,).
-        b: number of points, at least 1.
-        rng: the algorithm's own randomness: draws the starts.
-        starts: number of runs, at least 1. The first starts from `simplex_design` if the kernel is
-            stationary, the others from random clouds around theta.
-        iterations: the most L-BFGS-B iterations of one run, at least 1.
-        constant_mean: whether the prior mean is an unknown constant instead of 0.
+    The first run starts from `simplex_design` if the kernel is stationary, the others from random clouds around theta.
+    The same rng state gives the same design. The centre is always theta (d,).
 
     Raises:
         InputError: theta outside the unit cube, or a setting out of range.
@@ -134,16 +119,9 @@ def optimised_design(
         return value / scale, gradient.ravel() / scale
 
     scale = max(posterior.trace(centre, constant_mean=constant_mean), np.finfo(np.float64).tiny)
-    iterations = at_least("iterations", iterations, 1)
+    options = {"maxiter": at_least("iterations", iterations, 1), "ftol": 1e-9, "gtol": 1e-9}
     runs = [
-        minimize(
-            objective,
-            start.ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=Bounds(0, 1),
-            options={"maxiter": iterations, "ftol": 1e-9, "gtol": 1e-9},
-        )
+        minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", bounds=Bounds(0, 1), options=options)
         for start in _starts(posterior, centre, b, rng, at_least("starts", starts, 1))
     ]
     best = min(runs, key=lambda run: float(run.fun))

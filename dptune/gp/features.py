@@ -29,25 +29,16 @@ from dptune.gp.points import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class FourierFeatures:
-    """M features of d coordinates.
+    """M features of d coordinates."""
 
-    Attributes:
-        frequencies: (M/2, d), standard normal, before division by the length-scale.
-        lengthscale: (d,) or a scalar, in units of the cube's side.
-    """
-
-    frequencies: FloatArray
-    lengthscale: FloatArray | float
+    frequencies: FloatArray  # (M/2, d), standard normal, before division by the length-scale
+    lengthscale: FloatArray | float  # (d,) or a scalar, in units of the cube's side
     _W: FloatArray = field(init=False, repr=False)
     _scale: float = field(init=False, repr=False)
 
     @classmethod
     def draw(cls, *, d: int, M: int, lengthscale: FloatArray | float, seed: int) -> FourierFeatures:
-        """Draw the frequencies; the same arguments give the same features on every machine.
-
-        Raises:
-            InputError: M is odd, or a setting is out of range.
-        """
+        """Draw the frequencies; the same arguments give the same features on every machine. M is even."""
         if at_least("M", M, 1) % 2:
             raise InputError(f"M must be even, a cosine and a sine per frequency; got {M!r}.")
         if np.ndim(lengthscale) == 0:
@@ -71,7 +62,7 @@ class FourierFeatures:
         return hashlib.sha256(rounded.astype("<f8").tobytes()).hexdigest()[:16]
 
     def rescaled(self, lengthscale: FloatArray | float) -> FourierFeatures:
-        """Return the same frequencies at another length-scale."""
+        """The same frequencies at another length-scale."""
         return FourierFeatures(self.frequencies, lengthscale)
 
     def __call__(self, X: FloatArray) -> FloatArray:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cholesky
-from scipy.linalg.lapack import dpotri
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 
+from dptune.gp.grouped import inverse_of
 from dptune.gp.points import FloatArray
 
 _PRIOR_MEDIAN = (0.3, 1.0, 0.01)  # l, v, s2
@@ -28,25 +28,16 @@ _ITERATIONS = 20
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """Hyperparameters of a squared-exponential kernel on the unit cube, for standardised values.
+    """Hyperparameters of a squared-exponential kernel on the unit cube, for standardised values."""
 
-    Attributes:
-        lengthscale: (d,), in units of the cube's side.
-        variance: v = k(x, x).
-        noise: s2, variance of the observation noise.
-    """
-
-    lengthscale: FloatArray
-    variance: float
-    noise: float
+    lengthscale: FloatArray  # l (d,), in units of the cube's side
+    variance: float  # v = k(x, x)
+    noise: float  # s2
 
     @classmethod
     def prior(cls, d: int) -> Hyperparameters:
-        """Return the prior's median."""
+        """The prior's median."""
         return cls(np.full(d, _PRIOR_MEDIAN[0]), *_PRIOR_MEDIAN[1:])
-
-    def _theta(self) -> FloatArray:
-        return np.asarray(np.log(np.concatenate([self.lengthscale, [self.variance, self.noise]])))
 
 
 def fit(X: FloatArray, y: FloatArray, start: Hyperparameters) -> Hyperparameters:
@@ -62,9 +53,9 @@ def fit(X: FloatArray, y: FloatArray, start: Hyperparameters) -> Hyperparameters
         away = (theta - np.log(median)) / sd
         return value + 0.5 * float(away @ away), gradient + away / sd
 
-    begin = np.clip(start._theta(), bounds[:, 0], bounds[:, 1])
-    pairs = [(float(low), float(high)) for low, high in bounds]
-    found = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=pairs, options={"maxiter": _ITERATIONS}).x
+    begin = np.log([*start.lengthscale, start.variance, start.noise]).clip(*bounds.T)
+    options = {"maxiter": _ITERATIONS}
+    found = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=Bounds(*bounds.T), options=options).x
     return Hyperparameters(np.exp(found[:d]), float(np.exp(found[d])), float(np.exp(found[d + 1])))
 
 
@@ -75,8 +66,7 @@ def _negative_log_likelihood(theta: FloatArray, squares: FloatArray, y: FloatArr
     C = K.copy()
     C[np.diag_indices_from(C)] += s2
     L = cholesky(C, lower=True, check_finite=False)
-    inverse = dpotri(L, lower=1)[0]  # lower triangle of C^-1
-    inverse = inverse + np.tril(inverse, -1).T
+    inverse = inverse_of(L)  # C^-1
     alpha = inverse @ y
     G = 0.5 * (inverse - np.outer(alpha, alpha))  # d loss / d C
     GK = G * K

@@ -36,17 +36,11 @@ JITTER = 1e-6  # of s^2, on the covariance of a sample
 
 @dataclass(frozen=True)
 class Group:
-    """Values that share an unknown constant.
+    """Released values that share an unknown constant."""
 
-    Attributes:
-        points: (k, d), in the unit cube.
-        values: (k,), released.
-        sigma: standard deviation of the privacy noise of one value.
-    """
-
-    points: FloatArray
-    values: FloatArray
-    sigma: float
+    points: FloatArray  # (k, d), in the unit cube
+    values: FloatArray  # (k,)
+    sigma: float  # standard deviation of the privacy noise of one value
 
 
 class GroupedRegression:
@@ -88,15 +82,9 @@ class GroupedRegression:
 
     def _move(self) -> None:
         """Move theta towards the mode of its posterior."""
-        bounds = np.log([*[LENGTHSCALES] * self.d, SCALES, EXTRAS])  # (d + 2, 2)
-        found = minimize(
-            self._objective,
-            self._theta,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=Bounds(bounds[:, 0], bounds[:, 1]),
-            options={"maxiter": self.iterations},
-        )
+        box = Bounds(*np.log([*[LENGTHSCALES] * self.d, SCALES, EXTRAS]).T)  # (d + 2,) each
+        options = {"maxiter": self.iterations}
+        found = minimize(self._objective, self._theta, jac=True, method="L-BFGS-B", bounds=box, options=options)
         self._theta = np.asarray(found.x, dtype=np.float64)
 
     def evidence(self) -> float:
@@ -116,12 +104,7 @@ class GroupedRegression:
         return np.asarray(self._unit * (self._kernel(self._theta)(points, self._X) @ self._weights))
 
     def minimiser(self, start: FloatArray, *, reach: float) -> FloatArray:
-        """Where the posterior mean is smallest near ``start``, (d,): a local search in the unit cube.
-
-        Args:
-            start: (d,), in the cube.
-            reach: the farthest it may go in each coordinate.
-        """
+        """Where the posterior mean is smallest in the cube, (d,), within ``reach`` of ``start`` in each coordinate."""
         if not self.groups:
             return np.array(start)
         asked = start.tobytes(), reach
@@ -197,7 +180,7 @@ class GroupedRegression:
         signal *= kernel.variance
         L = np.asarray(np.linalg.cholesky(self._covariance(signal, theta)), dtype=np.float64)
         a = cho_solve((L, True), self._y, check_finite=False)
-        Q = _inverse(L)
+        Q = inverse_of(L)
         Q -= np.outer(a, a)
         QM = -2 * kernel.variance * Q  # (m, m)
         QM *= slope
@@ -214,11 +197,11 @@ def _misfit(L: FloatArray, y: FloatArray) -> float:
     return float(0.5 * y @ cho_solve((L, True), y) + np.log(np.diag(L)).sum())
 
 
-def _inverse(L: FloatArray) -> FloatArray:
+def inverse_of(L: FloatArray) -> FloatArray:
     """(L L^T)^-1 of a lower factor, (m, m)."""
     lower, failed = lapack.dpotri(L, lower=1)
     if failed:
-        raise np.linalg.LinAlgError("the covariance of the released values is singular.")
+        raise np.linalg.LinAlgError("the covariance of the values is singular.")
     diagonal = np.diag(lower).copy()
     lower = lower + lower.T  # a Cholesky factor's upper half is 0, and dpotri leaves it
     np.fill_diagonal(lower, diagonal)

@@ -15,14 +15,15 @@ Hyperparameters must not depend on private data; fit them, if at all, on release
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dptune._checks import positive
+from dptune._checks import between, check, check_fields, positive
 from dptune.errors import InputError
 from dptune.gp.points import FloatArray, as_points, as_vector
 
@@ -57,6 +58,15 @@ class Kernel(Protocol):
         ...
 
 
+def _lengthscale(name: str, value: float | tuple[float, ...]) -> float | tuple[float, ...]:
+    if np.ndim(value) == 0:
+        return positive(name, float(np.asarray(value)))
+    scales = tuple(positive(name, float(v)) for v in np.asarray(value, dtype=np.float64))
+    if not scales:
+        raise InputError(f"{name} must be a number or one number per coordinate, got an empty sequence.")
+    return scales
+
+
 @dataclass(frozen=True)
 class Stationary(ABC):
     """A kernel v f(s) of the scaled distance alone.
@@ -70,12 +80,11 @@ class Stationary(ABC):
             of length-scales.
     """
 
-    lengthscale: float | tuple[float, ...]
-    variance: float = 1.0
+    lengthscale: float | tuple[float, ...] = field(metadata=check(_lengthscale))
+    variance: float = field(default=1.0, metadata=check(positive))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lengthscale", _lengthscale(self.lengthscale))
-        object.__setattr__(self, "variance", positive("variance", self.variance))
+        check_fields(self)
 
     @abstractmethod
     def profile(self, s: FloatArray) -> FloatArray:
@@ -203,19 +212,13 @@ class Polynomial2:
     Args:
         constant: c, at least 0. With c = 0 the losses have no linear or constant part.
         variance: v, in squared units of the loss; above 0.
-
-    Raises:
-        InputError: c is negative, v is not above 0, or either is not finite.
     """
 
-    constant: float = 1.0
-    variance: float = 1.0
+    constant: float = field(default=1.0, metadata=check(between, 0.0, sys.float_info.max))
+    variance: float = field(default=1.0, metadata=check(positive))
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.constant) and self.constant >= 0):
-            raise InputError(f"constant must be a finite number of at least 0, got {self.constant!r}.")
-        object.__setattr__(self, "constant", float(self.constant))
-        object.__setattr__(self, "variance", positive("variance", self.variance))
+        check_fields(self)
 
     def __call__(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         """v (x.y + c)^2, (m, k)."""
@@ -253,12 +256,3 @@ class Polynomial2:
 def _two_sets(X: FloatArray, Y: FloatArray) -> tuple[FloatArray, FloatArray]:
     X = as_points(X, name="X")
     return X, as_points(Y, X.shape[1], name="Y")
-
-
-def _lengthscale(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
-    if np.ndim(value) == 0:
-        return positive("lengthscale", float(np.asarray(value)))
-    scales = tuple(positive("lengthscale", float(v)) for v in np.asarray(value, dtype=np.float64))
-    if not scales:
-        raise InputError("lengthscale must be a number or one number per coordinate, got an empty sequence.")
-    return scales

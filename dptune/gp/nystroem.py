@@ -33,23 +33,16 @@ TAIL = (1e-14, 1e-7)  # eigenvalues between these fractions of the largest are f
 
 @dataclass(frozen=True)
 class Features:
-    """Nystroem features of all candidates on one dictionary.
+    """Nystroem features of all candidates on one dictionary."""
 
-    Attributes:
-        members: D, rows of the candidates, increasing (m,).
-        F: coordinates (M, r).
-        E: eigenvectors (m, r); phi~ = F E^T.
-        residual: k(x, x) - |phi~(x)|^2 >= 0, (M,).
-    """
-
-    members: IntArray
-    F: FloatArray
-    E: FloatArray
-    residual: FloatArray
+    members: IntArray  # D, rows of the candidates, increasing (m,)
+    F: FloatArray  # coordinates (M, r)
+    E: FloatArray  # eigenvectors (m, r); phi~ = F E^T
+    residual: FloatArray  # k(x, x) - |phi~(x)|^2 >= 0, (M,)
 
     @classmethod
     def on(cls, K: FloatArray, members: IntArray) -> Features:
-        """Return the features of kernel matrix K (M, M) on the dictionary ``members``."""
+        """The features of kernel matrix K (M, M) on the dictionary ``members``."""
         w, E = _eigen(K[np.ix_(members, members)])  # (m,), (m, m)
         kept = w > RCOND * w[-1] if len(w) else np.zeros(0, dtype=bool)
         F = np.ascontiguousarray(K[:, members] @ (E[:, kept] / np.sqrt(w[kept])))  # (M, r)
@@ -58,7 +51,7 @@ class Features:
 
 
 def _eigen(A: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return eigenvalues (m,), increasing, and eigenvectors (m, m) of the kernel matrix A, small ones too."""
+    """Eigenvalues (m,), increasing, and eigenvectors (m, m) of the kernel matrix A, small ones too."""
     w, E = np.linalg.eigh(A)
     low, high = (fraction * w[-1] for fraction in TAIL) if len(w) else (0.0, 0.0)
     tail = slice(*np.searchsorted(w, (low, high)))
@@ -71,7 +64,7 @@ def _eigen(A: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def draw_dictionary(counts: IntArray, variance: FloatArray, *, q: float, seed: int, number: int) -> IntArray:
-    """Return the sampled candidates: each play enters with probability min(q s~^2, 1), equal points count once.
+    """The sampled candidates: each play enters with probability min(q s~^2, 1), equal points count once.
 
     Candidate j with N_j plays is in with probability 1 - (1 - p_j)^N_j. Public: it depends on the points played,
     on ``seed`` and on the ``number`` of the draw.
@@ -92,56 +85,48 @@ def cholesky_root(V: FloatArray, F: FloatArray) -> FloatArray:
 class NystroemVariance:
     """N, the dictionary, V and s~ under plays that come one by one; redraws the dictionary when it is due.
 
-    Args:
-        K: kernel matrix of the candidates (M, M).
-        lam, q, redraw, seed: see ``LDPSettings``.
+    K is the kernel matrix of the candidates (M, M); for the others see ``LDPSettings``.
     """
 
     def __init__(self, K: FloatArray, *, lam: float, q: float, redraw: float, seed: int) -> None:
         self._K, self._lam, self._q, self._redraw, self._seed = K, lam, q, redraw, seed
         self.counts: IntArray = np.zeros(len(K), dtype=np.int64)
         self._draws = 0
-        self._set(np.zeros(0, dtype=np.int64))
+        self.rest_on(np.zeros(0, dtype=np.int64))
 
-    @property
-    def m(self) -> int:
-        """Size of the dictionary."""
-        return len(self.features.members)
-
-    def play(self, j: int) -> bool:
-        """Count one play of candidate j; tell whether the dictionary was redrawn."""
+    def play(self, j: int) -> None:
+        """Count one play of candidate j."""
         self._drift += float(self._variance_at_draw[j]) / self._lam
-        if self._drift > self._redraw or not self.m:
+        if self._drift > self._redraw or not len(self.features.members):
             variance = self.variance(self.inverse_root())
             self.counts[j] += 1
             self._draws += 1
-            self._set(draw_dictionary(self.counts, variance, q=self._q, seed=self._seed, number=self._draws))
-            return True
-        self.counts[j] += 1
-        f = self.features.F[j]  # (r,)
-        blas.dger(1.0, f, f, a=self.V, overwrite_a=1)
-        return False
+            self.rest_on(draw_dictionary(self.counts, variance, q=self._q, seed=self._seed, number=self._draws))
+        else:
+            self.counts[j] += 1
+            f = self.features.F[j]  # (r,)
+            blas.dger(1.0, f, f, a=self.V, overwrite_a=1)
 
     def inverse_root(self) -> FloatArray:
-        """Return V^(-1/2) F^T in the coordinates of F, (r, M): s~^2 = residual + lambda * its squared columns."""
+        """V^(-1/2) F^T in the coordinates of F, (r, M): s~^2 = residual + lambda * its squared columns."""
         if not self.V.size:
             return np.zeros((0, len(self._K)))
         w, Q, _ = lapack.dsyevd(self.V)  # (r,), (r, r)
         return np.asarray((Q / np.sqrt(np.maximum(w, self._lam))) @ (Q.T @ self.features.F.T))
 
     def variance(self, root: FloatArray) -> FloatArray:
-        """Return s~^2, (M,), from any root U (., M) with U^T U = F V^-1 F^T."""
+        """s~^2, (M,), from any root U (., M) with U^T U = F V^-1 F^T."""
         return np.asarray(self.features.residual + self._lam * np.einsum("rm,rm->m", root, root))
 
     def variance_after(self, plays: IntArray) -> FloatArray:
-        """Return s~^2, (M,), as it would be after so many more plays (M,) on the same dictionary.
+        """s~^2, (M,), as it would be after so many more plays (M,) on the same dictionary.
 
         Before the first play the dictionary is empty; then the candidates to be played take its place.
         """
-        at = np.flatnonzero(plays)
-        features = self.features if self.m else Features.on(self._K, at)
+        at, known = np.flatnonzero(plays), len(self.features.members) > 0
+        features = self.features if known else Features.on(self._K, at)
         F, n = features.F, plays[at][:, None]
-        V = (self.V if self.m else self._lam * np.eye(F.shape[1])) + F[at].T @ (n * F[at])
+        V = (self.V if known else self._lam * np.eye(F.shape[1])) + F[at].T @ (n * F[at])
         root = cholesky_root(V, F)
         return np.asarray(features.residual + self._lam * np.einsum("rm,rm->m", root, root))
 
@@ -149,9 +134,10 @@ class NystroemVariance:
         """Go on with more candidates; K (M', M') holds the old ones first."""
         self.counts = np.concatenate([self.counts, np.zeros(len(K) - len(self._K), dtype=np.int64)])
         self._K = K
-        self._set(self.features.members)
+        self.rest_on(self.features.members)
 
-    def _set(self, members: IntArray) -> None:
+    def rest_on(self, members: IntArray) -> None:
+        """Take these rows of the candidates as the dictionary; V is computed afresh."""
         self.features = Features.on(self._K, members)
         F = self.features.F
         self.V = np.asfortranarray(F.T @ (self.counts[:, None] * F) + self._lam * np.eye(F.shape[1]))

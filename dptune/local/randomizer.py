@@ -59,11 +59,11 @@ class Randomizer(Protocol):
         ...
 
     def randomize(self, value: SupportsFloat | None) -> float:
-        """Return the public reply."""
+        """The public reply."""
         ...
 
     def describe(self) -> dict[str, object]:
-        """Return the public settings as plain JSON data."""
+        """The public settings as plain JSON data."""
         ...
 
 
@@ -99,7 +99,7 @@ class LocalRandomizer:
         return (self.high - self.low) * (1 + SLACK) / (self.epsilon - GRID)
 
     def randomize(self, value: SupportsFloat | None) -> float:
-        """Return the public reply to a private value. Never raises because of the value."""
+        """The public reply to a private value. Never raises because of the value."""
         return self._noise(self._standardised(value)) * self.scale + self._middle
 
     def clamp(self, value: SupportsFloat | None) -> float:
@@ -108,9 +108,9 @@ class LocalRandomizer:
         return self.invalid if math.isnan(number) else min(max(number, self.low), self.high)
 
     def describe(self) -> dict[str, object]:
-        """Return the public settings as plain JSON data."""
-        interval = {"low": self.low, "high": self.high, "invalid": self.invalid}
-        return {"mechanism": "CTL", "epsilon": self.epsilon, "private": self.private, **interval}
+        """The public settings as plain JSON data."""
+        names = ("epsilon", "private", "low", "high", "invalid")
+        return {"mechanism": "CTL", **{name: getattr(self, name) for name in names}}
 
     def _standardised(self, value: SupportsFloat | None) -> float:
         return (self.clamp(value) - self._middle) / self.scale
@@ -130,12 +130,7 @@ class LocalRandomizer:
 
 
 class InsecureRandomizer(LocalRandomizer):
-    """NOT PRIVATE. The same clamp with reproducible floating-point noise, for tests and figures only.
-
-    Args:
-        epsilon, bound, invalid: as for :class:`LocalRandomizer`.
-        insecure_seed: of the pseudo-random noise.
-    """
+    """NOT PRIVATE. The same clamp with reproducible floating-point noise, for tests and figures only."""
 
     private = False
 

@@ -129,9 +129,9 @@ def test_rounding_does_not_bring_eigenvalues_below_lambda(lam: float) -> None:
     X = np.linspace(0, 1, 40)[:, None]
     K = RBF(0.3)(X, X)
     state = NystroemVariance(K, lam=lam, q=1e9, redraw=math.inf, seed=1)
-    state._set(np.arange(40))
+    state.rest_on(np.arange(40))
     state.counts[::10] = 10**12
-    state._set(state.features.members)
+    state.rest_on(state.features.members)
     assert np.linalg.eigvalsh(state.V)[0] < lam / 2, "the case does not need the floor"
     variance = state.variance(state.inverse_root())
     assert np.isfinite(variance).all()
