@@ -119,9 +119,16 @@ def optimised_design(
         return value / scale, gradient.ravel() / scale
 
     scale = max(posterior.trace(centre, constant_mean=constant_mean), np.finfo(np.float64).tiny)
-    options = {"maxiter": at_least("iterations", iterations, 1), "ftol": 1e-9, "gtol": 1e-9}
+    iterations = at_least("iterations", iterations, 1)
     runs = [
-        minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", bounds=Bounds(0, 1), options=options)
+        minimize(
+            objective,
+            start.ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(0, 1),
+            options={"maxiter": iterations, "ftol": 1e-9, "gtol": 1e-9},
+        )
         for start in _starts(posterior, centre, b, rng, at_least("starts", starts, 1))
     ]
     best = min(runs, key=lambda run: float(run.fun))

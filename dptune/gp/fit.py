@@ -54,8 +54,8 @@ def fit(X: FloatArray, y: FloatArray, start: Hyperparameters) -> Hyperparameters
         return value + 0.5 * float(away @ away), gradient + away / sd
 
     begin = np.log([*start.lengthscale, start.variance, start.noise]).clip(*bounds.T)
-    options = {"maxiter": _ITERATIONS}
-    found = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=Bounds(*bounds.T), options=options).x
+    box = Bounds(*bounds.T)
+    found = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": _ITERATIONS}).x
     return Hyperparameters(np.exp(found[:d]), float(np.exp(found[d])), float(np.exp(found[d + 1])))
 
 

@@ -83,8 +83,8 @@ class GroupedRegression:
     def _move(self) -> None:
         """Move theta towards the mode of its posterior."""
         box = Bounds(*np.log([*[LENGTHSCALES] * self.d, SCALES, EXTRAS]).T)  # (d + 2,) each
-        options = {"maxiter": self.iterations}
-        found = minimize(self._objective, self._theta, jac=True, method="L-BFGS-B", bounds=box, options=options)
+        f, theta, most = self._objective, self._theta, self.iterations
+        found = minimize(f, theta, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": most})
         self._theta = np.asarray(found.x, dtype=np.float64)
 
     def evidence(self) -> float:
