@@ -2,25 +2,37 @@
 
 An exception that crosses processes carries its traceback to consoles and error files. So dptune's own errors, whose
 text is public, travel as data, and of any other error only the type is told.
+
+Losses travel as arguments of at most 64 KiB. Ray sends arguments below 100 KiB, and 10 MB of them, inside the call.
+Others lie in its object store, which is shared with every process of the node and may be spilled to disk, and where an
+actor that is started again may not find them.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
+import numpy.typing as npt
 import ray
 from ray import cloudpickle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import dptune
 from dptune.privacy.private import bare
+from dptune.search.names import DEFAULT
 
 RESTARTS = 5
-PART = 65536  # bytes of an argument
+BYTES = 65536  # bytes of an argument
+ROWS = BYTES // 8  # losses in one call
+IN_FLIGHT = 128  # parts that may be on their way: 8 MiB
+ATTEMPTS = 5  # of an upload whose vault is restarted meanwhile
+Vector = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -58,13 +70,9 @@ def answered(method: Callable[..., Any]) -> Callable[..., Answer]:
 
 
 def in_parts(*args: Any, **kwargs: Any) -> list[bytes]:
-    """Return the arguments of a :func:`taking_parts` class.
-
-    Ray sends arguments below 100 KiB, and 10 MB of them, inside the call. Others lie in its object store, where an
-    actor that is started again may not find them.
-    """
+    """Return the arguments of a :func:`taking_parts` class."""
     pickled = cloudpickle.dumps((args, kwargs))
-    return [pickled[first : first + PART] for first in range(0, len(pickled), PART)]
+    return [pickled[first : first + BYTES] for first in range(0, len(pickled), BYTES)]
 
 
 def taking_parts(kind: Any) -> Any:
@@ -140,3 +148,37 @@ class ActorClient:
             raise dptune.DptuneError(
                 f"the {self._what} does not run. It is started by {self._starts}, and ends with it."
             ) from None
+
+
+@dataclass(frozen=True)
+class VaultClient(ActorClient):
+    """How a trial's process reaches the vault of its run; ``VaultClient.of(ledger, scope)``."""
+
+    _what: ClassVar[str] = "vault"
+
+    def hand_in(
+        self, purpose: str, trial: str, parameters: Mapping[str, Any], *losses: Vector | None, **further: Any
+    ) -> Any:
+        """Hand over losses (rows,), or None for a failure, and return the vault's answer: :meth:`Vault.receive`."""
+        actor = self.actor()
+        rows = [None if one is None else len(one) for one in losses]
+        for _ in range(ATTEMPTS):
+            upload = secrets.token_hex(8)
+            for name, one in zip((trial, DEFAULT), losses, strict=False):
+                _put(actor, name, upload, np.zeros(0) if one is None else one)
+            answer = answer_of(actor.receive.remote(purpose, trial, dict(parameters), upload, rows, **further))
+            if answer is not None:
+                return answer
+        raise dptune.DptuneError("the vault was restarted too often while it took a trial's losses.")
+
+
+def _put(actor: Any, trial: str, upload: str, losses: Vector) -> None:
+    """Send the parts, no more of them at a time than may be in flight."""
+    starts = range(0, len(losses), ROWS)
+    for first in range(0, len(starts), IN_FLIGHT):
+        sent = [
+            actor.put.remote(trial, upload, at, losses[at : at + ROWS].tobytes())
+            for at in starts[first : first + IN_FLIGHT]
+        ]
+        for one in sent:
+            answer_of(one)

@@ -17,6 +17,7 @@ because Tune stores and shows every trial. How long the call takes is seen, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,8 @@ from dptune.training import TrainingLedger
 from dptune.training.candidates import one_of
 from dptune.training.select import Selected
 from dptune.training.select import repeat_and_select as _repeat_and_select
-from dptune_ray.actors import answer_of, answered
 from dptune_ray.spaces import constants, domains_of, flat, nested, resolve
-from dptune_ray.worker import Carried, called_in_worker, prepare_this_process
+from dptune_ray.worker import Carried, called_in_worker, in_own_process
 
 Candidates = Sequence[Mapping[str, Any]] | None
 
@@ -67,37 +67,27 @@ def repeat_and_select(
     domains_of(param_space)
     one_of(candidates)
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    actor = ray.remote(Selection).options(**{"num_cpus": 1, "scheduling_strategy": here, **(options or {})}).remote()
     settings = {"clip": clip, "secure": secure, "insecure_seed": insecure_seed}
-    try:
-        best: Selected = answer_of(actor.run.remote(Carried(function), param_space, [*ledgers], candidates, settings))
-    finally:
-        ray.kill(actor)
-    return best
+    call = partial(select_here, Carried(function), param_space, [*ledgers], candidates, settings)
+    return in_own_process(call, silent=True, options={"num_cpus": 1, "scheduling_strategy": here, **(options or {})})
 
 
-class Selection:
-    """All repeats, in a process of their own."""
+def select_here(
+    function: Carried,
+    param_space: Mapping[str, Any],
+    ledgers: Sequence[TrainingLedger],
+    candidates: Candidates,
+    settings: Mapping[str, Any],
+) -> Selected:
+    """Make all repeats in this process; what it prints must be lost, as a line for each would count them."""
+    function.load()  # fails, if it must, before anything is paid
 
-    @answered
-    def run(
-        self,
-        function: Carried,
-        param_space: Mapping[str, Any],
-        ledgers: Sequence[TrainingLedger],
-        candidates: Candidates,
-        settings: Mapping[str, Any],
-    ) -> Selected:
-        """Make them; what the process prints is lost, as a line for each would count them."""
-        prepare_this_process(silent=True)
-        function.load()  # fails, if it must, before anything is paid
+    def once() -> tuple[dict[str, Any], Any, Any]:
+        config = drawn(param_space, candidates)
+        model, losses = called_in_worker(function, config, tuple) or ()
+        return nested(flat(config)), model, losses
 
-        def once() -> tuple[dict[str, Any], Any, Any]:
-            config = drawn(param_space, candidates)
-            model, losses = called_in_worker(function, config, tuple) or ()
-            return nested(flat(config)), model, losses
-
-        return _repeat_and_select(once, ledgers, **settings)
+    return _repeat_and_select(once, ledgers, **settings)
 
 
 def drawn(param_space: Mapping[str, Any], candidates: Candidates) -> dict[str, Any]:

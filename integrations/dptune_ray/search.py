@@ -28,12 +28,11 @@ from dptune.losses.user_function import Data, Function, Training, declared_publi
 from dptune.search.recommendation import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.space import Conditions
+from dptune_ray.actors import VaultClient
 from dptune_ray.base import RunSearch
-from dptune_ray.public import PUBLIC
-from dptune_ray.rungs import STOPPED
+from dptune_ray.reports import PUBLIC, STOPPED
 from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
 from dptune_ray.vault import MODE, Vault, VaultRun
-from dptune_ray.vault_client import VaultClient
 from dptune_ray.worker import PrivateTrainable, final_estimate, made_trainable
 
 METRIC = "loss"

@@ -7,10 +7,12 @@ are asked for once more.
 
 from __future__ import annotations
 
+import enum
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,15 +71,24 @@ class Told:
     parameters: Mapping[str, Any]  # where it was evaluated, as plain JSON data
     value: float  # as Tune sees it
 
-    def at(self, parameters: Mapping[str, Any], trial: str) -> Told:
-        """Return this, or refuse other parameters."""
-        here, there = (json.dumps(as_stored(p), sort_keys=True) for p in (parameters, self.parameters))  # NaN is NaN
-        if here != there:
-            raise dptune.errors.KeyConflict(
-                f"the trial {trial!r} has its value at other parameters; nothing was trained or spent. Give a new "
-                "trial a new name."
-            )
-        return self
+
+class Stage(enum.Enum):
+    """How far a trial has come in this life of the vault."""
+
+    OPEN = "its losses are to come, or an earlier life took them"
+    STOPPED = "private losses have stopped it"
+    TAKEN = "its losses were taken and it was told its value"
+
+
+@dataclass
+class Trial:
+    """What this life of the vault knows of a trial."""
+
+    stage: Stage = Stage.OPEN
+    asked: dict[str, Any] | None = None  # what it should try; None when it is no longer expected to hand in losses
+    told: Told | None = None
+    upload: str = ""  # of which process of the trial the parts are
+    parts: dict[int, bytes] = field(default_factory=dict)  # float64 losses, by their first row
 
 
 class Vault:
@@ -90,14 +101,10 @@ class Vault:
     def __init__(self, run: VaultRun) -> None:
         self._about, self._privatizer, self._ledger = run, run.request.privatizer, run.request.ledger
         self._begun: dptune.SearchRun | None = None
-        self._ended: dptune.DptuneError | None = None  # why
-        self._asked: dict[str, dict[str, Any]] = {}  # trial -> what it should try; until it has its losses
+        self._ended: dptune.DptuneError | None = None  # why the experiment ends
+        self._trials: defaultdict[str, Trial] = defaultdict(Trial)
         self._proposals = 0
         self._idle = False  # whether schedulers have stopped too many trials in a row
-        self._told: dict[str, Told] = {}  # by trial
-        self._taken: set[str] = set()  # trials whose losses this process has had
-        self._stopped: set[str] = set()  # trials that private losses have stopped
-        self._uploads: dict[str, tuple[str, dict[int, bytes]]] = {}  # trial -> name, parts by their first row
 
     @property
     def _run(self) -> dptune.SearchRun:
@@ -109,6 +116,15 @@ class Vault:
     def _own(self) -> bool:
         """Whether each trial has a release of its own."""
         return self._run.plan.monitor_mu > 0
+
+    def _expect_nobody(self) -> None:
+        """Forget trials that an earlier fit has lost."""
+        for trial in self._trials.values():
+            trial.asked = None
+
+    def _refuse_ended(self) -> None:
+        if self._ended is not None:
+            raise self._ended
 
     @answered
     def begin(self, settings: str, fingerprint: str) -> tuple[str, str]:
@@ -126,7 +142,7 @@ class Vault:
                 f"a search named {self._about.scope!r} with other {' and '.join(other)} is running; give this one "
                 "another name."
             )
-        self._asked.clear()  # trials that an earlier fit has lost
+        self._expect_nobody()
         self._idle = False
         if self._ended is not None:
             self._begun, self._ended = None, None  # fitted again, with a better function
@@ -136,8 +152,10 @@ class Vault:
     def extend(self, trials: int, mu: float | None) -> str:
         """Go on with what extends the run (:meth:`dptune.SearchRun.extend`); return what that spends."""
         self._begun, self._proposals = self._run.extend(trials=trials, mu=mu), 0
-        self._asked.clear()
+        self._expect_nobody()
         return self._about.request.announcement(self._run)
+
+    # ---- before a model is trained -------------------------------------------------------------------
 
     @answered
     def ask(self, trial: str) -> dict[str, Any] | None:
@@ -148,54 +166,29 @@ class Vault:
             DptuneError: why the experiment has ended: all first trials have failed, or none could be of use.
         """
         self._refuse_ended()
-        if trial in self._asked:
-            return self._asked[trial]
-        run = self._run
-        if self._idle or len(self._asked) >= run.plan.trials + run.plan.spare:
+        one, run = self._trials[trial], self._run
+        if one.asked is not None:
+            return one.asked
+        expected = sum(each.asked is not None for each in self._trials.values())
+        if self._idle or expected >= run.plan.trials + run.plan.spare:
             return None  # as many trials as a run has were lost: with num_samples=-1 it would never end
         try:
-            asked = self._propose(run, trial)
+            if run.space is None:
+                run.check(trial)
+            one.asked = {} if run.space is None else run.ask(self._proposals, trial=trial)
         except dptune.PlanComplete:
             return None
         except dptune.BudgetExhausted:
             if not self._ledger.count(run.scope):
                 raise
             return None
-        self._asked[trial] = asked
         self._proposals += 1
-        return asked
-
-    def _propose(self, run: dptune.SearchRun, trial: str) -> dict[str, Any]:
-        if run.space is None:
-            run.check(trial)
-            return {}
-        return run.ask(self._proposals, trial=trial)
+        return one.asked
 
     @answered
     def withdraw(self, trial: str) -> None:
         """Forget a trial that asked and will not begin: it does not count as lost."""
-        self._asked.pop(trial, None)
-
-    @answered
-    def failed(self, trial: str) -> None:
-        """Forget what a trial has reported that will not run again; raise why the experiment has ended, if it has."""
-        self._run.rungs.withdraw(trial)
-        self._refuse_ended()
-
-    @answered
-    def refused(self, reason: str) -> None:
-        """End the experiment if what dptune refused of a trial, by public facts, was refused of all before it."""
-        if not self._taken:
-            self._ended = dptune.InputError(f"{reason} No trial was accepted before: the experiment ends.")
-
-    @answered
-    def stopped(self, trial: str) -> None:
-        """Forget a trial that a scheduler has stopped, unpaid; another takes its place, but not for ever."""
-        self._asked.pop(trial, None)
-        try:
-            self._run.withdrawn(trial)
-        except dptune.PlanComplete:
-            self._idle = True
+        self._trials[trial].asked = None
 
     @answered
     def check(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
@@ -212,28 +205,30 @@ class Vault:
             DptuneError: the experiment has ended.
         """
         self._refuse_ended()
-        known = self._known(trial)
-        if known is None:
-            self._run.check(trial, parameters)
+        run, value = self._run, self._value_at(trial, parameters)
+        if value is None:
+            run.check(trial, parameters)
             self._refuse_outside(trial, parameters)
             return None
-        value = known.at(parameters, trial).value
-        if trial in self._taken or self._run.space is None or self._run.complete:
+        if self._trials[trial].stage is Stage.TAKEN or run.space is None or run.complete:
             return value
-        earlier = self._own and self._run.recorded_parameters(trial) is None  # of a run that this one extends
+        earlier = self._own and run.recorded_parameters(trial) is None  # of a run that this one extends
         return value if earlier else None
-
-    def _refuse_ended(self) -> None:
-        if self._ended is not None:
-            raise self._ended
 
     def _refuse_outside(self, trial: str, parameters: Mapping[str, Any]) -> None:
         """Nothing could be learned from such a trial: a run whose trials are all outside would never end."""
         if self._run.space is not None and (wrong := self._run.space.wrong_with(parameters)):
             raise dptune.InputError(
                 f"the trial {trial!r} is no point of the search space of the run {self._about.scope!r}: {wrong}. "
-                f"Nothing was trained or paid. The searcher asked for {self._asked.get(trial)}: what has changed that?"
+                f"Nothing was trained or paid. The searcher asked for {self._trials[trial].asked}; what changed that?"
             )
+
+    @answered
+    def check_estimate(self, parameters: Mapping[str, Any], early: bool) -> None:
+        """Refuse, before a model is trained, a final estimate as :meth:`dptune.SearchRun.check_estimate` does."""
+        self._run.check_estimate(parameters, early=early)
+
+    # ---- what is released ----------------------------------------------------------------------------
 
     @answered
     def told(self, trial: str) -> float | None:
@@ -241,90 +236,141 @@ class Vault:
         known = self._known(trial)
         return None if known is None else known.value
 
+    @answered
+    def estimated(self, parameters: Mapping[str, Any]) -> dptune.search.Estimate | None:
+        """Return what was released about these parameters; None: nothing."""
+        known = self._run.estimated(parameters)
+        return None if known is None else replace(known, value=self._about.level(known.value))
+
     def _known(self, trial: str) -> Told | None:
         """What the trial was told, looked up in the ledger if another life of this vault has told it."""
-        if trial not in self._told:
+        one = self._trials[trial]
+        if one.told is None:
             found: Any = self._released(trial) if self._own else self._ledger.fact(self._about.scope, REPORTED + trial)
-            if found is None:
-                return None
-            self._told[trial] = Told(found["parameters"], float(found["value"]))
-        return self._told[trial]
+            one.told = None if found is None else Told(found["parameters"], float(found["value"]))
+        return one.told
 
     def _released(self, trial: str) -> dict[str, Any] | None:
         """The trial's own release, of the run or of one that it extends."""
         run, scopes = self._run, [self._run.scope]
         if run.recorded_parameters(trial) is None:  # parts of the whole are looked up where there are any
             scopes = parts(self._ledger, run.scope)[1:] if run.trials > run.plan.trials else []
-        found = (self._ledger.find(scope, VALUE + trial) for scope in scopes)
-        charge = next((charge for charge in found if charge is not None), None)
+        charge = next(filter(None, (self._ledger.find(scope, VALUE + trial) for scope in scopes)), None)
         if charge is None or charge.value is None:
             return None
         return {"parameters": charge.note["parameters"], "value": self._about.level(charge.value[0])}
 
+    def _value_at(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
+        """What the trial was told, or None; refuses other parameters than it was told at."""
+        known = self._known(trial)
+        if known is None:
+            return None
+        here, there = (json.dumps(as_stored(p), sort_keys=True) for p in (parameters, known.parameters))  # NaN is NaN
+        if here != there:
+            raise dptune.errors.KeyConflict(
+                f"the trial {trial!r} has its value at other parameters; nothing was trained or spent. Give a new "
+                "trial a new name."
+            )
+        return known.value
+
+    # ---- how a trial ends without a value ------------------------------------------------------------
+
+    @answered
+    def failed(self, trial: str) -> None:
+        """Forget what a trial has reported that will not run again; raise why the experiment has ended, if it has."""
+        self._run.rungs.withdraw(trial)
+        self._refuse_ended()
+
+    @answered
+    def refused(self, reason: str) -> None:
+        """End the experiment if what dptune refused of a trial, by public facts, was refused of all before it."""
+        if all(trial.stage is not Stage.TAKEN for trial in self._trials.values()):
+            self._ended = dptune.InputError(f"{reason} No trial was accepted before: the experiment ends.")
+
+    @answered
+    def stopped(self, trial: str) -> None:
+        """Forget a trial that a scheduler has stopped, unpaid; another takes its place, but not for ever."""
+        self._trials[trial].asked = None
+        try:
+            self._run.withdrawn(trial)
+        except dptune.PlanComplete:
+            self._idle = True
+
+    # ---- losses --------------------------------------------------------------------------------------
+
     @answered
     def put(self, trial: str, upload: str, first: int, part: bytes) -> None:
         """Take float64 losses of a trial, the rows from ``first`` on."""
-        if trial not in self._uploads or self._uploads[trial][0] != upload:
-            self._uploads[trial] = upload, {}
-        self._uploads[trial][1][first] = part
+        one = self._trials[trial]
+        if one.upload != upload:
+            one.upload, one.parts = upload, {}
+        one.parts[first] = part
 
     @answered
-    def finish(self, trial: str, parameters: Mapping[str, Any], upload: str, rows: int | None) -> float | None:
-        """Take a trial's losses and tell its value: its own release, or what the run's releases say by now.
+    def receive(
+        self,
+        purpose: str,
+        trial: str,
+        parameters: Mapping[str, Any],
+        upload: str,
+        rows: Sequence[int | None],
+        **further: Any,
+    ) -> Any:
+        """Take what was put for a trial, and answer.
+
+        "finish" tells the trial's value: its own release, or what the run's releases say by now; the same if the trial
+        runs again. "report" takes the losses of a half-trained model at ``step=`` and tells whether the trial ends
+        with them, as one release. "estimate" releases the final estimate, from the losses at the default, too.
 
         Args:
-            trial: its identifier.
+            purpose: one of these.
             parameters: where it was really evaluated, by path.
             upload: under which its losses were put.
-            rows: how many there are; None if the evaluation failed.
+            rows: how many there are, and for an estimate how many at the default; None if the evaluation failed.
+            further: the step of a report.
 
         Returns:
-            The value, which is the same if the trial runs again, or None if losses are missing: put them again.
+            None if losses are missing: put them again.
 
         Raises:
             KeyConflict: the trial has a value at other parameters.
             TrialFailed: the evaluation failed, and no trial of the run has succeeded yet; nothing was paid.
             AllTrialsFailed: so did all first trials of the run, which ends.
+            InputError: the losses have a wrong shape, or the run was planned without decisions; nothing was paid.
         """
-        losses = self._losses(trial, upload, rows)
-        if losses is None and rows is not None:
+        losses = [self._losses(name, upload, n) for name, n in zip((trial, DEFAULT), rows, strict=False)]
+        if any(one is None and n is not None for one, n in zip(losses, rows, strict=True)):
             return None
-        self._asked.pop(trial, None)
-        if trial not in self._taken:
+        purposes: dict[str, Any] = {"finish": self._finish, "report": self._report, "estimate": self._estimate}
+        return purposes[purpose](trial, parameters, *losses, **further)
+
+    def _losses(self, trial: str, upload: str, rows: int | None) -> Vector | None:
+        """The losses (rows,), or None if there are none, or not all of them."""
+        one = self._trials[trial]
+        if rows is None or one.upload != upload:
+            return None  # another process of the trial may be handing over: its upload stays
+        joined = np.frombuffer(b"".join(one.parts[first] for first in sorted(one.parts)))
+        one.upload, one.parts = "", {}
+        return None if len(joined) != rows else self._about.level(joined)
+
+    def _end(self, trial: str, stage: Stage) -> None:
+        """A trial is expected no more, and what another process of it has put is dropped."""
+        one = self._trials[trial]
+        one.stage, one.asked, one.upload, one.parts = stage, None, "", {}
+
+    def _finish(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None) -> float | None:
+        one = self._trials[trial]
+        one.asked = None
+        if one.stage is not Stage.TAKEN:
             try:
                 value = self._run.finish(trial, parameters, losses)
             except dptune.errors.AllTrialsFailed as error:
                 self._ended = error
                 raise
-            self._told[trial] = self._tell(trial, parameters, value).at(parameters, trial)
-            self._taken.add(trial)
-        self._uploads.pop(trial, None)  # of another process of the trial, which gets the value too
-        return self._told[trial].at(parameters, trial).value
-
-    @answered
-    def report(
-        self, trial: str, parameters: Mapping[str, Any], upload: str, rows: int | None, step: int = 0
-    ) -> bool | None:
-        """Take the losses of a trial's half-trained model; tell whether the trial ends with them, as one release.
-
-        Arguments and None as for :meth:`finish`. A trial that ends takes no part, and another takes its place.
-
-        Raises:
-            InputError: the run was planned without decisions, or the losses have a wrong shape; nothing was paid.
-        """
-        losses = self._losses(trial, upload, rows)
-        if losses is None and rows is not None:
-            return None
-        if trial in self._taken | self._stopped:
-            return True  # another process of the trial has ended it: this one ends, too
-        self._run.rungs.report(trial, parameters, losses, step)
-        if not self._run.rungs.stops(trial):
-            return False
-        self._asked.pop(trial, None)
-        self._uploads.pop(trial, None)  # of another process of the trial
-        self._stopped.add(trial)
-        self._run.withdrawn(trial)
-        return True
+            one.told = self._tell(trial, parameters, value)
+        told = self._value_at(trial, parameters)
+        self._end(trial, Stage.TAKEN)
+        return told
 
     def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Told:
         """A trial's own release is a level of loss; otherwise its value is a difference of losses, fixed when told."""
@@ -335,38 +381,20 @@ class Vault:
         fixed: Any = self._ledger.fix(self._about.scope, REPORTED + trial, fact)
         return Told(fixed["parameters"], float(fixed["value"]))
 
-    @answered
-    def check_estimate(self, parameters: Mapping[str, Any], early: bool) -> None:
-        """Refuse, before a model is trained, a final estimate as :meth:`dptune.SearchRun.check_estimate` does."""
-        self._run.check_estimate(parameters, early=early)
+    def _report(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None, *, step: int) -> bool:
+        """A trial that ends here takes no part, and another takes its place."""
+        if self._trials[trial].stage is not Stage.OPEN:
+            return True  # another process of the trial has ended it: this one ends, too
+        self._run.rungs.report(trial, parameters, losses, step)
+        if not self._run.rungs.stops(trial):
+            return False
+        self._end(trial, Stage.STOPPED)
+        self._run.withdrawn(trial)
+        return True
 
-    @answered
-    def estimated(self, parameters: Mapping[str, Any]) -> dptune.search.Estimate | None:
-        """Return what was released about these parameters, without any training; None: nothing."""
-        known = self._run.estimated(parameters)
-        return None if known is None else replace(known, value=self._about.level(known.value))
-
-    @answered
-    def estimate(
-        self,
-        trial: str,
-        parameters: Mapping[str, Any],
-        upload: str,
-        rows: int | None,
-        default_rows: int | None = None,
-    ) -> dptune.search.Estimate | None:
-        """Release the final estimate; arguments and None as for :meth:`finish`, and the losses at the default."""
-        losses, default = self._losses(trial, upload, rows), self._losses(DEFAULT, upload, default_rows)
-        if (losses is None and rows is not None) or (default is None and default_rows is not None):
-            return None
+    def _estimate(
+        self, trial: str, parameters: Mapping[str, Any], losses: Vector | None, default: Vector | None = None
+    ) -> dptune.search.Estimate:
+        """An improvement is one of scores, too, where the function returns scores."""
         estimate = self._run.estimate(parameters, losses, default=default, early=True)  # checked before the training
-        return replace(estimate, value=self._about.level(estimate.value))  # an improvement is one of scores too
-
-    def _losses(self, trial: str, upload: str, rows: int | None) -> Vector | None:
-        """The losses (rows,), or None if there are none, or not all of them."""
-        name, parts = self._uploads.get(trial, ("", {}))
-        if rows is None or name != upload:
-            return None  # another process of the trial may be handing over: its upload stays
-        del self._uploads[trial]
-        joined = np.frombuffer(b"".join(parts[first] for first in sorted(parts)))
-        return None if len(joined) != rows else self._about.level(joined)
+        return replace(estimate, value=self._about.level(estimate.value))

@@ -1,9 +1,9 @@
 """The process of a trial: it is silenced, then it reads the user's function, calls it, and hands over what it returned.
 
 The trainables are Tune *class* trainables, because Tune's function API would let the user's code report by itself. They
-have one step, and one for each report of a public quantity (:mod:`dptune_ray.public`). Ray reads a class or an argument
-before any code of ours runs, and to read a function from a module imports that module: what its top level prints would
-be in the session's logs. So functions travel as bytes.
+have one step, and one for each report of a public quantity (:mod:`dptune_ray.reports`). Ray reads a class or an
+argument before any code of ours runs, and to read a function from a module imports that module: what its top level
+prints would be in the session's logs. So functions travel as bytes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ from dptune.losses.user_function import Function, call_guarded, losses_of_result
 from dptune.privacy.private import loss_vector
 from dptune.privacy.silence import swallow
 from dptune.search.names import FINAL
-from dptune_ray.actors import ActorClient, answer_of, answered
-from dptune_ray.public import PUBLIC, reports_of
-from dptune_ray.rungs import STOPPED, Rungs
+from dptune_ray.actors import ActorClient, VaultClient, answer_of, answered
+from dptune_ray.reports import PUBLIC, STOPPED, PrivateReports, public_reports
 from dptune_ray.spaces import flat
-from dptune_ray.vault_client import VaultClient
 
 T = TypeVar("T")
 
@@ -115,6 +113,30 @@ def losses_at(function: Function, config: Mapping[str, Any]) -> Any:
         InputError: what came back is not a vector of real numbers.
     """
     return called_in_worker(function, copy.deepcopy(dict(config)), loss_vector)
+
+
+class Call:
+    """An actor that makes one call."""
+
+    @answered
+    def run(self, call: Callable[[], Any], *, silent: bool) -> Any:
+        """Make it."""
+        prepare_this_process(silent=silent)
+        return call()
+
+
+def in_own_process(call: Callable[[], T], *, silent: bool, options: Mapping[str, Any]) -> T:
+    """Return what ``call`` returns in a process that is made for it, with Ray's ``options``, and ends with it.
+
+    Raises:
+        DptuneError: the call's own; of any other error it tells the type.
+    """
+    actor = ray.remote(Call).options(**options).remote()
+    try:
+        result: T = answer_of(actor.run.remote(call, silent=silent))
+    finally:
+        ray.kill(actor)
+    return result
 
 
 class WorkerTrial(tune.Trainable):  # type: ignore[misc]
@@ -235,14 +257,14 @@ class PrivateTrainable(WorkerTrial):
         parameters, value = flat(self.config), math.nan
         function = type(self).function.load()
         reported = partial(called_in_worker, losses_of_result(function), take=loss_vector)
-        rungs = Rungs(self.vault, self.trial_id, parameters, reported)
-        call = partial(rungs.during, partial(losses_at, function, self.config))
+        private = PrivateReports(self.vault, self.trial_id, parameters, reported)
+        call = partial(private.during, partial(losses_at, function, self.config))
         try:
             known = self.vault.call("check", self.trial_id, parameters)
             if known is None:
-                losses = call() if self.public is None else (yield from reports_of(call))
-                if not rungs.stopped:
-                    known = self.vault.upload("finish", self.trial_id, parameters, losses)
+                losses = call() if self.public is None else (yield from public_reports(call))
+                if not private.stopped:
+                    known = self.vault.hand_in("finish", self.trial_id, parameters, losses)
                 elif (known := self.vault.call("told", self.trial_id)) is None:  # no other process has ended it
                     yield {STOPPED: True, "done": True}
                     return
@@ -278,28 +300,18 @@ class PrivateTrainable(WorkerTrial):
         return repr(dptune.privacy.PerExampleLosses(cls.function(copy.deepcopy(dict(config)))))
 
 
-class FinalTrial:
-    """The evaluations behind the final estimate, in a process of its own."""
-
-    @answered
-    def run(self, trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.search.Estimate:
-        """Evaluate and hand over, like a trial."""
-        prepare_this_process(silent=trainable.silent)
-        function = trainable.function.load()
-        losses = [losses_at(function, config) for config in configs]
-        estimate: dptune.search.Estimate = trainable.vault.upload("estimate", FINAL, flat(configs[0]), *losses)
-        return estimate
+def estimate_here(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.search.Estimate:
+    """Evaluate at one or two configurations, hand over like a trial, and return the final estimate."""
+    function = trainable.function.load()
+    losses = [losses_at(function, config) for config in configs]
+    estimate: dptune.search.Estimate = trainable.vault.hand_in("estimate", FINAL, flat(configs[0]), *losses)
+    return estimate
 
 
 def final_estimate(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.search.Estimate:
-    """Run :class:`FinalTrial` on the cluster, on what a trial gets, at one or two configurations."""
+    """Run :func:`estimate_here` on the cluster, on what a trial gets."""
     wanted = resources(trainable.default_resource_request(dict(configs[0])))
-    actor = ray.remote(FinalTrial).options(**wanted).remote()
-    try:
-        estimate: dptune.search.Estimate = answer_of(actor.run.remote(trainable, configs))
-    finally:
-        ray.kill(actor)
-    return estimate
+    return in_own_process(partial(estimate_here, trainable, configs), silent=trainable.silent, options=wanted)
 
 
 def resources(request: tune.PlacementGroupFactory | None) -> dict[str, Any]:

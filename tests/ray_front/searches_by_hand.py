@@ -45,6 +45,6 @@ def run(search, trials, function=losses, first=0):
         config = search.suggest(trial)
         if config == Searcher.FINISHED:
             break
-        values.append(inner.vault.upload("finish", trial, flat(config), evaluated(function, config)))
+        values.append(inner.vault.hand_in("finish", trial, flat(config), evaluated(function, config)))
         search.on_trial_complete(trial_id=trial, result={"loss": values[-1], "training_iteration": 1}, error=False)
     return values

@@ -42,7 +42,7 @@ def run(search):
     assert search.set_search_properties("loss", "min", SPACE)
     configs = []
     while (config := search.suggest(f"t{len(configs)}")) != Searcher.FINISHED:
-        search.vault.upload("finish", f"t{len(configs)}", flat(config), evaluated(losses, config))
+        search.vault.hand_in("finish", f"t{len(configs)}", flat(config), evaluated(losses, config))
         configs.append(config)
     return configs
 

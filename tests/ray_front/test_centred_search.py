@@ -34,7 +34,7 @@ def noiseless(folder, name="run", **settings):
 
 
 def finish(search, trial, config, function=losses):
-    return search.vault.upload("finish", trial, flat(config), evaluated(function, config))
+    return search.vault.hand_in("finish", trial, flat(config), evaluated(function, config))
 
 
 def run(search, mode="min", function=losses, trials=40, first=0, space=SPACE):
@@ -101,7 +101,7 @@ def test_scores_are_maximised_and_better_ones_report_larger_values(tmp_path):
     centre = scores({"x": 0.0, "y": 10**-1.0}).mean()
     assert scores(up.recommend()).mean() > max(centre, np.median(true))
     assert np.isclose(scores(up.recommend()).mean(), scores(down.recommend()).mean(), rtol=1e-6)
-    level = up.vault.upload("estimate", "final", up.recommend(), scores(up.recommend()))
+    level = up.vault.hand_in("estimate", "final", up.recommend(), scores(up.recommend()))
     assert level.value == pytest.approx(scores(up.recommend()).mean(), abs=1e-6)
 
 
@@ -120,7 +120,7 @@ def test_scores_in_a_range_that_does_not_begin_at_0_are_the_same_search_and_the_
     assert gains == pytest.approx([-value for value in values], rel=1e-6)
     best = up.recommend()
     assert best == pytest.approx(down.recommend(), rel=1e-6)
-    level = up.vault.upload("estimate", "final", best, shifted(best))
+    level = up.vault.hand_in("estimate", "final", best, shifted(best))
     assert level.value == pytest.approx(shifted(best).mean(), abs=1e-6)
 
 
@@ -132,7 +132,7 @@ def test_a_searchers_value_is_the_clipped_mean_score_in_its_own_units(tmp_path, 
     far = np.linspace(clip[0] - 3.0, clip[1] + 3.0, len(people()))
     for trial, told in (("a", far), ("b", np.where(far > clip[0], far, np.nan)), ("c", np.full(len(far), np.inf))):
         config = search.suggest(trial)
-        found = search.vault.upload("finish", trial, flat(config), told)
+        found = search.vault.hand_in("finish", trial, flat(config), told)
         assert found == pytest.approx(np.clip(np.where(np.isnan(told), clip[0], told), *clip).mean(), abs=1e-6), trial
 
 

@@ -59,7 +59,7 @@ def test_no_private_value_leaves_the_vault(
     search = opened(open_privatizer(fast_path, n=n, dtype=np.float64), n_trials=max(samples, 6))
     if function is failing:  # what fails before one trial has succeeded is not paid, and ends the experiment
         assert search.set_search_properties("loss", "min", dict(SPACE))
-        search.vault.upload("finish", "first", {"x": 0.1, "y": 1.0}, losses({"x": 0.1, "y": 1.0}))
+        search.vault.hand_in("finish", "first", {"x": 0.1, "y": 1.0}, losses({"x": 0.1, "y": 1.0}))
     at_end = {"checkpoint_config": tune.CheckpointConfig(checkpoint_at_end=True), "verbose": 2}
     at_end["log_to_file"] = function is not refused  # trials of an actor that is used again reopen the files
     results = tuner(search.trainable(function), search, fast_path, num_samples=samples, run=at_end).fit()

@@ -16,7 +16,7 @@ from ray.tune.search import Searcher
 
 import dptune
 import dptune_ray
-from dptune_ray.vault_client import VaultClient
+from dptune_ray.actors import VaultClient
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer
 from ray_people import N, losses_at, people
 from ray_privatizers import NoiselessPrivatizer
@@ -105,7 +105,7 @@ def test_another_process_of_a_trial_that_has_ended_is_told_to_end_and_changes_no
 
         def late(trial: str, result: dict[str, Any], search: Any = search) -> None:
             config = {"x": 0.0, "y": 1.0}
-            told.append(search.vault.upload("report", trial, config, half_trained(config, 2), step=2))
+            told.append(search.vault.hand_in("report", trial, config, half_trained(config, 2), step=2))
 
         if name == "twice":
             monkeypatch.setattr(search, "on_trial_complete", late)
@@ -121,14 +121,14 @@ def test_a_vault_that_cannot_be_reached_is_no_failure_of_the_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search = open_centred(open_privatizer(tmp_path, mu=MU), **SETTINGS)
-    true = VaultClient.upload
+    true = VaultClient.hand_in
 
     def lost(self: VaultClient, method: str, *args: Any, **further: Any) -> Any:
         if method == "report":
             raise RayActorError
         return true(self, method, *args, **further)
 
-    monkeypatch.setattr(VaultClient, "upload", lost)
+    monkeypatch.setattr(VaultClient, "hand_in", lost)
     for function in (training, stubborn):
         with pytest.raises(RayActorError):
             played(search, search.trainable(function))
@@ -183,8 +183,8 @@ def test_a_stop_forgets_what_another_process_of_the_trial_was_handing_over(
     played(search, search.trainable(training), most=1)
     (vault,) = local_actors.values()
     vault.put("late", "another's", 0, np.zeros(N).tobytes())
-    assert vault.report("late", {"x": 0.0, "y": 1.0}, "its own, which failed", None, 1).value is True
-    assert vault._uploads == {}
+    assert vault.receive("report", "late", {"x": 0.0, "y": 1.0}, "its own, which failed", [None], step=1).value is True
+    assert vault.receive("finish", "late", {"x": 0.0, "y": 1.0}, "another's", [N]).value is None
 
 
 def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallows_it(tmp_path: Path) -> None:

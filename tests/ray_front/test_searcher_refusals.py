@@ -43,9 +43,9 @@ def test_choices_of_lists_are_in_the_ledger_and_told_apart(tmp_path):
     space = {**SPACE, "layers": tune.choice([[64, 64], (32,)])}
     search = begin(private_search(tmp_path, Half()), space=space)
     config = search.suggest("a")
-    search.vault.upload("finish", "a", flat({**config, "layers": [64, 64]}), losses(config))
+    search.vault.hand_in("finish", "a", flat({**config, "layers": [64, 64]}), losses(config))
     with pytest.raises(dptune.errors.KeyConflict):
-        search.vault.upload("finish", "a", flat({**config, "layers": (32,)}), losses(config))
+        search.vault.hand_in("finish", "a", flat({**config, "layers": (32,)}), losses(config))
     assert search.recommend()["layers"] == [64, 64]
 
 

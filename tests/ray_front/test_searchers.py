@@ -49,7 +49,7 @@ def test_completion_may_come_never_twice_by_keyword_or_without_a_result(tmp_path
         for i in range(3):
             trial = f"{kind}{i}"
             config = search.suggest(trial)
-            value = search.vault.upload("finish", trial, flat(config), losses(config))
+            value = search.vault.hand_in("finish", trial, flat(config), losses(config))
             result = {"loss": value, "training_iteration": 1}
             if call == "twice":
                 search.on_trial_complete(trial, result)
@@ -69,7 +69,7 @@ def test_nothing_of_a_run_is_pickled(tmp_path, opened):
     search = begin(opened(open_privatizer(tmp_path)))
     run(search, 5)
     config = search.suggest("a")
-    search.vault.upload("finish", "a", flat(config), private)
+    search.vault.hand_in("finish", "a", flat(config), private)
     search._request.privatizer.observe("held", private)
     written = cloudpickle.dumps(search)
     for loss in private:
@@ -156,7 +156,7 @@ def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tm
     assert best.hint.value > 0
     if best.improvement is None:  # it does not end with a choice
         monkeypatch.setattr(worker, "prepare_this_process", lambda silent: None)
-        worker.FinalTrial().run(search.trainable(deep), [best, default]).get()
+        worker.estimate_here(search.trainable(deep), [best, default])
         best = search.recommend()
     gain = deep(default).mean() - deep(best).mean()
     assert best.improvement.value == pytest.approx(gain, abs=6 * best.improvement.sigma)
@@ -171,7 +171,7 @@ def test_what_the_inner_searcher_leaves_out_is_drawn(tmp_path):
     assert (config["x"], config["s"]) == (0.5, 1.5)
     assert 1e-3 <= config["y"] <= 1e1
     assert config["a"]["k"] in {"u", "v"}
-    value = search.vault.upload("finish", "a", flat(config), losses(config))
+    value = search.vault.hand_in("finish", "a", flat(config), losses(config))
     search.on_trial_complete("a", {"loss": value})  # its exception would fail a good trial
 
 
@@ -245,7 +245,7 @@ def test_while_the_inner_searcher_waits_no_trial_counts_as_lost(tmp_path):
     for trial in "ab":
         config = search.suggest(trial)
         assert [search.suggest(f"{trial}{i}") for i in range(20)] == [None] * 20  # Tune: another identifier each time
-        value = search.vault.upload("finish", trial, flat(config), evaluated(losses, config))
+        value = search.vault.hand_in("finish", trial, flat(config), evaluated(losses, config))
         search.on_trial_complete(trial, {"loss": value, "training_iteration": 1})
     assert search.suggest("c") == Searcher.FINISHED
     assert [t.state.name for t in inner.searcher._ot_study.trials] == ["COMPLETE", "COMPLETE"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dptune_ray
-from dptune_ray.public import reports_of
+from dptune_ray.reports import public_reports
 from ray_harness import open_ledger
 from trials_by_hand import a_trial, made_public
 
@@ -26,7 +26,7 @@ def stubborn() -> str:
 
 
 def test_a_function_that_swallows_the_request_to_stop_ends_all_the_same() -> None:
-    reports = reports_of(stubborn)
+    reports = public_reports(stubborn)
     assert next(reports)["step"] == 0
     closing = threading.Thread(target=reports.close, daemon=True)
     closing.start()

@@ -9,6 +9,7 @@ import pickle
 import signal
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from ray.tune.experiment import Experiment
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
-from dptune_ray import PrivateSearch, vault_client, worker
-from dptune_ray.vault_client import VaultClient
+from dptune_ray import PrivateSearch, actors, worker
+from dptune_ray.actors import VaultClient
 from dptune_ray.worker import Carried, WorkerTrial, losses_at, resources
 from ray_harness import SPACE, open_ledger, open_privatizer, random_search
 from ray_people import N, losses
@@ -273,7 +274,8 @@ def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything
         value_of(trainable, "a")
     assert "person 7" not in "".join(traceback.format_exception(caught.value))
     assert caught.value.__context__ is None
-    assert "FileNotFoundError" in str(worker.FinalTrial().run(trainable, [CONFIG]).error)
+    with pytest.raises(dptune.InputError, match="FileNotFoundError"):
+        worker.estimate_here(trainable, [CONFIG])
     assert (calls, open_ledger(tmp_path).spent()) == ([], 0.0)
 
 
@@ -307,7 +309,7 @@ def test_the_final_trial_is_silenced_before_the_function_is_called(
 
     monkeypatch.setattr(worker, "prepare_this_process", lambda silent: order.append("silence"))
     _, trainable = made(tmp_path, noted)
-    assert worker.FinalTrial().run(trainable, [CONFIG]).get().private
+    assert worker.Call().run(partial(worker.estimate_here, trainable, [CONFIG]), silent=True).get().private
     assert order == ["silence", "function"]
 
 
@@ -316,7 +318,7 @@ def test_every_upload_has_a_name_of_its_own_and_small_parts_and_waits_for_them(
     tmp_path: Path, local_actors: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n, names, sizes, waits = 20_000, [], [], []
-    monkeypatch.setattr(vault_client, "IN_FLIGHT", 2)
+    monkeypatch.setattr(actors, "IN_FLIGHT", 2)
     search, _ = made(tmp_path, losses, n=n)
     (inner,) = local_actors.values()
 
@@ -325,11 +327,11 @@ def test_every_upload_has_a_name_of_its_own_and_small_parts_and_waits_for_them(
         sizes.append(len(part))
         return put(trial, name, first, part)
 
-    put, inner.put, wait = inner.put, spied, vault_client.answer_of
-    monkeypatch.setattr(vault_client, "answer_of", lambda reference: waits.append(len(sizes)) or wait(reference))
+    put, inner.put, wait = inner.put, spied, actors.answer_of
+    monkeypatch.setattr(actors, "answer_of", lambda reference: waits.append(len(sizes)) or wait(reference))
     for trial in ("a", "b"):
-        search.vault.upload("finish", trial, CONFIG, np.zeros(n))
+        search.vault.hand_in("finish", trial, CONFIG, np.zeros(n))
     assert len(set(names)) == 2
     assert (max(sizes), sum(sizes)) == (64 * 1024, 2 * 8 * n)  # a larger one would lie in the object store
     assert waits == [2, 2, 3, 3, 5, 5, 6, 6]  # no third part before the first two have arrived
-    assert inner._uploads == {}
+    assert inner.receive("finish", "c", CONFIG, names[-1], [n]).get() is None  # nothing is held any more

@@ -45,7 +45,7 @@ def finish(vault: Vault, trial: str, point: dict = POINT, values: np.ndarray | N
     half = len(values) // 2
     vault.put(trial, "u", half, values[half:].tobytes()).get()  # parts may come in any order
     vault.put(trial, "u", 0, values[:half].tobytes()).get()
-    return vault.finish(trial, point, "u", len(values)).get()
+    return vault.receive("finish", trial, point, "u", [len(values)]).get()
 
 
 def test_a_trial_costs_once_and_a_repetition_gets_the_recorded_value(tmp_path):
@@ -74,7 +74,7 @@ def test_another_point_is_refused_before_a_model_is_trained(tmp_path, make):
     with pytest.raises(dptune.errors.KeyConflict):
         vault.check("a", {**POINT, "x": 0.123}).get()
     if make is values_vault:
-        vault.estimate("final", POINT, "", None).get()
+        vault.receive("estimate", "final", POINT, "", [None]).get()
         vault.check_estimate(POINT, True).get()
         with pytest.raises(dptune.errors.KeyConflict, match="one final estimate"):
             vault.check_estimate({**POINT, "x": 0.123}, True).get()
@@ -83,9 +83,9 @@ def test_another_point_is_refused_before_a_model_is_trained(tmp_path, make):
 def test_losses_that_are_missing_are_asked_for_again_and_nothing_is_charged(tmp_path):
     vault = values_vault(tmp_path)
     vault.put("a", "u", 0, np.zeros(N // 2).tobytes()).get()
-    assert vault.finish("a", POINT, "u", N).get() is None
+    assert vault.receive("finish", "a", POINT, "u", [N]).get() is None
     vault.put("a", "old", 0, np.zeros(N).tobytes()).get()
-    assert vault.finish("a", POINT, "new", N).get() is None
+    assert vault.receive("finish", "a", POINT, "new", [N]).get() is None
     assert open_ledger(tmp_path).charges() == []
 
 
@@ -93,17 +93,17 @@ def test_of_two_processes_of_one_trial_one_always_gets_through(tmp_path):
     vault, part = values_vault(tmp_path), np.zeros(N).tobytes()
     for upload in ("one", "other"):
         vault.put("a", upload, 0, part).get()
-    assert vault.finish("a", POINT, "one", N).get() is None
-    assert vault.finish("a", POINT, "other", N).get() is not None
+    assert vault.receive("finish", "a", POINT, "one", [N]).get() is None
+    assert vault.receive("finish", "a", POINT, "other", [N]).get() is not None
 
 
 def test_what_another_process_of_a_trial_has_uploaded_is_not_kept_when_the_trial_has_its_value(tmp_path):
     vault, part = values_vault(tmp_path), np.zeros(N).tobytes()
     vault.put("b", "fast", 0, part).get()
-    vault.finish("b", POINT, "fast", N).get()
+    vault.receive("finish", "b", POINT, "fast", [N]).get()
     vault.put("a", "slow", 0, part).get()
-    assert vault.finish("a", POINT, "fast", None).get() is not None
-    assert vault._uploads == {}
+    assert vault.receive("finish", "a", POINT, "fast", [None]).get() is not None
+    assert vault.receive("finish", "a", POINT, "slow", [N]).get() is None
 
 
 def test_parts_come_in_any_order_and_are_taken_once(tmp_path, monkeypatch):
@@ -116,7 +116,7 @@ def test_parts_come_in_any_order_and_are_taken_once(tmp_path, monkeypatch):
     )
     finish(vault, "a", values=values)  # its second half first
     np.testing.assert_array_equal(taken, [values])
-    assert vault.finish("a", POINT, "u", N).get() is None  # nothing is held any more: put them again
+    assert vault.receive("finish", "a", POINT, "u", [N]).get() is None  # nothing is held any more: put them again
     assert len(taken) == 1
 
 
@@ -124,7 +124,7 @@ def test_a_final_estimate_of_scores_is_a_score(tmp_path):
     vault, scores = values_vault(tmp_path, kind=NoiselessPrivatizer, mode="max"), np.linspace(0.0, 1.0, N)
     vault.check_estimate(POINT, True).get()
     vault.put("final", "u", 0, scores.tobytes()).get()
-    assert vault.estimate("final", POINT, "u", N).get().value == pytest.approx(0.5, abs=1e-6)
+    assert vault.receive("estimate", "final", POINT, "u", [N]).get().value == pytest.approx(0.5, abs=1e-6)
 
 
 def test_an_estimate_that_nothing_was_kept_for_is_refused(tmp_path):
@@ -135,14 +135,14 @@ def test_an_estimate_that_nothing_was_kept_for_is_refused(tmp_path):
 def test_a_failed_evaluation_is_the_upper_clip_and_ends_well(tmp_path):
     vault = values_vault(tmp_path, kind=NoiselessPrivatizer)
     finish(vault, "good")  # before one trial has succeeded a failure is not paid
-    assert vault.finish("a", POINT, "", None).get() == pytest.approx(4.0)
+    assert vault.receive("finish", "a", POINT, "", [None]).get() == pytest.approx(4.0)
 
 
 def test_a_failure_before_any_success_is_unpaid_and_is_no_lost_trial(tmp_path):
     vault = values_vault(tmp_path)
     for trial in "abc":
         assert vault.ask(trial).get() == {}
-        assert isinstance(vault.finish(trial, POINT, "", None).error, dptune.errors.TrialFailed)
+        assert isinstance(vault.receive("finish", trial, POINT, "", [None]).error, dptune.errors.TrialFailed)
     assert (vault.told("a").get(), open_ledger(tmp_path).spent()) == (None, 0.0)
     for trial in "def":
         assert vault.ask(trial).get() == {}
@@ -180,10 +180,10 @@ def test_the_final_estimate_has_the_improvement_over_the_default(tmp_path, mode)
     vault, part = Vault(VaultRun(request, "run", space, mode)), {"final": 1.0, "default": 3.0}
     for name, level in part.items():
         vault.put(name, "u", 0, np.full(N, level).tobytes()).get()
-    assert vault.estimate("final", POINT, "u", N, N + 1).get() is None  # parts are missing
+    assert vault.receive("estimate", "final", POINT, "u", [N, N + 1]).get() is None  # parts are missing
     for name, level in part.items():
         vault.put(name, "v", 0, np.full(N, level).tobytes()).get()
-    estimate = vault.estimate("final", POINT, "v", N, N).get()
+    estimate = vault.receive("estimate", "final", POINT, "v", [N, N]).get()
     assert estimate.value == pytest.approx(1.0, abs=1e-6)
     assert estimate.improvement.value == pytest.approx(2.0 if mode == "min" else -2.0, abs=1e-6)
 
@@ -193,7 +193,7 @@ def test_scores_come_back_as_scores_and_a_failure_is_the_worst_score(tmp_path):
     scores = np.linspace(-1, 3, N)
     assert finish(vault, "a", values=scores) == pytest.approx(np.clip(scores, 0, 4).mean(), abs=1e-6)
     assert finish(vault, "b", values=np.full(N, np.nan)) == pytest.approx(0.0)
-    assert vault.finish("c", POINT, "", None).get() == pytest.approx(0.0)
+    assert vault.receive("finish", "c", POINT, "", [None]).get() == pytest.approx(0.0)
 
 
 def test_a_run_keeps_its_mode(tmp_path):
@@ -253,7 +253,7 @@ def test_a_spent_ledger_refuses_the_first_trial_and_ends_a_run_that_has_begun(tm
     other = values_vault(tmp_path, scope="other", trials=1, mu=rest)
     with pytest.warns(UserWarning, match="'run'.*have planned a part"):
         assert finish(other, "a") is not None
-    other.estimate("final", POINT, "", None).get()
+    other.receive("estimate", "final", POINT, "", [None]).get()
     assert late.ask("b").get() is None
     with pytest.raises(dptune.BudgetExhausted):
         values_vault(tmp_path, scope="third", trials=1).ask("a").get()
@@ -310,7 +310,7 @@ def test_a_run_keeps_its_privatizer_after_a_restart(tmp_path, kind):
     finish(values_vault(tmp_path), "a")
     other = values_run(other_privatizer(tmp_path, kind))
     late = Vault(other)
-    for answer in (begin(late, other), late.ask("b"), late.finish("b", POINT, "", None)):
+    for answer in (begin(late, other), late.ask("b"), late.receive("finish", "b", POINT, "", [None])):
         with pytest.raises(dptune.errors.BudgetMismatch, match=f"other {kind}"):
             answer.get()
     assert len(open_ledger(tmp_path).charges()) == 1
@@ -331,7 +331,7 @@ def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, mo
     monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", broken)
     vault, part = values_vault(tmp_path), np.zeros(N).tobytes()
     vault.put("a", "u", 0, part).get()
-    answer = vault.finish("a", POINT, "u", N)
+    answer = vault.receive("finish", "a", POINT, "u", [N])
     assert "1234" not in repr(answer)
     assert answer.error.__traceback__ is None
     assert answer.error.__context__ is None

@@ -78,13 +78,12 @@ def test_an_empty_list_is_refused_before_anything_is_paid(fast_path: Path) -> No
     assert [ledger.count() for ledger in both] == [0, 0]
 
 
-def test_a_process_of_ray_seals_what_the_function_raises(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_of_ray_seals_what_the_function_raises(fast_path: Path) -> None:
     def fails(config: dict[str, Any]) -> Any:
         raise KeyboardInterrupt("row 7 has 'Smith'")
 
-    monkeypatch.setattr(on_ray, "prepare_this_process", lambda silent: None)
     carried, settings = on_ray.Carried(fails), {"clip": (0.0, 1.0), "secure": True, "insecure_seed": None}
-    answer = on_ray.Selection().run(carried, TUNE, ledgers(fast_path), None, settings)
-    assert answer.get().parameters is None
+    answer = on_ray.select_here(carried, TUNE, ledgers(fast_path), None, settings)
+    assert answer.parameters is None
     again = in_one_process(lambda: ({}, "", np.zeros(N)), ledgers(fast_path), clip=(0.0, 1.0))
     assert again.parameters is None
