@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from run_harness import begin, losses_of, trial
+from run_harness import begin, losses_of, trials
 
 from dptune import CENTRED, PrivacyLedger, SearchRun
 
@@ -22,6 +22,5 @@ def losses(x: dict[str, Any]) -> np.ndarray:
     return losses_of(x, N)
 
 
-def trials(run: SearchRun, name: str) -> None:
-    for i in range(POPULATION):
-        trial(run, f"{name} {i}")
+def a_generation(run: SearchRun, name: str) -> None:
+    trials(run, POPULATION, f"{name} ")

@@ -90,10 +90,6 @@ def readable(value: object) -> str | None:
     return next(iter(value)) if isinstance(value, dict) else None
 
 
-def trials(run: Any, count: int, name: str = "") -> list[float]:
-    return [trial(run, f"{name}{i}") for i in range(count)]
-
-
 def finish(run: Any, name: str = "more ") -> None:
     """Go on until the run is complete; of the plan's trials some may have been lost."""
     for i in range(3 * run.plan.trials):

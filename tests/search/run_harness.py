@@ -39,5 +39,9 @@ def trial(run: Any, name: str) -> float:
     return run.finish(name, x, losses_of(x, run.privatizer.n))
 
 
+def trials(run: Any, count: int, name: str = "") -> list[float]:
+    return [trial(run, f"{name}{i}") for i in range(count)]
+
+
 def keys(ledger: PrivacyLedger, prefix: str = "", scope: str = "run") -> list[str]:
     return [c.key for c in ledger.charges(scope, prefix=prefix)]

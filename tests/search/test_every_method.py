@@ -12,9 +12,9 @@ import gibo_runs
 import numpy as np
 import pytest
 from audit_tools import dump
-from every_kind import CENTRED, GIBO, KINDS, TOY, Kind, finish, readable, trials
+from every_kind import CENTRED, GIBO, KINDS, TOY, Kind, finish, readable
 from noises import CannedNoise
-from run_harness import SPACE, keys, losses_of, trial
+from run_harness import SPACE, keys, losses_of, trial, trials
 
 from dptune import (
     Budget,
@@ -193,8 +193,7 @@ def test_what_a_run_shows_and_stores_does_not_depend_on_private_data(fast_path: 
 
 def test_progress_is_plain_public_data(ledger: PrivacyLedger, kind: Kind) -> None:
     run = kind.start(ledger)
-    for i in range(kind.first_round):
-        trial(run, str(i))
+    trials(run, kind.first_round)
     progress = json.loads(json.dumps(run.progress()))
     done, planned = progress[f"{run.algorithm.unit}s_done"], progress[f"{run.algorithm.unit}s"]
     assert (done, planned, progress["private"]) == (1, kind.rounds, True)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from audit_tools import dump
-from every_kind import Kind, fails_once, finish, trials
-from run_harness import SPACE, keys, losses_of, trial
+from every_kind import Kind, fails_once, finish
+from run_harness import SPACE, keys, losses_of, trial, trials
 
 from dptune import (
     BudgetExhausted,

@@ -107,11 +107,11 @@ def test_a_trial_that_failed_in_the_earlier_run_or_was_paid_there_has_no_say_in_
 
 def test_what_the_earlier_run_pays_later_is_not_learned_and_every_process_agrees(ledger: PrivacyLedger) -> None:
     run = centred_runs.start(ledger, mu=0.5, seed=1)
-    centred_runs.trials(run, "first")
+    centred_runs.a_generation(run, "first")
     new = centred_runs.start(ledger, scope="new", mu=0.5, seed=2, start_from="run")
-    centred_runs.trials(run, "second")
+    centred_runs.a_generation(run, "second")
     assert centred_runs.start(ledger, scope="new", mu=0.5, seed=2, start_from="run").algorithm.t == 1
-    centred_runs.trials(new, "third")
+    centred_runs.a_generation(new, "third")
     new.ask()
     again = centred_runs.start(ledger, scope="new", mu=0.5, seed=2, start_from="run")
     assert again.recommend() == new.recommend()

@@ -1,27 +1,28 @@
-"""A run of DP-GIBO: what it releases and keeps, and what odd trials do to it."""
+"""A run of DP-GIBO: what it releases, keeps and may spend, when it is refused, and steps that came late."""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import dump
-from gibo_runs import BATCH, STARTS, STEPS, TRIALS, losses, start
+from gibo_runs import BATCH, STARTS, STEPS, TRIALS, N, losses, start
 from noises import CannedNoise, NoNoise
-from run_harness import SPACE, keys, trial
+from run_harness import SPACE, keys, trial, trials
 
-from dptune import Budget, PlanComplete, PrivacyLedger
+from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger
 from dptune.errors import KeyConflict
 
 # ---- a whole run ---------------------------------------------------------------------------------------
 
 
-def test_a_run_makes_the_releases_it_planned_and_then_no_more(ledger: PrivacyLedger) -> None:
-    run = start(ledger)
-    values = [trial(run, str(i)) for i in range(TRIALS)]
-    assert run.complete
-    assert keys(ledger, "step/") == [f"step/{t}" for t in range(1, STEPS + 1)]
+def test_a_run_releases_a_start_steps_and_values_at_the_prices_of_its_plan(ledger: PrivacyLedger) -> None:
+    run, values = start(ledger), []
+    for i in range(TRIALS):
+        values.append(trial(run, str(i)))
+        assert len(run.privatizer.points()) <= STARTS + BATCH  # the losses of old ones are forgotten
     assert keys(ledger, "value/") == [f"value/{i}" for i in range(TRIALS)]
     assert keys(ledger, "start") == ["start"]
     plan = run.plan
@@ -31,29 +32,11 @@ def test_a_run_makes_the_releases_it_planned_and_then_no_more(ledger: PrivacyLed
     shares = plan.settings.mu**2 + plan.settings.start_mu**2 + plan.final_mu**2
     assert shares + plan.monitor_mu**2 * (TRIALS + plan.spare) == pytest.approx(4.0**2)
     assert [ledger.find("run", f"value/{i}").value for i in range(TRIALS)] == [(v,) for v in values]
-    before = dump(ledger)
-    with pytest.raises(PlanComplete, match="planned"):
-        run.check("one more")
-    assert dump(ledger) == before
     run.check("3")  # has its value: asking again is free
-    assert SPACE.contains(run.recommend())
-    assert run.recommend() == SPACE.decode(run.algorithm.path[-1])
-
-
-def test_the_steps_leave_the_start_and_the_points_are_near_theta(ledger: PrivacyLedger) -> None:
-    run = start(ledger)
-    for i in range(TRIALS):
-        trial(run, str(i))
-    assert len(run.algorithm.path) == STEPS + 1
-    assert all(np.linalg.norm(b - a) > 0 for a, b in zip(run.algorithm.path, run.algorithm.path[1:], strict=False))
-
-
-def test_the_losses_of_old_points_are_forgotten(ledger: PrivacyLedger) -> None:
-    run = start(ledger)
-    for i in range(TRIALS):
-        trial(run, str(i))
-        assert len(run.privatizer.points()) <= STARTS + BATCH
-    assert set(run.privatizer.points()) <= set(run.algorithm.points_in_use())
+    path = run.algorithm.path
+    assert run.recommend() == SPACE.decode(path[-1])
+    assert len(path) == STEPS + 1
+    assert all(np.linalg.norm(b - a) > 0 for a, b in pairwise(path))
 
 
 # ---- odd trials ----------------------------------------------------------------------------------------
@@ -85,3 +68,95 @@ def test_the_same_trial_twice_is_paid_once(ledger: PrivacyLedger) -> None:
         run.check("0", {**x, "a": x["a"] / 2})
     run.check("0", x)
     assert ledger.spent() == spent
+
+
+# ---- what it may spend -------------------------------------------------------------------------------
+
+
+def test_withheld_values_cost_nothing(ledger: PrivacyLedger) -> None:
+    run = start(ledger, monitor_share=0.0)
+    assert trials(run, TRIALS) == [math.inf] * TRIALS
+    assert keys(ledger, "value/") == []
+    assert run.complete
+    with pytest.raises(PlanComplete):
+        run.check("one more")
+    assert ledger.spent() == pytest.approx(4.0 * math.sqrt(0.95))
+
+
+@pytest.mark.parametrize("monitor", [0.1, 0.0])
+@pytest.mark.parametrize("steps_before", [0, 1])
+def test_no_model_is_trained_for_a_step_that_cannot_be_paid(
+    ledger: PrivacyLedger, monitor: float, steps_before: int
+) -> None:
+    """What is left pays values, and half a step, or half of the comparison of starts."""
+    run = start(ledger, monitor_share=monitor)
+    trials(run, STARTS * steps_before + steps_before)
+    plan = run.plan
+    step = plan.settings.step_mu if steps_before else plan.settings.start_mu
+    other = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
+    other.observe("x", np.zeros(N))
+    all_but = math.sqrt(ledger.remaining() ** 2 - step**2 / 2)
+    other.release(other.mean_query("x", all_but), scope="another study", key="1")
+    spent = ledger.spent()
+    with pytest.raises(BudgetExhausted):
+        run.check("next")
+    assert ledger.spent() == spent
+
+
+@pytest.mark.parametrize("monitor", [0.1, 0.0])
+def test_a_run_that_has_its_own_budget_and_no_more_is_never_refused(ledger: PrivacyLedger, monitor: float) -> None:
+    """Also where all spare values are used up by trials that were lost to another process."""
+    run, other = (start(ledger, monitor_share=monitor, final_share=0.0) for _ in range(2))
+    for i in range(2 * BATCH):
+        if i % 2:
+            trial(other, f"lost {i}")
+            other = start(ledger, monitor_share=monitor, final_share=0.0)
+        else:
+            trial(run, f"{i}")
+    for i in range(TRIALS):
+        if run.complete:
+            break
+        trial(run, f"more {i}")
+    assert run.complete
+
+
+# ---- the estimate --------------------------------------------------------------------------------------
+
+
+def test_a_run_without_a_final_share_makes_no_estimate(ledger: PrivacyLedger) -> None:
+    run = start(ledger, final_share=0.0)
+    with pytest.raises(InputError, match="final_share"):
+        run.check_estimate(run.recommend())
+    with pytest.raises(InputError, match="final_share"):
+        run.estimate(run.recommend(), np.zeros(N))
+    assert ledger.spent() == 0.0
+
+
+# ---- steps that are never recorded, or never made ----------------------------------------------------
+
+
+def test_an_unrecorded_step_of_another_process_does_not_break_up_a_design(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pair of opposite points stays one: reading the same ledger again must not draw a new design."""
+    run, other = (start(ledger, starts=0, batch=2) for _ in range(2))
+
+    def full(*_: Any) -> None:
+        raise LedgerError("disk full")
+
+    trial(other, "0")
+    monkeypatch.setattr(other.ledger, "record", full)
+    x = other.ask()
+    monkeypatch.setattr(type(run.ledger), "record", full)
+    with pytest.raises(LedgerError):
+        other.finish("1", x, np.zeros(other.privatizer.n))
+    a, b = (SPACE.encode(run.ask()) for _ in range(2))
+    np.testing.assert_allclose((a + b) / 2, run.algorithm.theta, atol=1e-12)
+
+
+def test_a_run_whose_trials_were_spread_too_thin_says_so(ledger: PrivacyLedger) -> None:
+    spare = start(ledger).plan.spare
+    for i in range(TRIALS + spare):  # each a process of one trial
+        trial(start(ledger), str(i))
+    with pytest.raises(PlanComplete, match="Only 0 of 4 steps"):
+        start(ledger).check("one more")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from audit_tools import dump
 from gibo_runs import SETTINGS, TRIALS, N, losses, start
-from run_harness import SPACE, begin, trial
+from run_harness import SPACE, begin, trial, trials
 
 from dptune import GIBO, Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.algorithms import Method, Plan, PublicFacts
@@ -26,8 +26,7 @@ def values_run(ledger: PrivacyLedger, scope: str, **change: Any) -> SearchRun:
 
 def test_a_new_run_gets_what_is_left_and_no_more(ledger: PrivacyLedger) -> None:
     first = start(ledger, mu=3.0)
-    for i in range(TRIALS):
-        trial(first, str(i))
+    trials(first, TRIALS)
     with pytest.raises(BudgetExhausted):
         start(ledger, scope="greedy", mu=3.5)
     second = start(ledger, scope="second")
@@ -46,8 +45,7 @@ def test_no_run_begins_on_an_empty_ledger(ledger: PrivacyLedger) -> None:
 
 def test_a_new_run_leaves_what_others_have_planned(ledger: PrivacyLedger) -> None:
     first = start(ledger)
-    for i in range(TRIALS):
-        trial(first, str(i))
+    trials(first, TRIALS)
     before = dump(ledger)
     with pytest.raises(BudgetPlanned, match=r"'run'.*by its name.*mu=.*new ledger") as refused:
         start(ledger, scope="again")

@@ -10,7 +10,7 @@ import gibo_runs
 import mixed_runs
 import numpy as np
 import pytest
-from run_harness import keys, losses_of
+from run_harness import keys, losses_of, trials
 
 from dptune import LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.privacy import PendingLosses
@@ -90,8 +90,7 @@ def test_a_kill_between_the_record_and_its_deletion_costs_a_question_of_its_own(
 
 def test_a_complete_run_leaves_nothing(ledger: PrivacyLedger) -> None:
     run = begin(ledger, centred_runs)
-    for i in range(centred_runs.TRIALS):
-        trial(run, str(i))
+    trials(run, centred_runs.TRIALS)
     assert run.complete
     assert run.privatizer.pending is not None
     assert run.privatizer.pending._file.execute("SELECT count(*) FROM pending").fetchone() == (0,)
