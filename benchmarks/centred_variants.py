@@ -47,10 +47,10 @@ class RawValues(CentredCMA):
 
     def _tell(self, generation: Generation) -> None:
         """Learn the raw values; the surrogate is fitted all the same."""
-        engine, new = self._cma, generation.points[: generation.new]
-        self._cma = _Deaf(engine)
+        engine, new = self.cma, generation.points[: generation.new]
+        self.cma = _Deaf(engine)
         super()._tell(generation)
-        self._cma = engine
+        self.cma = engine
         engine.tell([(x, float(v)) for x, v in zip(new, generation.values[: generation.new], strict=True)])
         self.means[-1] = np.array(engine.mean)
 
@@ -92,7 +92,7 @@ class LearningRate(CentredCMA):
         super().__init__(settings)
         engine = partial(CMA, n_max_resampling=RESAMPLINGS, seed=settings.seed, population_size=settings.population)
         bounds = np.tile([0.0, 1.0], (settings.d, 1))
-        self._cma = engine(np.full(settings.d, 0.5), settings.sigma, bounds=bounds, lr_adapt=True)
+        self.cma = engine(np.full(settings.d, 0.5), settings.sigma, bounds=bounds, lr_adapt=True)
 
 
 class RawLearningRate(LearningRate, RawValues):

@@ -29,8 +29,8 @@ class CentredCMA(Centred):
     def __init__(self, settings: CentredSettings) -> None:
         super().__init__(settings)
         self.means: list[Vector] = [np.full(settings.d, 0.5)]  # m of each generation
-        self._cma = _engine(settings, self.means[0])
-        self._explores = settings.explored > 0
+        self.cma = _engine(settings, self.means[0])
+        self.explores = settings.explored > 0
 
     @property
     def centre(self) -> Vector:
@@ -39,24 +39,24 @@ class CentredCMA(Centred):
 
     def _propose(self, rng: np.random.Generator) -> Matrix:
         s, count = self.settings, PROPOSALS * self.settings.population
-        self._cma.reseed_rng(int(rng.integers(2**31)))
-        X = np.array([_point(self._cma.ask()) for _ in range(max(s.candidates * s.population, count))])
+        self.cma.reseed_rng(int(rng.integers(2**31)))
+        X = np.array([_point(self.cma.ask()) for _ in range(max(s.candidates * s.population, count))])
         # rows of X ~ N(m, sigma^2 C), cut to the cube
         if s.candidates == 1 or not self.generations:
             return X[:count]
-        return self._best_under_drawn_functions(X, rng, spread=1.0 if self._explores else s.spread)
+        return self._best_under_drawn_functions(X, rng, spread=1.0 if self.explores else s.spread)
 
     def _tell(self, generation: Generation) -> None:
         super()._tell(generation)
         X = generation.points[: generation.new]
-        if not self._explores:
-            self._cma.tell([(x, float(f)) for x, f in zip(X, self.surrogate.mean(X), strict=True)])
-            self.means.append(np.array(self._cma.mean, dtype=np.float64))
+        if not self.explores:
+            self.cma.tell([(x, float(f)) for x, f in zip(X, self.surrogate.mean(X), strict=True)])
+            self.means.append(np.array(self.cma.mean, dtype=np.float64))
             return
         self.means.append(self._better_half())
-        self._explores = not self._knows_enough()
-        if not self._explores:
-            self._cma = _engine(self.settings, self.means[-1])
+        self.explores = not self._knows_enough()
+        if not self.explores:
+            self.cma = _engine(self.settings, self.means[-1])
 
     def _knows_enough(self) -> bool:
         """Whether CMA-ES may begin to move."""

@@ -303,11 +303,11 @@ def explore(algorithm: CentredCMA, generations: int) -> list[np.ndarray]:
 
 def test_cma_moves_once_enough_is_explored_and_begins_in_the_better_half() -> None:
     algorithm = CentredCMA(make(explored=20))
-    engines, means = [algorithm._cma], [np.full(4, 0.5)]
+    engines, means = [algorithm.cma], [np.full(4, 0.5)]
     for _ in range(4):
         points = explore(algorithm, 1)
-        engines.append(algorithm._cma)
-        means.append(np.array(algorithm._cma.mean))
+        engines.append(algorithm.cma)
+        means.append(np.array(algorithm.cma.mean))
     assert engines[0] is engines[1] is engines[2]
     assert engines[2] is not engines[3] is engines[4]  # 24 points, 8 a generation
     assert np.array_equal(means[2], means[0])
@@ -319,21 +319,21 @@ def test_cma_moves_once_enough_is_explored_and_begins_in_the_better_half() -> No
 @pytest.mark.parametrize(("noise", "generations"), [(1e-3, 2), (10.0, 5)])
 def test_more_is_explored_as_long_as_the_answers_do_not_tell_points_apart(noise: float, generations: int) -> None:
     algorithm = CentredCMA(make(explored=8, most_explored=36))
-    engine, rng = algorithm._cma, np.random.default_rng(0)
+    engine, rng = algorithm.cma, np.random.default_rng(0)
     for done in range(generations):
-        assert algorithm._cma is engine, done
+        assert algorithm.cma is engine, done
         for slot in range(algorithm.missing()):
             algorithm.observe(f"{algorithm.t}/{slot}", algorithm.ask(slot))
         asked = algorithm.points_at(share_and_mean(algorithm)[1].points).sum(axis=1)
         make_generation(algorithm, asked - asked.mean() + noise * rng.standard_normal(len(asked)), sigma=noise)
-    assert algorithm._cma is not engine
+    assert algorithm.cma is not engine
 
 
 @pytest.mark.parametrize(("nats", "generations"), [(12.1, 1), (11.9, 5)])
 def test_twelve_nats_tell_points_apart(nats: float, generations: int, monkeypatch: pytest.MonkeyPatch) -> None:
     algorithm = CentredCMA(make(explored=8, most_explored=36))
     monkeypatch.setattr(algorithm.surrogate, "evidence", lambda: nats)
-    engines = [algorithm._cma, *((explore(algorithm, 1), algorithm._cma)[1] for _ in range(5))]
+    engines = [algorithm.cma, *((explore(algorithm, 1), algorithm.cma)[1] for _ in range(5))]
     assert [engine is engines[0] for engine in engines].count(True) == generations
 
 
@@ -347,9 +347,9 @@ def test_what_is_explored_is_weighted_as_cma_weights_a_generation() -> None:
 
 def test_settings_that_say_nothing_of_it_explore_nothing() -> None:
     algorithm = CentredCMA(make())
-    engine = algorithm._cma
+    engine = algorithm.cma
     explore(algorithm, 1)
-    assert algorithm._cma is engine
+    assert algorithm.cma is engine
     assert not np.array_equal(engine.mean, np.full(4, 0.5))
 
 

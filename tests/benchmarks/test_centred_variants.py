@@ -51,12 +51,12 @@ def test_with_raw_values_cma_learns_released_values(task: Task) -> None:
 
     class Watched(RawValues):
         def _tell(self, generation):
-            learn, self._cma.tell = (
-                self._cma.tell,
+            learn, self.cma.tell = (
+                self.cma.tell,
                 lambda solutions: (told.append([v for _, v in solutions]), learn(solutions)),
             )
             super()._tell(generation)
-            self._cma.tell = learn
+            self.cma.tell = learn
             assert told[-1] == generation.values[: generation.new].tolist()
 
     algorithm, _ = ran(Watched, task)

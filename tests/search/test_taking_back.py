@@ -31,7 +31,7 @@ def kill(run: SearchRun) -> None:
 
 def left(ledger: PrivacyLedger, method: Any) -> list[str]:
     run = begin(ledger, method)
-    names = list(run.algorithm._waiting)
+    names = list(run.algorithm.waiting())
     kill(run)
     return names
 
