@@ -198,10 +198,10 @@ class LongScales(GroupedRegression):
     def __init__(self, d: int) -> None:
         super().__init__(d)
         self._prior = np.array([math.sqrt(2) + math.log(d) / 2] * d + list(self._prior[d:]))
-        self._theta = self._prior
+        self.theta = self._prior
 
-    def _objective(self, theta: Array) -> tuple[float, Array]:
-        value, slopes = super()._objective(theta)
+    def objective(self, theta: Array) -> tuple[float, Array]:
+        value, slopes = super().objective(theta)
         spare = np.where(np.arange(len(theta)) < self.d, 2 / 3, 0.0) * (theta - self._prior)  # 1 - 1 / 3
         return value - 0.5 * float(spare @ (theta - self._prior)), slopes - spare
 

@@ -40,8 +40,8 @@ class Path:
     """
 
     def __init__(self, surrogate: GroupedRegression, rng: np.random.Generator, spread: float) -> None:
-        d, theta, self.X = surrogate.d, surrogate._theta, surrogate._X
-        self.kernel = surrogate._kernel(theta)
+        d, theta, self.X = surrogate.d, surrogate.theta, surrogate._X
+        self.kernel = surrogate.kernel_at(theta)
         mixed = np.sqrt(rng.chisquare(FREEDOM, (FREQUENCIES, 1)) / FREEDOM)
         self.features = FourierFeatures(rng.standard_normal((FREQUENCIES, d)) / mixed, surrogate.lengthscales)
         self.omega = spread * math.sqrt(self.kernel.variance) * rng.standard_normal(self.features.M)

@@ -60,7 +60,7 @@ class LDPATA(LocalBandit):
             self._current = mean, np.sqrt(self._nystroem.variance(root))
         return self._current
 
-    def _variance_after(self, plays: IntArray) -> FloatArray:
+    def variance_after(self, plays: IntArray) -> FloatArray:
         return self._nystroem.variance_after(plays)
 
     def _theorem_beta(self) -> float:

@@ -162,7 +162,7 @@ class LocalBandit(ABC):
     def _largest_bound(self, plays: IntArray) -> int:
         mean, deviation = self._posterior()
         if plays.any():
-            deviation = np.sqrt(np.maximum(self._variance_after(plays), 0.0))
+            deviation = np.sqrt(np.maximum(self.variance_after(plays), 0.0))
         return int((mean + self.beta() * deviation).argmax())
 
     def _plays(self, rows: Iterable[int]) -> IntArray:
@@ -287,7 +287,7 @@ class LocalBandit(ABC):
         """mu~ and s~, (M,) each."""
 
     @abstractmethod
-    def _variance_after(self, plays: IntArray) -> FloatArray:
+    def variance_after(self, plays: IntArray) -> FloatArray:
         """s~^2 (M,) as it would be after so many more plays (M,) of each candidate; at least one."""
 
     @abstractmethod

@@ -65,7 +65,7 @@ class LDPMoMA(LocalBandit):
         plays[at] = (plays[at] + begun) // self.settings.plays
         return plays
 
-    def _variance_after(self, plays: IntArray) -> FloatArray:
+    def variance_after(self, plays: IntArray) -> FloatArray:
         return self._nystroem.variance_after(plays)
 
     def _take(self, point: int, reply: float, number: int) -> None:

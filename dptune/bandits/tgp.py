@@ -59,7 +59,7 @@ class LDPTGP(LocalBandit):
         self._catch_up()
         return self._mean, np.sqrt(np.maximum(self._variance, 0.0))
 
-    def _variance_after(self, plays: IntArray) -> FloatArray:
+    def variance_after(self, plays: IntArray) -> FloatArray:
         self._catch_up()
         at = np.flatnonzero(plays)  # (P,)
         C = self._C[:, at]  # (M, P)

@@ -49,7 +49,7 @@ def fit(X: FloatArray, y: FloatArray, start: Hyperparameters) -> Hyperparameters
     bounds = np.log([_BOUNDS[i] for i in expand])
 
     def loss(theta: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = _negative_log_likelihood(theta, squares, y)
+        value, gradient = negative_log_likelihood(theta, squares, y)
         away = (theta - np.log(median)) / sd
         return value + 0.5 * float(away @ away), gradient + away / sd
 
@@ -59,7 +59,7 @@ def fit(X: FloatArray, y: FloatArray, start: Hyperparameters) -> Hyperparameters
     return Hyperparameters(np.exp(found[:d]), float(np.exp(found[d])), float(np.exp(found[d + 1])))
 
 
-def _negative_log_likelihood(theta: FloatArray, squares: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
+def negative_log_likelihood(theta: FloatArray, squares: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
     """-log N(y; 0, K + s2 I) less a constant, and its gradient in theta (d + 2,)."""
     l2, (v, s2) = np.exp(2 * theta[:-2]), np.exp(theta[-2:])
     K = v * np.exp(-0.5 * np.tensordot(1 / l2, squares, axes=1))  # (m, m)

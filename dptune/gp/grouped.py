@@ -56,18 +56,18 @@ class GroupedRegression:
     def __init__(self, d: int, *, memory: int = 250, iterations: int = 15) -> None:
         self.d, self.memory, self.iterations = d, memory, iterations
         self._prior = np.array([math.log(LENGTHSCALE * math.sqrt(d))] * d + [0.0, math.log(EXTRA)])
-        self._theta = self._prior
+        self.theta = self._prior
         self._fits = 0
         self.groups: list[Group] = []  # those kept, oldest first
         self._factor: FloatArray = np.zeros((0, 0))
         self._weights: FloatArray = np.zeros(0)
-        self._unit = 1.0
+        self.unit = 1.0
         self._minima: dict[tuple[bytes, float], FloatArray] = {}  # since the last fit: asked for at every trial
 
     @property
     def lengthscales(self) -> FloatArray:
         """l, (d,), in sides of the cube."""
-        return np.asarray(np.exp(self._theta[: self.d]))
+        return np.asarray(np.exp(self.theta[: self.d]))
 
     def fit(self, groups: Sequence[Group]) -> None:
         """Take the newest of the groups, and move theta towards the mode of its posterior if it is time to."""
@@ -76,23 +76,23 @@ class GroupedRegression:
         if len(self.groups) == len(groups) or self._fits % MOVES_EVERY == 0:
             self._move()
         self._fits += 1
-        signal = self._kernel(self._theta)(self._X, self._X)
-        self._factor = np.asarray(np.linalg.cholesky(self._covariance(signal, self._theta)), dtype=np.float64)
+        signal = self.kernel_at(self.theta)(self._X, self._X)
+        self._factor = np.asarray(np.linalg.cholesky(self._covariance(signal, self.theta)), dtype=np.float64)
         self._weights = cho_solve((self._factor, True), self._y)
 
     def _move(self) -> None:
         """Move theta towards the mode of its posterior."""
         box = Bounds(*np.log([*[LENGTHSCALES] * self.d, SCALES, EXTRAS]).T)  # (d + 2,) each
-        f, theta, most = self._objective, self._theta, self.iterations
+        f, theta, most = self.objective, self.theta, self.iterations
         found = minimize(f, theta, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": most})
-        self._theta = np.asarray(found.x, dtype=np.float64)
+        self.theta = np.asarray(found.x, dtype=np.float64)
 
     def evidence(self) -> float:
         """By how many nats the values kept are likelier than if f were constant and the rest noise, however large."""
         if not self.groups:
             return 0.0
-        nothing, sizes = np.zeros_like(self._offsets), np.log([math.exp(self._theta[self.d + 1]), *CONSTANT_EXTRAS])
-        thetas = [np.append(self._theta[: self.d + 1], size) for size in sizes]
+        nothing, sizes = np.zeros_like(self._offsets), np.log([math.exp(self.theta[self.d + 1]), *CONSTANT_EXTRAS])
+        thetas = [np.append(self.theta[: self.d + 1], size) for size in sizes]
         factors = [np.asarray(np.linalg.cholesky(self._covariance(nothing, theta)), dtype=float) for theta in thetas]
         constant = min(_misfit(factor, self._y) for factor in factors)
         return constant - _misfit(self._factor, self._y)
@@ -101,7 +101,7 @@ class GroupedRegression:
         """The posterior mean of f, (k,), in units of the values; only differences mean something."""
         if not self.groups:
             return np.zeros(len(points))
-        return np.asarray(self._unit * (self._kernel(self._theta)(points, self._X) @ self._weights))
+        return np.asarray(self.unit * (self.kernel_at(self.theta)(points, self._X) @ self._weights))
 
     def minimiser(self, start: FloatArray, *, reach: float) -> FloatArray:
         """Where the posterior mean is smallest in the cube, (d,), within ``reach`` of ``start`` in each coordinate."""
@@ -113,10 +113,10 @@ class GroupedRegression:
         return np.array(self._minima[asked])
 
     def _descend(self, start: FloatArray, reach: float) -> FloatArray:
-        kernel = self._kernel(self._theta)
+        kernel = self.kernel_at(self.theta)
 
         def mean(x: FloatArray) -> tuple[float, FloatArray]:
-            value = float(self.mean(x[None, :])[0]) / self._unit
+            value = float(self.mean(x[None, :])[0]) / self.unit
             return value, np.asarray(kernel.gradient(x, self._X) @ self._weights)
 
         box = Bounds(np.maximum(start - reach, 0.0), np.minimum(start + reach, 1.0))
@@ -125,12 +125,12 @@ class GroupedRegression:
 
     def joint(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The posterior mean (k,) and covariance (k, k) of f, in units of the values and their squares."""
-        kernel = self._kernel(self._theta)
+        kernel = self.kernel_at(self.theta)
         cross = kernel(points, self._X)  # (k, m)
         V = solve_triangular(self._factor, cross.T, lower=True, check_finite=False)  # (m, k)
         covariance = kernel(points, points) - V.T @ V
         covariance[np.diag_indices(len(points))] += JITTER * kernel.variance
-        return np.asarray(self._unit * (cross @ self._weights)), np.asarray(self._unit**2 * covariance)
+        return np.asarray(self.unit * (cross @ self._weights)), np.asarray(self.unit**2 * covariance)
 
     def difference(self, x: FloatArray, y: FloatArray) -> tuple[float, float]:
         """The posterior mean of f(x) - f(y) and its standard deviation, in units of the values."""
@@ -152,14 +152,15 @@ class GroupedRegression:
         self._X = as_points(np.concatenate([group.points for group in self.groups]), self.d)
         values = np.concatenate([group.values - group.values.mean() for group in self.groups])
         largest = max(group.sigma for group in self.groups)
-        self._unit = max(float(np.std(values)), 1e-3 * largest) or 1.0
-        self._y = values / self._unit
+        self.unit = max(float(np.std(values)), 1e-3 * largest) or 1.0
+        self._y = values / self.unit
         sizes = [len(group.values) for group in self.groups]
         names = np.repeat(np.arange(len(sizes)), sizes)
         self._offsets = OFFSET * (names[:, None] == names[None, :])  # (m, m)
-        self._noise = np.repeat([(group.sigma / self._unit) ** 2 for group in self.groups], sizes)  # (m,)
+        self._noise = np.repeat([(group.sigma / self.unit) ** 2 for group in self.groups], sizes)  # (m,)
 
-    def _kernel(self, theta: FloatArray) -> Matern52:
+    def kernel_at(self, theta: FloatArray) -> Matern52:
+        """s^2 k_l of these hyperparameters."""
         return Matern52(tuple(np.exp(theta[: self.d])), math.exp(2 * theta[self.d]))
 
     def _covariance(self, signal: FloatArray, theta: FloatArray) -> FloatArray:
@@ -168,13 +169,13 @@ class GroupedRegression:
         K[np.diag_indices(len(K))] += self._noise + math.exp(2 * theta[self.d + 1])
         return np.asarray(K)
 
-    def _objective(self, theta: FloatArray) -> tuple[float, FloatArray]:
+    def objective(self, theta: FloatArray) -> tuple[float, FloatArray]:
         """-log p(y | theta) - log p(theta) up to a constant, and its gradient (d + 2,).
 
         With Q = K^-1 - a a^T, a = K^-1 y, the derivative along a coordinate of theta is tr(Q dK) / 2, where
         dK / dlog l_j = M * (x_j - x'_j)^2 / l_j^2 for M = -2 s^2 f'(.), elementwise.
         """
-        kernel, Z = self._kernel(theta), self._X / np.exp(theta[: self.d])
+        kernel, Z = self.kernel_at(theta), self._X / np.exp(theta[: self.d])
         distances = kernel.squared_distances(self._X, self._X)  # (m, m)
         signal, slope = kernel.profile_and_slope(distances)
         signal *= kernel.variance

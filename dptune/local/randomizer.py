@@ -88,7 +88,7 @@ class LocalRandomizer:
         self.invalid = self._inside("invalid", self.low if invalid is None else invalid)
         if not (sys.float_info.min <= self.scale <= LARGEST_SCALE):
             raise InputError(f"{bound!r} at epsilon={epsilon!r} needs noise too small or too large for floating point.")
-        self._middle = self.low + (self.high - self.low) / 2
+        self.middle = self.low + (self.high - self.low) / 2
         self._noise: Callable[[float], float] = make_laplace(
             atom_domain(T=float, nan=False), absolute_distance(T=float), scale=1.0, k=-40
         )
@@ -100,7 +100,7 @@ class LocalRandomizer:
 
     def randomize(self, value: SupportsFloat | None) -> float:
         """The public reply to a private value. Never raises because of the value."""
-        return self._noise(self._standardised(value)) * self.scale + self._middle
+        return self._noise(self.standardised(value)) * self.scale + self.middle
 
     def clamp(self, value: SupportsFloat | None) -> float:
         """Return the value cut to the interval, private; no number becomes ``invalid``."""
@@ -112,8 +112,9 @@ class LocalRandomizer:
         names = ("epsilon", "private", "low", "high", "invalid")
         return {"mechanism": "CTL", **{name: getattr(self, name) for name in names}}
 
-    def _standardised(self, value: SupportsFloat | None) -> float:
-        return (self.clamp(value) - self._middle) / self.scale
+    def standardised(self, value: SupportsFloat | None) -> float:
+        """z before it is rounded to the grid, private."""
+        return (self.clamp(value) - self.middle) / self.scale
 
     def _inside(self, name: str, value: float) -> float:
         number = real(value)

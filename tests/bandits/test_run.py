@@ -265,7 +265,7 @@ def bandit_of(algorithm: type[LocalBandit], rounds: int) -> LocalBandit:
 def test_pending_plays_shrink_the_deviation_as_plays_do(algorithm: type[LocalBandit], pending: list[int]) -> None:
     bandit = bandit_of(algorithm, 1 if algorithm is not dptune.bandits.LDPTGP else 200)
     expected, mean = bandit.copy(), bandit.mean()
-    variance = bandit._variance_after(np.bincount(pending, minlength=20))
+    variance = bandit.variance_after(np.bincount(pending, minlength=20))
     for j in pending:
         expected.tell(j, 0.0)
     np.testing.assert_allclose(np.sqrt(np.maximum(variance, 0)), expected.deviation(), atol=1e-7)

@@ -21,7 +21,7 @@ def surrogate() -> GroupedRegression:
 def test_without_spread_a_path_is_the_posterior_mean(surrogate: GroupedRegression) -> None:
     points = np.random.default_rng(2).random((5, 2))
     path = Path(surrogate, np.random.default_rng(3), 0.0)
-    assert np.allclose(surrogate._unit * path.values(points), surrogate.mean(points))
+    assert np.allclose(surrogate.unit * path.values(points), surrogate.mean(points))
 
 
 def test_differences_of_paths_have_the_posteriors_law(surrogate: GroupedRegression) -> None:
@@ -29,8 +29,8 @@ def test_differences_of_paths_have_the_posteriors_law(surrogate: GroupedRegressi
     rng = np.random.default_rng(4)
     drawn = np.array([np.subtract(*Path(surrogate, rng, 1.0).values(np.array([x, y]))) for _ in range(300)])
     mean, deviation = surrogate.difference(x, y)
-    assert surrogate._unit * drawn.mean() == pytest.approx(mean, abs=4 * deviation / np.sqrt(300))
-    assert surrogate._unit * drawn.std() == pytest.approx(deviation, rel=0.2)
+    assert surrogate.unit * drawn.mean() == pytest.approx(mean, abs=4 * deviation / np.sqrt(300))
+    assert surrogate.unit * drawn.std() == pytest.approx(deviation, rel=0.2)
 
 
 def test_a_descent_goes_down_and_stays_within_reach(surrogate: GroupedRegression) -> None:

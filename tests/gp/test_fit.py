@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
-from dptune.gp.fit import Hyperparameters, _negative_log_likelihood, fit
+from dptune.gp.fit import Hyperparameters, negative_log_likelihood, fit
 from dptune.gp.kernels import RBF
 
 rng = np.random.default_rng(2)
@@ -17,7 +17,7 @@ y = np.sin(7 * X[:, 0]) + 0.05 * rng.standard_normal(40)
 
 
 def loss(theta: np.ndarray) -> float:
-    return _negative_log_likelihood(theta, SQUARES, y)[0]
+    return negative_log_likelihood(theta, SQUARES, y)[0]
 
 
 def test_the_likelihood_is_the_normal_density() -> None:
@@ -28,7 +28,7 @@ def test_the_likelihood_is_the_normal_density() -> None:
 
 
 def test_the_gradient_is_exact() -> None:
-    gradient = _negative_log_likelihood(THETA, SQUARES, y)[1]
+    gradient = negative_log_likelihood(THETA, SQUARES, y)[1]
     assert np.allclose(gradient, approx_fprime(THETA, loss, 1e-7), rtol=1e-3, atol=1e-3)
 
 

@@ -25,9 +25,9 @@ def groups(d: int = 3, sizes: tuple[int, ...] = (8, 5, 9), *, sigma: float = 0.0
 def test_the_gradient_of_the_objective_is_the_one_of_finite_differences(seed: int) -> None:
     model = GroupedRegression(3)
     model.fit(groups(seed=seed))
-    theta = model._theta + 0.3 * np.random.default_rng(seed).standard_normal(5)
-    error = check_grad(lambda t: model._objective(t)[0], lambda t: model._objective(t)[1], theta, epsilon=1e-6)
-    assert error < 1e-4 * np.linalg.norm(model._objective(theta)[1])
+    theta = model.theta + 0.3 * np.random.default_rng(seed).standard_normal(5)
+    error = check_grad(lambda t: model.objective(t)[0], lambda t: model.objective(t)[1], theta, epsilon=1e-6)
+    assert error < 1e-4 * np.linalg.norm(model.objective(theta)[1])
 
 
 def test_the_posterior_is_the_textbook_formula() -> None:
@@ -35,9 +35,9 @@ def test_the_posterior_is_the_textbook_formula() -> None:
     model.fit(data)
     X, y = np.concatenate([g.points for g in data]), np.concatenate([g.values for g in data])
     names = np.repeat(np.arange(3), [len(g.values) for g in data])
-    unit, kernel = y.std(), model._kernel(model._theta)
+    unit, kernel = y.std(), model.kernel_at(model.theta)
     K = kernel(X, X) + OFFSET * np.equal.outer(names, names)
-    K += np.diag(np.full(len(y), (0.05 / unit) ** 2 + np.exp(2 * model._theta[-1])))
+    K += np.diag(np.full(len(y), (0.05 / unit) ** 2 + np.exp(2 * model.theta[-1])))
     new = RNG.random((4, 3))
     assert model.mean(new) == pytest.approx(kernel(new, X) @ np.linalg.solve(K, y), abs=1e-9)
     covariance = unit**2 * (kernel(new, new) - kernel(new, X) @ np.linalg.solve(K, kernel(X, new)))
@@ -53,9 +53,9 @@ def test_evidence_is_the_logarithm_of_a_ratio_of_densities() -> None:
     y = np.concatenate([g.values for g in data])
     names = np.repeat(np.arange(3), [len(g.values) for g in data])
     noise = OFFSET * np.equal.outer(names, names) + np.diag(np.full(len(y), (0.05 / y.std()) ** 2))
-    extras = [np.exp(model._theta[-1]), 0.1, 0.2, 0.4, 0.7, 1.0]
+    extras = [np.exp(model.theta[-1]), 0.1, 0.2, 0.4, 0.7, 1.0]
     X = np.concatenate([g.points for g in data])
-    K = model._kernel(model._theta)(X, X) + noise + extras[0] ** 2 * np.eye(len(y))
+    K = model.kernel_at(model.theta)(X, X) + noise + extras[0] ** 2 * np.eye(len(y))
     constant = max(multivariate_normal(cov=noise + e**2 * np.eye(len(y))).logpdf(y / y.std()) for e in extras)
     assert model.evidence() == pytest.approx(multivariate_normal(cov=K).logpdf(y / y.std()) - constant, abs=1e-6)
     assert model.evidence() > 20
@@ -102,10 +102,10 @@ def test_it_finds_the_coordinates_that_matter_and_beats_the_noise() -> None:
 def test_whole_groups_are_kept_newest_first() -> None:
     model = GroupedRegression(3, memory=15)
     model.fit(groups())
-    assert len(model._y) == 5 + 9
+    assert sum(len(group.values) for group in model.groups) == 5 + 9
     model = GroupedRegression(3, memory=2)
     model.fit(groups())
-    assert len(model._y) == 9  # at least the newest
+    assert sum(len(group.values) for group in model.groups) == 9  # at least the newest
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.1])

@@ -27,14 +27,14 @@ Make = Callable[..., LocalRandomizer]
 
 def grid_point(randomizer: LocalRandomizer, value: Any) -> Fraction:
     """Return the centre of the reply's law in units of L: the standardised value on OpenDP's grid, exactly."""
-    return Fraction(round(Fraction(randomizer._standardised(value)) / Fraction(GRID))) * Fraction(GRID)
+    return Fraction(round(Fraction(randomizer.standardised(value)) / Fraction(GRID))) * Fraction(GRID)
 
 
 def recovered(randomizer: LocalRandomizer, reply: float) -> Fraction | None:
     """Return the grid point whose image the reply is, or None: the reply's reachability, whatever the value."""
-    guess = round((Fraction(reply) - Fraction(randomizer._middle)) / Fraction(randomizer.scale) / Fraction(GRID))
+    guess = round((Fraction(reply) - Fraction(randomizer.middle)) / Fraction(randomizer.scale) / Fraction(GRID))
     for k in range(guess - 64, guess + 65):
-        if float(k * Fraction(GRID)) * randomizer.scale + randomizer._middle == reply:
+        if float(k * Fraction(GRID)) * randomizer.scale + randomizer.middle == reply:
             return k * Fraction(GRID)
     return None
 
@@ -46,7 +46,7 @@ def audit_log_ratio(make: Make = LocalRandomizer) -> None:
     """|log p(r | y) - log p(r | y')| <= epsilon for all grid replies r and values y, y', in exact arithmetic."""
     for epsilon, bound in itertools.product((0.01, 0.5, 1.0, 2.0, 10.0), (2.0, (0.0, 1e-9), (1e9, 1e9 + 1))):
         randomizer = make(epsilon, bound)
-        middle, half = randomizer._middle, (randomizer.high - randomizer.low) / 2
+        middle, half = randomizer.middle, (randomizer.high - randomizer.low) / 2
         values = [v if not isinstance(v, float) else middle + v * half / 2 for v in EXTREMES]
         centres = [grid_point(randomizer, value) for value in values]
         for k, a, b in itertools.product(range(-8, 9), centres, centres):  # log p = -|r - centre|, scale 1
@@ -74,7 +74,7 @@ def audit_law(make: Make = LocalRandomizer, replies: int = 3000) -> None:
     for epsilon, bound in ((0.5, (0.0, 1.0)), (2.0, 50.0)):
         randomizer = make(epsilon, bound)
         scale = (randomizer.high - randomizer.low) / epsilon
-        z = np.array([randomizer.randomize(randomizer._middle) - randomizer._middle for _ in range(replies)]) / scale
+        z = np.array([randomizer.randomize(randomizer.middle) - randomizer.middle for _ in range(replies)]) / scale
         total = 2 * float(np.abs(z).sum())  # |z| is exponential: twice its sum is chi-squared
         assert min(chi2.cdf(total, 2 * replies), chi2.sf(total, 2 * replies)) > MISTAKE, "the scale"
         assert kstest(z, laplace.cdf).pvalue > MISTAKE, "not a Laplace law"
@@ -142,8 +142,8 @@ class NormalNoise(LocalRandomizer):
 class SameNoiseTwice(LocalRandomizer):
     def randomize(self, value: Any) -> float:
         noise = self.__dict__.setdefault("kept", [])
-        noise.append(self._noise(0.0)) if len(noise) % 2 == 0 else noise.append(noise[-1])
-        return float((self._standardised(value) + noise[-1]) * self.scale + self._middle)
+        noise.append(noise[-1] if len(noise) % 2 else super().randomize(self.middle) - self.middle)
+        return self.clamp(value) + float(noise[-1])
 
 
 FOUND = [
@@ -178,7 +178,7 @@ def test_any_two_values_stay_within_epsilon(a: float, b: float) -> None:
 
 def test_opendp_agrees_with_the_price() -> None:
     randomizer = LocalRandomizer(0.7, 3.0)
-    sensitivity = randomizer._standardised(math.inf) - randomizer._standardised(-math.inf)
+    sensitivity = randomizer.standardised(math.inf) - randomizer.standardised(-math.inf)
     assert randomizer._noise.map(sensitivity) <= 0.7
 
 
