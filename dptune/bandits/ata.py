@@ -61,6 +61,7 @@ class LDPATA(LocalBandit):
         return self._current
 
     def variance_after(self, plays: IntArray) -> FloatArray:
+        """s~^2 on the same dictionary, (M,)."""
         return self._nystroem.variance_after(plays)
 
     def _theorem_beta(self) -> float:

@@ -66,6 +66,7 @@ class LDPMoMA(LocalBandit):
         return plays
 
     def variance_after(self, plays: IntArray) -> FloatArray:
+        """s~^2 after so many more epochs on the same dictionary, (M,)."""
         return self._nystroem.variance_after(plays)
 
     def _take(self, point: int, reply: float, number: int) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
-from dptune.gp.fit import Hyperparameters, negative_log_likelihood, fit
+from dptune.gp.fit import Hyperparameters, fit, negative_log_likelihood
 from dptune.gp.kernels import RBF
 
 rng = np.random.default_rng(2)
