@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from dptune import InputError
-from dptune.gp.features import FeaturePosterior, FourierFeatures
+from dptune.gp.features import FeaturePosterior, FourierFeatures, ascend
 from dptune.gp.kernels import RBF
 
 rng = np.random.default_rng(0)
@@ -68,3 +68,32 @@ def test_without_observations_the_posterior_is_the_prior() -> None:
 def test_settings_are_checked(change: dict[str, float]) -> None:
     with pytest.raises(InputError):
         FourierFeatures.draw(**{"d": 2, "M": 4, "lengthscale": 1.0, "seed": 0, **change})
+
+
+# ---- the maximiser: projected ascent from many starts ----------------------------------------------------
+
+TOP = np.array([0.3, 0.9])
+
+
+def hill(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    away = X - TOP
+    value = np.exp(-5 * (away**2).sum(axis=1))
+    return value, -10 * away * value[:, None]
+
+
+def test_every_start_climbs_to_the_top_of_its_box() -> None:
+    starts = rng.random((20, 2))
+    X, value = ascend(hill, starts, np.zeros((1, 2)), np.ones((1, 2)), first_step=0.1, iterations=40)
+    assert np.allclose(X, TOP, atol=1e-3)
+    assert np.allclose(value, hill(X)[0])
+    low, high = np.tile([0.5, 0.0], (20, 1)), np.ones((20, 2))
+    boxed, _ = ascend(hill, np.clip(starts, low, high), low, high, first_step=0.1, iterations=40)
+    assert np.allclose(boxed, [0.5, 0.9], atol=1e-2)
+
+
+def test_no_value_falls_and_the_starts_are_not_changed() -> None:
+    starts = rng.random((20, 2))
+    copy = starts.copy()
+    _, value = ascend(hill, starts, np.zeros((1, 2)), np.ones((1, 2)), first_step=5.0, iterations=3)
+    assert (value >= hill(starts)[0]).all()
+    assert np.array_equal(starts, copy)
