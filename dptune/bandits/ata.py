@@ -107,8 +107,10 @@ class TruncatedSums:
 
     def cut(self, U: FloatArray, b: float) -> FloatArray:
         """r^ (m,) for rows u_i of U (m, M), every one with |U_ij| <= 1/sqrt(N_j)."""
-        products = U[:, self._points] * self._values  # (m, k)
-        return np.asarray(U @ self._settled + np.where(np.abs(products) <= b, products, 0.0).sum(axis=1))
+        cut = np.abs(self._values) * np.abs(U).max(axis=0, initial=0.0)[self._points] > b  # in some coordinate, (k,)
+        whole = np.bincount(self._points[~cut], self._values[~cut], minlength=len(self._settled))
+        products = U[:, self._points[cut]] * self._values[cut]
+        return np.asarray(U @ (self._settled + whole) + np.where(np.abs(products) <= b, products, 0.0).sum(axis=1))
 
     def grow(self, more: int) -> None:
         """Add ``more`` candidates without replies."""
