@@ -98,11 +98,15 @@ def run(settings_: CentredSettings, *, noise: float = 0.0) -> CentredCMA:
 # ---- the question --------------------------------------------------------------------------------------------
 
 
-def filled(**change: Any) -> CentredCMA:
-    algorithm = CentredCMA(make(**change))
-    for slot in range(8):
-        algorithm.observe(f"p{slot}", algorithm.ask(slot))
+def fill(algorithm: CentredCMA, name: str = "") -> CentredCMA:
+    """Observe the points that the next question needs."""
+    for slot in range(algorithm.missing()):
+        algorithm.observe(f"{name or f'{algorithm.t}/'}{slot}", algorithm.ask(slot))
     return algorithm
+
+
+def filled(**change: Any) -> CentredCMA:
+    return fill(CentredCMA(make(**change)), "p")
 
 
 def test_the_question_is_centred_and_costs_what_was_planned() -> None:
@@ -134,8 +138,7 @@ def test_references_are_the_best_earlier_points_and_others_are_forgotten() -> No
     algorithm = filled()
     make_generation(algorithm, np.arange(8.0), 1e-6)
     assert algorithm.points_in_use() == ("p0", "p1")
-    for slot in range(8):
-        algorithm.observe(f"q{slot}", algorithm.ask(slot))
+    fill(algorithm, "q")
     for query in share_and_mean(algorithm):
         assert query.points == (*(f"q{j}" for j in range(8)), "p0", "p1")
         assert query.weights.shape == (10, 10)
@@ -292,8 +295,7 @@ def explore(algorithm: CentredCMA, generations: int) -> list[np.ndarray]:
     """Every generation's new points; the surrogate learns that the sum of the coordinates is the loss."""
     points = []
     for _ in range(generations):
-        for slot in range(algorithm.missing()):
-            algorithm.observe(f"{algorithm.t}/{slot}", algorithm.ask(slot))
+        fill(algorithm)
         mean = share_and_mean(algorithm)[1]
         asked = algorithm.points_at(mean.points)
         points.append(asked[: algorithm.batch])
@@ -322,8 +324,7 @@ def test_more_is_explored_as_long_as_the_answers_do_not_tell_points_apart(noise:
     engine, rng = algorithm.cma, np.random.default_rng(0)
     for done in range(generations):
         assert algorithm.cma is engine, done
-        for slot in range(algorithm.missing()):
-            algorithm.observe(f"{algorithm.t}/{slot}", algorithm.ask(slot))
+        fill(algorithm)
         asked = algorithm.points_at(share_and_mean(algorithm)[1].points).sum(axis=1)
         make_generation(algorithm, asked - asked.mean() + noise * rng.standard_normal(len(asked)), sigma=noise)
     assert algorithm.cma is not engine
@@ -363,8 +364,7 @@ def test_losses_are_saturated_in_the_first_generations_in_both_questions_of_each
     algorithm = CentredCMA(make(generations=5, saturation=2.0, saturated=0.6))
     cuts = []
     for _ in range(5):
-        for slot in range(algorithm.missing()):
-            algorithm.observe(f"{algorithm.t}/{slot}", algorithm.ask(slot))
+        fill(algorithm)
         queries = share_and_mean(algorithm)
         m = len(queries[1].points)
         height = 2.0 * algorithm.radius / math.sqrt(m)
@@ -381,8 +381,7 @@ def test_a_run_that_goes_on_saturates_in_the_same_share_of_all_generations() -> 
         algorithm.recall(f"generation/{t + 1}", done.note(), done.values, 0.1)
     cut = []
     for _ in range(2):
-        for slot in range(algorithm.missing()):
-            algorithm.observe(f"{algorithm.t}/{slot}", algorithm.ask(slot))
+        fill(algorithm)
         mean = share_and_mean(algorithm)[1]
         cut.append(mean.saturate_above is not None)
         make_generation(algorithm, np.zeros(len(mean.points)))

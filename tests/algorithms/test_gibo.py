@@ -41,6 +41,12 @@ def settings(**change: Any) -> GIBOSettings:
     return GIBOSettings(**{**base, **change})
 
 
+def fill(algorithm: DPGIBO, name: str = "") -> None:
+    """Observe the points that the next question needs."""
+    for j in range(algorithm.missing()):
+        algorithm.observe(f"{name}{j}", algorithm.ask(j))
+
+
 def asked(algorithm: DPGIBO) -> Question:
     question = algorithm.question()
     assert question is not None
@@ -134,8 +140,7 @@ def test_it_finds_the_minimum_of_the_mean_loss_without_noise() -> None:
 
 def test_the_query_is_what_lines_6_and_7_ask_for() -> None:
     algorithm = DPGIBO(settings())
-    for j in range(4):
-        algorithm.observe(str(j), algorithm.ask(j))
+    fill(algorithm)
     question = asked(algorithm)
     query = question.query
     assert (question.key, question.note) == ("step/1", {"theta": [0.3, 0.6, 0.2]})
@@ -148,8 +153,7 @@ def test_the_query_is_what_lines_6_and_7_ask_for() -> None:
 
 def test_a_constant_mean_ignores_the_level_of_a_persons_loss() -> None:
     algorithm = DPGIBO(settings(constant_mean=True))
-    for j in range(4):
-        algorithm.observe(str(j), algorithm.ask(j))
+    fill(algorithm)
     assert asked(algorithm).query.weights.sum(axis=1) == pytest.approx(0, abs=1e-9)
 
 
@@ -239,8 +243,7 @@ def test_a_step_that_was_paid_without_an_answer_is_used_up() -> None:
     learn(algorithm, None)
     assert algorithm.finished
     assert len(algorithm.path) == 2
-    for j in range(4):
-        algorithm.observe(str(j), algorithm.ask(j))
+    fill(algorithm)
     assert algorithm.question() is None
     assert algorithm.points_in_use() == ()
 
@@ -258,8 +261,7 @@ def test_memory_forgets_old_batches() -> None:
     for memory, kept in ((None, 12), (0, 0), (1, 4), (2, 8)):
         algorithm = DPGIBO(settings(memory=memory))
         for batch in range(3):
-            for j in range(4):
-                algorithm.observe(f"{batch}/{j}", algorithm.ask(j))
+            fill(algorithm, f"{batch}/")
             learn(algorithm, np.zeros(D), own=True)
         assert len(algorithm.points_in_use()) == kept
         assert algorithm.missing() == 4
