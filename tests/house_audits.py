@@ -16,6 +16,7 @@ from opendp.measurements import make_gaussian
 
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.privacy.noise import OpenDPNoise
+from dptune.search.names import point_name
 from dptune.search.values import VALUES
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
@@ -205,22 +206,8 @@ def audit_names(folder: Path) -> None:
 
 def name_without(patch: pytest.MonkeyPatch, part: str) -> None:
     """Name a point by its trial and one of scope and parameters."""
-    true = SearchRun._observe
 
-    def observe(self: SearchRun, trial: str, parameters: Any, losses: Any) -> str:
-        if part == "parameters":
-            return true(self, trial, _Named(parameters), losses)
-        scope, self.scope = self.scope, "everybody"
-        try:
-            return true(self, trial, parameters, losses)
-        finally:
-            self.scope = scope
+    def named(scope: str, trial: str, parameters: Any) -> str:
+        return point_name("" if part == "scope" else scope, trial, {} if part == "parameters" else parameters)
 
-    patch.setattr(SearchRun, "_observe", observe)
-
-
-class _Named(dict[str, Any]):
-    """Looks empty to who makes a digest of it."""
-
-    def __init__(self, _: Any) -> None:
-        super().__init__()
+    patch.setattr("dptune.search.run.point_name", named)

@@ -18,7 +18,6 @@ from scipy.stats import norm
 from typer.testing import CliRunner
 
 from dptune import Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
-from dptune.accounting.durable import DurableLedger
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.cli import app
 from dptune.errors import BudgetMismatch, CapReached, KeyConflict
@@ -280,4 +279,4 @@ def test_a_plan_with_a_smaller_z_is_refused_wherever_it_comes_in(fast_path: Path
     with pytest.raises(InputError):
         one.release(0)
     assert one.ledger.charges() == []
-    assert DurableLedger(fast_path / "plan.db", None, "")._row["plan"]["z"] == PLAN.z
+    assert PlanLedger(fast_path / "plan.db").plan.z == PLAN.z
