@@ -116,7 +116,7 @@ bench-tails: $(VENV)/.installed  ## losses with tails, docs/frontier.md (an hour
 	$(BIN)/python -m benchmarks.tails
 	$(BIN)/python -m benchmarks.tails --calibration --trials 40
 
-bench-spaces: $(VENV)/.installed  ## any search space, docs/centred.md (hours; goes on where it was stopped)
+bench-spaces: $(VENV)/.installed  ## any search space, docs/frontier.md (hours; goes on where it was stopped)
 	$(BIN)/python -m benchmarks.spaces
 
 bench-extending: $(VENV)/.installed  ## extending a run beside planning it at once, docs/optuna.md (ten minutes; goes on)
