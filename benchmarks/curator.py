@@ -20,8 +20,8 @@ from dptune.accounting.gdp import Spent, bounded_range_from_mu
 from dptune.accounting.ledger import PLAN, News, Rest
 from dptune.errors import PlanComplete
 from dptune.privacy.noise import noise_scale
+from dptune.privacy.privatizer import Released
 from dptune.privacy.query import Ball, Box, Interval, MeanQuery, NormQuery, Query
-from dptune.privacy.released import Released
 
 
 class Ledger:
@@ -140,7 +140,7 @@ class Curator:
         """The answer, kept in the ledger; by the exponential mechanism the index of a small mean."""
         if limit is not None and self.ledger.count(scope, limit.prefix) >= limit.count:
             raise PlanComplete("that is all")
-        prior = getattr(mechanism, "keywords", {}).get("prior", ())  # of dptune.privacy.noisy_min
+        prior = getattr(mechanism, "keywords", {}).get("prior", ())  # of noisy_min
         value, sigma = self.answer(query) if mechanism is None else self.choose(query, prior), self.sigma(query)
         return Released(value, self.ledger.charge(scope, key, query, value, sigma, note), sigma)
 

@@ -33,8 +33,8 @@ from benchmarks.pruning import CLIP, EPOCHS, MU, RUNG_SHARE, RUNG_TRIALS, SIZES,
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from dptune import CENTRED, SearchRun
 from dptune.algorithms.centred_plan import RUNG_RADIUS
+from dptune.privacy.privatizer import Released
 from dptune.privacy.query import Query
-from dptune.privacy.released import Released
 from dptune.search import rungs
 from dptune.search.names import RUNG
 from dptune_optuna.spaces import to_space

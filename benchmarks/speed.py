@@ -5,7 +5,7 @@ A step is everything between two batches of evaluations, with m = 25 (d + 1) poi
     design      choose d + 1 points around theta (closed form, or optimised)
     posterior   append them to the factor of K, and the weights W = grad k K^-1
     query       build the question and its digest
-    mean        W L in blocks of people, clip, mean: `LossPrivatizer._clipped_mean`
+    mean        W L in blocks of people, clip, mean: `HeldLosses.mean`
     noise       OpenDP
     ledger      charge and record, two durable transactions
 
@@ -105,7 +105,7 @@ def _step(privatizer: LossPrivatizer, settings: GIBOSettings, old: np.ndarray, r
     query = algorithm.question().query  # computes the weights again
     query.digest()
     lap["query"] = max(time.perf_counter() - start - _again(algorithm, theta), 0.0)
-    mean = timed("mean", lambda: privatizer._clipped_mean(query))
+    mean = timed("mean", lambda: privatizer._held.mean(query))
     noisy = timed("noise", lambda: privatizer._noise.add_gaussian(mean, privatizer.sigma(query)))
     timed("ledger", lambda: _pay(privatizer, query, f"step/{repeat}", noisy))
     return lap

@@ -31,7 +31,7 @@ from dptune.errors import PlanComplete as PlanComplete
 from dptune.errors import PrivacyError as PrivacyError
 from dptune.losses.rows import Rows as Rows
 from dptune.privacy.privatizer import LossPrivatizer as LossPrivatizer
-from dptune.privacy.released import Released as Released
+from dptune.privacy.privatizer import Released as Released
 from dptune.search.request import drive as drive
 from dptune.search.run import SearchRun as SearchRun
 from dptune.selection.select import Selection as Selection

@@ -13,9 +13,8 @@ from audit_tools import MISTAKE, FreeLedger, lower_bound
 from scipy.stats import chi2, norm
 
 from dptune import LossPrivatizer
-from dptune.privacy.mechanism import Mechanism
+from dptune.privacy.mechanism import Mechanism, noisy_min
 from dptune.privacy.noise import NoiseSource
-from dptune.privacy.noisy_min import noisy_min
 
 Array = npt.NDArray[np.float64]
 Making = Callable[[NoiseSource], Mechanism]

@@ -63,7 +63,6 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "federated/": {
         "gp",
         "privacy.noise",
-        "privacy.sampling",
         "privacy.private.bare",
         "accounting",
         "space",
@@ -203,7 +202,7 @@ def test_the_federated_server_alone_reads_messages_and_samples() -> None:
     samplers = {
         name for name, tree in EVERYTHING.items() if names(tree) & {"SecretSample", "SeededSample", "sample_source"}
     }
-    assert samplers == {"federated/server.py", "privacy/sampling.py"}
+    assert samplers == {"federated/server.py", "privacy/noise.py"}
 
 
 def test_nothing_is_pickled_and_no_assert_guards() -> None:

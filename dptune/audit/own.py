@@ -19,8 +19,8 @@ from dptune.audit.free import FreeLedger
 from dptune.audit.noise_law import complaints
 from dptune.audit.transcript import transcript
 from dptune.errors import InputError
-from dptune.privacy.people import interval_of
 from dptune.privacy.privatizer import LossPrivatizer
+from dptune.privacy.query import Interval
 
 ODD = (np.nan, np.inf, -np.inf, 1e30)  # what one person's numbers may be
 CHANCE = 1e-6
@@ -80,7 +80,7 @@ class Audit:
 
     def __post_init__(self) -> None:
         positive("mu", self.mu)
-        interval_of(self.clip)
+        Interval.of(self.clip)
         at_least("people", self.people, 1)
         at_least("answers", self.answers, 100)
         object.__setattr__(self, "X", np.asarray(self.X))

@@ -25,9 +25,16 @@ from dptune.errors import AlreadySent, BudgetMismatch, InputError, MessageRefuse
 from dptune.federated.aggregate import weighted_sums
 from dptune.federated.messages import Message, checked_message
 from dptune.federated.settings import FTSSettings
-from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
+from dptune.privacy.noise import (
+    NoiseSource,
+    SampleSource,
+    is_private,
+    is_secret,
+    noise_scale,
+    noise_source,
+    sample_source,
+)
 from dptune.privacy.private import bare
-from dptune.privacy.sampling import SampleSource, is_secret, sample_source
 
 Matrix = npt.NDArray[np.float64]
 

@@ -3,10 +3,10 @@
 from dptune.privacy.pending import PendingLosses as PendingLosses
 from dptune.privacy.private import PerExampleLosses as PerExampleLosses
 from dptune.privacy.privatizer import LossPrivatizer as LossPrivatizer
+from dptune.privacy.privatizer import Released as Released
 from dptune.privacy.query import Ball as Ball
 from dptune.privacy.query import Box as Box
 from dptune.privacy.query import Interval as Interval
 from dptune.privacy.query import MeanQuery as MeanQuery
 from dptune.privacy.query import NormQuery as NormQuery
 from dptune.privacy.query import Question as Question
-from dptune.privacy.released import Released as Released

@@ -1,20 +1,23 @@
-"""A mechanism: how the bounded mean of a query becomes a release.
+"""Mechanisms: how the bounded mean of a query becomes a release.
 
 The privatizer holds losses, bounds what one person can move, pays and records; a mechanism says what that costs, how
-much noise it takes, and draws it. Another mechanism is one file with one function from a source of noise to a
-:class:`Mechanism`, handed to :meth:`dptune.LossPrivatizer.release`. :func:`gaussian` is the only one used by default.
+much noise it takes, and draws it. Another one is a function from a source of noise to a :class:`Mechanism`, handed to
+:meth:`dptune.LossPrivatizer.release`. :func:`gaussian` is the default; :func:`noisy_min` is the exponential mechanism,
+whose price does not grow with the number of candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from dptune.accounting.events import Event, GaussianRelease
-from dptune.privacy.noise import NoiseSource, noise_scale
+from dptune.accounting.events import Event, GaussianRelease, SelectionRelease
+from dptune.accounting.gdp import bounded_range_from_mu
+from dptune.privacy.noise import SLACK, NoiseSource, noise_scale
 from dptune.privacy.query import Query
 
 Vector = npt.NDArray[np.float64]
@@ -49,4 +52,37 @@ def gaussian(noise: NoiseSource) -> Mechanism:
         ),
         scale=lambda query, sensitivity: noise_scale(sensitivity=sensitivity, mu=query.mu, dimension=query.dimension),
         draw=noise.add_gaussian,
+    )
+
+
+def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
+    """Return the mechanism that releases the index of a small entry of a vector of means, and nothing else.
+
+    Candidate j is released with probability proportional to prior_j exp(-eta u_j / (2 Delta)), with Delta the most that
+    replacing one person moves an entry: 1/sqrt(m) of the L2 sensitivity of a :class:`~dptune.privacy.query.Box`.
+
+    Args:
+        noise: of the privatizer.
+        prior: (m,) positive public weights of the candidates, known before the losses are read; () for equal ones.
+
+    Guarantee: ``query.mu``-GDP under replacing one person, whatever the prior
+    (:class:`dptune.accounting.events.SelectionRelease`).
+    """
+    handicap = -np.log(np.asarray(prior, dtype=np.float64)) if len(prior) else 0.0  # (m,), in units of the scale
+
+    def entry(query: Query, sensitivity: float) -> float:
+        return sensitivity / math.sqrt(query.dimension)
+
+    def scale(query: Query, sensitivity: float) -> float:
+        return 2 * entry(query, sensitivity) * (1 + SLACK) / bounded_range_from_mu(query.mu)
+
+    def event(query: Query, sensitivity: float, sigma: float) -> SelectionRelease:
+        eta = bounded_range_from_mu(query.mu)
+        return SelectionRelease(query.mu, eta, entry(query, sensitivity), sigma, query.dimension, query.statistic)
+
+    return Mechanism(
+        event=event,
+        scale=scale,
+        draw=lambda means, sigma: np.array([float(noise.noisy_argmin(means + sigma * handicap, sigma))]),
+        adds_to=0,
     )

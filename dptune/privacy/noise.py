@@ -1,4 +1,4 @@
-"""The only privacy randomness of the package: OpenDP's discrete Gaussian, unseeded.
+"""The only privacy randomness of the package: OpenDP's discrete Gaussian and secret samples, unseeded.
 
 A statistic s in R^p with L2 sensitivity Delta is scaled to unit noise, s/sigma, rounded to OpenDP's
 grid of 2^-40, given exact discrete Gaussian noise of standard deviation 1, and scaled back. Scaling
@@ -10,11 +10,15 @@ What rounding can add to the sensitivity is paid for in sigma::
     sigma = Delta (1 + SLACK) / (mu - sqrt(p) 2^-40)
 
 where SLACK covers floating-point error in clipping, summation and float32 storage.
+
+A Poisson sample draws each agent with probability q, on its own, from the operating system's randomness. q is rounded
+down to a multiple of 2^-53. Who was drawn must stay secret: who knows it gets nothing of what subsampling adds.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from typing import Protocol
 
 import numpy as np
@@ -30,8 +34,10 @@ from dptune.errors import InputError
 from dptune.privacy.query import GRID_EXPONENT, smallest_price
 
 Vector = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 SLACK = 1e-6
+_BITS = 53  # of a uniform number
 enable_features("contrib")
 
 
@@ -105,3 +111,46 @@ def noise_source(given: NoiseSource | None, insecure_seed: int | None) -> NoiseS
 def is_private(noise: NoiseSource) -> bool:
     """Tell whether the noise protects anybody: OpenDP's does, and no other, whatever it says of itself."""
     return type(noise) is OpenDPNoise
+
+
+# ---- secret samples --------------------------------------------------------------------------------
+
+
+class SampleSource(Protocol):
+    """Draws Poisson samples. All but :class:`SecretSample` make a server say NOT PRIVATE."""
+
+    def draw(self, n: int, q: float) -> Mask:
+        """Return who of n agents is in the sample, (n,)."""
+        ...
+
+
+class SecretSample:
+    """Poisson samples from the operating system; safe across fork."""
+
+    def draw(self, n: int, q: float) -> Mask:
+        """Return who of n agents is in the sample, (n,)."""
+        uniform = np.frombuffer(os.urandom(8 * n), dtype=np.uint64) >> np.uint64(64 - _BITS)
+        return np.asarray(uniform < np.uint64(int(q * 2.0**_BITS)))
+
+
+class SeededSample:
+    """NOT PRIVATE. Reproducible samples for tests and figures; every charge made with them says so."""
+
+    def __init__(self, insecure_seed: int) -> None:
+        self._generator = np.random.default_rng([insecure_seed, 1])
+
+    def draw(self, n: int, q: float) -> Mask:
+        """Return who of n agents is in the sample, (n,)."""
+        return np.asarray(self._generator.random(n) < q)
+
+
+def sample_source(given: SampleSource | None, insecure_seed: int | None) -> SampleSource:
+    """Return the source that was given, one with a seed if there is a seed, and else the operating system's."""
+    if given is not None:
+        return given
+    return SecretSample() if insecure_seed is None else SeededSample(insecure_seed)
+
+
+def is_secret(samples: SampleSource) -> bool:
+    """Tell whether nobody knows the samples: those of the operating system, and no others."""
+    return type(samples) is SecretSample

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +56,8 @@ def reveal(losses: PerExampleLosses) -> npt.NDArray[np.float64]:
     return losses._PerExampleLosses__values  # type: ignore[attr-defined,no-any-return]
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 
@@ -64,6 +68,21 @@ def bare(error: E) -> E:
     """
     error.__context__ = error.__cause__ = None
     return error.with_traceback(None)
+
+
+def frameless(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function whose errors have no frames of what it called: those may hold private values."""
+
+    @wraps(function)
+    def call(*given: P.args, **options: P.kwargs) -> T:
+        try:
+            return function(*given, **options)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
+            failure = bare(error)
+        del given, options
+        raise failure
+
+    return call
 
 
 def loss_vector(values: Any) -> npt.NDArray[np.float64]:

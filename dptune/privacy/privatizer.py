@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,20 +14,35 @@ from dptune._checks import at_least, shown
 from dptune._locks import ForkSafeLock
 from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
 from dptune.errors import InputError
-from dptune.privacy.clipping import per_person
+from dptune.privacy.held import HeldLosses, People
 from dptune.privacy.mechanism import Mechanism, gaussian
 from dptune.privacy.noise import NoiseSource, is_private, noise_source
 from dptune.privacy.pending import PendingLosses, Waiting
-from dptune.privacy.people import count_of, float_type, interval_of, person_of_row, person_weights_of
-from dptune.privacy.private import PerExampleLosses, bare, reveal
+from dptune.privacy.private import PerExampleLosses, frameless, reveal
 from dptune.privacy.query import Box, Interval, MeanQuery, Query
-from dptune.privacy.released import Released
-from dptune.privacy.rows import LossRows
 
 Vector = npt.NDArray[np.float64]
 Losses = PerExampleLosses | npt.ArrayLike
 
-_PEOPLE_PER_CHUNK = 8192  # G of one chunk, (p, 8192) float64, stays in cache; memory beside the rows is O(p * 8192)
+
+@dataclass(frozen=True)
+class Released:
+    """A released vector and the charge that paid for it. Built by ``LossPrivatizer.release`` only.
+
+    Attributes:
+        value: (p,), read-only; public.
+        charge: the ledger's record of it.
+        sigma: standard deviation of the noise per coordinate.
+    """
+
+    value: Vector
+    charge: Charge
+    sigma: float
+
+    @property
+    def scalar(self) -> float:
+        """The value of a release with p = 1, as a Python float."""
+        return float(self.value.item())
 
 
 class LossPrivatizer:
@@ -71,14 +86,11 @@ class LossPrivatizer:
         if pending is not None and not isinstance(pending, PendingLosses):
             raise InputError(f"pending must be PendingLosses(path, PendingLosses.new_key()); got {shown(pending)}.")
         self.ledger = ledger
-        self.interval = interval_of(clip)
-        self._person = person_of_row(n, groups)  # (rows,) codes, or None: a person a row
-        self.rows = count_of(n) if self._person is None else len(self._person)
-        self.n = self.rows if self._person is None else int(self._person.max()) + 1
-        if person_weights is not None and groups is not None:
-            raise InputError("person_weights cannot go with groups: a weight would follow a person's place in a list.")
-        self._weights = person_weights_of(person_weights, self.n)  # (n,), sums to 1
-        self.dtype = float_type(dtype)
+        if dtype is not np.float32 and dtype is not np.float64:
+            raise InputError("dtype must be numpy.float32 or numpy.float64.")
+        self.interval, self.dtype = Interval.of(clip), dtype
+        self._people = People.of(n, groups, person_weights)
+        self.rows, self.n = self._people.rows, self._people.n
         self._insecure_seed = None if insecure_seed is None else at_least("insecure_seed", insecure_seed, 0)
         self.pending, self._given_noise = pending, noise
         ledger.bind_people(self.n)
@@ -87,8 +99,7 @@ class LossPrivatizer:
     def _start(self) -> None:
         self._lock = ForkSafeLock()
         self._unrecorded: dict[int, Vector] = {}  # charge -> a draw that could not be recorded; nobody has seen it
-        self._losses = LossRows(self.n, self.dtype)
-        self._failed: set[str] = set()  # points whose evaluation failed: as private as the losses
+        self._held = HeldLosses(self._people, self.interval, self.dtype)
         self._noise = noise_source(self._given_noise, self._insecure_seed)
 
     @property
@@ -111,12 +122,14 @@ class LossPrivatizer:
 
         Who belongs to whom could be guessed from a digest of few groups.
         """
-        parts = [repr((self.describe(), self._insecure_seed)).encode(), self._weights.tobytes()]
-        parts += [b"" if self._person is None else np.asarray(self._person, dtype=np.int64).tobytes()]
+        people = self._people
+        parts = [repr((self.describe(), self._insecure_seed)).encode(), people.weights.tobytes()]
+        parts += [b"" if people.of_row is None else np.asarray(people.of_row, dtype=np.int64).tobytes()]
         return hashlib.sha256(b"|".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
     # ---- private data in -----------------------------------------------------------------------
 
+    @frameless
     def observe(self, point: str, losses: Losses) -> None:
         """Take the losses (rows,) of one evaluated point. A second call with the same name changes nothing.
 
@@ -127,13 +140,12 @@ class LossPrivatizer:
         Raises:
             InputError: wrong length, shape or dtype; depends on public shape only.
         """
-        try:
-            self._take(point, self.checked(losses))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
-            failure = bare(error)
-        else:
-            return
-        raise failure
+        wrapped = self.checked(losses)
+        with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
+            row = self._held.clean(reveal(wrapped))
+        with self._lock:
+            if point not in self._held:
+                self._held.add(point, row)
 
     def checked(self, losses: Losses) -> PerExampleLosses:
         """Return the losses (rows,) if :meth:`observe` would take them.
@@ -149,16 +161,11 @@ class LossPrivatizer:
             )
         return wrapped
 
-    def _take(self, point: str, losses: PerExampleLosses) -> None:
-        with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-            self._store(point, self._clean(reveal(losses)))
-
     def observe_failure(self, point: str) -> None:
         """Take an evaluation that failed: every person's loss is the upper clip, unless a query says otherwise."""
         with self._lock:
-            if point not in self._losses:
-                self._failed.add(point)
-                self._store(point, np.full(self.n, self.interval.diameter / 2))
+            if point not in self._held:
+                self._held.add(point, np.full(self.n, self.interval.diameter / 2), failed=True)
 
     def copy(self, point: str, name: str) -> None:
         """Hold the losses of a point under another name, too.
@@ -167,39 +174,21 @@ class LossPrivatizer:
             InputError: this process does not hold them.
         """
         with self._lock:
-            if point not in self._losses:
+            if point not in self._held:
                 raise self._missing((point,))
-            self._store(name, self._losses.row(point).astype(np.float64))
-            self._failed.update([name] if point in self._failed else [])
-
-    def _store(self, point: str, row: Vector) -> None:
-        with self._lock:
-            if point not in self._losses:
-                self._losses.put(point, row)
-
-    def _clean(self, values: Vector) -> Vector:
-        """Clip to [low, high], average each person's rows, and centre at the public midpoint: (n,)."""
-        low, high = self.interval.low, self.interval.high
-        clipped = np.clip(np.nan_to_num(values, nan=high, posinf=high, neginf=low), low, high) - self._midpoint
-        if self._person is None:
-            return clipped
-        return np.bincount(self._person, clipped, self.n) / np.bincount(self._person, minlength=self.n)
-
-    @property
-    def _midpoint(self) -> float:
-        return (self.interval.low + self.interval.high) / 2
+            if name not in self._held:
+                self._held.add(name, self._held.row(point), failed=point in self._held.failed)
 
     def points(self) -> tuple[str, ...]:
         """Return the names of the points whose losses this process holds; public."""
         with self._lock:
-            return self._losses.names()
+            return self._held.points()
 
     def forget(self, point: str) -> None:
         """Overwrite the losses of a point."""
         with self._lock:
-            if point in self._losses:
-                self._losses.drop(point)
-                self._failed.discard(point)
+            if point in self._held:
+                self._held.drop(point)
                 self.settle([point])
 
     def keep(self, point: str, *, scope: str, parameters: Mapping[str, Any]) -> None:
@@ -209,9 +198,9 @@ class LossPrivatizer:
             LedgerError: they cannot be written.
         """
         with self._lock:
-            if self.pending is not None and point in self._losses:
-                waiting = Waiting(point, scope, parameters, point in self._failed)
-                self.pending.keep(waiting, self._losses.row(point), whose=self._whose())
+            if self.pending is not None and point in self._held:
+                waiting = Waiting(point, scope, parameters, point in self._held.failed)
+                self.pending.keep(waiting, self._held.row(point), whose=self._whose())
 
     def settle(self, points: Collection[str]) -> None:
         """Delete the losses of points from the encrypted file: a kill loses nothing of them any more."""
@@ -226,10 +215,9 @@ class LossPrivatizer:
         """
         with self._lock:
             found = [] if self.pending is None else self.pending.rows(scope, whose=self._whose())
-            new = [(waiting, row) for waiting, row in found if waiting.point not in self._losses]
+            new = [(waiting, row) for waiting, row in found if waiting.point not in self._held]
             for waiting, row in new:
-                self._losses.put(waiting.point, row)
-                self._failed.update([waiting.point] if waiting.failed else [])
+                self._held.add(waiting.point, row, failed=waiting.failed)
             return [waiting for waiting, _ in new]
 
     def _whose(self) -> list[object]:
@@ -248,7 +236,7 @@ class LossPrivatizer:
 
     def sensitivity(self, query: Query) -> float:
         """Return the L2 sensitivity of the query's weighted mean under replacing one person."""
-        return query.clip.diameter * float(self._weights.max())
+        return query.clip.diameter * float(self._people.weights.max())
 
     def sigma(self, query: Query) -> float:
         """Return the noise's standard deviation per coordinate."""
@@ -283,25 +271,41 @@ class LossPrivatizer:
         how, sensitivity = mechanism(self._noise), self.sensitivity(query)
         scale = how.scale(query, sensitivity)
         event = how.event(query, sensitivity, scale)
-        if not self._holds(query.points):  # then only what is recorded can be told again
-            known = self.ledger.find(scope, key)
-            if known is None or known.value is None:
-                raise self._missing(query.points)
+        self._require(query.points, scope, key)
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}"
         charge = self.ledger.charge(scope, key, event, digest=digest, private=self.private, note=note, limit=limit)
         if charge.value is None:
-            charge = self._draw_and_record(charge, query, how, scale)
+            charge = self._answer(charge, lambda: how.draw(self._held.mean(query), scale) + how.adds_to * query.middle)
         value = np.array(charge.value, dtype=np.float64)
         value.setflags(write=False)
         return Released(value, charge, scale)
 
-    def _draw_and_record(self, charge: Charge, query: Query, how: Mechanism, scale: float) -> Charge:
-        """Draw once per charge: a draw that could not be recorded is kept for the retry, and shown to nobody."""
-        try:
-            return self._record(charge, self._draw(charge, query, how, scale))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
-            failure = bare(error)
-        raise failure
+    def _require(self, points: tuple[str, ...], scope: str, key: str) -> None:
+        """Refuse a question about points that are not held, unless its answer is recorded."""
+        with self._lock:
+            if all(point in self._held for point in points):
+                return
+        known = self.ledger.find(scope, key)
+        if known is None or known.value is None:
+            raise self._missing(points)
+
+    def _missing(self, points: tuple[str, ...]) -> InputError:
+        missing = [point for point in points if point not in self._held]
+        return InputError(
+            f"this process holds no losses for {missing[:3]}; losses live in the memory of the process that observed "
+            "them. Evaluate the points again."
+        )
+
+    @frameless
+    def _answer(self, charge: Charge, draw: Callable[[], Vector]) -> Charge:
+        """Read and draw once per charge, and record: a draw that cannot be recorded is kept, and shown to nobody."""
+        with self._lock:
+            if charge.seq not in self._unrecorded:
+                self._unrecorded[charge.seq] = draw()
+            drawn = self._unrecorded[charge.seq]
+        recorded = self.ledger.record(charge, drawn.tolist())
+        self._unrecorded.pop(charge.seq, None)
+        return recorded
 
     def drew(self, charge: Charge) -> bool:
         """Tell whether this process drew the charge's answer and has not seen it recorded."""
@@ -313,76 +317,13 @@ class LossPrivatizer:
         Raises:
             LedgerError: it cannot be recorded now either.
         """
-        draw = self._unrecorded.get(charge.seq)
-        if charge.value is not None or draw is None:
-            return charge
-        try:
-            return self._record(charge, draw)
-        except BaseException as error:  # noqa: BLE001 - as above
-            failure = bare(error)
-        raise failure
-
-    def _draw(self, charge: Charge, query: Query, how: Mechanism, scale: float) -> Vector:
-        with self._lock:
-            if charge.seq not in self._unrecorded:
-                centre = how.adds_to * self._centre(query)
-                self._unrecorded[charge.seq] = how.draw(self._clipped_mean(query), scale) + centre
-            return self._unrecorded[charge.seq]
-
-    def _record(self, charge: Charge, draw: Vector) -> Charge:
-        recorded = self.ledger.record(charge, draw.tolist())
-        self._unrecorded.pop(charge.seq, None)
-        return recorded
-
-    def _holds(self, points: tuple[str, ...]) -> bool:
-        with self._lock:
-            return all(point in self._losses for point in points)
-
-    def _missing(self, points: tuple[str, ...]) -> InputError:
-        missing = [point for point in points if point not in self._losses]
-        return InputError(
-            f"this process holds no losses for {missing[:3]}; losses live in the memory of the process that observed "
-            "them. Evaluate the points again."
-        )
-
-    def _clipped_mean(self, query: Query) -> Vector:
-        """Return sum_i w_i clip(W L_i) less :meth:`_centre`, shape (p,), in float64."""
-        with self._lock, np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-            parts = []  # (chunks, p)
-            for first in range(0, self.n, _PEOPLE_PER_CHUNK):
-                people = slice(first, min(first + _PEOPLE_PER_CHUNK, self.n))
-                g = self._statistic(query, people)  # (p, people)
-                parts.append(per_person(g, query, self._centre(query)) @ self._weights[people])
-            return np.array([math.fsum(column) for column in np.transpose(parts)])  # exact: see noise.SLACK
-
-    def _statistic(self, query: Query, people: slice) -> Vector:
-        """Return W L_i of these people, each less :meth:`_centre` if the query is a mean, (p, people)."""
-        W = query.weights
-        centre = self._centre(query) if isinstance(query, MeanQuery) else 0.0
-        if query.saturate_above is None:
-            weights, offset = self._effective(query, W)
-            return self._losses.combine(query.points, weights, people) + (offset - centre)[:, None]
-        weights, offset = self._effective(query, np.eye(W.shape[1]))
-        L = self._losses.combine(query.points, weights, people) + offset[:, None]  # (m, people)
-        return W @ np.minimum(L, np.median(L, axis=0) + query.saturate_above) - centre
-
-    def _effective(self, query: Query, W: Vector) -> tuple[Vector, Vector]:
-        """Return what is applied to the rows held for W (p, m): such a matrix, and an offset (p,)."""
-        failed = np.array([point in self._failed for point in query.points])  # (m,)
-        offset = self._midpoint * W.sum(axis=1)  # of the rows' centring
-        if query.failed_above is None or not failed.any() or failed.all():
-            return W, offset
-        theirs = W[:, failed].sum(axis=1)  # (p,), now of the others' mean plus failed_above
-        return np.where(failed, 0.0, W + theirs[:, None] / np.sum(~failed)), offset + query.failed_above * theirs
-
-    def _centre(self, query: Query) -> float:
-        """Return what is added after the noise: a range far from 0 would round the mean by more than noise covers."""
-        return (query.clip.low + query.clip.high) / 2 if isinstance(query.clip, Interval) else 0.0
+        drawn = self._unrecorded.get(charge.seq)
+        return charge if charge.value is not None or drawn is None else self._answer(charge, lambda: drawn)
 
     # ---- copies share the budget and hold no losses ----------------------------------------------
 
     def __getstate__(self) -> dict[str, object]:
-        kept = {"_lock", "_losses", "_failed", "_noise", "_unrecorded"}
+        kept = {"_lock", "_held", "_noise", "_unrecorded"}
         return {**{k: v for k, v in self.__dict__.items() if k not in kept}, "pending": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:

@@ -21,9 +21,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -62,10 +62,26 @@ class Interval:
         if max(-self.low, self.high) > LARGEST or self.high - self.low < SMALLEST:
             raise InputError(f"clip must lie within +-{LARGEST:g} and be at least {SMALLEST:g} wide; scale the loss.")
 
+    @classmethod
+    def of(cls, clip: object) -> Interval:
+        """Return the interval of a user's pair (low, high).
+
+        Raises:
+            InputError: it is none.
+        """
+        if not (isinstance(clip, Sequence) and len(clip) == 2 and all(real(end) is not None for end in clip)):
+            raise InputError("clip must be a pair of numbers (low, high), finite, the public range of one loss.")
+        return cls(*clip)
+
     @property
     def diameter(self) -> float:
         """Largest distance between two clipped values."""
         return self.high - self.low
+
+    @property
+    def middle(self) -> float:
+        """What is taken off before clipping and added after the noise."""
+        return (self.low + self.high) / 2
 
 
 @dataclass(frozen=True)
@@ -88,6 +104,7 @@ class Ball:
     """Scale a vector back to L2 norm <= radius; replacing one person moves it by at most 2 radius."""
 
     radius: float
+    middle: ClassVar[float] = 0.0  # nothing is taken off
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", plain(self.radius))
@@ -102,8 +119,8 @@ class Ball:
         return 2 * self.radius
 
 
-class _Question:
-    """What the questions have in common; two are the same if their fingerprints are."""
+class _Query:
+    """What the queries have in common; two are the same if their fingerprints are."""
 
     points: tuple[str, ...]
     weights: Matrix
@@ -119,15 +136,17 @@ class _Question:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _finite(name, getattr(self, name)))
 
-    def _fingerprint(self, region: object) -> str:
-        failed = [] if self.failed_above is None else [self.failed_above]
-        cut = [] if self.saturate_above is None else [{"saturate": self.saturate_above}]
-        header = json.dumps([self.points, self.weights.shape, region, self.mu, *failed, *cut])
-        return hashlib.sha256(header.encode() + self.weights.tobytes()).hexdigest()
+    @property
+    def _region(self) -> object:
+        """What bounds one person's contribution, as JSON data."""
+        raise NotImplementedError
 
     def digest(self) -> str:
         """Return a fingerprint of the question, by which a retry is recognised."""
-        raise NotImplementedError
+        failed = [] if self.failed_above is None else [self.failed_above]
+        cut = [] if self.saturate_above is None else [{"saturate": self.saturate_above}]
+        header = json.dumps([self.points, self.weights.shape, self._region, self.mu, *failed, *cut])
+        return hashlib.sha256(header.encode() + self.weights.tobytes()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and self.digest() == other.digest()
@@ -137,7 +156,7 @@ class _Question:
 
 
 @dataclass(frozen=True, eq=False)
-class MeanQuery(_Question):
+class MeanQuery(_Query):
     """The entire privacy contract of one release. Frozen and public.
 
     Attributes:
@@ -181,29 +200,25 @@ class MeanQuery(_Question):
             return "mean clipped loss of one evaluated point"
         return "mean clipped linear statistic of the losses"
 
-    def _clip(self) -> list[float]:
-        return list(vars(self.clip).values())
+    @property
+    def middle(self) -> float:
+        """What is taken off the mean before the noise, and added after it."""
+        return self.clip.middle
 
-    def digest(self) -> str:
-        """Return a fingerprint of the question, by which a retry is recognised."""
-        return self._fingerprint(self._clip())
+    @property
+    def _region(self) -> object:
+        return list(vars(self.clip).values())
 
 
 @dataclass(frozen=True, eq=False)
-class NormQuery(_Question):
+class NormQuery(_Query):
     """The weighted share of people whose g_i = W L_i has L2 norm at most ``radius``. Frozen and public.
 
     A person is counted or not, so replacing one person moves the share by at most the largest person weight, 1/n.
     A norm that is not finite is not counted.
 
     Attributes:
-        points: names of the m observed points, as given to ``LossPrivatizer.observe``.
-        weights: W (p, m), public, finite, read-only float64.
-        radius: r, public, in units of g_i.
-        mu: GDP price, > 0.
-        failed_above: what an evaluation that failed counts as, for each person, above their mean over the other
-            points; None: the upper clip.
-        saturate_above: where each person's losses are cut, above their median over the points; None: nowhere.
+        radius: r, public, in units of g_i. The others are those of :class:`MeanQuery`.
 
     Raises:
         InputError: shapes do not match, or a setting is not finite or not positive.
@@ -225,19 +240,13 @@ class NormQuery(_Question):
         """The range of one person's contribution."""
         return Interval(0.0, 1.0)
 
-    @property
-    def dimension(self) -> int:
-        """1: a scalar is released."""
-        return 1
+    dimension: ClassVar[int] = 1  # of what is released
+    middle: ClassVar[float] = 0.5
+    statistic: ClassVar[str] = "share of people whose linear statistic of the losses lies in a public ball"
 
     @property
-    def statistic(self) -> str:
-        """The released statistic in words, for the statement."""
-        return "share of people whose linear statistic of the losses lies in a public ball"
-
-    def digest(self) -> str:
-        """Return a fingerprint of the question, by which a retry is recognised."""
-        return self._fingerprint({"norm at most": self.radius})
+    def _region(self) -> object:
+        return {"norm at most": self.radius}
 
 
 Query = MeanQuery | NormQuery

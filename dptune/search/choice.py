@@ -20,7 +20,7 @@ from dptune.accounting.ledger import Charge
 from dptune.algorithms.method import Plan
 from dptune.errors import BudgetExhausted, KeyConflict
 from dptune.parameters import as_choice
-from dptune.privacy.noisy_min import noisy_min
+from dptune.privacy.mechanism import noisy_min
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.names import CHOICE, as_stored
 from dptune.space import Space, Value
@@ -36,7 +36,7 @@ class Choice:
     because its losses were lost or its budget was spent by others, keeps its algorithm's answer. A run that starts from
     others has no losses of theirs: it chooses among its own trials, and compares with what they chose.
 
-    Guarantee: ``plan.choice_mu``-GDP under replacing one person (:func:`dptune.privacy.noisy_min.noisy_min`), one
+    Guarantee: ``plan.choice_mu``-GDP under replacing one person (:func:`dptune.privacy.mechanism.noisy_min`), one
     more release of the run. Which points are candidates, and how likely each is beforehand, depends on released values
     and on which points this process has evaluated.
     """

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from dptune.accounting.gdp import bounded_range_from_mu
-from dptune.privacy.noisy_min import noisy_min
+from dptune.privacy.mechanism import noisy_min
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.selection.race import Race
 
@@ -16,7 +16,7 @@ FEW = 100  # n mu, up to which the race does better; found by ``python -m benchm
 
 
 def exponential(points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: str) -> int:
-    """Choose by one release: the index of a small mean (:func:`dptune.privacy.noisy_min.noisy_min`)."""
+    """Choose by one release: the index of a small mean (:func:`dptune.privacy.mechanism.noisy_min`)."""
     query = privatizer.means_query(points, mu)
     return int(privatizer.release(query, scope=scope, key="index", mechanism=noisy_min).scalar)
 

@@ -16,10 +16,9 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import chi2, kstest, norm
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.privacy import Ball, MeanQuery, NormQuery
-from dptune.privacy import privatizer as implementation
+from dptune.privacy import Ball, MeanQuery, NormQuery, held
+from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import OpenDPNoise
-from dptune.privacy.rows import LossRows
 
 ANY_LOSS = st.one_of(
     st.sampled_from([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300, 5e-324]),
@@ -108,19 +107,19 @@ def test_the_worst_neighbours_reach_the_sensitivity(n: int) -> None:
 
 
 def share_of_all_people_counted_twice(patch: pytest.MonkeyPatch) -> None:
-    true = implementation.per_person
-    patch.setattr(implementation, "per_person", lambda g, query, centre: 2 * true(g, query, centre))
+    true = held.per_person
+    patch.setattr(held, "per_person", lambda g, query: 2 * true(g, query))
 
 
 def norms_for_the_share(patch: pytest.MonkeyPatch) -> None:
     """The mean norm is released in place of the share."""
-    true = implementation.per_person
+    true = held.per_person
 
-    def per_person(g: Any, query: Any, centre: float) -> Any:
+    def per_person(g: Any, query: Any) -> Any:
         norms = np.linalg.norm(g, axis=0)[None, :]
-        return norms - centre if isinstance(query, NormQuery) else true(g, query, centre)
+        return norms - query.middle if isinstance(query, NormQuery) else true(g, query)
 
-    patch.setattr(implementation, "per_person", per_person)
+    patch.setattr(held, "per_person", per_person)
 
 
 def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
@@ -130,19 +129,19 @@ def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
 
 def clip_before_centring(patch: pytest.MonkeyPatch) -> None:
     """The centring matrix is applied to clipped vectors: everybody's level uses up the radius."""
-    true = LossPrivatizer._clipped_mean
+    true = held.HeldLosses.mean
 
-    def mean(self: LossPrivatizer, query: Any) -> Any:
+    def mean(self: held.HeldLosses, query: Any) -> Any:
         m = len(query.points)
         plain = MeanQuery(query.points, np.eye(m), Ball(query.clip.radius), query.mu)
         return query.weights @ true(self, plain)
 
-    patch.setattr(LossPrivatizer, "_clipped_mean", mean)
+    patch.setattr(held.HeldLosses, "mean", mean)
 
 
 def cut_at_the_median_of_everybody(patch: pytest.MonkeyPatch) -> None:
     true = np.median
-    patch.setattr(implementation.np, "median", lambda L, axis: np.full(L.shape[1], true(L)))
+    patch.setattr(held.np, "median", lambda L, axis: np.full(L.shape[1], true(L)))
 
 
 @pytest.mark.parametrize(
@@ -274,14 +273,14 @@ def run_to_its_end(folder: Path, *, n: int = 40) -> tuple[SearchRun, PrivacyLedg
 def test_each_of_a_generations_two_releases_is_charged_before_losses_are_read(
     fast_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true, seen = LossRows.combine, []
+    true, seen = HeldLosses.combine, []
 
-    def combine(self: LossRows, *rest: Any) -> Any:
+    def combine(self: HeldLosses, *rest: Any) -> Any:
         charges = PrivacyLedger(fast_path / "ledger.db").charges("run")
         seen.append((charges[-1].key, charges[-1].value, len(charges)))
         return true(self, *rest)
 
-    monkeypatch.setattr(LossRows, "combine", combine)
+    monkeypatch.setattr(HeldLosses, "combine", combine)
     run, ledger = run_to_its_end(fast_path)
     keys = [f"{kind}/{g + 1}" for g in range(run.plan.settings.generations) for kind in ("share", "generation")]
     assert seen == [(key, None, i + 1) for i, key in enumerate(keys)]  # paid, read, and only then answered

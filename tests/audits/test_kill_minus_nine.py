@@ -50,10 +50,10 @@ PEOPLE = np.linspace(0.1, 0.9, 30)
 
 def search(folder, url, method, number, trials=100_000):
     witness, paying = os.open(folder + "/witness", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), []
-    class Watched(LossPrivatizer):
-        def _draw(self, charge, *rest):
-            paying.append(charge)
-            return super()._draw(charge, *rest)
+    class Watched(PrivacyLedger):
+        def charge(self, *asked, **options):
+            paying.append(super().charge(*asked, **options))
+            return paying[-1]
     pending = PendingLosses(folder + "/pending.db", KEY) if method == "preempted" else None
     class Witnessed(OpenDPNoise):
         def add_gaussian(self, statistic, sigma):
@@ -62,8 +62,8 @@ def search(folder, url, method, number, trials=100_000):
             os.write(witness, (json.dumps(line) + chr(10)).encode())
             os.fsync(witness)
             return noisy
-    ledger = PrivacyLedger(url, Budget.gdp(mu=2.0))
-    privatizer = Watched(ledger, n=30, clip=(-1.0, 1.0), pending=pending, noise=Witnessed())
+    ledger = Watched(url, Budget.gdp(mu=2.0))
+    privatizer = LossPrivatizer(ledger, n=30, clip=(-1.0, 1.0), pending=pending, noise=Witnessed())
     chosen, settings = METHODS[method]
     run = SearchRun(chosen, privatizer, scope=method, space=SPACE, mu=1.0, seed=1, **settings)
     first = sum(c.value is not None for c in privatizer.ledger.charges(method, prefix="value/"))

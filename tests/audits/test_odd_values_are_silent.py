@@ -15,6 +15,7 @@ from noises import CannedNoise
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.local import LocalRandomizer, UserLedger
+from dptune.privacy.held import HeldLosses
 from dptune.selection.methods import exponential
 from dptune.training import Repeats, SelectionPlan, TrainingLedger
 from dptune.training.select import repeat_and_select
@@ -99,13 +100,13 @@ def test_odd_values_are_heard_nowhere(way: Way, fast_path: Path, capfd: pytest.C
 def test_one_line_about_a_loss_that_is_nan_is_found(
     fast_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, level: int
 ) -> None:
-    true = LossPrivatizer._clean
+    true = HeldLosses.clean
 
     def clean(self, values):
         if np.isnan(values).any():
             logging.getLogger("dptune.privacy").log(level, "a loss is NaN")
         return true(self, values)
 
-    monkeypatch.setattr(LossPrivatizer, "_clean", clean)
+    monkeypatch.setattr(HeldLosses, "clean", clean)
     with pytest.raises(AssertionError, match="one NaN"):
         audit(by_privatizer, fast_path, capfd)

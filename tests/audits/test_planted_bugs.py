@@ -19,8 +19,8 @@ from audit_tools import (
 )
 
 from dptune import PrivacyLedger
-from dptune.privacy import clipping as implementation
-from dptune.privacy import mechanism
+from dptune.privacy import held, mechanism
+from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import OpenDPNoise, noise_scale
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.privacy.query import Ball
@@ -64,24 +64,24 @@ def transcript(folder: Path) -> None:
 
 
 def forgotten_clip_of_vectors(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(implementation, "_clip", lambda g, clip: g)
+    patch.setattr(held, "clipped", lambda g, clip, middle: g)
 
 
 def forgotten_clip_of_losses(patch: pytest.MonkeyPatch) -> None:
-    def clean(self: LossPrivatizer, values: Any) -> Any:
-        return np.nan_to_num(values, nan=9.0, posinf=9.0, neginf=-9.0) - self._midpoint
+    def clean(self: HeldLosses, values: Any) -> Any:
+        return np.nan_to_num(values, nan=9.0, posinf=9.0, neginf=-9.0) - self.interval.middle
 
-    patch.setattr(LossPrivatizer, "_clean", clean)
-    patch.setattr(implementation, "_clip", lambda g, clip: g)
+    patch.setattr(HeldLosses, "clean", clean)
+    patch.setattr(held, "clipped", lambda g, clip, middle: g)
 
 
 def cube_for_ball(patch: pytest.MonkeyPatch) -> None:
-    true_clip = implementation._clip
+    true = held.clipped
 
-    def clip_each_coordinate(g: Any, clip: Any) -> Any:
-        return np.clip(g, -clip.radius, clip.radius) if isinstance(clip, Ball) else true_clip(g, clip)
+    def clip_each_coordinate(g: Any, clip: Any, middle: float) -> Any:
+        return np.clip(g, -clip.radius, clip.radius) if isinstance(clip, Ball) else true(g, clip, middle)
 
-    patch.setattr(implementation, "_clip", clip_each_coordinate)
+    patch.setattr(held, "clipped", clip_each_coordinate)
 
 
 def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
@@ -105,15 +105,15 @@ def variance_for_std_in_the_sampler(patch: pytest.MonkeyPatch) -> None:
 
 def mean_over_finite_losses(patch: pytest.MonkeyPatch) -> None:
     """NaN losses are left out and the mean is over the others."""
-    true_clean, true_mean = LossPrivatizer._clean, LossPrivatizer._clipped_mean
+    true_clean, true_mean = HeldLosses.clean, HeldLosses.mean
     finite: dict[int, float] = {}
 
-    def clean(self: LossPrivatizer, values: Any) -> Any:
+    def clean(self: HeldLosses, values: Any) -> Any:
         finite[id(self)] = max(float(np.mean(~np.isnan(values))), 1 / len(values))
         return np.where(np.isnan(values), 0.0, true_clean(self, values))
 
-    patch.setattr(LossPrivatizer, "_clean", clean)
-    patch.setattr(LossPrivatizer, "_clipped_mean", lambda self, query: true_mean(self, query) / finite[id(self)])
+    patch.setattr(HeldLosses, "clean", clean)
+    patch.setattr(HeldLosses, "mean", lambda self, query: true_mean(self, query) / finite[id(self)])
 
 
 def noise_reused_in_every_step(patch: pytest.MonkeyPatch) -> None:
@@ -158,14 +158,14 @@ def generator_of_the_parent(patch: pytest.MonkeyPatch) -> None:
 
 
 def value_stored_raw(patch: pytest.MonkeyPatch) -> None:
-    true_scale, raw = LossPrivatizer._clipped_mean, {}
+    true_mean, raw = HeldLosses.mean, {}
 
-    def remember(self: LossPrivatizer, query: Any) -> Any:
-        raw["mean"] = true_scale(self, query)
+    def remember(self: HeldLosses, query: Any) -> Any:
+        raw["mean"] = true_mean(self, query)
         return raw["mean"]
 
     true_record = PrivacyLedger.record
-    patch.setattr(LossPrivatizer, "_clipped_mean", remember)
+    patch.setattr(HeldLosses, "mean", remember)
     patch.setattr(PrivacyLedger, "record", lambda self, charge, _: true_record(self, charge, raw["mean"].tolist()))
 
 
@@ -173,19 +173,17 @@ def raw_mean_in_the_note(patch: pytest.MonkeyPatch) -> None:
     """The released value is noisy, but a debugging aid stores the raw one beside it."""
     true = PrivacyLedger.charge
 
+    last: list[Any] = []
+    true_clean = HeldLosses.clean
+
+    def clean(self: HeldLosses, values: Any) -> Any:
+        last[:] = [true_clean(self, values)]
+        return last[0]
+
     def charge(self: Any, scope: str, key: str, event: Any, **kw: Any) -> Any:
-        (owner,) = [p for p in owners if p.ledger is self]
-        losses = owner._losses.combine(owner.points()[:1], np.ones((1, 1)), slice(0, owner.n))
-        return true(self, scope, key, event, **{**kw, "note": {"debug": float(losses.mean())}})
+        return true(self, scope, key, event, **{**kw, "note": {"debug": float(last[0].mean())}})
 
-    owners: list[LossPrivatizer] = []
-    true_start = LossPrivatizer._start
-
-    def start(self: LossPrivatizer) -> None:
-        owners.append(self)
-        true_start(self)
-
-    patch.setattr(LossPrivatizer, "_start", start)
+    patch.setattr(HeldLosses, "clean", clean)
     patch.setattr(PrivacyLedger, "charge", charge)
 
 
@@ -255,11 +253,11 @@ def test_the_audit_finds_the_planted_bug(
 
 CHARGE_AFTER_DRAW = """
 from dptune.accounting.events import GaussianRelease
-from dptune.privacy.released import Released
+from dptune.privacy.privatizer import Released
 def release(self, query, *, scope, key, note=None):
     known = self.ledger.find(scope, key)
     if known is None:
-        noisy = OpenDPNoise().add_gaussian(self._clipped_mean(query), self.sigma(query))
+        noisy = OpenDPNoise().add_gaussian(self._held.mean(query), self.sigma(query))
         if where == "before record":
             die()
         event = GaussianRelease(query.mu, self.sensitivity(query), self.sigma(query), query.dimension, "x")

@@ -19,6 +19,7 @@ from every_logger import every_logger, without_clocks
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.losses import estimator
+from dptune.privacy.held import HeldLosses
 from dptune_optuna import CentredCMASampler, DPGIBOSampler, PrivateObjective, shield
 
 # ---- noise -----------------------------------------------------------------------------------------------
@@ -63,7 +64,7 @@ def test_every_kind_of_release_has_the_sensitivity_of_its_formula(fast_path: Pat
 @pytest.mark.parametrize(("key", "default"), [*((key, False) for key in audits.KEYS), ("final", True)])
 @pytest.mark.parametrize(
     ("people", "factor"),
-    [("groups", lambda p: p.n / p.rows), ("weights", lambda p: 1 / p.n / p._weights.max())],
+    [("groups", lambda p: p.n / p.rows), ("weights", lambda p: 1 / p.n / p._people.weights.max())],
     ids=["rows for people", "equal for largest weight"],
 )
 def test_a_sensitivity_that_is_too_small_in_one_kind_of_release_is_found(
@@ -173,7 +174,7 @@ def logged(folder: Path, front: str, half: dict[str, Any]) -> list[str]:
 
 def audit_loggers(folder: Path, patch: pytest.MonkeyPatch, difference: str, front: str = "PrivateObjective") -> int:
     """With canned answers, neighbours make the same lines in every logger at every level; return how many."""
-    patch.setattr(LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, 0.25))
+    patch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, 0.25))
     mine, *others = (logged(folder / str(i), front, half) for i, half in enumerate(NEIGHBOURS[difference]()))
     for theirs in others:
         for a, b in itertools.zip_longest(mine, theirs):
@@ -193,9 +194,9 @@ def test_no_logger_at_any_level_tells_neighbours_apart(
 
 def leak(patch: pytest.MonkeyPatch, difference: str, logger: logging.Logger, level: int) -> None:
     """Log what the difference is about where the package has it in hand."""
-    clean, rows, guarded = LossPrivatizer._clean, estimator._without_bad_rows, shield.call_guarded
+    clean, rows, guarded = HeldLosses.clean, estimator._without_bad_rows, shield.call_guarded
 
-    def log_nan(self: LossPrivatizer, values: Any) -> Any:
+    def log_nan(self: HeldLosses, values: Any) -> Any:
         logger.log(level, "%d losses are NaN", np.isnan(values).sum())
         return clean(self, values)
 
@@ -215,7 +216,7 @@ def leak(patch: pytest.MonkeyPatch, difference: str, logger: logging.Logger, lev
         return guarded(called, *others)
 
     if difference == "number of NaN losses":
-        patch.setattr(LossPrivatizer, "_clean", log_nan)
+        patch.setattr(HeldLosses, "clean", log_nan)
     elif difference == "number of failing rows":
         patch.setattr(estimator, "_without_bad_rows", log_rows)
     else:

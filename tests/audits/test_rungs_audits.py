@@ -19,7 +19,7 @@ from noises import NoNoise
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.algorithms.centred import Centred
-from dptune.privacy import clipping as implementation
+from dptune.privacy import held
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.query import Ball, MeanQuery, Question
 from dptune.search.rungs import EARLIER, LAST, Rungs
@@ -115,7 +115,7 @@ def test_every_decision_is_the_released_answer_to_the_right_question(tmp_path: P
 
 def raw_mean(patch: pytest.MonkeyPatch) -> None:
     def raw(self: Rungs, asked: Question) -> bool:
-        return bool(self._run.privatizer._clipped_mean(asked.query)[0] > 0)
+        return bool(self._run.privatizer._held.mean(asked.query)[0] > 0)
 
     patch.setattr(Rungs, "_answered", raw)
 
@@ -125,7 +125,7 @@ def raw_mean_after_the_charge(patch: pytest.MonkeyPatch) -> None:
 
     def raw(self: Rungs, asked: Question) -> bool:
         true(self, asked)
-        return bool(self._run.privatizer._clipped_mean(asked.query)[0] > 0)
+        return bool(self._run.privatizer._held.mean(asked.query)[0] > 0)
 
     patch.setattr(Rungs, "_answered", raw)
 
@@ -133,7 +133,7 @@ def raw_mean_after_the_charge(patch: pytest.MonkeyPatch) -> None:
 def no_charge(patch: pytest.MonkeyPatch) -> None:
     def drawn(self: Rungs, asked: Question) -> bool:
         sigma = self._run.privatizer.sigma(asked.query)
-        noisy = OpenDPNoise().add_gaussian(self._run.privatizer._clipped_mean(asked.query), sigma)
+        noisy = OpenDPNoise().add_gaussian(self._run.privatizer._held.mean(asked.query), sigma)
         return bool(noisy[0] > LAST * sigma)
 
     patch.setattr(Rungs, "_answered", drawn)
@@ -159,7 +159,7 @@ def incumbent_by_losses(patch: pytest.MonkeyPatch) -> None:
     """The best one by its losses, which nobody has paid for."""
 
     def mean(self: Rungs, trial: str) -> float:
-        return float(self._run.privatizer._clipped_mean(self._run.privatizer.mean_query(self._ended[trial][0], 1.0))[0])
+        return float(self._run.privatizer._held.mean(self._run.privatizer.mean_query(self._ended[trial][0], 1.0))[0])
 
     patch.setattr(Rungs, "_standing", mean)
 
@@ -199,7 +199,7 @@ def radius_of_the_losses(patch: pytest.MonkeyPatch) -> None:
         asked = true(self, trial)
         if asked is None:
             return None
-        apart = self._run.privatizer._losses.combine(asked.query.points, asked.query.weights, slice(None))[0]
+        apart = self._run.privatizer._held.combine(asked.query.points, asked.query.weights)[0]
         ball = Ball(float(np.median(np.abs(apart))) + 1e-6)
         return Question(asked.key, MeanQuery(asked.query.points, asked.query.weights, ball, asked.query.mu), asked.note)
 
@@ -212,7 +212,7 @@ def radius_of_the_plan(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgotten_clip(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(implementation, "_clip", lambda g, clip: g)
+    patch.setattr(held, "clipped", lambda g, clip, middle: g)
 
 
 def kept_losses(patch: pytest.MonkeyPatch) -> None:

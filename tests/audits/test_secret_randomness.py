@@ -24,8 +24,7 @@ from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune.outsourced.curator import OutsourcedCurator
 from dptune.outsourced.outputs import PublicOutputs
-from dptune.privacy.noise import OpenDPNoise, SeededNoise, is_private
-from dptune.privacy.sampling import SecretSample, SeededSample, is_secret
+from dptune.privacy.noise import OpenDPNoise, SecretSample, SeededNoise, SeededSample, is_private, is_secret
 from dptune.selection.methods import exponential, race
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training.candidates import one_of
@@ -161,7 +160,7 @@ class PythonsGenerator:
 PLANTED = {
     "Gaussian noise": ("dptune.privacy.noise.OpenDPNoise.add_gaussian", numpys_noise),
     "a release": ("dptune.privacy.noise.OpenDPNoise.add_gaussian", numpys_noise),
-    "a secret sample": ("dptune.privacy.sampling.SecretSample.draw", numpys_sample),
+    "a secret sample": ("dptune.privacy.noise.SecretSample.draw", numpys_sample),
     "a repeat's candidate": ("dptune.training.candidates.SystemRandom", PythonsGenerator),
     f"the number of repeats, {Repeats.poisson(50)}": ("dptune.training.plans.SystemRandom", PythonsGenerator),
 }

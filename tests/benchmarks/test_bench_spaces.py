@@ -11,8 +11,8 @@ from benchmarks import spaces
 from benchmarks.curator import Curator
 from benchmarks.space_tasks import KINDS, space_task
 from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.privacy.mechanism import noisy_min
 from dptune.privacy.noise import OpenDPNoise
-from dptune.privacy.noisy_min import noisy_min
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -19,6 +19,7 @@ from dptune.federated import aggregate, server
 from dptune.federated.aggregate import clipped, weighted_sums
 from dptune.federated.server import FTSServer
 from dptune.federated.settings import FTSSettings
+from dptune.privacy.noise import OpenDPNoise, SecretSample
 
 AUDITS = [
     audits.audit_sensitivity,
@@ -132,8 +133,8 @@ def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
 
 
 def half_the_noise(patch: pytest.MonkeyPatch) -> None:
-    true = server.OpenDPNoise.add_gaussian
-    patch.setattr(server.OpenDPNoise, "add_gaussian", lambda self, s, sigma: true(self, s, sigma / 2))
+    true = OpenDPNoise.add_gaussian
+    patch.setattr(OpenDPNoise, "add_gaussian", lambda self, s, sigma: true(self, s, sigma / 2))
 
 
 def one_region_only(patch: pytest.MonkeyPatch) -> None:
@@ -194,52 +195,52 @@ def an_empty_sample_is_drawn_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_empty_sample_is_filled(patch: pytest.MonkeyPatch) -> None:
-    true = server.SecretSample.draw
+    true = SecretSample.draw
 
     def draw(self, n, q):
         found = true(self, n, q)
         return found if found.any() else np.arange(n) == 0
 
-    patch.setattr(server.SecretSample, "draw", draw)
+    patch.setattr(SecretSample, "draw", draw)
 
 
 def the_same_noise_twice_within_a_region(patch: pytest.MonkeyPatch) -> None:
-    true = server.OpenDPNoise.add_gaussian
+    true = OpenDPNoise.add_gaussian
 
     def shared(self, statistic, sigma):
         noise = true(self, np.zeros(len(statistic)), sigma)
         noise[7:47] = noise[47:87]
         return statistic + noise
 
-    patch.setattr(server.OpenDPNoise, "add_gaussian", shared)
+    patch.setattr(OpenDPNoise, "add_gaussian", shared)
 
 
 def fixed_size_sample(patch: pytest.MonkeyPatch) -> None:
     def first(self, n, q):
         return np.arange(n) < int(n * q)
 
-    patch.setattr(server.SecretSample, "draw", first)
+    patch.setattr(SecretSample, "draw", first)
 
 
 def everybody_is_sampled(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(server.SecretSample, "draw", lambda self, n, q: np.ones(n, bool))
+    patch.setattr(SecretSample, "draw", lambda self, n, q: np.ones(n, bool))
 
 
 def one_sample_for_all_rounds(patch: pytest.MonkeyPatch) -> None:
     drawn: dict[int, np.ndarray] = {}
-    true = server.SecretSample.draw
-    patch.setattr(server.SecretSample, "draw", lambda self, n, q: drawn.setdefault(n, true(self, n, q)))
+    true = SecretSample.draw
+    patch.setattr(SecretSample, "draw", lambda self, n, q: drawn.setdefault(n, true(self, n, q)))
 
 
 def the_same_noise_in_every_region(patch: pytest.MonkeyPatch) -> None:
-    true = server.OpenDPNoise.add_gaussian
+    true = OpenDPNoise.add_gaussian
 
     def shared(self, statistic, sigma):
         half = len(statistic) // 2
         noise = true(self, np.zeros(half), sigma)
         return statistic + np.concatenate([noise, noise])
 
-    patch.setattr(server.OpenDPNoise, "add_gaussian", shared)
+    patch.setattr(OpenDPNoise, "add_gaussian", shared)
 
 
 def the_messages_show_in_the_repr(patch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import epsilon_pld
 from dptune.errors import AlreadySent, BudgetMismatch, KeyConflict, MessageRefused, RoundClosed
 from dptune.federated import FTSServer, Message
-from dptune.privacy.sampling import SecretSample
+from dptune.privacy.noise import SecretSample
 
 GOOD = np.arange(10.0)
 PRIVATE = 3.0303030303

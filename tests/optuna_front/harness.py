@@ -36,8 +36,8 @@ def open_ledger(folder: Path, mu: float = 1.0) -> dptune.PrivacyLedger:
     return dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=mu))
 
 
-def open_privatizer(folder: Path, *, mu: float = 1.0, insecure_seed: int | None = None) -> dptune.LossPrivatizer:
-    return dptune.LossPrivatizer(open_ledger(folder, mu), n=N, clip=(0.0, 4.0), insecure_seed=insecure_seed)
+def open_privatizer(folder: Path, *, mu: float = 1.0, **sources: Any) -> dptune.LossPrivatizer:
+    return dptune.LossPrivatizer(open_ledger(folder, mu), n=N, clip=(0.0, 4.0), **sources)
 
 
 def open_sampler(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSampler:

@@ -17,6 +17,7 @@ import optuna
 import pytest
 
 import dptune
+from dptune.privacy.held import HeldLosses
 from dptune_optuna import PrivateObjective, shield
 from harness import N, create, losses_at, open_centred, open_privatizer, open_sampler, people, transcript
 
@@ -50,7 +51,7 @@ def users_function(data: np.ndarray, kind: str):
 
 def canned(monkeypatch) -> None:
     """Replace every answer by a constant: what is left of the data's influence is a leak."""
-    monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, 0.25))
+    monkeypatch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, 0.25))
 
 
 def study_of(front: str, folder: Path, data: np.ndarray, kind: str):
@@ -115,18 +116,17 @@ def leak_raw_value(monkeypatch) -> None:
 
     def release(self, query, **where):
         released = original(self, query, **where)
-        raw = self._losses.combine(query.points, query.weights, slice(0, self.n)).mean(axis=1)
+        raw = self._held.combine(query.points, query.weights).mean(axis=1)
         return dptune.Released(raw, released.charge, released.sigma)
 
     monkeypatch.setattr(dptune.LossPrivatizer, "release", release)
 
 
 def leak_raw_record(monkeypatch) -> None:
-    def draw(self, charge, query, mechanism, scale):
-        raw = self._losses.combine(query.points, query.weights, slice(0, self.n)).mean(axis=1)
-        return raw[: query.dimension]
+    def raw(self, query):
+        return self.combine(query.points, query.weights).mean(axis=1)[: query.dimension]
 
-    monkeypatch.setattr(dptune.LossPrivatizer, "_draw", draw)
+    monkeypatch.setattr(HeldLosses, "mean", raw)
 
 
 def leak_exception(monkeypatch) -> None:
@@ -136,13 +136,13 @@ def leak_exception(monkeypatch) -> None:
 
 
 def leak_nan_count(monkeypatch) -> None:
-    original = dptune.LossPrivatizer._clean
+    original = HeldLosses.clean
 
     def clean(self, values):
         optuna.logging.get_logger("dptune_optuna").warning(f"{np.isnan(values).sum()} losses are NaN")
         return original(self, values)
 
-    monkeypatch.setattr(dptune.LossPrivatizer, "_clean", clean)
+    monkeypatch.setattr(HeldLosses, "clean", clean)
 
 
 @pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")

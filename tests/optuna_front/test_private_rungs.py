@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 from sklearn.linear_model import SGDClassifier
 
 import dptune
+from dptune.privacy.held import HeldLosses
 from dptune.search.request import SearchRequest
 from harness import N, create, losses_at, open_centred, open_privatizer, people, transcript
 from test_non_interference import canned, neighbour
@@ -66,7 +67,7 @@ def test_transcripts_of_neighbouring_data_are_byte_identical(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, answer: float
 ) -> None:
     canned(monkeypatch)
-    monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, answer))
+    monkeypatch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, answer))
     mine, theirs = (
         transcript(tmp_path / name, study_of(tmp_path / name, data, kind))
         for name, data in (("a", people()), ("b", neighbour(kind)))
@@ -80,7 +81,7 @@ def test_a_decision_from_the_raw_mean_is_found(tmp_path: Path, monkeypatch: pyte
 
     def leak(self: Any, trial: str) -> bool:
         asked = self.question(trial)
-        held = self._run.privatizer._losses
+        held = self._run.privatizer._held
         return bool(asked and held.combine(asked.query.points, asked.query.weights, slice(7, 8))[0, 0] > 0)
 
     monkeypatch.setattr("dptune.search.rungs.Rungs.stops", leak)

@@ -19,6 +19,7 @@ WORKER = """
     import os, signal, sys
     from pathlib import Path
     import dptune, optuna
+    from dptune.privacy.held import HeldLosses
     from harness import create, objective_of, open_privatizer, {opener} as open_sampler
 
     folder, where, at, trials = Path({folder!r}), {where!r}, {at}, {trials}
@@ -38,7 +39,7 @@ WORKER = """
         setattr(cls, name, wrapped)
 
     if where == "between charge and draw":
-        before(dptune.LossPrivatizer, "_clipped_mean")
+        before(HeldLosses, "mean")
     elif where == "between draw and record":
         before(dptune.PrivacyLedger, "record")
     elif where == "after record":

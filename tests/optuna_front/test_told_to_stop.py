@@ -13,6 +13,7 @@ from sklearn.dummy import DummyRegressor
 
 import dptune
 from dptune.losses.named import NamedLoss
+from dptune.privacy.held import HeldLosses
 from dptune_optuna import PrivateObjective
 from harness import N, create, losses_at, open_centred, open_ledger, open_privatizer, people
 
@@ -87,7 +88,7 @@ def test_a_loss_cannot_stop_the_trial_where_it_sees_private_rows(tmp_path: Path)
 
 
 def test_who_reports_again_has_gone_on_and_may_not_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, 9.0))
+    monkeypatch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, 9.0))
     data = people()
 
     def model(trial: Any) -> Any:
@@ -106,7 +107,7 @@ def test_who_reports_again_has_gone_on_and_may_not_stop(tmp_path: Path, monkeypa
 
 
 def test_who_goes_on_at_a_private_rung_and_fails_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, 9.0))
+    monkeypatch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, 9.0))
     data, last = people(), 11
 
     def model(trial: Any) -> Any:

@@ -43,7 +43,7 @@ def test_losses_outlive_their_process_bit_for_bit_and_in_order(fast_path: Path) 
     first.observe_failure("failed")
     first.keep("failed", **HERE)
     first.keep("never observed", **HERE)
-    held = first._losses.row("a")
+    held = first._held.row("a")
     kill(first)
     again = opened(fast_path)
     assert again.kept("another run") == []
@@ -52,8 +52,8 @@ def test_losses_outlive_their_process_bit_for_bit_and_in_order(fast_path: Path) 
         ("a", {"a": 0.5}, False),
         ("failed", {"a": 0.5}, True),
     ]
-    assert again._losses.row("a").tobytes() == held.tobytes()
-    assert again._failed == {"failed"}
+    assert again._held.row("a").tobytes() == held.tobytes()
+    assert again._held.failed == {"failed"}
     assert again.kept("run") == []  # it holds them by now
 
 
@@ -87,7 +87,7 @@ def test_the_file_says_nothing_of_the_losses_without_the_key_and_its_size_is_pub
         else:
             privatizer.observe("a", values)
         privatizer.keep("a", **HERE)
-        row = privatizer._losses.row("a").tobytes()
+        row = privatizer._held.row("a").tobytes()
         content = (folder / "pending.db").read_bytes()
         assert not any(row[i : i + 16] in content for i in range(0, len(row), 16) if any(row[i : i + 16]))
         assert b"parameters" not in content

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.accounting import schema
 from dptune.errors import KeyConflict
+from dptune.privacy.held import HeldLosses
 from dptune.privacy.noise import OpenDPNoise
-from dptune.privacy.rows import LossRows
 
 Make = Callable[..., LossPrivatizer]
 
@@ -26,7 +26,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What happened during releases, in order."""
     happened: list[str] = []
     true_charge, true_record = PrivacyLedger.charge, PrivacyLedger.record
-    true_combine, true_noise = LossRows.combine, OpenDPNoise.add_gaussian
+    true_combine, true_noise = HeldLosses.combine, OpenDPNoise.add_gaussian
 
     def logged(name: str, true: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kw: Any) -> Any:
@@ -38,7 +38,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(PrivacyLedger, "charge", logged("charge", true_charge))
     monkeypatch.setattr(PrivacyLedger, "record", logged("record", true_record))
-    monkeypatch.setattr(LossRows, "combine", logged("read", true_combine))
+    monkeypatch.setattr(HeldLosses, "combine", logged("read", true_combine))
     monkeypatch.setattr(OpenDPNoise, "add_gaussian", logged("draw", true_noise))
     return happened
 
@@ -173,7 +173,7 @@ def test_an_error_after_the_draw_carries_neither_frames_nor_what_it_was_raised_f
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
     frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert frames[-2:] == ["release", "_draw_and_record"]
+    assert frames[-2:] == ["release", "call"]
 
 
 def test_a_real_database_error_is_bare(fast_ledger: PrivacyLedger) -> None:

@@ -136,7 +136,7 @@ def test_a_forgotten_point_leaves_its_slot_to_another_and_the_others_alone() -> 
     privatizer.forget("never seen")
     for j in range(200, 240):
         privatizer.observe(str(j), [0.5, 0.7])
-    assert len(privatizer._losses._blocks) == 3
+    assert len(privatizer._held.blocks) == 3
     for j, expected in ((1, 1 / 130), (129, 129 / 130), (239, 0.6)):
         got = privatizer.release(privatizer.mean_query(str(j), 1.0), scope="s", key=str(j)).scalar
         assert got == pytest.approx(expected)
@@ -147,7 +147,7 @@ def test_a_forgotten_point_leaves_its_slot_to_another_and_the_others_alone() -> 
 def test_forgotten_losses_are_overwritten() -> None:
     privatizer, _ = quiet(n=2)
     privatizer.observe("x", [0.123, 0.9])
-    block = privatizer._losses._blocks[0]
+    (block,) = privatizer._held.blocks
     row = block[(block[:, 0] == np.float32(0.123 - 0.5)).argmax()]
     assert row[0] == np.float32(0.123 - 0.5)
     privatizer.forget("x")

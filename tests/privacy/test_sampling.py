@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dptune.privacy import sampling
-from dptune.privacy.sampling import SecretSample, SeededSample, is_secret
+from dptune.privacy import noise
+from dptune.privacy.noise import SecretSample, SeededSample, is_secret
 
 DRAWS, N, MISTAKE = 4000, 30, 1e-7
 
@@ -36,7 +36,7 @@ def test_the_probability_is_rounded_down(monkeypatch: pytest.MonkeyPatch) -> Non
     q = 0.3
     at_threshold = int(q * 2**53)
     for uniform, expected in ((at_threshold, False), (at_threshold - 1, True)):
-        monkeypatch.setattr(sampling.os, "urandom", lambda n, u=uniform: np.uint64(u << 11).tobytes())
+        monkeypatch.setattr(noise.os, "urandom", lambda n, u=uniform: np.uint64(u << 11).tobytes())
         assert SecretSample().draw(1, q).tolist() == [expected]
 
 
@@ -48,4 +48,4 @@ def test_only_the_secret_sample_is_private_and_no_seed_reaches_it() -> None:
     first = SecretSample().draw(200, 0.5)
     np.random.seed(0)
     assert not np.array_equal(first, SecretSample().draw(200, 0.5))
-    assert sampling.os is os
+    assert noise.os is os

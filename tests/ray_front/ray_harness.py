@@ -34,10 +34,10 @@ def open_privatizer(
     kind: type[dptune.LossPrivatizer] = dptune.LossPrivatizer,
     n: int = N,
     dtype: Any = np.float32,
-    insecure_seed: int | None = None,
     clip: tuple[float, float] = (0.0, 4.0),
+    **sources: Any,
 ) -> dptune.LossPrivatizer:
-    return kind(open_ledger(folder, mu), n=n, clip=clip, dtype=dtype, insecure_seed=insecure_seed)
+    return kind(open_ledger(folder, mu), n=n, clip=clip, dtype=dtype, **sources)
 
 
 def open_search(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSearch:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import dptune
-from dptune.privacy.noise import SeededNoise
+from dptune.privacy.mechanism import Mechanism, gaussian
+from dptune.privacy.noise import NoiseSource, SeededNoise
 
 
 class Silent(SeededNoise):
@@ -35,10 +37,7 @@ class KillingPrivatizer(dptune.LossPrivatizer):
     pid = 0
     armed = ""  # a file that exists until the kill
 
-    def _start(self) -> None:
-        super()._start()
-        self._releases = 0
-        self._draws = 0
+    _releases = _draws = 0
 
     def _strike(self, where: str, count: int) -> None:
         if where == self.where and count == self.at and os.path.exists(self.armed):
@@ -46,15 +45,20 @@ class KillingPrivatizer(dptune.LossPrivatizer):
             os.kill(self.pid, signal.SIGKILL)
             time.sleep(60)
 
-    def _clipped_mean(self, query: dptune.privacy.MeanQuery) -> np.ndarray:
-        self._draws += 1
-        self._strike("between charge and draw", self._draws)
-        mean = super()._clipped_mean(query)
-        self._strike("between read and record", self._draws)
-        return mean
-
     def release(self, query: dptune.privacy.MeanQuery, **where: Any) -> dptune.Released:
-        released = super().release(query, **where)
+        def struck(noise: NoiseSource) -> Mechanism:
+            usual = gaussian(noise)
+
+            def draw(mean: np.ndarray, scale: float) -> np.ndarray:
+                self._draws += 1
+                self._strike("between charge and draw", self._draws)
+                drawn = usual.draw(mean, scale)
+                self._strike("between read and record", self._draws)
+                return drawn
+
+            return replace(usual, draw=draw)
+
+        released = super().release(query, **where, mechanism=struck)
         self._releases += 1
         self._strike("after record", self._releases)
         return released

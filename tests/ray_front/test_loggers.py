@@ -17,6 +17,7 @@ from every_logger import every_logger, without_clocks
 from ray.tune.search import Searcher
 
 from dptune import LossPrivatizer, Rows
+from dptune.privacy.held import HeldLosses
 from dptune_ray import PrivateSearch
 from ray_harness import SPACE, open_centred, open_privatizer, open_search, random_search
 
@@ -113,7 +114,7 @@ def logged(folder: Path, front: str, half: dict[str, Any]) -> list[str]:
 
 def audit(folder: Path, patch: pytest.MonkeyPatch, front: str, halves: Iterator[dict[str, Any]], actors: Any) -> int:
     """With canned answers, neighbours make the same lines; return how many."""
-    patch.setattr(LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, 0.25))
+    patch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, 0.25))
     transcripts = []
     for i, half in enumerate(halves):
         actors.clear()
@@ -170,12 +171,12 @@ def test_no_logger_tells_what_a_function_that_returns_losses_raised(
 def test_a_line_about_private_data_is_found(
     fast_path: Path, monkeypatch: pytest.MonkeyPatch, local_actors: Any, level: int
 ) -> None:
-    clean = LossPrivatizer._clean
+    clean = HeldLosses.clean
 
-    def leaking(self: LossPrivatizer, values: Any) -> Any:
+    def leaking(self: HeldLosses, values: Any) -> Any:
         logging.getLogger("ray.made.just.now").log(level, "%d losses are NaN", np.isnan(values).sum())
         return clean(self, values)
 
-    monkeypatch.setattr(LossPrivatizer, "_clean", leaking)
+    monkeypatch.setattr(HeldLosses, "clean", leaking)
     with pytest.raises(AssertionError, match="depends on private data"):
         audit(fast_path, monkeypatch, "values", neighbours("one row that raises", np.array), local_actors)

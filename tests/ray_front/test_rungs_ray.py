@@ -16,6 +16,7 @@ from ray.tune.search import Searcher
 
 import dptune
 import dptune_ray
+from dptune.privacy.held import HeldLosses
 from dptune_ray.actors import VaultClient
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer
 from ray_people import N, losses_at, people
@@ -239,7 +240,7 @@ def test_a_trial_that_runs_again_after_the_vault_was_restarted_costs_nothing_and
 def test_neighbouring_people_make_the_same_lines_results_and_ledger(
     tmp_path: Path, local_actors: dict[str, Any], monkeypatch: pytest.MonkeyPatch, answer: float
 ) -> None:
-    monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", lambda self, query: np.full(query.dimension, answer))
+    monkeypatch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, answer))
     transcripts = []
     for name, person in (("a", 0.0), ("b", np.nan)):
         local_actors.clear()

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 import dptune
+from dptune.privacy.held import HeldLosses
 from dptune.search.request import SearchRequest
 from dptune.search.values import VALUES
 from dptune_ray.actors import answered
@@ -328,7 +329,7 @@ def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, mo
     def broken(self, query):
         raise ValueError(f"loss {secret}")
 
-    monkeypatch.setattr(dptune.LossPrivatizer, "_clipped_mean", broken)
+    monkeypatch.setattr(HeldLosses, "mean", broken)
     vault, part = values_vault(tmp_path), np.zeros(N).tobytes()
     vault.put("a", "u", 0, part).get()
     answer = vault.receive("finish", "a", POINT, "u", [N])

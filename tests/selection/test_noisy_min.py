@@ -20,9 +20,9 @@ from selection_audits import audit_law, audit_worst_pair
 
 from dptune import Budget, BudgetExhausted, LossPrivatizer, PrivacyLedger
 from dptune.accounting.gdp import bounded_range_from_mu
-from dptune.privacy.mechanism import Mechanism
+from dptune.privacy.held import HeldLosses
+from dptune.privacy.mechanism import Mechanism, noisy_min
 from dptune.privacy.noise import NoiseSource
-from dptune.privacy.noisy_min import noisy_min
 
 Making = Callable[[NoiseSource], Mechanism]
 
@@ -191,16 +191,18 @@ def test_the_bounded_range_is_reached() -> None:
 # ---- paid and recorded -----------------------------------------------------------------------------------
 
 
-def test_it_is_charged_before_anything_is_read_and_once(privatizer: Callable[..., LossPrivatizer]) -> None:
+def test_it_is_charged_before_anything_is_read_and_once(
+    privatizer: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine = privatizer()
     order: list[str] = []
-    true = mine._clipped_mean
+    true = HeldLosses.mean
 
-    def read(query: Any) -> np.ndarray:
+    def read(self: HeldLosses, query: Any) -> np.ndarray:
         order.append(f"read with {len(mine.ledger.charges())} charge")
-        return true(query)
+        return true(self, query)
 
-    mine._clipped_mean = read
+    monkeypatch.setattr(HeldLosses, "mean", read)
     for point in "abc":
         mine.observe(point, np.zeros(4))
     query = mine.means_query("abc", 0.7)
