@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dptune._checks import boolean
 from dptune._numbers import rounded_up
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.accounting.ledger import Charge, PrivacyLedger
@@ -31,6 +32,7 @@ def style(*, dark: bool = False) -> dict[str, Any]:
     """
     from cycler import cycler
 
+    boolean("dark", dark)
     ink, paper = ("0.92", "#1e2129") if dark else ("0.1", "white")
     names = ("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor", "xtick.color", "ytick.color")
     papers = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor", "legend.facecolor"), paper)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dptune._checks import boolean
 from dptune._numbers import plain, real, whole
 from dptune.errors import InputError
 
@@ -30,6 +31,7 @@ class Float:
     def __post_init__(self) -> None:
         for name in ("low", "high", "step"):
             object.__setattr__(self, name, plain(getattr(self, name)))
+        object.__setattr__(self, "log", boolean("log", self.log))
         _check_range(self.low, self.high, log=self.log)
         if self.step is not None and (self.log or real(self.step) is None or self.step <= 0):
             raise InputError(f"step must be positive and cannot go with log=True; got step={self.step!r}.")
@@ -69,6 +71,7 @@ class Int:
     def __post_init__(self) -> None:
         for name in ("low", "high", "step"):
             object.__setattr__(self, name, plain(getattr(self, name)))
+        object.__setattr__(self, "log", boolean("log", self.log))
         _check_range(self.low, self.high, log=self.log)
         if whole(self.low) is None or whole(self.high) is None:
             raise InputError(f"the ends of a whole-number range must be whole; got {self.low!r} and {self.high!r}.")

@@ -29,8 +29,8 @@ from scipy.stats import norm
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.accounting import schema
 from dptune.audit import lower_bound
-from dptune.audit.free import FreeLedger
-from dptune.audit.noise_law import MISTAKE, complaints
+from dptune.audit.evidence import MISTAKE, complaints
+from dptune.audit.own import FreeLedger
 from dptune.privacy import Ball, MeanQuery
 
 Array = npt.NDArray[np.float64]

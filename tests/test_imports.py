@@ -63,7 +63,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "federated/": {
         "gp",
         "privacy.noise",
-        "privacy.private.bare",
+        "privacy.private.frameless",
         "accounting",
         "space",
         "parameters",

@@ -122,6 +122,8 @@ BAD: list[Any] = [
     lambda: Int(0, 5, log=True),
     lambda: Int(1, 5, step=0),
     lambda: Int(1, 5, log=True, step=2),
+    lambda: Float(1.0, 2.0, log="no"),
+    lambda: Int(1, 5, log=math.nan),
     lambda: Space({}),
     lambda: Space({"a": (0.0, 1.0)}),
 ]

@@ -5,18 +5,18 @@ Unit: one row. Adjacency: one row is replaced, n public. Trust model: a trusted 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, positive
-from dptune.audit.bounds import Array, lower_bound
-from dptune.audit.free import FreeLedger
-from dptune.audit.noise_law import complaints
+from dptune._checks import at_least, function, positive
+from dptune.accounting.ledger import PrivacyLedger
+from dptune.audit.evidence import Array, complaints, lower_bound
 from dptune.audit.transcript import transcript
 from dptune.errors import InputError
 from dptune.privacy.privatizer import LossPrivatizer
@@ -79,6 +79,7 @@ class Audit:
     answers: int = 2000
 
     def __post_init__(self) -> None:
+        function("losses", self.losses)
         positive("mu", self.mu)
         Interval.of(self.clip)
         at_least("people", self.people, 1)
@@ -179,3 +180,28 @@ def _replaced(part: Any, row: int, value: Any) -> Any:
     copy = part.copy()
     copy[row] = value
     return copy
+
+
+class FreeLedger(PrivacyLedger):
+    """A ledger in memory without a budget, for thousands of releases about made-up rows. Never for private rows."""
+
+    def __init__(self) -> None:
+        self.paid: dict[tuple[str, str], SimpleNamespace] = {}
+
+    def bind_people(self, n: int) -> None:
+        """Take any number of people."""
+
+    def find(self, scope: str, key: str) -> Any:
+        """Return the charge under a key, or None."""
+        return self.paid.get((scope, key))
+
+    def charge(self, scope: str, key: str, event: Any, **_: Any) -> Any:
+        """Note a charge."""
+        return self.paid.setdefault(
+            (scope, key), SimpleNamespace(scope=scope, value=None, mu=event.mu, seq=len(self.paid) + 1)
+        )
+
+    def record(self, charge: Any, value: Sequence[float], *, at: str | None = None) -> Any:
+        """Note a released value."""
+        charge.value = tuple(value)
+        return charge

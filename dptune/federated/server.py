@@ -22,7 +22,6 @@ from dptune.accounting.entries import Charge
 from dptune.accounting.events import SubsampledGaussianRelease
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.errors import AlreadySent, BudgetMismatch, InputError, MessageRefused, PlanComplete, RoundClosed
-from dptune.federated.aggregate import weighted_sums
 from dptune.federated.messages import Message, checked_message
 from dptune.federated.settings import FTSSettings
 from dptune.privacy.noise import (
@@ -34,9 +33,10 @@ from dptune.privacy.noise import (
     noise_source,
     sample_source,
 )
-from dptune.privacy.private import bare
+from dptune.privacy.private import frameless
 
 Matrix = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 _LARGEST_SIGMA = 1e100  # sums of noise of this size are far from overflow
 _MOST_AGENTS = 50_000  # rounding of the sums stays below noise.SLACK: N^2 2^-53 < 1e-6
@@ -111,6 +111,7 @@ class FTSServer:
         with self._lock:
             return frozenset(self._messages)
 
+    @frameless
     def submit(self, message: Message) -> None:
         """Take a message of the open round; a refused one changes nothing.
 
@@ -120,16 +121,6 @@ class FTSServer:
             RoundClosed: the round was released or drawn without this message, which counted as 0.
             PlanComplete: all rounds are released.
         """
-        try:
-            self._take(message)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
-            failure = bare(error)
-        else:
-            return
-        del message
-        raise failure
-
-    def _take(self, message: Message) -> None:
         agent, t, weights = checked_message(message, agents=self.settings.agents, M=self.settings.M)
         with self._lock:
             self._refuse_other_round(t)
@@ -189,15 +180,9 @@ class FTSServer:
             raise InputError(f"S={s.S:g}, q={q:g} and z={z:g} ask for noise of size {sigma:g}; no sum survives that.")
         return SubsampledGaussianRelease(q, z, sensitivity, sigma, dimension, "weighted sums of clipped messages")
 
+    @frameless
     def _draw_and_record(self, t: int, charge: Charge, event: SubsampledGaussianRelease) -> Charge:
-        """Draw once per charge; a draw that cannot be recorded is kept for the retry and not shown."""
-        try:
-            return self._record_draw(t, charge, event)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
-            failure = bare(error)
-        raise failure
-
-    def _record_draw(self, t: int, charge: Charge, event: SubsampledGaussianRelease) -> Charge:
+        """Read and draw once per charge, and record: a draw that cannot be recorded is kept, and shown to nobody."""
         if t not in self._unrecorded:
             sums = self._sums(t)  # (P, M)
             self._unrecorded[t] = self._noise.add_gaussian(sums.ravel(), event.sigma)
@@ -237,3 +222,33 @@ def _round(t: object) -> int:
     if number is None or number < 0:
         raise InputError("a round is a whole number from 0.")
     return number
+
+
+# ---- Algorithm 1, lines 4-7, without the noise -----------------------------------------------------
+
+
+def clipped(messages: Matrix, clip: float) -> Matrix:
+    """Scale every row of (N, M) finite messages back to norm <= clip; shorter rows stay as they are.
+
+    Dividing by the largest entry first keeps the squares of huge and tiny entries from overflowing or vanishing.
+    """
+    largest = np.abs(messages).max(axis=1)  # (N,)
+    unit = messages / np.where(largest > 0, largest, 1.0)[:, None]
+    norms = np.sqrt(np.einsum("nm,nm->n", unit, unit))  # (N,) between 1 and sqrt(M), or 0
+    return np.asarray(unit * np.minimum(largest, clip / np.maximum(norms, 1.0))[:, None])
+
+
+def weighted_sums(messages: Matrix, sample: Mask, weights: Matrix, *, clip: float, q: float) -> Matrix:
+    """Row i: sum over the sampled n of (phi_n^(i) / q) times the clipped message of n; (P, M).
+
+    A sum over an empty sample is 0. Sums are never divided by the number of sampled agents or of messages.
+
+    Args:
+        messages: (N, M), 0 for an agent that sent nothing.
+        sample: (N,) who is in S_t; secret.
+        weights: phi (N, P), public.
+        clip: S / sqrt(P).
+        q: sampling probability.
+    """
+    chosen = np.where(sample[:, None], weights, 0.0) / q  # (N, P)
+    return np.asarray(chosen.T @ clipped(messages, clip))

@@ -16,7 +16,7 @@ from dptune.losses.functions import Vector, label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
 from dptune.losses.reachable import refuse_reachable
 from dptune.losses.rows import Mask, Rows, Table, needs_columns, read_rows
-from dptune.privacy.entries import as_array, attempt, listed, numbers
+from dptune.privacy.cells import as_array, attempt, listed, numbers
 
 Function: TypeAlias = Callable[[Any], Any]
 Data: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike] | Rows

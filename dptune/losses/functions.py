@@ -23,7 +23,7 @@ import numpy.typing as npt
 from dptune._checks import positive
 from dptune._numbers import real
 from dptune.errors import InputError
-from dptune.privacy.entries import as_array, attempt, listed, number, numbers, spellings
+from dptune.privacy.cells import as_array, attempt, listed, number, numbers, spellings
 
 Vector: TypeAlias = npt.NDArray[np.float64]
 Codes: TypeAlias = npt.NDArray[np.intp]

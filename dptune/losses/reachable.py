@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dptune._code import globals_read
 from dptune.errors import InputError
-from dptune.privacy.entries import attempt
+from dptune.privacy.cells import attempt
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.BuiltinFunctionType)
 _MOST = 100_000  # objects that are looked at

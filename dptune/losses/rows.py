@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune.errors import InputError
-from dptune.privacy.entries import as_array, attempt, listed, missing, numbers, spellings, text
+from dptune.privacy.cells import as_array, as_text, attempt, listed, missing, numbers, spellings
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Indices: TypeAlias = npt.NDArray[np.intp]
@@ -51,7 +51,7 @@ class _Column:
     def __init__(self, name: object, public: npt.NDArray[Any], categories: Sequence[Any] | None = None) -> None:
         cells = [cell for cell in listed(public) if not missing(cell)]
         self.has_gaps = len(cells) < len(public)
-        self._labels = None if categories is None else {text(c) if isinstance(c, str) else c: c for c in categories}
+        self._labels = None if categories is None else {as_text(c) if isinstance(c, str) else c: c for c in categories}
         self._is_text = categories is None and any(isinstance(cell, str) for cell in cells)
         self._dtype = public.dtype if public.dtype.kind == "f" else np.dtype(np.float64)
         if not (self._is_text or self._labels is not None) and (numbers(public)[1].any() or public.dtype.kind in "mM"):
@@ -74,7 +74,7 @@ class _Column:
         gap = np.array([missing(entry) and not isinstance(entry, str) for entry in entries], dtype=bool)
         read = np.empty(len(entries), dtype=object)
         for i in np.flatnonzero(~gap):
-            read[i] = text(entries[i]) if self._labels is None else self._category(entries[i])
+            read[i] = as_text(entries[i]) if self._labels is None else self._category(entries[i])
         return read, np.array([entry is None for entry in read], dtype=bool) & ~gap, gap
 
     def _category(self, entry: Any) -> Any:
@@ -178,7 +178,7 @@ class _Texts(Table):
     def __init__(self, X: Any, like: Any) -> None:
         super().__init__(len(X))
         self._listed, self._example = isinstance(like, list | tuple), [str(like[0])]
-        self._texts = [text(entry) for entry in listed(X)]
+        self._texts = [as_text(entry) for entry in listed(X)]
         self.unreadable[:] = [entry is None for entry in self._texts]
 
     def take(self, rows: Indices) -> Any:

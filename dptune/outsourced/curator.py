@@ -37,9 +37,9 @@ from dptune.accounting.ledger import Charge, PrivacyLedger, adjacency_of
 from dptune.errors import BudgetMismatch, InputError, LedgerError, PrivacyError
 from dptune.outsourced.formats import About, Exchange, to_bytes
 from dptune.outsourced.outputs import Outputs
-from dptune.privacy.entries import as_array, number
+from dptune.privacy.cells import as_array, number
 from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
-from dptune.privacy.private import bare
+from dptune.privacy.private import frameless
 
 Matrix = npt.NDArray[np.float64]
 Numbers = float | Sequence[float] | npt.NDArray[Any]
@@ -148,12 +148,9 @@ class OutsourcedCurator:
         o = self.outputs
         return About(event.sigma, o.maximise, o.sigma, o.rounds, promise, o.words, digest)
 
+    @frameless
     def _draw_and_record(self, charge: Charge, sigma: float) -> Charge:
-        try:
-            return self._record(charge, to_bytes(self._noisy(sigma)))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised without its frames
-            failure = bare(error)
-        raise failure
+        return self._record(charge, to_bytes(self._noisy(sigma)))
 
     def _noisy(self, sigma: float) -> Matrix:
         """C X W + N(0, sigma^2 I), (n, k)."""

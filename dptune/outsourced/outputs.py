@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy.typing as npt
 
-from dptune._checks import at_least, positive
+from dptune._checks import at_least, boolean, function, positive
 from dptune._numbers import real
 from dptune.accounting.gdp import split_mu
 from dptune.accounting.ledger import Limit, PrivacyLedger
 from dptune.errors import InputError
-from dptune.privacy.entries import attempt
+from dptune.privacy.cells import attempt
 from dptune.privacy.privatizer import LossPrivatizer
 
 _KEY = "output/"
@@ -41,6 +41,8 @@ class PublicOutputs:
     sigma: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
+        function("measure", self.measure)
+        object.__setattr__(self, "maximise", boolean("maximise", self.maximise))
         if not (isinstance(self.because, str) and self.because.strip()):
             raise InputError("say in words why everybody may know the outputs: PublicOutputs(measure, because=...).")
 
@@ -86,6 +88,9 @@ class PrivateOutputs:
     maximise: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
+        function("measure", self.measure)
+        if not isinstance(self.privatizer, LossPrivatizer):
+            raise InputError(f"privatizer must be a LossPrivatizer; got {type(self.privatizer).__name__}.")
         object.__setattr__(self, "rounds", at_least("rounds", self.rounds, 1))
         object.__setattr__(self, "mu", positive("mu", self.mu))
 

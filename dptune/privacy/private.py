@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune.errors import InputError, PrivacyError
-from dptune.privacy.entries import as_array, numbers
+from dptune.privacy.cells import as_array, numbers
 
 _REFUSED = (
     "PerExampleLosses hold private values and can only be given to LossPrivatizer.observe(); "

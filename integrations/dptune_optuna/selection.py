@@ -32,8 +32,8 @@ import dptune
 from dptune._checks import positive, share
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function, losses_function, tried
+from dptune.selection.choosing import observe, select_points
 from dptune.selection.methods import Method
-from dptune.selection.select import observe, select_points
 from dptune.training import TrainingLedger
 from dptune.training.candidates import one_of
 from dptune.training.select import Selected

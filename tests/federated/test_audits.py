@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dptune import InputError
-from dptune.federated import aggregate, server
-from dptune.federated.aggregate import clipped, weighted_sums
-from dptune.federated.server import FTSServer
+from dptune.federated import server
+from dptune.federated.server import FTSServer, clipped, weighted_sums
 from dptune.federated.settings import FTSSettings
 from dptune.privacy.noise import OpenDPNoise, SecretSample
 
@@ -120,11 +119,11 @@ def test_the_sum_is_the_papers_line_by_line() -> None:
 
 
 def forgotten_clip(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aggregate, "clipped", lambda messages, clip: messages)
+    patch.setattr(server, "clipped", lambda messages, clip: messages)
 
 
 def clipped_to_s_and_not_s_over_root_p(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aggregate, "clipped", lambda messages, clip: clipped(messages, 2**0.5 * clip))
+    patch.setattr(server, "clipped", lambda messages, clip: clipped(messages, 2**0.5 * clip))
 
 
 def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
@@ -173,7 +172,7 @@ def the_last_message_stands_in_for_a_silent_agent(patch: pytest.MonkeyPatch) -> 
 
 
 def empty_sample_without_noise(patch: pytest.MonkeyPatch) -> None:
-    true = FTSServer._record_draw
+    true = FTSServer._draw_and_record
 
     def record(self, t, charge, event):
         sums = self._sums(t)
@@ -181,7 +180,7 @@ def empty_sample_without_noise(patch: pytest.MonkeyPatch) -> None:
             self._unrecorded[t] = np.random.default_rng().random(sums.size)
         return true(self, t, charge, event)
 
-    patch.setattr(FTSServer, "_record_draw", record)
+    patch.setattr(FTSServer, "_draw_and_record", record)
 
 
 def an_empty_sample_is_drawn_again(patch: pytest.MonkeyPatch) -> None:
@@ -262,7 +261,7 @@ def the_norms_are_printed(patch: pytest.MonkeyPatch) -> None:
         print(np.abs(messages).max(), file=sys.stderr)
         return clipped(messages, clip)
 
-    patch.setattr(aggregate, "clipped", telling)
+    patch.setattr(server, "clipped", telling)
 
 
 def the_last_sample_is_kept(patch: pytest.MonkeyPatch) -> None:
@@ -286,11 +285,11 @@ def the_last_messages_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def submit_raises_with_its_frames(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FTSServer, "submit", FTSServer._take)
+    patch.setattr(FTSServer, "submit", FTSServer.submit.__wrapped__)
 
 
 def release_raises_with_its_frames(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FTSServer, "_draw_and_record", FTSServer._record_draw)
+    patch.setattr(FTSServer, "_draw_and_record", FTSServer._draw_and_record.__wrapped__)
 
 
 BUGS = [

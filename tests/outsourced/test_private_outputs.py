@@ -50,6 +50,10 @@ def test_public_outputs_are_served_and_a_curator_that_starts_again_goes_on(
 def test_public_outputs_need_words_and_numbers(ledger: PrivacyLedger, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="in words"):
         PublicOutputs(measure, because=" ")
+    with pytest.raises(InputError, match="function"):
+        PublicOutputs(1.0, because="known")
+    with pytest.raises(InputError, match="True or False"):
+        PublicOutputs(measure, because="known", maximise="no")
     with pytest.raises(InputError, match="finite number"):
         PublicOutputs(lambda row: math.nan, because="known").answer("s", 1, 0)
 

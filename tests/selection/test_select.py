@@ -16,8 +16,8 @@ from sklearn.tree import DecisionTreeClassifier
 import dptune
 from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetMismatch, UnsupportedMetric
+from dptune.selection.choosing import select_points
 from dptune.selection.methods import FEW, exponential, lead, race, usual_method
-from dptune.selection.select import select_points
 
 N = 40
 Make = Callable[..., LossPrivatizer]

@@ -13,7 +13,7 @@ from proofs import proved
 
 from dptune import LossPrivatizer
 from dptune.accounting.gdp import epsilon_from_mu
-from dptune.audit.free import FreeLedger
+from dptune.audit.own import FreeLedger
 from dptune.privacy.mechanism import noisy_min
 from dptune.training import TrainingPlan
 from dptune.training.profiles import epsilon_of

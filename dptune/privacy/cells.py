@@ -73,7 +73,7 @@ def missing(entry: Any) -> bool:
     return entry is None or type(entry).__name__ in ("NAType", "NaTType") or attempt(_is_nan, entry, failed=False)
 
 
-def text(entry: Any) -> str | None:
+def as_text(entry: Any) -> str | None:
     """Return the entry as text, None if it is neither text nor a number; 1 and 1.0 are both "1"."""
     if isinstance(entry, str):
         return str(entry)
@@ -88,7 +88,7 @@ def spellings(label: Any) -> tuple[Any, ...]:
     value = number(label)
     if np.isnan(value):
         return (label,)
-    return (label, value, text(value), str(value), *((str(bool(value)),) if value in (0, 1) else ()))
+    return (label, value, as_text(value), str(value), *((str(bool(value)),) if value in (0, 1) else ()))
 
 
 def _as_array(values: Any) -> npt.NDArray[Any]:

@@ -1,0 +1,47 @@
+"""What samples of answers prove: a lower bound on mu from outside, and that the noise has not the promised law."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import scipy  # its parts are loaded when they are used
+from scipy.special import betaincinv, chdtr, chdtrc, ndtr, ndtri
+
+Array = npt.NDArray[np.float64]
+
+MISTAKE = 1e-7  # chance that one test complains although nothing is wrong
+
+
+def lower_bound(a: Array, b: Array, threshold: float, confidence: float = 1 - 1e-6) -> float:
+    """Return a mu that the pair certainly has: Clopper-Pearson bounds of both errors of the test "> threshold".
+
+    No mu-GDP mechanism has a test with Phi^-1(1 - FPR) - Phi^-1(FNR) > mu (Dong, Roth, Su 2022).
+
+    Args:
+        a: (k,) independent answers about one data set.
+        b: (m,) independent answers about its neighbour, expected to be larger.
+        threshold: chosen without looking at ``a`` and ``b``.
+        confidence: chance that the bound holds.
+    """
+    fpr, fnr = (_upper(int(wrong.sum()), len(wrong), confidence) for wrong in (a > threshold, b <= threshold))
+    return float(-ndtri(fpr) - ndtri(fnr))
+
+
+def _upper(successes: int, trials: int, confidence: float) -> float:
+    return float(betaincinv(successes + 1, trials - successes, 1 - (1 - confidence) / 2)) if successes < trials else 1.0
+
+
+def complaints(z: Array) -> list[str]:
+    """Return what speaks against z (count,) being independent draws of N(0, 1); empty if nothing does."""
+    count, square = len(z), float(z @ z)
+    found = []
+    if min(chdtr(count, square), chdtrc(count, square)) < MISTAKE:
+        found.append(f"variance {square / count:.4g}, not 1")
+    if scipy.stats.kstest(z, ndtr).pvalue < MISTAKE:
+        found.append("not a normal law")
+    if len(np.unique(z)) < count - 5:
+        found.append("the same noise twice")
+    sums = {"mean": float(z.sum()) / count**0.5}
+    sums |= {f"correlation at lag {k}": float(z[k:] @ z[:-k]) / (count - k) ** 0.5 for k in (1, 2, 3)}
+    large = -ndtri(MISTAKE / 100)
+    return found + [f"{name}: {x:.2f} standard deviations" for name, x in sums.items() if abs(x) > large]
