@@ -47,17 +47,13 @@ _logger = logging.getLogger("dptune.accounting.ledger")
 class DurableLedger:
     """The part of a ledger that does not depend on its rule. Made by its subclasses only.
 
-    Copies, pickles and clones of a ledger are views of the same database: the budget never forks.
-    An older copy of the database that is put back is refused by every object that has seen more, and wherever a
-    :meth:`mark` was kept. (A copy that is used beside the original is a fork that no software can see.)
-
     Args:
-        url: path of an SQLite file, an SQLAlchemy URL, or the database that is open already.
+        url: place of the database, or the one that is open already.
         first_row: what a new ledger is created with; None to open an existing one only.
         budget: the same in words, for the log.
 
     Attributes:
-        url: where it is, as SQLAlchemy writes it; printing it hides the password.
+        url: where it is; printing it hides the password.
     """
 
     kind: ClassVar[str]  # one of KINDS
@@ -183,14 +179,25 @@ class DurableLedger:
         scope: str,
         key: str,
         *,
-        row: Row,
-        limit: Limit | None,
+        mu: float | None,
+        mechanism: str,
+        private: bool,
+        digest: str,
+        description: Mapping[str, object],
         admit: Callable[[Head], None],
+        limit: Limit | None = None,
     ) -> Charge:
         """Insert a charge in one transaction, if ``admit`` does not raise; or find that it was paid already."""
         scope, key = text("scope", scope), text("key", key)
-        checked = {"digest": text("digest", row["digest"]), "private": boolean("private", row["private"])}
-        row = {**row, **checked, "scope": scope, "key": key}
+        row: dict[str, Any] = {
+            "scope": scope,
+            "key": key,
+            "mu": mu,
+            "mechanism": mechanism,
+            "private": boolean("private", private),
+            "digest": text("digest", digest),
+            "description": description,
+        }
         with self._transaction(write=True) as (connection, head):
             existing = entries.find(connection, scope, key)
             if existing is not None:

@@ -27,7 +27,14 @@ class Event(Protocol):
 
 
 @dataclass(frozen=True)
-class GaussianRelease:
+class _Described:
+    def describe(self) -> Json:
+        """Return the public description, for the ledger."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class GaussianRelease(_Described):
     """A statistic in R^p of L2 sensitivity Delta plus N(0, sigma^2 I), sigma >= Delta/mu: mu-GDP.
 
     Attributes:
@@ -49,13 +56,9 @@ class GaussianRelease:
         """One line for the statement."""
         return f"Gaussian mechanism on the {self.statistic}"
 
-    def describe(self) -> Json:
-        """Return the public description, for the ledger."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class SelectionRelease:
+class SelectionRelease(_Described):
     """The exponential mechanism among m candidates: P(j) ~ prior_j exp(-u_j / scale), u_j a mean of losses.
 
     Replacing one person moves each u_j by at most Delta, so differences u_j - u_k by at most 2 Delta: the log-ratio of
@@ -84,13 +87,9 @@ class SelectionRelease:
         """One line for the statement."""
         return f"exponential mechanism (bounded range) on the {self.statistic}"
 
-    def describe(self) -> Json:
-        """Return the public description, for the ledger."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class TableRelease:
+class TableRelease(_Described):
     """A table Z = C X W + N(0, sigma^2 I) with one row a unit, sigma >= Delta |W|_2 / mu: mu-GDP.
 
     X (n, d) are the rows after public scaling, each projected on the ball of radius R; C = I - 11^T/n subtracts the
@@ -127,13 +126,9 @@ class TableRelease:
         table = f"Gaussian mechanism on a table of features, rows of norm at most {self.row_norm:g}"
         return f"{table}, a row changing by at most {self.change:g}; outputs: {self.outputs}"
 
-    def describe(self) -> Json:
-        """Return the public description, for the ledger."""
-        return {**asdict(self), "shape": list(self.shape)}
-
 
 @dataclass(frozen=True)
-class SubsampledGaussianRelease:
+class SubsampledGaussianRelease(_Described):
     """One round of a fixed plan; it has no price of its own, the plan is accounted as a whole.
 
     A secret Poisson sample S (each agent with probability q, on its own), a statistic sum_{n in S} c_n in R^p with
@@ -159,7 +154,3 @@ class SubsampledGaussianRelease:
     def mechanism(self) -> str:
         """One line for the statement."""
         return f"Poisson-subsampled Gaussian mechanism (q = {self.q:g}, z = {self.z:g}) on the {self.statistic}"
-
-    def describe(self) -> Json:
-        """Return the public description, for the ledger."""
-        return asdict(self)

@@ -154,14 +154,17 @@ class PrivacyLedger(DurableLedger):
             KeyConflict: the key was used for another question.
         """
         mu = positive("mu, a charge's price,", event.mu)
-        row = {
-            "mu": mu,
-            "mechanism": event.mechanism,
-            "private": private,
-            "digest": digest,
-            "description": described(event, note),
-        }
-        return self._pay(scope, key, row=row, limit=limit, admit=lambda head: self._admit(head.spent, mu))
+        return self._pay(
+            scope,
+            key,
+            mu=mu,
+            mechanism=event.mechanism,
+            private=private,
+            digest=digest,
+            description=described(event, note),
+            admit=lambda head: self._admit(head.spent, mu),
+            limit=limit,
+        )
 
     def check(self, mu: float, *, releases: int = 1) -> None:
         """Refuse now what ``charge`` would refuse later: before a model is trained.

@@ -168,14 +168,16 @@ class PlanLedger(FixedPlanLedger):
             LedgerError: another ledger lies in this one's place.
         """
         self._refuse_other_mechanism(event)
-        row = {
-            "mu": None,
-            "mechanism": event.mechanism,
-            "private": private,
-            "digest": digest,
-            "description": described(event, note),
-        }
-        return self._pay(_SCOPE, _key(t), row=row, limit=None, admit=lambda head: self._admit(head.mark.seq, t))
+        return self._pay(
+            _SCOPE,
+            _key(t),
+            mu=None,
+            mechanism=event.mechanism,
+            private=private,
+            digest=digest,
+            description=described(event, note),
+            admit=lambda head: self._admit(head.mark.seq, t),
+        )
 
     def _refuse_other_mechanism(self, event: object) -> None:
         if not isinstance(event, SubsampledGaussianRelease):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -15,11 +15,13 @@ from rich.text import Text
 
 import dptune
 from dptune._numbers import rounded_up
+from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.local import UserLedger
 from dptune.training import TrainingLedger
 from dptune.training.ledger import open_ledger
+from dptune.training.plans import to_json
 
 app = typer.Typer(
     help="Differentially private hyperparameter tuning: ledgers and budgets.",
@@ -82,6 +84,51 @@ class Found:
     title: str
     facts: Mapping[str, Any]
     table: str
+
+
+def listed(opened: AnyLedger) -> Found:
+    """Return what is in a ledger of any kind."""
+    if isinstance(opened, PrivacyLedger):
+        return _studies(opened)
+    if isinstance(opened, TrainingLedger):
+        return _trainings(opened)
+    return _users(opened) if isinstance(opened, UserLedger) else _rounds(opened)
+
+
+def _studies(opened: PrivacyLedger) -> Found:
+    title = f"{opened.dataset}: mu {rounded_up(opened.spent())} of {rounded_up(opened.budget.mu)} spent"
+    rows = []
+    for scope in sorted({charge.scope for charge in opened.charges()}):
+        charges = opened.charges(scope)
+        mu, private = Spent.of(c.mu for c in charges).mu, all(c.private for c in charges)
+        rows.append({"study": scope, "releases": len(charges), "mu": mu, "private": private})
+    budget, spent = asdict(opened.budget), {"mu": opened.spent()}
+    facts = {"dataset": opened.dataset, "private": opened.private, "budget": budget, "spent": spent, "studies": rows}
+    return Found(title, facts, "studies")
+
+
+def _rounds(opened: PlanLedger) -> Found:
+    plan, made = asdict(opened.plan), opened.count()
+    title = (
+        f"{opened.dataset}: {made} of {opened.plan.steps} releases of the plan q={plan['q']:g}, z={plan['z']:g} made"
+    )
+    rows = [{"release": name, "made": count} for name, count in opened.mechanisms()]
+    facts = {"dataset": opened.dataset, "private": opened.private, "plan": plan, "made": made, "releases": rows}
+    return Found(title, facts, "releases")
+
+
+def _trainings(opened: TrainingLedger) -> Found:
+    made, plan = opened.count(), opened.plan
+    rows = [{"charge": charge.key, **charge.note} for charge in opened.charges()]
+    facts = {"dataset": opened.dataset, "private": opened.private, "plan": to_json(plan), "made": made, "charges": rows}
+    return Found(f"{opened.dataset}: {made} of {plan.charges} made: {plan}", facts, "charges")
+
+
+def _users(opened: UserLedger) -> Found:
+    rows = [asdict(account) for account in opened.accounts()]
+    title = f"local privacy: a cap of epsilon = {rounded_up(opened.cap, 6)} for each of {len(rows)} users"
+    facts = {"private": all(row["private"] for row in rows), "cap": {"epsilon": opened.cap}, "users": rows}
+    return Found(title, facts, "users")
 
 
 def show_found(found: Found, format: Listing) -> None:

@@ -17,8 +17,7 @@ from dptune._numbers import rounded_up
 from dptune.accounting.entries import Charge
 from dptune.accounting.gdp import Spent, epsilon_from_mu
 from dptune.accounting.ledger import PLAN, PrivacyLedger
-from dptune.cli.ledgers import listed
-from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, open_any, table_of
+from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, listed, open_any, table_of
 from dptune.search.agreement import stored_plan
 from dptune.search.names import FINAL, VALUE
 from dptune.search.recommendation import listed as listed_parameters

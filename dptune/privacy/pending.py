@@ -31,7 +31,6 @@ from dptune.errors import InputError, LedgerError, MissingExtra
 Row = npt.NDArray[np.floating[Any]]
 
 _TABLE = "CREATE TABLE IF NOT EXISTS pending (at INTEGER PRIMARY KEY, point TEXT UNIQUE NOT NULL, sealed BLOB NOT NULL)"
-_WAIT = 2.0  # seconds for the file of a process that is just ending
 
 
 @dataclass(frozen=True)
@@ -57,19 +56,20 @@ class PendingLosses:
     Args:
         path: of the file, beside the ledger, say; made if there is none.
         key: of :meth:`new_key`.
+        wait: seconds for the file of a process that is just ending.
 
     Raises:
         InputError: the key is none, or another process has the file open.
         MissingExtra: cryptography is not installed.
     """
 
-    def __init__(self, path: str | Path, key: str | bytes) -> None:
+    def __init__(self, path: str | Path, key: str | bytes, *, wait: float = 2.0) -> None:
         self._path = Path(place("the path of pending losses", path))
         self._fernet, self._invalid = _fernet(key)
         self._process = os.getpid()
         try:
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))  # for its owner only
-            self._file = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
+            self._file = sqlite3.connect(self._path, timeout=wait, isolation_level=None, check_same_thread=False)
             # truncated: a journal that an exclusive lock keeps would hold the pages of what was deleted
             for pragma in ("locking_mode=EXCLUSIVE", "secure_delete=ON", "journal_mode=TRUNCATE"):
                 self._file.execute(f"PRAGMA {pragma}")
@@ -81,6 +81,10 @@ class PendingLosses:
                 f"the file of pending losses {self._path} cannot be used: {error}. It belongs to one process at a "
                 "time; give each worker a path of its own."
             ) from None
+
+    def close(self) -> None:
+        """Let another process have the file; what it holds stays."""
+        self._file.close()
 
     @staticmethod
     def new_key() -> str:

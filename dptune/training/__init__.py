@@ -4,10 +4,10 @@ Unit: one person, whose records are removed (their gradients are 0), with n and 
 curator trains; everybody else sees trained models. docs/training.md has the proofs.
 """
 
-from dptune.training.candidates import quasi_random
 from dptune.training.joint import join
 from dptune.training.ledger import TrainingLedger
 from dptune.training.plans import Repeats, SelectionPlan, TrainingPlan
 from dptune.training.profiles import noise_multipliers
+from dptune.training.select import quasi_random
 
 __all__ = ["Repeats", "SelectionPlan", "TrainingLedger", "TrainingPlan", "join", "noise_multipliers", "quasi_random"]

@@ -122,14 +122,16 @@ class TrainingLedger(FixedPlanLedger):
         note: Mapping[str, object] | None,
     ) -> Charge:
         kept = {**json_data("note", dict(note or {})), **({} if boolean("secure", secure) else {ORDINARY: True})}
-        row = {
-            "mu": None,
-            "mechanism": f"{mechanism}: {self.plan}",
-            "private": private,
-            "digest": digest or key,
-            "description": {"plan": to_json(self.plan), "note": kept},
-        }
-        return self._pay(_SCOPE, key, row=row, limit=None, admit=lambda head: self._admit(head.mark.seq))
+        return self._pay(
+            _SCOPE,
+            key,
+            mu=None,
+            mechanism=f"{mechanism}: {self.plan}",
+            private=private,
+            digest=digest or key,
+            description={"plan": to_json(self.plan), "note": kept},
+            admit=lambda head: self._admit(head.mark.seq),
+        )
 
     def _admit(self, begun: int) -> None:
         if begun >= self.plan.charges:

@@ -24,6 +24,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from random import SystemRandom
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,12 @@ from dptune._checks import boolean, function, json_data
 from dptune._code import undefined
 from dptune.accounting.entries import Charge
 from dptune.errors import InputError, PlanComplete
+from dptune.gp.points import sobol_candidates
 from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
 from dptune.privacy.private import loss_vector
 from dptune.privacy.query import Interval
 from dptune.privacy.silence import silence
+from dptune.space import Space, Value
 from dptune.training.ledger import TrainingLedger
 from dptune.training.plans import SelectionPlan
 
@@ -58,6 +61,31 @@ class Selected:
     score: float
     model: Any
     private: bool
+
+
+def quasi_random(space: Space, count: int, *, seed: int = 0) -> list[dict[str, Value]]:
+    """Return ``count`` configurations that fill the space evenly: a scrambled Sobol sequence, best of length 2^m.
+
+    The list is public. A repeat draws one of them at random, whatever others drew: the bound of repeat and select needs
+    repeats of one law, which a sequence that is tried in order does not have, as its n-th point tells of n repeats.
+
+    Raises:
+        InputError: count is not an integer of at least 1.
+    """
+    return [space.decode(u) for u in sobol_candidates(space.d, count, seed=seed)]
+
+
+def one_of(candidates: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+    """Return one of the candidates, drawn from the operating system's randomness; {} if there is no list.
+
+    Raises:
+        InputError: the list is empty.
+    """
+    if candidates is None:
+        return {}
+    if not candidates:
+        raise InputError("candidates is empty: give configurations, or leave it out to draw from the whole space.")
+    return dict(SystemRandom().choice(candidates))
 
 
 def repeat_and_select(

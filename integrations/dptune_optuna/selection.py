@@ -35,8 +35,7 @@ from dptune.losses.user_function import Data, Function, losses_function, tried
 from dptune.selection.choosing import observe, select_points
 from dptune.selection.methods import Method
 from dptune.training import TrainingLedger
-from dptune.training.candidates import one_of
-from dptune.training.select import Selected
+from dptune.training.select import Selected, one_of
 from dptune.training.select import repeat_and_select as _repeat_and_select
 from dptune_optuna.shield import ShieldedTrial, samplers_of, shielded, wrapped
 

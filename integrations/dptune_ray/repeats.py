@@ -26,8 +26,7 @@ from ray.tune.utils import merge_dicts
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dptune.training import TrainingLedger
-from dptune.training.candidates import one_of
-from dptune.training.select import Selected
+from dptune.training.select import Selected, one_of
 from dptune.training.select import repeat_and_select as _repeat_and_select
 from dptune_ray.spaces import constants, domains_of, flat, nested, resolve
 from dptune_ray.worker import Carried, called_in_worker, in_own_process

@@ -18,6 +18,23 @@ from dptune.accounting.gdp import Spent
 from dptune.errors import KeyConflict
 
 
+@pytest.mark.parametrize("private", ["no", 0, None, float("nan")])
+def test_whether_noise_was_seeded_is_true_or_false(url: str, private: Any) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(2.0))
+    with pytest.raises(InputError, match="private must be True or False"):
+        pay(ledger, "a", private=private)
+    assert ledger.count() == 0
+
+
+def test_other_arguments_are_not_taken_for_true_either(url: str) -> None:
+    ledger = PrivacyLedger(url, Budget.gdp(2.0))
+    with pytest.raises(InputError, match="write must be True or False"):
+        ledger.news("study", after=0, write="yes")
+    with pytest.raises(InputError, match="make must be a function"):
+        ledger.fix_plan("study", {"mu": 1.0})
+    assert ledger.fact("study", "plan") is None
+
+
 def test_a_charge_is_paid_once_per_key(url: str) -> None:
     ledger = PrivacyLedger(url, Budget.gdp(2.0))
     first = pay(ledger, "a", note={"theta": [0.5]})

@@ -44,6 +44,12 @@ def test_rounds_are_counted_in_order_and_none_past_the_plan(ledger: PlanLedger) 
             ledger.charge(t, EVENT, digest="d")
 
 
+def test_whether_noise_was_seeded_is_true_or_false(ledger: PlanLedger) -> None:
+    with pytest.raises(InputError, match="private must be True or False"):
+        ledger.charge(0, EVENT, digest="d", private="no")
+    assert ledger.count() == 0
+
+
 def test_a_retry_is_not_counted_and_gets_the_first_value(ledger: PlanLedger) -> None:
     first = ledger.charge(0, EVENT, digest="d")
     assert ledger.record(first, [1.0, 2.0]).value == (1.0, 2.0)

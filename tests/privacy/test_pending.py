@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from dptune import Budget, InputError, LedgerError, LossPrivatizer, PrivacyLedger
-from dptune.privacy import PendingLosses, pending
+from dptune.privacy import PendingLosses
 
 KEY = PendingLosses.new_key()
 N = 400
@@ -28,7 +30,7 @@ def opened(folder: Path, *, key: str = KEY, ledger: str = "ledger.db", **change:
 
 def kill(privatizer: LossPrivatizer) -> None:
     assert privatizer.pending is not None
-    privatizer.pending._file.close()
+    privatizer.pending.close()
 
 
 def losses(seed: int = 0) -> np.ndarray:
@@ -120,17 +122,17 @@ def test_a_file_that_was_changed_is_refused(fast_path: Path) -> None:
     first = opened(fast_path)
     first.observe("a", losses())
     first.keep("a", **HERE)
-    first.pending._file.execute("UPDATE pending SET sealed = replace(sealed, 'A', 'B')")
     kill(first)
+    with closing(sqlite3.connect(fast_path / "pending.db")) as file, file:
+        file.execute("UPDATE pending SET sealed = replace(sealed, 'A', 'B')")
     with pytest.raises(InputError, match="or they were changed"):
         opened(fast_path).kept("run")
 
 
-def test_a_file_belongs_to_one_process_at_a_time(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "_WAIT", 0.0)
+def test_a_file_belongs_to_one_process_at_a_time(fast_path: Path) -> None:
     first = opened(fast_path)
     with pytest.raises(InputError, match="give each worker a path of its own"):
-        opened(fast_path)
+        PendingLosses(fast_path / "pending.db", KEY, wait=0.0)
     kill(first)
     opened(fast_path)
 

@@ -60,7 +60,7 @@ def test_equal_rows_look_different_each_with_an_iv_of_its_own(pending: PendingLo
     sealed = [*tokens(pending).values()]
     keep(pending, *"abcd")  # again: a row that is written anew has another one, too
     sealed += [tokens(pending)[name] for name in "abcd"]
-    pending._file.close()
+    pending.close()
     another = PendingLosses(fast_path / "pending.db", KEY)
     keep(another, "i", "j")
     sealed += [tokens(another)[name] for name in "ij"]
@@ -78,7 +78,7 @@ def test_what_was_deleted_cannot_be_read_any_more(pending: PendingLosses, fast_p
     kept = tokens(pending)["c"]
     assert all(piece in written(fast_path) for piece in list(pieces(kept))[:3])
     if way == "dropped in another life":
-        pending._file.close()
+        pending.close()
         pending = PendingLosses(fast_path / "pending.db", KEY)
     if way == "written anew":
         keep(pending, *"bd")
@@ -87,7 +87,7 @@ def test_what_was_deleted_cannot_be_read_any_more(pending: PendingLosses, fast_p
     for _ in ("as a kill leaves it", "closed"):
         left = written(fast_path)
         assert not [piece for token in gone for piece in pieces(token) if piece in left]
-        pending._file.close()
+        pending.close()
     again = PendingLosses(fast_path / "pending.db", KEY)
     names = [waiting.point for waiting, row in again.rows("run", whose=WHOSE) if np.array_equal(row, ROW)]
     assert sorted(names) == [*("abcde" if way == "written anew" else "ace")]

@@ -1,0 +1,262 @@
+"""The commands: audit one's own objective, plan budgets, read ledgers and state what they promise."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dptune._numbers import rounded_down, rounded_up
+from dptune._statement import Statement
+from dptune.accounting.gdp import Budget
+from dptune.accounting.ledger import PrivacyLedger
+from dptune.algorithms.centred_plan import RUNGS, default_trials
+from dptune.audit import Audit
+from dptune.certificate import About, Risk, checklist, record, to_yaml
+from dptune.cli.shared import (
+    DELTA,
+    AnyLedger,
+    CentralLedger,
+    Delta,
+    Found,
+    Ledger,
+    Listing,
+    app,
+    delta_of,
+    listed,
+    open_any,
+    print_found,
+    show_found,
+)
+from dptune.errors import InputError
+from dptune.local import UserLedger
+from dptune.search.outlook import forecast, space_of
+from dptune.training import TrainingPlan, join
+from dptune.training.profiles import epsilon_of
+
+
+@app.command()
+def audit(
+    file: Annotated[Path, typer.Argument(help="Python file that sets audit = dptune.audit.Audit(...)")],
+) -> None:
+    """Check your losses and settings on public or made-up rows, and print what each check proves."""
+    if not file.exists():
+        raise InputError(f"there is no file {file}.")
+    found = runpy.run_path(str(file)).get("audit")
+    if not isinstance(found, Audit):
+        raise InputError(f"{file} must set audit = dptune.audit.Audit(losses, X, y, clip=...).")
+    broken = 0
+    for finding in found.run():
+        typer.echo(finding)
+        broken += not finding.holds
+    typer.echo("An audit finds what breaks a promise. That nothing was found is not a proof: see docs/privacy.md.")
+    if broken:
+        raise typer.Exit(1)
+
+
+# ---- budgets: neither ledger nor data is read ------
+
+
+@app.command()
+def convert(
+    mu: Annotated[float | None, typer.Option(help="GDP budget")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="epsilon at delta that a GDP budget is to promise")] = None,
+    delta: Annotated[float, typer.Option(help="delta at which epsilon is given")] = DELTA,
+    dp_sgd: Annotated[
+        tuple[float, float, int] | None, typer.Option(help="noise multiplier, sampling rate, steps: its epsilon")
+    ] = None,
+) -> None:
+    """Convert a budget between mu-GDP and (epsilon, delta); or say what a DP-SGD training costs, which has no mu."""
+    if sum(given is not None for given in (mu, epsilon, dp_sgd)) != 1:
+        raise typer.BadParameter(f"give one of --mu, --epsilon and --dp-sgd. {_NO_BRIDGE}")
+    if dp_sgd is not None:
+        cost = rounded_up(epsilon_of([TrainingPlan(*dp_sgd)], delta), 6)
+        typer.echo(f"epsilon = {cost}  delta = {rounded_up(delta, 6)}\n{_NO_BRIDGE}")
+        return
+    budget = Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta)
+    given = rounded_down(budget.mu, 6) if mu is None else rounded_up(budget.mu, 6)
+    typer.echo(f"mu = {given}  epsilon = {rounded_up(budget.epsilon(delta), 6)}  delta = {rounded_up(delta, 6)}")
+    if mu is None:
+        typer.echo(f"This mu is a budget for tuning, which promises that epsilon. {_NO_BRIDGE}")
+
+
+_NO_BRIDGE = (
+    "The (epsilon, delta) of a DP-SGD training is not a mu, as its epsilon at other deltas is larger than that of any "
+    "mu through one: plan it in a TrainingLedger, and join ledgers with `dptune statement train.db val.db`."
+)
+
+
+@app.command()
+def plan(
+    n: Annotated[int, typer.Option(help="number of people")],
+    clip: Annotated[tuple[float, float], typer.Option(help="public range of one loss: low high")],
+    mu: Annotated[float, typer.Option(help="GDP budget of the run")] = 1.0,
+    trials: Annotated[
+        int | None, typer.Option(help="number of trials  [default: 20 (dimensions + choices + 1)]")
+    ] = None,
+    dimensions: Annotated[int, typer.Option(help="number of hyperparameters that are numbers")] = 3,
+    choices: Annotated[
+        list[int] | None, typer.Option(help="number of choices of one that is a category; again for each")
+    ] = None,
+    rung_share: Annotated[float, typer.Option(help="share of mu^2 for decisions to stop trials")] = 0.0,
+    rungs: Annotated[int, typer.Option(help="such decisions a trial")] = RUNGS,
+    default: Annotated[
+        bool, typer.Option("--default", help="the run has default=: the final estimate releases its loss, too")
+    ] = False,
+    format: Listing = Listing.text,
+) -> None:
+    """Say how large the noise will be, for these settings and for half and twice as much. Reads no data."""
+    space = space_of(dimensions, choices or ())
+    trials = default_trials(space.d) if trials is None else trials
+    rows = forecast(n, clip, space, mu=mu, trials=trials, default=default, rung_share=rung_share, rungs=rungs)
+    people = f"{n} people, clip {clip[0]:g} to {clip[1]:g}, {trials} trials, "
+    people += "with default=" if default else "without default= (else --default)"
+    title = f"Standard deviation of the noise in units of the loss, {people}"
+    if format is Listing.json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    short = [{**row, "warning": "too noisy" if row["warning"] else ""} for row in rows]
+    print_found(Found(title, {"private": True, "plans": short}, "plans"))
+    for row in rows:
+        if row["warning"] and row["mu"] == mu and trials // 2 < row["trials"] <= trials:  # whole generations of them
+            typer.echo(f"{row['method']}: {row['warning']}")
+
+
+# ---- what others want of a ledger -----
+
+
+@app.command()
+def certificate(
+    ledger: Ledger,
+    delta: Delta = None,
+    registry: Annotated[
+        Path | None, typer.Option(help="print a record for the registry of deployments, with what this TOML file says")
+    ] = None,
+) -> None:
+    """Print the statement, its risk in words, and NIST SP 800-226's questions; or a record for the public registry."""
+    opened = open_any(ledger)
+    if registry is not None:
+        central = _central(opened)
+        stated: Statement = central.statement(delta=delta_of([central], delta))
+        typer.echo(to_yaml(record(stated, About.read(registry))), nl=False)
+        return
+    found = opened.statement() if isinstance(opened, UserLedger) else opened.statement(delta=delta_of([opened], delta))
+    questions = "\n".join(f"  {item}" for item in checklist(found))
+    typer.echo(f"{found.to_text()}\n\nRisk\n  {Risk.of_statement(found)}\n\nNIST SP 800-226\n{questions}")
+
+
+@app.command()
+def sign(
+    ledger: Ledger,
+    key: Annotated[Path, typer.Argument(help="private key: openssl genpkey -algorithm ed25519 -out key.pem")],
+    delta: Delta = None,
+) -> None:
+    """Print a signed receipt of a ledger as it is: its statement, digests of its rows and questions, versions."""
+    from dptune.certificate.receipt import sign as signed
+
+    opened = _central(open_any(ledger))
+    typer.echo(json.dumps(signed(opened, key, delta=delta_of([opened], delta)), indent=2))
+
+
+@app.command()
+def verify(
+    receipt: Annotated[Path, typer.Argument(help="what `dptune sign` printed")],
+    ledger: Ledger,
+    signer: Annotated[Path | None, typer.Option(help="public key that must have signed")] = None,
+) -> None:
+    """Refuse a ledger that was changed since a receipt of it was signed, or a receipt that was changed."""
+    from dptune.certificate.receipt import verify as check
+
+    try:
+        found = json.loads(receipt.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{receipt} cannot be read as JSON: {error}.") from None
+    check(found, _central(open_any(ledger)), signer=signer)
+    whose = f"the key in {signer}" if signer else f"the key {found['public_key']} (--signer says whose it must be)"
+    typer.echo(f"The ledger is as it was when it was signed at {found['signed_at']} with {whose}.")
+
+
+def _central(opened: AnyLedger) -> CentralLedger:
+    if isinstance(opened, UserLedger):
+        raise InputError(
+            "records and receipts are of a curator's ledger; this one is of users' own devices, each of which keeps a "
+            "ledger of its own. `dptune certificate` without --registry says what it promises, and its risk in words."
+        )
+    return opened
+
+
+# ---- ledgers -----
+
+
+class Format(StrEnum):
+    """How a statement is printed."""
+
+    text = "text"
+    markdown = "markdown"
+    json = "json"
+
+
+@app.command()
+def statement(
+    ledgers: Annotated[list[str], typer.Argument(help="paths of SQLite ledgers, or postgresql:// URLs")],
+    delta: Delta = None,
+    format: Format = Format.text,
+    disjoint: Annotated[
+        bool, typer.Option("--disjoint", help="nobody is in two of the ledgers: the largest epsilon, not the sum")
+    ] = False,
+) -> None:
+    """Print the privacy statement of a ledger, or one statement for several: of training and validation people."""
+    opened = [open_any(ledger) for ledger in ledgers]
+    found = _joint(opened, delta, disjoint) if len(opened) > 1 or disjoint else _statement(opened[0], delta)
+    typer.echo({"text": found.to_text, "markdown": found.to_markdown, "json": found.to_json}[format.value]())
+
+
+def _statement(opened: AnyLedger, delta: float | None) -> Statement:
+    return opened.statement() if isinstance(opened, UserLedger) else opened.statement(delta=delta_of([opened], delta))
+
+
+def _joint(opened: Sequence[AnyLedger], delta: float | None, disjoint: bool) -> Statement:
+    central = [ledger for ledger in opened if not isinstance(ledger, UserLedger)]
+    if len(central) < len(opened):
+        raise typer.BadParameter("a ledger of users' own devices has a statement of its own; leave it out.")
+    return join(central, disjoint=disjoint, delta=delta_of(central, delta))
+
+
+@app.command()
+def show(ledger: Ledger, format: Listing = Listing.text) -> None:
+    """List what is in a ledger: studies, rounds of a plan, or users, and what each has spent."""
+    show_found(listed(open_any(ledger)), format)
+
+
+@app.command()
+def raise_budget(
+    ledger: Ledger,
+    mu: Annotated[float | None, typer.Option(help="the new GDP budget, in all")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="or the new epsilon at delta, in all")] = None,
+    delta: Annotated[float, typer.Option(help="delta at which epsilon is given")] = DELTA,
+) -> None:
+    """Allow more to be spent from a ledger, for good; every statement will say so. Run once for all processes."""
+    if (mu is None) == (epsilon is None):
+        raise typer.BadParameter("give one of --mu and --epsilon.")
+    opened = PrivacyLedger(ledger)
+    opened.raise_budget(Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta))
+    typer.echo(f"the budget of {opened.dataset!r} is mu = {rounded_up(opened.budget.mu, 6)} in all")
+
+
+@app.command()
+def plot(
+    ledger: Ledger,
+    out: Path,
+    study: str | None = None,
+    delta: Delta = None,
+    dark: Annotated[bool, typer.Option("--dark", help="on dark paper")] = False,
+) -> None:
+    """Draw released losses and the budget of a study to a file."""
+    from dptune.figures import save_figure
+
+    typer.echo(f"wrote {save_figure(PrivacyLedger(ledger), out, scope=study, delta=delta, dark=dark)}")
