@@ -202,7 +202,10 @@ class DurableLedger:
             existing = entries.find(connection, scope, key)
             if existing is not None:
                 return _same_question(existing, row)
-            _check_limit(connection, scope, limit)
+            if limit is not None and entries.made(connection, scope, entries.kind_of(limit.prefix)) >= limit.count:
+                raise PlanComplete(
+                    f"the run {scope!r} has made the {limit.count} releases of this kind that it planned."
+                )
             admit(head)
             row["kind"] = entries.kind_of(key)
             row["nth"] = entries.made(connection, scope, row["kind"]) + 1
@@ -364,11 +367,6 @@ class DurableLedger:
 
     def __hash__(self) -> int:
         return hash(self.url)
-
-
-def _check_limit(connection: sa.Connection, scope: str, limit: Limit | None) -> None:
-    if limit is not None and entries.made(connection, scope, entries.kind_of(limit.prefix)) >= limit.count:
-        raise PlanComplete(f"the run {scope!r} has made the {limit.count} releases of this kind that it planned.")
 
 
 def _same_question(row: Row, asked: Row) -> Charge:
