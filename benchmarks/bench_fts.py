@@ -121,10 +121,10 @@ def _row(results: list[dict[str, Any]], group: str, name: str, p: SubsampledGaus
     curves, informed = _curves(results, group, name), _curves(results, group, name, "informed")
     shown = [mean_and_error(curves[:, t], 4) for t in SHOWN if t < curves.shape[1]]
     at = mean_and_error(informed.mean(axis=1), 4) if informed.size else ""
-    return [name, *_epsilons(p), *shown, at]
+    return [name, *epsilons(p), *shown, at]
 
 
-def _epsilons(p: SubsampledGaussianPlan | None) -> list[str]:
+def epsilons(p: SubsampledGaussianPlan | None) -> list[str]:
     if p is None:
         return ["", "", ""]
     exact = [epsilon_pld(p, DELTA), epsilon_moments_accountant(p, DELTA), epsilon_pld(p, 1e-3)]

@@ -47,7 +47,7 @@ def test_silence_is_noise_only_and_methods_share_their_beginning() -> None:
 
 @pytest.mark.slow
 def test_the_price_beside_the_papers_is_printed() -> None:
-    assert bench_fts._epsilons(bench_fts.plan(1.0))[:2] == ["10.38", "15.17"]
+    assert bench_fts.epsilons(bench_fts.plan(1.0))[:2] == ["10.38", "15.17"]
 
 
 def test_synthetic_agents_are_alike_but_not_equal() -> None:
