@@ -11,7 +11,7 @@ grow with their number. The choice is the exponential mechanism of :mod:`dptune.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,14 @@ import scipy  # its parts are loaded when they are used
 from dptune._checks import at_least, share
 from dptune._numbers import tupled
 from dptune.algorithms.method import Method, Plan, PublicFacts
-from dptune.algorithms.rounds import Rounds, Statistic, Vector
-from dptune.privacy.query import Question
+from dptune.algorithms.rounds import AsksNothing, Settings, Vector
 from dptune.space import Space
 
 USUAL_TRIALS = 100
 
 
 @dataclass(frozen=True)
-class OneChoiceSettings:
+class OneChoiceSettings(Settings):
     """Settings of a search by one choice, at the price ``round_mu``, among ``batch`` candidates.
 
     The first candidate is the user's ``default`` configuration, a point of the cube (d,), if there is one.
@@ -41,16 +40,8 @@ class OneChoiceSettings:
     default: tuple[float, ...] | None = None
     rounds: int = 1
 
-    def statistics(self) -> tuple[Statistic, ...]:
-        """Return none: a choice has no noise in units of the loss."""
-        return ()
 
-    def describe(self) -> dict[str, object]:
-        """Return them as plain JSON data."""
-        return asdict(self)
-
-
-class OneChoice(Rounds):
+class OneChoice(AsksNothing):
     """Proposes a Halton sequence and learns nothing; its run chooses when all points of one process are in."""
 
     unit = "choice"
@@ -60,10 +51,6 @@ class OneChoice(Rounds):
         """Whether the run may choose."""
         return self.missing() <= 0
 
-    def points_in_use(self) -> tuple[str, ...]:
-        """Return none: the run holds them for the choice."""
-        return ()
-
     def ask(self, slot: int) -> Vector:
         """Return the candidate number ``slot``."""
         given = self.settings
@@ -71,13 +58,6 @@ class OneChoice(Rounds):
             return np.array(given.default)
         halton = scipy.stats.qmc.Halton(given.d, rng=np.random.default_rng([given.seed, given.d]))
         return np.asarray(halton.fast_forward(slot).random(1)[0])
-
-    def question(self) -> Question | None:
-        """Return None: there is the choice only."""
-        return None
-
-    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
-        """There are no answers."""
 
     def recommend(self) -> Vector:
         """Return the default configuration, or the centre: nothing is known before the choice."""

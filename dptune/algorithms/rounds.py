@@ -39,7 +39,20 @@ class Statistic(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RoundSettings:
+class Settings:
+    """What settings say of themselves; those of an algorithm are a frozen dataclass, all of it public."""
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Return what the algorithm asks for in every round; here nothing."""
+        return ()
+
+    def describe(self) -> dict[str, object]:
+        """Return them as plain JSON data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RoundSettings(Settings):
     """Settings of a search whose every round is one question about b points.
 
     Attributes:
@@ -72,10 +85,6 @@ class RoundSettings:
     def statistics(self) -> tuple[Statistic, ...]:
         """Return the vector of b entries that every round asks for."""
         return (Statistic("an entry of a round's vector", self.clip, self.batch, self.round_mu),)
-
-    def describe(self) -> dict[str, object]:
-        """Return them as plain JSON data."""
-        return asdict(self)
 
 
 class Rounds:
@@ -230,3 +239,18 @@ class Rounds:
     def progress(self) -> dict[str, object]:
         """Return how far it is: released facts, as plain JSON data."""
         return {f"{self.unit}s_done": self.t, f"{self.unit}s": self.rounds}
+
+
+class AsksNothing(Rounds):
+    """A search that learns nothing on the way: no questions, and no points that it may still ask about."""
+
+    def points_in_use(self) -> tuple[str, ...]:
+        """Return none."""
+        return ()
+
+    def question(self) -> Question | None:
+        """Return None."""
+        return None
+
+    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
+        """There are no answers."""

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from dptune._checks import at_least, share
 from dptune.algorithms.method import Method, Plan, PublicFacts
-from dptune.algorithms.rounds import Rounds, Statistic, Vector
-from dptune.privacy.query import Question
+from dptune.algorithms.rounds import AsksNothing, Settings
 from dptune.space import Space
 
 
 @dataclass(frozen=True)
-class _NoQuestions:
+class _NoQuestions(Settings):
     """Settings of a search without questions."""
 
     seed: int = 0
     rounds: int = 0
     batch: int = 1
 
-    def statistics(self) -> tuple[Statistic, ...]:
-        """Return none."""
-        return ()
 
-    def describe(self) -> dict[str, object]:
-        """Return them as plain JSON data."""
-        return asdict(self)
-
-
-class Values(Rounds):
+class Values(AsksNothing):
     """Asks nothing, proposes nothing: another searcher looks at the trials' values."""
 
     unit = "value"
@@ -40,20 +31,9 @@ class Values(Rounds):
         """False: a run of values is complete when its trials have theirs."""
         return False
 
-    def points_in_use(self) -> tuple[str, ...]:
-        """Return none: a point is forgotten when its value is released."""
-        return ()
-
     def price(self) -> float:
         """0: there are no questions."""
         return 0.0
-
-    def question(self) -> Question | None:
-        """Return None."""
-        return None
-
-    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
-        """There are no answers."""
 
     def progress(self) -> dict[str, object]:
         """Return nothing: the run says how many trials it planned."""
