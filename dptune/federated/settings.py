@@ -16,12 +16,12 @@ a / temperature falls linearly to 0 in `decay` rounds: from then on every weight
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from dptune._numbers import real, whole
+from dptune._checks import at_least, between, check, check_fields
 from dptune.errors import InputError
 from dptune.gp.features import FourierFeatures
 from dptune.gp.points import FloatArray
@@ -29,15 +29,7 @@ from dptune.gp.points import FloatArray
 Intervals = tuple[int, ...]
 Indices = npt.NDArray[np.intp]
 
-_WHOLE = {  # name -> least
-    **dict.fromkeys(("agents", "d", "M", "own_features", "initial", "refit", "candidates"), 1),
-    **dict.fromkeys(("hold", "decay", "seed"), 0),
-}
-_REAL = {  # name -> range
-    "S": (1e-6, 1e6),
-    **dict.fromkeys(("lengthscale", "noise", "joint_power"), (1e-12, 1e12)),
-    **dict.fromkeys(("a", "joint", "spread", "beta"), (0.0, 1e12)),
-}
+_LARGEST = 1e12
 
 
 @dataclass(frozen=True)
@@ -75,44 +67,36 @@ class FTSSettings:
         InputError: a setting is out of range.
     """
 
-    agents: int
-    d: int
-    M: int = 50
-    lengthscale: float = 0.25
-    noise: float = 0.1
+    agents: int = field(metadata=check(at_least, 1))
+    d: int = field(metadata=check(at_least, 1))
+    M: int = field(default=50, metadata=check(at_least, 1))
+    lengthscale: float = field(default=0.25, metadata=check(between, 1 / _LARGEST, _LARGEST))
+    noise: float = field(default=0.1, metadata=check(between, 1 / _LARGEST, _LARGEST))
     regions: Intervals = ()
-    S: float = 3.0
-    a: float = 15.0
-    hold: int = 10
-    decay: int = 30
-    joint: float = 1.0
-    joint_power: float = 1.0
-    spread: float = 0.0
-    beta: float = 1.0
-    own_features: int = 100
-    initial: int = 10
-    refit: int = 10
-    candidates: int = 512
-    seed: int = 0
+    S: float = field(default=3.0, metadata=check(between, 1e-6, 1e6))
+    a: float = field(default=15.0, metadata=check(between, 0, _LARGEST))
+    hold: int = field(default=10, metadata=check(at_least, 0))
+    decay: int = field(default=30, metadata=check(at_least, 0))
+    joint: float = field(default=1.0, metadata=check(between, 0, _LARGEST))
+    joint_power: float = field(default=1.0, metadata=check(between, 1 / _LARGEST, _LARGEST))
+    spread: float = field(default=0.0, metadata=check(between, 0, _LARGEST))
+    beta: float = field(default=1.0, metadata=check(between, 0, _LARGEST))
+    own_features: int = field(default=100, metadata=check(at_least, 1))
+    initial: int = field(default=10, metadata=check(at_least, 1))
+    refit: int = field(default=10, metadata=check(at_least, 1))
+    candidates: int = field(default=512, metadata=check(at_least, 1))
+    seed: int = field(default=0, metadata=check(at_least, 0, 2**128))
 
     def __post_init__(self) -> None:
-        for name, smallest in _WHOLE.items():
-            self._set(name, _count(getattr(self, name), name, smallest))
-        for name, (least, most) in _REAL.items():
-            number = real(getattr(self, name))
-            if number is None or not least <= number <= most:
-                raise InputError(f"{name} must be a number from {least:g} to {most:g}; got {getattr(self, name)!r}.")
-            self._set(name, number)
+        check_fields(self)
         if self.M % 2 or self.own_features % 2:
             raise InputError("M and own_features must be even, a cosine and a sine per frequency.")
-        self._set("regions", tuple(_count(k, "an entry of regions", 1) for k in self.regions))
+        regions = tuple(at_least("an entry of regions", k, 1) for k in self.regions)
+        object.__setattr__(self, "regions", regions)
         if self.regions and len(self.regions) != self.d:
             raise InputError(f"regions must hold one number of intervals for each of {self.d} coordinates, or nothing.")
         if self.agents < self.P:
             raise InputError(f"{self.P} regions need at least as many agents; got {self.agents}.")
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
 
     # ---- regions -----------------------------------------------------------------------------------
 
@@ -187,10 +171,3 @@ class FTSSettings:
         """
         agreed = {**asdict(self), "regions": list(self.regions), "features": self.features().digest()}
         return {"algorithm": "DP-FTS-DE", **agreed}
-
-
-def _count(value: object, name: str, least: int) -> int:
-    number = whole(value)
-    if number is None or number < least:
-        raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}.")
-    return number

@@ -1,19 +1,22 @@
-"""MeanQuery: frozen, validated, serialisable, and recognised by its digest."""
+"""MeanQuery and NormQuery: frozen, validated, serialisable, recognised by their digests."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from audit_tools import noiseless
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from dptune import InputError
+from dptune import InputError, LossPrivatizer
+from dptune.errors import KeyConflict
 from dptune.privacy import Ball, Interval, MeanQuery, NormQuery
 from dptune.privacy.query import Box
 
@@ -21,18 +24,21 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @st.composite
-def queries(draw: st.DrawFn) -> MeanQuery:
+def queries(draw: st.DrawFn) -> MeanQuery | NormQuery:
     weights = draw(arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=5), elements=finite))
     points = draw(st.lists(st.text(max_size=5), min_size=weights.shape[1], max_size=weights.shape[1], unique=True))
     clip: Interval | Ball = Ball(draw(st.floats(1e-30, 1e30)))
     if len(weights) == 1 and draw(st.booleans()):
         low = draw(st.floats(-1e10, 1e10))
         clip = Interval(low, low + draw(st.floats(1e-3, 1e10)))
-    return MeanQuery(tuple(points), weights, clip, draw(st.floats(1e-9, 1e9)))
+    mu = draw(st.floats(1e-9, 1e9))
+    if isinstance(clip, Ball) and draw(st.booleans()):
+        return NormQuery(tuple(points), weights, clip.radius, mu, draw(st.none() | st.floats(-1e3, 1e3)))
+    return MeanQuery(tuple(points), weights, clip, mu)
 
 
 @given(queries())
-def test_a_pickled_query_is_the_same_question(query: MeanQuery) -> None:
+def test_a_pickled_query_is_the_same_question(query: MeanQuery | NormQuery) -> None:
     same = pickle.loads(pickle.dumps(query))
     assert same == query
     assert hash(same) == hash(query)
@@ -44,6 +50,10 @@ def test_a_pickled_query_is_the_same_question(query: MeanQuery) -> None:
 def base(**change: Any) -> MeanQuery:
     settings: dict[str, Any] = {"points": ("a", "b"), "weights": np.eye(2), "clip": Ball(1.0), "mu": 0.5}
     return MeanQuery(**{**settings, **change})
+
+
+def share(**change: Any) -> NormQuery:
+    return NormQuery(**{"points": ("a", "b"), "weights": np.eye(2), "radius": 1.0, "mu": 0.5, **change})
 
 
 ASKED: dict[str, list[Any]] = {  # field -> what it may be; the first is the question's that the others differ from
@@ -73,12 +83,14 @@ def test_the_kind_of_clip_is_part_of_the_question() -> None:
     one = {"points": ("a",), "weights": np.ones((1, 1))}
     digests = {base(**one, clip=clip).digest() for clip in (Ball(1.0), Interval(-1.0, 1.0), Interval(0.0, 1.0))}
     assert len(digests) == 3
-    assert base() != "a query"
+    assert share().digest() != base().digest()
+    assert base() != "a query" != share()
 
 
-def test_a_query_cannot_be_changed() -> None:
+@pytest.mark.parametrize("kind", [base, share])
+def test_a_query_cannot_be_changed(kind: Any) -> None:
     mine = np.eye(2)
-    query = base(weights=mine)
+    query = kind(weights=mine)
     before = query.digest()
     mine[0, 0] = 99.0
     assert query.digest() == before
@@ -88,27 +100,34 @@ def test_a_query_cannot_be_changed() -> None:
         query.mu = 9.0
 
 
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"weights": np.eye(3)}, "weights"),
-        ({"weights": np.ones(3)}, "weights"),
-        ({"weights": np.ones((0, 2))}, "weights"),
-        ({"weights": np.ones((1, 1, 2))}, "weights"),
-        ({"points": (), "weights": np.ones((1, 0))}, "weights"),
-        ({"weights": np.array([[1.0, math.nan]])}, "finite"),
-        ({"weights": np.array([[1.0, math.inf]])}, "finite"),
-        ({"points": ("a", "a")}, "once"),
-        ({"clip": Interval(0, 1)}, "Ball"),
-        ({"mu": 0.0}, "mu"),
-        ({"mu": -1.0}, "mu"),
-        ({"mu": math.nan}, "mu"),
-        ({"mu": math.inf}, "mu"),
-    ],
-)
-def test_a_bad_query_is_refused(change: dict[str, Any], word: str) -> None:
-    with pytest.raises(InputError, match=word):
-        base(**change)
+BAD: list[tuple[dict[str, Any], str]] = [  # of both kinds
+    ({"weights": np.eye(3)}, "weights"),
+    ({"weights": np.ones(3)}, "weights"),
+    ({"weights": np.ones((0, 2))}, "weights"),
+    ({"weights": np.ones((1, 1, 2))}, "weights"),
+    ({"points": (), "weights": np.ones((1, 0))}, "weights"),
+    ({"weights": np.array([[1.0, math.nan]])}, "finite"),
+    ({"weights": np.array([[1.0, math.inf]])}, "finite"),
+    ({"points": ("a", "a")}, "once"),
+    *(({"mu": mu}, "mu") for mu in (0.0, -1.0, math.nan, math.inf, "1", 10**400)),
+    *(({"failed_above": above}, "failed_above") for above in (math.nan, "a", 10**400)),
+    *(({"points": points}, "points") for points in ("ab", None, (1, 2), (["a"], "b"))),
+    *(({"weights": W}, "weights") for W in ("secret", None, [[1, 2], [3]], [[10**400, 0]], [[1j, 0]])),
+]
+
+
+@pytest.mark.parametrize("kind", [base, share])
+@pytest.mark.parametrize(("change", "word"), BAD)
+def test_a_bad_query_is_refused_by_name(kind: Any, change: dict[str, Any], word: str) -> None:
+    with pytest.raises(InputError, match=word) as refused:
+        kind(**change)
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize("clip", [Interval(0, 1), object(), 1.0, None])
+def test_a_mean_needs_a_region_of_its_dimension(clip: Any) -> None:
+    with pytest.raises(InputError, match=r"clip|Ball"):
+        base(clip=clip)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +151,9 @@ def test_a_bad_interval_is_refused(low: float, high: float) -> None:
 
 @pytest.mark.parametrize("radius", [0, -1, math.nan, math.inf, 1e-200, 1e200])
 def test_a_bad_radius_is_refused(radius: float) -> None:
-    with pytest.raises(InputError, match="radius"):
-        Ball(radius)
+    for make in (Ball, lambda r: share(radius=r)):
+        with pytest.raises(InputError, match="radius"):
+            make(radius)
 
 
 def test_diameters() -> None:
@@ -141,34 +161,39 @@ def test_diameters() -> None:
     assert Interval(-1.0, 2.5).diameter == 3.5
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"clip": object()},
-        {"clip": 1.0},
-        {"clip": None},
-        {"points": "ab"},
-        {"points": None},
-        {"points": (1, 2)},
-        {"points": (["a"], "b")},
-        {"weights": "secret"},
-        {"weights": None},
-        {"weights": [[1, 2], [3]]},
-        {"weights": [[10**400, 0]]},
-        {"weights": [[1j, 0]]},
-        {"mu": "1"},
-        {"mu": 10**400},
-        {"failed_above": "a"},
-        {"failed_above": 10**400},
-    ],
-)
-def test_an_argument_of_a_wrong_type_is_refused_by_name(change: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=next(iter(change))) as refused:
-        base(**change)
-    assert refused.value.__cause__ is None
-
-
 def test_bounds_that_no_float_holds_are_refused() -> None:
     for clip in (lambda: Interval(0, 10**400), lambda: Ball(10**400), lambda: Interval("a", 1)):
         with pytest.raises(InputError, match="clip"):
             clip()
+
+
+# ---- the share of people in a ball -------------------------------------------------------------------
+
+
+def test_people_on_the_sphere_count_and_those_without_a_norm_do_not() -> None:
+    losses = np.array([[0.6, 0.6, 0.61, 0.0, np.nan], [0.8, 0.79, 0.8, 0.0, 0.0]])
+    statistic, _ = noiseless(share(), losses, clip=(0.0, 5.0), dtype=np.float64)
+    assert statistic == pytest.approx([3 / 5 - 0.5])  # NaN became 5, the upper clip; the statistic is centred at 1/2
+    huge = np.full((2, 4), 1e300)
+    wide = share(weights=np.full((2, 2), 1e150))
+    assert noiseless(wide, huge, clip=(0.0, 1e30), dtype=np.float64)[0] == pytest.approx([-0.5])
+
+
+def test_a_share_is_charged_recorded_and_named(privatizer: Callable[..., LossPrivatizer]) -> None:
+    mine = privatizer(n=4)
+    for name in "ab":
+        mine.observe(name, np.zeros(4))
+    released = mine.release(share(), scope="s", key="share/1")
+    assert released.charge.mu == 0.5
+    assert released.value.shape == (1,)
+    assert released.charge.description["sensitivity"] == 0.25
+    assert released.charge.description["dimension"] == 1
+    assert mine.release(share(), scope="s", key="share/1").value == released.value
+    with pytest.raises(KeyConflict):
+        mine.release(MeanQuery(("a", "b"), np.eye(2), Ball(1.0), 0.5), scope="s", key="share/1")
+    assert "share of people" in mine.ledger.statement(delta=1e-5).to_json()
+
+
+def test_contributions_to_a_share_lie_between_none_and_one() -> None:
+    assert share().clip == Interval(0.0, 1.0)
+    assert share().dimension == 1
