@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from dptune import InputError
+from dptune._checks import at_least, between, check, check_fields, positive
 from dptune._numbers import real, whole
 
 
@@ -47,3 +50,25 @@ def test_look_alikes_are_not_numbers(value: object) -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -np.float32("inf"), 10**400, np.longdouble("1e4000")])
 def test_real_numbers_are_finite(value: object) -> None:
     assert real(value) is None
+
+
+@dataclass(frozen=True)
+class Checked:
+    count: int = field(metadata=check(at_least, 1))
+    part: float = field(default=0.5, metadata=check(between, 0.0, 1.0))
+    size: float | None = field(default=None, metadata=check(positive))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def test_a_declared_check_converts_or_refuses_by_name_and_none_stays_where_it_is_the_default() -> None:
+    made = Checked(np.int8(2), part=np.float16(0.25))
+    assert made == Checked(2, 0.25, None)
+    assert (type(made.count), type(made.part)) == (int, float)
+    for name, bad in {"count": 0, "part": 1.5, "size": -1.0}.items():
+        with pytest.raises(InputError, match=f"^{name} must"):
+            Checked(**{"count": 1, name: bad})
+    for name in ("count", "part"):
+        with pytest.raises(InputError, match=f"^{name} must"):
+            Checked(**{"count": 1, name: None})

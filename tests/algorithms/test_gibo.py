@@ -304,28 +304,15 @@ def test_the_price_of_private_training() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "word"),
+    "bad",
     [
-        ({"d": 0}, "d must"),
-        ({"steps": 0}, "steps"),
-        ({"steps": 2.5}, "steps"),
-        ({"batch": 0}, "batch"),
-        ({"batch": (1, 2)}, "batch"),
-        ({"batch": (1, 2, 3, 0, 1, 1)}, "batch"),
-        ({"mu": 0.0}, "mu"),
-        ({"mu": math.nan}, "mu"),
-        ({"clip": -1.0}, "clip"),
-        ({"clip": math.inf}, "clip"),
-        ({"noise_variance": 0.0}, "noise_variance"),
-        ({"theta0": (0.5, 0.5)}, "theta0"),
-        ({"theta0": (0.5, 0.5, 1.5)}, "theta0"),
-        ({"theta0": (0.5, 0.5, math.nan)}, "theta0"),
-        ({"starts": -1}, "starts"),
-        ({"starts": 3, "start_mu": 0.0}, "start_mu"),
-        ({"memory": -1}, "memory"),
-        ({"average": 0}, "average"),
+        {"d": 0}, {"steps": 0}, {"steps": 2.5}, {"batch": 0}, {"batch": (1, 2)}, {"batch": (1, 2, 3, 0, 1, 1)},
+        {"mu": 0.0}, {"mu": math.nan}, {"clip": -1.0}, {"clip": math.inf}, {"noise_variance": 0.0},
+        {"theta0": (0.5, 0.5)}, {"theta0": (0.5, 0.5, 1.5)}, {"theta0": (0.5, 0.5, math.nan)}, {"theta0": 0.5},
+        {"starts": -1}, {"start_mu": 0.0, "starts": 3}, {"memory": -1}, {"average": 0}, {"seed": -1},
+        {"optimised": "no"}, {"optimised": math.nan}, {"constant_mean": 1},
     ],
-)
-def test_a_bad_setting_is_refused_by_name(bad: dict[str, Any], word: str) -> None:
-    with pytest.raises(InputError, match=word):
+)  # fmt: skip
+def test_a_bad_setting_is_refused_by_name(bad: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(bad))):
         settings(**bad)

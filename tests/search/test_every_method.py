@@ -247,6 +247,8 @@ def test_a_run_that_goes_on_keeps_its_one_estimate_unless_it_is_asked_for_early(
         with pytest.raises(InputError, match=r"is not complete.*nothing was trained or spent.*early=True"):
             refused(point)
     assert ledger.spent() == spent
+    with pytest.raises(InputError, match="early must be True or False"):
+        run.check_estimate(point, early="no")
     run.check_estimate(point, early=True)
     finish(run)
     estimate = run.estimate(point, losses)
