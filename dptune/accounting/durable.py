@@ -19,7 +19,6 @@ not continue what the object has seen (:mod:`dptune.accounting.entries`). What i
 
 from __future__ import annotations
 
-import datetime
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +38,6 @@ from dptune.accounting.statement import library_versions
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
 
 _CREATION_LOCK = 0x6470_7475_6E65  # "dptune", for pg_advisory_xact_lock
-_WHOLE = ""  # scope of the facts about the whole ledger
 _INSERT_CHARGE, _INSERT_RELEASE = sa.insert(schema.charges), sa.insert(schema.releases)
 _logger = logging.getLogger("dptune.accounting.ledger")
 
@@ -54,6 +52,7 @@ class DurableLedger:
 
     Attributes:
         url: where it is; printing it hides the password.
+        identity: of the ledger, drawn when it was made.
     """
 
     kind: ClassVar[str]  # one of KINDS
@@ -71,7 +70,7 @@ class DurableLedger:
             )
         if self._row["version"] == schema.VERSION:
             self._check()
-        self._identity: str = self._row["identity"]
+        self.identity: str = self._row["identity"]
         self.dataset: str = self._row["dataset"]
         self.unit: str = self._row["unit"]
         self.adjacency: str = self._row["adjacency"]
@@ -135,7 +134,7 @@ class DurableLedger:
         return head
 
     def _refuse_other(self, identity: object) -> None:
-        if identity != self._identity:
+        if identity != self.identity:
             raise _replaced(self._name)
 
     def _see(self, head: Head) -> None:
@@ -149,7 +148,7 @@ class DurableLedger:
 
         Reads nothing: it is as new as the object's last charge, look or opening.
         """
-        return self._seen.mark.to_json(self._identity)
+        return self._seen.mark.to_json(self.identity)
 
     def check_mark(self, mark: object) -> None:
         """Refuse to go on if the ledger is not the one of a :meth:`mark`, or is behind it.
@@ -158,7 +157,7 @@ class DurableLedger:
             LedgerError: it is another one, or an older copy was put back.
             InputError: it is not a mark.
         """
-        kept = Mark.from_json(mark, self._identity, self._name)
+        kept = Mark.from_json(mark, self.identity, self._name)
         with self._transaction(write=False) as (connection, head):
             if kept.seq > head.mark.seq or (kept.seq and entries.stored_hash(connection, kept.seq) != kept.hash):
                 raise behind(self._name, kept)
@@ -167,7 +166,7 @@ class DurableLedger:
         """Return what pins down the ledger: its mark, and digests of all rows and of the studies' questions."""
         with self._transaction(write=False) as (connection, head):
             return {
-                "mark": head.mark.to_json(self._identity),
+                "mark": head.mark.to_json(self.identity),
                 "sha256": entries.fingerprint(connection),
                 "questions": entries.question_digests(connection),
             }
@@ -210,7 +209,7 @@ class DurableLedger:
             row["kind"] = entries.kind_of(key)
             row["nth"] = entries.made(connection, scope, row["kind"]) + 1
             paid = head.after(row)
-            connection.execute(_INSERT_CHARGE, {**row, **paid.columns(), "charged_at": _now()})
+            connection.execute(_INSERT_CHARGE, {**row, **paid.columns(), "charged_at": entries.now()})
         self._see(paid)
         return entries.charge_of({**row, "seq": paid.mark.seq, "value": None})
 
@@ -228,7 +227,7 @@ class DurableLedger:
             if row is None or row["seq"] != charge.seq:
                 raise LedgerError(f"the ledger {self._name} lost a charge; do not go on with it.")
             if row["value"] is None:
-                stored = {"charge": charge.seq, "value": numbers, "released_at": at or _now()}
+                stored = {"charge": charge.seq, "value": numbers, "released_at": at or entries.now()}
                 connection.execute(_INSERT_RELEASE, stored)
                 return entries.charge_of({**row, "value": numbers})
             return entries.charge_of(row)
@@ -292,7 +291,7 @@ class DurableLedger:
             BudgetMismatch: the ledger protects another number of units.
         """
         known = self.n
-        self._refuse_mismatch("n", int(n), self._fix(_WHOLE, "n", int(n)) if known is None else known)
+        self._refuse_mismatch("n", int(n), self._fix(entries.WHOLE, "n", int(n)) if known is None else known)
 
     def _refuse_mismatch(self, name: str, given: object, stored: object, *, more: str = "") -> None:
         """Refuse to be opened as something else than it was created as; None is not compared.
@@ -311,7 +310,7 @@ class DurableLedger:
     @property
     def n(self) -> int | None:
         """The number of protected units, public; None until a privatizer has stated it."""
-        n = self._fact(_WHOLE, "n")
+        n = self._fact(entries.WHOLE, "n")
         return n if isinstance(n, int) else None
 
     def planned_after(self, other: DurableLedger) -> bool:
@@ -348,7 +347,7 @@ class DurableLedger:
     def _reopen(cls, url: str, mark: Mapping[str, object]) -> Self:
         """Reopen the very ledger that was pickled; never create one."""
         ledger = cls(url)  # type: ignore[call-arg]  # every subclass opens an existing ledger by its URL
-        if ledger._identity != mark["ledger"]:
+        if ledger.identity != mark["ledger"]:
             raise _replaced(ledger._name)
         ledger.check_mark(mark)
         return ledger
@@ -390,10 +389,6 @@ def _header() -> dict[str, object]:
         "id": 1,
         "identity": secrets.token_hex(16),
         "version": schema.VERSION,
-        "created_at": _now(),
+        "created_at": entries.now(),
         "versions": library_versions(),
     }
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from dptune.accounting.events import Event, SubsampledGaussianRelease
 from dptune.accounting.gdp import Spent
 
 Row = Mapping[Any, Any]  # of the charges, by the names of their columns
+WHOLE = ""  # scope of the facts about the whole ledger
 _c = schema.charges.c
 _f = schema.facts.c
 _FACT = sa.select(_f.value).where((_f.scope == sa.bindparam("scope")) & (_f.name == sa.bindparam("name")))
@@ -214,3 +216,8 @@ def fixed(connection: sa.Connection, scope: str, name: str, make: Callable[[], o
     value = make()
     connection.execute(sa.insert(schema.facts).values(scope=scope, name=name, value={"is": value}))
     return value
+
+
+def now() -> str:
+    """Return the time as a ledger writes it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from dptune._checks import at_least, boolean, function, json_data, positive, text
 from dptune.accounting import entries, schema
 from dptune.accounting.connection import Database
-from dptune.accounting.durable import _WHOLE, DurableLedger, _now
+from dptune.accounting.durable import DurableLedger
 from dptune.accounting.entries import Charge, Limit, described
 from dptune.accounting.events import Event
 from dptune.accounting.gdp import Budget, Spent
@@ -29,7 +29,9 @@ _TRAINS = "trains on private people"  # a fact of a scope
 _PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no release paid for
 
 _f = schema.facts.c
-_RAISES = sa.select(_f.value).where(_f.scope == _WHOLE, _f.name.startswith(RAISE)).order_by(_f.name)  # at every look
+_RAISES = (
+    sa.select(_f.value).where(_f.scope == entries.WHOLE, _f.name.startswith(RAISE)).order_by(_f.name)
+)  # at every look
 _PROBE = {  # a charge that is taken back at once
     **dict.fromkeys(("scope", "key", "kind", "mechanism", "digest", "hash", "mu_squared_so_far", "charged_at"), ""),
     **{"seq": 0, "nth": 0, "private": True, "seeded_so_far": 0, "description": " " * 2**14},
@@ -208,8 +210,10 @@ class PrivacyLedger(DurableLedger):
                 return
             if budget.mu <= present.mu:
                 raise InputError(f"a budget is only raised: it is mu={present.mu:.6g}, in all, and it cannot shrink.")
-            fact = {"from": asdict(present), "to": asdict(budget), "at": _now(), "releases": head.mark.seq}
-            entries.fixed(connection, _WHOLE, f"{RAISE}{len(self.raises()) + 1:06}", lambda: json_data("a raise", fact))
+            fact = {"from": asdict(present), "to": asdict(budget), "at": entries.now(), "releases": head.mark.seq}
+            entries.fixed(
+                connection, entries.WHOLE, f"{RAISE}{len(self.raises()) + 1:06}", lambda: json_data("a raise", fact)
+            )
         self.budget = budget
 
     def raises(self) -> list[dict[str, Any]]:

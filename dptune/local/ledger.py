@@ -61,7 +61,7 @@ class UserLedger:
         self._file = SqliteFile(self.path, name="ledger")
         if cap is not None and not _holds_ledger(self._file):
             self._create(cap)
-        self._identity, self.cap, self._version = self._open()
+        self.identity, self.cap, self._version = self._open()
         if cap is not None and cap != self.cap:
             raise BudgetMismatch(f"this ledger was created with cap={self.cap!r}, not {cap!r}; it is fixed for good.")
 
@@ -136,7 +136,7 @@ class UserLedger:
 
     def mark(self) -> dict[str, object]:
         """Return what this object has seen of the file, as JSON data to keep elsewhere."""
-        return self._seen.to_json(self._identity)
+        return self._seen.to_json(self.identity)
 
     def check_mark(self, mark: object) -> None:
         """Refuse to go on if the file is not the one of a :meth:`mark`, or is behind it.
@@ -145,7 +145,7 @@ class UserLedger:
             LedgerError: it is another one, or an older copy was put back.
             InputError: it is not a mark.
         """
-        kept = Mark.from_json(mark, self._identity, str(self.path))
+        kept = Mark.from_json(mark, self.identity, str(self.path))
         with self._transaction(write=False) as (connection, _):
             rows.follow(connection, kept, self.path)
 
@@ -220,7 +220,7 @@ class UserLedger:
             )
         with self._file.transaction(write=write, create=False) as connection:
             identity, cap, version = rows.header(connection)
-            if identity != self._identity:
+            if identity != self.identity:
                 raise _replaced(self.path)
             if version == rows.VERSION:
                 self._see(rows.follow(connection, self._seen, self.path))
@@ -236,7 +236,7 @@ class UserLedger:
     def _reopen(cls, path: str, mark: Mapping[str, object]) -> UserLedger:
         """Reopen the very ledger that was copied; never create one."""
         ledger = cls(path)
-        if ledger._identity != mark["ledger"]:
+        if ledger.identity != mark["ledger"]:
             raise _replaced(ledger.path)
         ledger.check_mark(mark)
         return ledger

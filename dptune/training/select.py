@@ -128,7 +128,7 @@ def repeat_and_select(
     secure = boolean("secure", secure)
     plan, n = _scoring(ledgers)
     interval, noise = Interval(*clip), noise_source(None, insecure_seed)
-    ledgers = sorted(ledgers, key=lambda ledger: ledger._identity)  # the first keeps what is shown, in whatever order
+    ledgers = sorted(ledgers, key=lambda ledger: ledger.identity)  # the first keeps what is shown, in whatever order
     score = _score(interval, n, plan.score_mu or 0.0, noise)
     with silence():  # from before the charge: a process that cannot be silenced, or waits for another, has paid nothing
         charges = _charged(ledgers, _digest(interval, ledgers), secure=secure, private=is_private(noise))
@@ -237,5 +237,5 @@ def _scoring(ledgers: Sequence[TrainingLedger]) -> tuple[SelectionPlan, int]:
 
 
 def _digest(clip: Interval, ledgers: Sequence[TrainingLedger]) -> str:
-    question = [clip.low, clip.high, [(ledger._identity, str(ledger.plan)) for ledger in ledgers]]
+    question = [clip.low, clip.high, [(ledger.identity, str(ledger.plan)) for ledger in ledgers]]
     return hashlib.sha256(json.dumps(question).encode()).hexdigest()

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 import dptune
 from dptune._checks import boolean
+from dptune.accounting import BudgetStatement
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, too_wide
 from dptune_sklearn.models import Models, given_halves
@@ -176,7 +177,7 @@ class PrivateSearch(Around):
             self.feature_names_in_ = found.model.feature_names_in_
         return self
 
-    def statement(self, *, delta: float | None = None) -> dptune.Statement:
+    def statement(self, *, delta: float | None = None) -> BudgetStatement:
         """Return the ledger's privacy statement, to print or to publish; see :meth:`dptune.PrivacyLedger.statement`."""
         return self._ledger().statement(delta=delta)
 

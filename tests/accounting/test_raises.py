@@ -95,10 +95,8 @@ def test_an_object_that_did_not_see_the_raise_states_the_present_budget(ledger: 
 def test_a_raise_that_an_older_copy_took_back_pays_for_nothing(ledger: PrivacyLedger) -> None:
     path = Path(str(ledger.url.database))
     spend(ledger, 0.5)
-    ledger._database.close()
     before = path.read_bytes()
     ledger.raise_budget(Budget.gdp(3.0))
-    ledger._database.close()
     path.write_bytes(before)
     with pytest.raises(BudgetExhausted):
         spend(ledger, 2.0, "more")

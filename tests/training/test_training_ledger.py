@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dptune import Budget, InputError, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger
-from dptune.accounting import PlanLedger, durable
+from dptune.accounting import PlanLedger, entries
 from dptune.accounting import SubsampledGaussianPlan as Rounds
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.accounting.ledger import REPLACE_ONE
@@ -139,7 +139,7 @@ def test_what_cannot_be_added_is_refused(train: TrainingLedger, val: PrivacyLedg
 def test_a_ledger_that_was_planned_after_another_was_charged_is_warned_of(
     train: TrainingLedger, val: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durable, "_now", lambda: "2000-01-01T00:00:00+00:00")
+    monkeypatch.setattr(entries, "now", lambda: "2000-01-01T00:00:00+00:00")
     assert join([train, val], delta=DELTA).warnings == ()
     train.begin(secure=True)
     assert (

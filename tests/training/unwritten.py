@@ -15,7 +15,7 @@ from dptune.training.select import Selected, repeat_and_select
 class Unwritten:
     """A ledger that keeps nothing."""
 
-    _identity = ""
+    identity = ""
 
     def begin_selection(self, *_: object, **__: object) -> Any:
         return type("Charge", (), {"value": (), "private": True})()
