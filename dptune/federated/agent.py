@@ -124,7 +124,7 @@ class FTSAgent:
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._X: list[FloatArray] = []
         self._Phi: list[FloatArray] = []  # shared features of the observed points
-        self._y: list[float] = []
+        self.values: list[float] = []
         self._own = Hyperparameters.prior(self.settings.d)
         self._fitted = 0  # observations at the last fit
 
@@ -143,10 +143,10 @@ class FTSAgent:
             raise InputError("a value must be finite; leave out an evaluation that failed.")
         self._X.append(point.copy())
         self._Phi.append(self.model.features(point[None])[0])
-        self._y.append(float(y))
+        self.values.append(float(y))
 
     def __len__(self) -> int:
-        return len(self._y)
+        return len(self.values)
 
     @property
     def X(self) -> FloatArray:
@@ -156,7 +156,7 @@ class FTSAgent:
     @property
     def y(self) -> FloatArray:
         """The observed values (m,), standardised: mean 0, standard deviation 1."""
-        values = np.array(self._y)
+        values = np.array(self.values)
         if len(values) == 0:
             return values
         spread = float(values.std())

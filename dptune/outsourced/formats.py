@@ -141,13 +141,26 @@ class Exchange:
         values.setflags(write=False)
         return Table(values, about)
 
+    def ask(self, row: int) -> int:
+        """Ask for the output of a row; return the round: of two trials at the same time each gets its own."""
+        draft = self._draft(_json({"row": int(row)}))
+        t = 1
+        while True:
+            try:
+                os.link(draft, self.folder / _query(t))
+            except FileExistsError:
+                t += 1
+                continue
+            draft.unlink()
+            return t
+
     def evaluate(self, row: int) -> float:
         """Ask the curator for the output of a row, and wait for it.
 
         Raises:
             InputError: nobody answers in time.
         """
-        t = self._claim(_json({"row": int(row)}))
+        t = self.ask(row)
         return self._wait(lambda: self.answered(t), f"an answer to {_query(t)}", "curator")[1]
 
     def answered(self, t: int) -> tuple[int, float] | None:
@@ -166,19 +179,6 @@ class Exchange:
         while (pair := self.answered(len(found) + 1)) is not None:
             found.append(pair)
         return found
-
-    def _claim(self, data: bytes) -> int:
-        """Write a query under the first free number; two trials at the same time get two numbers."""
-        draft = self._draft(data)
-        t = 1
-        while True:
-            try:
-                os.link(draft, self.folder / _query(t))
-            except FileExistsError:
-                t += 1
-                continue
-            draft.unlink()
-            return t
 
     # ---- files -------------------------------------------------------------------------------
 

@@ -178,7 +178,7 @@ def test_an_agent_rebuilt_from_its_observations_repeats_itself() -> None:
 def test_messages_are_samples_of_the_posterior_written_out() -> None:
     agent = agent_with(9)
     Phi = agent.model.features(agent.X)
-    standardised = (np.array(agent._y) - np.mean(agent._y)) / np.std(agent._y)
+    standardised = (np.array(agent.values) - np.mean(agent.values)) / np.std(agent.values)
     Sigma = Phi.T @ Phi + SETTINGS.noise * np.eye(20)
     nu = np.linalg.solve(Sigma, Phi.T @ standardised)
     messages = np.array([agent.message(t) for t in range(4000)])
@@ -229,7 +229,7 @@ def test_thompson_sampling_alone_finds_the_top() -> None:
     for t in range(25):
         x = agent.ask(t, None)
         agent.tell(x, value(x))
-    assert max(agent._y) > 0.98
+    assert max(agent.values) > 0.98
     assert len(np.unique(agent.X.round(6), axis=0)) == 29
 
 

@@ -129,7 +129,7 @@ def test_a_restarted_agent_whose_message_is_here_waits_for_the_broadcast(fast_pa
         for one in agents:
             evaluate(one)
     again = participants(transport)[2]
-    again.restore(zip(agents[2].agent.X, agents[2].agent._y, strict=True))
+    again.restore(zip(agents[2].agent.X, agents[2].agent.values, strict=True))
     assert np.array_equal(again.ask(), agents[2].agent.ask(0, transport.fetch(0)))
 
 

@@ -155,7 +155,7 @@ def transcript(table: Array, folder: Path) -> dict[str, object]:
         made.export(folder / "shared", mu=MU)
         exchange = Exchange(folder / "shared", timeout=5)
         for t, row in enumerate((4, 0, 8), start=1):
-            exchange._claim(b'{"row": %d}' % row)
+            exchange.ask(row)
             made.serve(exchange, rounds=t)
         said = [repr(made), ledger.statement(delta=1e-5).to_json()]
     finally:

@@ -118,7 +118,7 @@ def test_outputs_paid_elsewhere_are_refused(ledger: PrivacyLedger, tmp_path: Pat
 )
 def test_a_query_for_no_row_is_refused(query: bytes, ledger: PrivacyLedger, tmp_path: Path) -> None:
     exchange = Exchange(tmp_path / "shared", timeout=0.1)
-    exchange._claim(query)
+    (tmp_path / "shared" / "query-000001.json").write_bytes(query)
     with pytest.raises(InputError, match="query-000001"):
         curator(ledger, TABLE, tmp_path).serve(exchange, rounds=1)
 
@@ -133,7 +133,7 @@ def test_who_waits_in_vain_is_told_for_whom(tmp_path: Path) -> None:
 
 def test_trials_at_the_same_time_get_numbers_of_their_own_and_the_first_answer_stands(tmp_path: Path) -> None:
     exchange = Exchange(tmp_path / "shared")
-    threads = [threading.Thread(target=exchange._claim, args=(b'{"row": 1}',)) for _ in range(8)]
+    threads = [threading.Thread(target=exchange.ask, args=(1,)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
