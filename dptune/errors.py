@@ -84,11 +84,11 @@ class BudgetExhausted(BudgetError):
 
     def _text(self) -> str:
         left = rounded_down(self.left, 6)
-        told_again = (
-            "What is complete is told again at no cost, under its own name and with the settings that it began with "
+        again = (
+            "A finished run can be read again free, under its own name and with the settings that it began with "
             "(in Optuna with storage=, study_name= and load_if_exists=True). Else raise the budget"
         )
-        remedy = "Ask for less" if float(left) else told_again
+        remedy = "Ask for less" if float(left) else again
         return (
             f"asked for a release with mu={self.asked:.6g}, but only mu={left} of the budget mu={self.budget:.6g} is "
             f"left. Nothing was read or spent. {remedy}, or stop here and report what was spent; a new ledger on the "

@@ -48,7 +48,7 @@ class People:
         if (n is None) == (groups is None):
             raise InputError("give either n= (a person an example) or groups= (one identifier per example).")
         if groups is None:
-            count = at_least("n, the number of validation examples,", n, 1)
+            count = at_least("n", n, 1)
             return cls(count, None, _public_weights(weights, count))
         if weights is not None:
             raise InputError("person_weights cannot go with groups: a weight would follow a person's place in a list.")

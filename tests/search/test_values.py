@@ -36,7 +36,7 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger: PrivacyLedger) 
     assert run.privatizer.points() == ()
     with pytest.raises(BudgetMismatch, match=r"Other: .*trials \(it has 5\)\."):
         values(ledger, trials=6)
-    with pytest.raises(BudgetExhausted, match="told again at no cost"):
+    with pytest.raises(BudgetExhausted, match="read again free"):
         values(ledger, scope="another")
 
 
