@@ -124,7 +124,7 @@ def _draw_losses(axes: Axes, charges: list[Charge]) -> None:
     if generations:
         _draw_generations(axes, generations)
         axes.set(xlabel="trial", ylabel="mean loss less that at the centre", title="What the released differences say")
-        _say_estimate(axes, charges)
+        _draw_estimate(axes, charges, None)
         return
     shown = [c for c in charges if c.key.startswith(VALUE) and c.value is not None]
     values = np.array([c.value[0] for c in shown if c.value is not None])  # (trials,)
@@ -139,31 +139,20 @@ def _draw_losses(axes: Axes, charges: list[Charge]) -> None:
         axes.fill_between(
             trials[window - 1 :], kept - band, kept + band, color="C0", alpha=0.15, label="95% noise band"
         )
-    _draw_estimate(axes, charges, len(values))
     axes.set(xlabel="trial", ylabel="mean clipped loss", title="Released loss")
-    axes.legend(fontsize="x-small")
+    _draw_estimate(axes, charges, len(values))
 
 
-def _estimate(charges: list[Charge]) -> tuple[float, float] | None:
-    """The recommended model's released loss and half of its 95% interval, or None."""
+def _draw_estimate(axes: Axes, charges: list[Charge], trial: int | None) -> None:
+    """The recommended model's released loss, at a trial; None: a line of the legend, as differences have no level."""
     final = next((c for c in charges if c.key == FINAL and c.value is not None), None)
-    return (final.value[0], 1.96 * float(final.description["sigma"])) if final and final.value else None
-
-
-def _draw_estimate(axes: Axes, charges: list[Charge], trials: int) -> None:
-    estimate = _estimate(charges)
-    if estimate is not None:
-        mean, half = estimate
-        axes.errorbar(trials, mean, yerr=half, fmt="o", color="C1", capsize=3, label="recommended, 95%")
-
-
-def _say_estimate(axes: Axes, charges: list[Charge]) -> None:
-    """Differences have no level: the estimate of the recommended model's loss is a line of the legend."""
-    estimate = _estimate(charges)
-    if estimate is not None:
-        mean, half = estimate
-        label = f"recommended: {mean:.3g}, 95% {mean - half:.3g} to {mean + half:.3g}"
-        axes.plot([], [], "o", color="C1", label=label)
+    if final is not None and final.value:
+        mean, half = final.value[0], 1.96 * float(final.description["sigma"])
+        if trial is None:
+            label = f"recommended: {mean:.3g}, 95% {mean - half:.3g} to {mean + half:.3g}"
+            axes.plot([], [], "o", color="C1", label=label)
+        else:
+            axes.errorbar(trial, mean, yerr=half, fmt="o", color="C1", capsize=3, label="recommended, 95%")
     axes.legend(fontsize="x-small")
 
 

@@ -1,4 +1,4 @@
-"""How messages reach the server, and broadcasts the agents: a small protocol, and a transport within one process.
+"""How messages reach the server, and broadcasts the agents: the protocol, a transport within one process, its user.
 
 Another transport (an actor, HTTP, files) implements :class:`Transport` and uses the same server. It must keep two
 promises: every agent sends in every round, whether or not it is sampled, and only the server reads messages.
@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune._numbers import real
-from dptune.errors import InputError
+from dptune.errors import AlreadySent, InputError, PlanComplete, RoundClosed
+from dptune.federated.agent import FTSAgent
 from dptune.federated.messages import Message
 from dptune.federated.server import FTSServer
 
 Matrix = npt.NDArray[np.float64]
+Vector = npt.NDArray[np.float64]
 
 
 @runtime_checkable
@@ -126,3 +129,113 @@ class InProcess:
         if self._began[0] != t:
             self._began = (t, time.monotonic())
         return self._began[1] + self.timeout - time.monotonic()
+
+
+class Participant:
+    """Drives one :class:`FTSAgent` through the rounds: sends after every evaluation, receives before every choice.
+
+    The agent chooses its first ``initial`` points itself, in its region; then each point uses one round. When the plan
+    is complete, the agent goes on by itself. If several agents share a thread, let every agent ``tell`` before any of
+    them asks again: then all messages are sent, and no agent waits for another.
+
+    ``notice`` tells an agent, and only that agent, which rounds were released without its message. Its sentences are
+    about rounds, never about data; only the server knows which other agents were missing.
+
+    Args:
+        agent: whose data and choices these are.
+        transport: the way to the server.
+        notice: called with a sentence, for the agent's own log, when the plan is complete before this agent has sent
+            anything, and when a round was released without its message. Default: does nothing.
+
+    Raises:
+        InputError: ``transport`` is not one, or the server has other settings: its sums would mean nothing here.
+    """
+
+    def __init__(self, agent: FTSAgent, transport: Transport, notice: Callable[[str], object] | None = None) -> None:
+        if not isinstance(transport, Transport):
+            raise InputError(
+                f"an agent needs a transport, e.g. InProcess(server, timeout=...); got {type(transport).__name__}."
+            )
+        mine, its = agent.settings.describe(), transport.settings()
+        differing = sorted(name for name in mine.keys() | its.keys() if mine.get(name) != its.get(name))
+        if differing:
+            raise InputError(
+                f"agent {agent.agent} and the server have other settings of {differing}; they must agree. Other "
+                "'features' alone: another version of NumPy draws them; install the same."
+            )
+        self.agent, self.transport = agent, transport
+        self._asked = 0
+        self._sent: int | None = None  # the round of the message that waits for its broadcast
+        self._due: int | None = None  # the round after the last one sent in
+        self._notice = notice or (lambda sentence: None)
+        if transport.open_round() >= transport.rounds():
+            self._alone()
+
+    def restore(self, observations: Iterable[tuple[npt.ArrayLike, float]], asked: int | None = None) -> None:
+        """Tell the agent what an earlier process observed, without sending anything.
+
+        Args:
+            observations: pairs (x, y), larger y is better.
+            asked: number of points asked for so far; default the number of observations.
+        """
+        for x, y in observations:
+            self.agent.tell(x, y)
+        self._asked = len(self.agent) if asked is None else asked
+
+    def ask(self) -> Vector:
+        """Return the next point (d,); after the initial ones it waits for the round's broadcast."""
+        k = self._asked
+        self._asked += 1
+        if k < self.agent.settings.initial:
+            return self.agent.initial_point(k)
+        self.send()
+        if self._sent is None:  # the plan is complete; rounds go on counting for this agent alone
+            return self.agent.ask(max(k - self.agent.settings.initial, self.transport.rounds()), None)
+        t, self._sent = self._sent, None
+        return self.agent.ask(t, self.transport.fetch(t))
+
+    def tell(self, x: npt.ArrayLike, y: float | None) -> None:
+        """Add an observation, larger is better, or None for an evaluation that failed; send the next message."""
+        if y is not None:
+            self.agent.tell(x, y)
+        if self._asked >= self.agent.settings.initial:
+            self.send()
+
+    def send(self) -> None:
+        """Send the message of the open round, unless it was sent before; every agent must send in every round."""
+        while self._sent is None:
+            t = self.transport.open_round()
+            self._missed_until(t)
+            if t >= self.transport.rounds():
+                return
+            try:
+                self.transport.submit(Message(self.agent.agent, t, self.agent.message(t)))
+            except RoundClosed:  # its noise was drawn just now: wait for the release, then send in the next round
+                self.transport.fetch(t)
+                continue
+            except PlanComplete:
+                return
+            except AlreadySent:  # by an earlier life of this agent
+                pass
+            self._sent, self._due = t, t + 1
+
+    # ---- sharing that is lost ------------------------------------------------------------------------
+
+    def _missed_until(self, t: int) -> None:
+        """Name the rounds before ``t`` that were released without a message from here since the last message."""
+        if self._due is None and t >= self.transport.rounds():
+            self._alone()
+        elif self._due is not None and t > self._due:
+            rounds = f"round {self._due}" if t == self._due + 1 else f"rounds {self._due} to {t - 1}"
+            self._notice(
+                f"agent {self.agent.agent} sent nothing from here in {rounds}, released without it: unless another "
+                "process of its own did, it counted as 0. The time-out should exceed an agent's slowest evaluation."
+            )
+        self._due = t
+
+    def _alone(self) -> None:
+        self._due = self.transport.rounds()
+        self._notice(
+            f"agent {self.agent.agent} finds all {self._due} rounds of the federation's plan released: it gets no "
+            "broadcast any more and goes on by itself."
+        )

@@ -150,7 +150,7 @@ def test_a_restarted_agent_knows_what_its_study_knows(fast_path: Path) -> None:
     study.sampler = pickle.loads(pickle.dumps(DPFTSSampler(SPACE, Silent(server), SETTINGS, agent=1, seed=1)))
     study.sampler._follow(study, 4)
     agent = study.sampler._participant.agent
-    assert np.allclose(agent._y, [-value for value in (t.value for t in study.trials)])
+    assert np.allclose(agent.values, [-value for value in (t.value for t in study.trials)])
     assert np.array_equal(agent.message(1), studies[0].sampler._model and _rebuilt(study).message(1))
 
 
