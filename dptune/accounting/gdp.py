@@ -25,7 +25,7 @@ from dptune._checks import at_least, positive, shown
 from dptune._numbers import EXACT, real
 from dptune.errors import InputError
 
-_ROUND_UP = 1 + 1e-12  # a bridge from pure DP is rounded towards more privacy loss
+_ROUND_UP = 1 + 1e-12  # a bridge from bounded range is rounded towards more privacy loss
 SMALLEST_MU, LARGEST_MU = 1e-9, 1e9  # of a budget; beyond them its square would lose digits
 _SAME_ROOT = 1e-9  # between root finders; every noise scale's slack is a thousand times larger
 _ROUNDING = 1e-12
@@ -169,20 +169,6 @@ def _root(f: Callable[[float], float], lower: float, upper: float) -> float:
     return float(root)
 
 
-def mu_from_pure_dp(epsilon: float) -> float:
-    """Return mu of the GDP guarantee that epsilon-DP implies: 2 Phi^-1(e^eps / (1 + e^eps))."""
-    return mu_from_bounded_range(2 * positive("epsilon", epsilon))
-
-
-def mu_from_laplace(epsilon: float) -> float:
-    """Return mu of *one scalar Laplace mechanism* of scale sensitivity/epsilon: -2 Phi^-1(e^(-eps/2)/2).
-
-    Tighter than :func:`mu_from_pure_dp`, and valid for that mechanism alone.
-    """
-    epsilon = positive("epsilon", epsilon)
-    return float(-2 * ndtri_exp(-epsilon / 2 - math.log(2))) * _ROUND_UP
-
-
 @dataclass(frozen=True)
 class Spent:
     """What adaptively composed releases cost together: sum mu_t^2, and the filter that holds it against a budget.
@@ -235,11 +221,6 @@ def split_mu(mu: float, releases: int) -> float:
         InputError: releases is not a whole number >= 1.
     """
     return positive("mu", mu) / math.sqrt(at_least("releases", releases, 1))
-
-
-def gaussian_sigma(sensitivity: float, mu: float) -> float:
-    """Return the standard deviation that makes a release of this L2 sensitivity mu-GDP."""
-    return positive("sensitivity", sensitivity) / positive("mu", mu)
 
 
 def mu_from_bounded_range(eta: float) -> float:

@@ -19,10 +19,8 @@ from dptune.accounting.gdp import (
     Spent,
     delta_from_mu,
     epsilon_from_mu,
-    gaussian_sigma,
+    mu_from_bounded_range,
     mu_from_epsilon,
-    mu_from_laplace,
-    mu_from_pure_dp,
     split_mu,
 )
 
@@ -215,7 +213,11 @@ def test_a_budget_stated_in_epsilon_and_delta() -> None:
     assert close(budget.mu, exact_mu(1.0, 1e-5))
 
 
-# ---- bridges from pure DP ---------------------------------------------------------------------------------
+# ---- the bridge from pure DP, whose log-ratio has a range of 2 epsilon ------------------------------------
+
+
+def mu_from_pure_dp(epsilon: float) -> float:
+    return mu_from_bounded_range(2 * epsilon)
 
 
 @at_50_digits
@@ -230,43 +232,15 @@ def quantile(p: mpmath.mpf) -> mpmath.mpf:
 
 @settings(max_examples=60, deadline=None)
 @given(st.floats(math.log(1e-3), math.log(50)).map(math.exp))
-def test_bridges_against_mpmath_and_rounded_towards_more_loss(epsilon: float) -> None:
+def test_the_bridge_against_mpmath_and_rounded_towards_more_loss(epsilon: float) -> None:
     with mpmath.workdps(50):
-        eps = mpmath.mpf(epsilon)
-        pure = -2 * quantile(1 / (1 + mpmath.exp(eps)))
-        laplace = -2 * quantile(mpmath.exp(-eps / 2) / 2)
+        pure = -2 * quantile(1 / (1 + mpmath.exp(mpmath.mpf(epsilon))))
     assert close(mu_from_pure_dp(epsilon), pure)
-    assert close(mu_from_laplace(epsilon), laplace)
     assert mu_from_pure_dp(epsilon) >= pure
-    assert mu_from_laplace(epsilon) >= laplace
-    assert mu_from_laplace(epsilon) < mu_from_pure_dp(epsilon)
 
 
 def test_the_bridge_of_theory() -> None:
     assert mu_from_pure_dp(1.0) == pytest.approx(1.232, abs=5e-4)
-
-
-def trade_off_of_laplace(epsilon: float, alphas: np.ndarray) -> np.ndarray:
-    """Least FNR of any test at FPR alpha, by Neyman-Pearson on a grid of Laplace(0, 1) against Laplace(epsilon, 1)."""
-    edges = np.linspace(-40, 40 + epsilon, 400_001)
-
-    def cdf(x):
-        return np.where(x < 0, np.exp(np.minimum(x, 0)) / 2, 1 - np.exp(-np.maximum(x, 0)) / 2)
-
-    p, q = np.diff(cdf(edges)), np.diff(cdf(edges - epsilon))  # masses of the cells
-    order = np.argsort(-q / np.maximum(p, 1e-300), kind="stable")
-    fpr, power = np.cumsum(p[order]), np.cumsum(q[order])
-    return np.asarray(1 - np.interp(alphas, fpr, power))
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 3.0, 8.0])
-def test_the_laplace_bridge_against_a_brute_force_trade_off(epsilon: float) -> None:
-    alphas = np.concatenate([np.logspace(-6, -1, 60), np.linspace(0.1, 0.99, 90)])
-    true = trade_off_of_laplace(epsilon, alphas)
-    mu = mu_from_laplace(epsilon)
-    assert (true >= norm.cdf(norm.isf(alphas) - mu) - 1e-4 * alphas - 1e-9).all(), "not a bound"
-    smaller = norm.cdf(norm.isf(alphas) - 0.99 * mu)
-    assert (true < smaller - 1e-5).any(), "one percent less would do: not tight"
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
@@ -280,10 +254,9 @@ def test_the_pure_bridge_bounds_randomised_response_and_touches_it(epsilon: floa
 
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, math.nan, math.inf])
-def test_a_bad_pure_epsilon_is_refused(epsilon: float) -> None:
-    for bridge in (mu_from_pure_dp, mu_from_laplace):
-        with pytest.raises(InputError, match="epsilon"):
-            bridge(epsilon)
+def test_a_bad_range_is_refused(epsilon: float) -> None:
+    with pytest.raises(InputError, match="eta"):
+        mu_from_pure_dp(epsilon)
 
 
 # ---- composition and the filter -----------------------------------------------------------------------------
@@ -361,11 +334,5 @@ def test_a_bad_number_of_releases_is_refused(releases: object) -> None:
         split_mu(1.0, releases)
 
 
-def test_calibration_from_epsilon_delta_to_sigma() -> None:
-    budget = Budget.approximate_dp(2.0, 1e-6)
-    sigma = gaussian_sigma(0.3, budget.per_release(50))
-    exact = 0.3 / (exact_mu(2.0, 1e-6) / mpmath.sqrt(50))
-    assert close(sigma, exact)
-    for bad in (0, -1, math.nan):
-        with pytest.raises(InputError):
-            gaussian_sigma(bad, 1.0)
+def test_calibration_from_epsilon_delta_to_one_release() -> None:
+    assert close(Budget.approximate_dp(2.0, 1e-6).per_release(50), exact_mu(2.0, 1e-6) / mpmath.sqrt(50))
