@@ -93,8 +93,8 @@ class OutsourcedCurator:
         outputs.check(ledger)
         self.ledger, self.outputs, self.scope = ledger, outputs, scope
         self.row_norm = positive("row_norm", row_norm)
-        self.change = _change(self.row_norm, max_change)
-        self._cells = _cells(table)  # (n, d), private; read after the charge only
+        self.change = largest_change(self.row_norm, max_change)
+        self._cells = cells_of(table)  # (n, d), private; read after the charge only
         self.n, d = self._cells.shape
         self._scale, self._middle = _per_feature("scale", scale, d), _per_feature("middle", middle, d)
         if not (self._scale > 0).all():
@@ -154,7 +154,7 @@ class OutsourcedCurator:
 
     def _noisy(self, sigma: float) -> Matrix:
         """C X W + N(0, sigma^2 I), (n, k)."""
-        rows = _bounded(self._cells, self._middle, self._scale, self.row_norm)  # (n, d)
+        rows = bounded_rows(self._cells, self._middle, self._scale, self.row_norm)  # (n, d)
         Z = (rows - rows.mean(axis=0)) @ self._W
         flat = Z.ravel()
         parts = [flat[i : i + _NUMBERS_PER_DRAW] for i in range(0, flat.size, _NUMBERS_PER_DRAW)]
@@ -236,14 +236,15 @@ def _require_adjacency(ledger: PrivacyLedger, max_change: float | None) -> None:
         )
 
 
-def _change(row_norm: float, max_change: float | None) -> float:
+def largest_change(row_norm: float, max_change: float | None) -> float:
+    """Return by how much, in L2 norm, one unit's row may change: 2 R, or what the ledger promises."""
     change = 2 * row_norm if max_change is None else min(positive("max_change", max_change), 2 * row_norm)
     if change < _LEAST_CHANGE * row_norm:
         raise InputError(f"max_change must be at least {_LEAST_CHANGE:g} of row_norm={row_norm:g}; got {max_change!r}.")
     return change
 
 
-def _cells(table: npt.ArrayLike) -> Matrix:
+def cells_of(table: npt.ArrayLike) -> Matrix:
     """Return the cells as floats, NaN where one is not a number; raises on the shape only."""
     array = as_array(table)
     if array is None or array.ndim != 2 or 0 in array.shape:
@@ -271,7 +272,7 @@ def _public_map(projection: npt.ArrayLike, d: int) -> Matrix:
     return W
 
 
-def _bounded(cells: Matrix, middle: Matrix, scale: Matrix, row_norm: float) -> Matrix:
+def bounded_rows(cells: Matrix, middle: Matrix, scale: Matrix, row_norm: float) -> Matrix:
     """Scale each row and project it on the ball of radius R, (n, d); a row that is not finite becomes 0."""
     with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
         rows = (cells - middle) / scale

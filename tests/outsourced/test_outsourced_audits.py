@@ -30,12 +30,12 @@ Audit = Callable[[Path], None]
 
 
 def data_driven_normalisation(patch: pytest.MonkeyPatch) -> None:
-    true = implementation._bounded
+    true = implementation.bounded_rows
 
     def standardised(cells: Any, middle: Any, scale: Any, row_norm: float) -> Any:
         return true(cells, middle, np.nanstd(cells, axis=0) + 1e-9, row_norm)
 
-    patch.setattr(implementation, "_bounded", standardised)
+    patch.setattr(implementation, "bounded_rows", standardised)
 
 
 def scaled_to_the_largest_row(patch: pytest.MonkeyPatch) -> None:
@@ -43,16 +43,16 @@ def scaled_to_the_largest_row(patch: pytest.MonkeyPatch) -> None:
         norms = np.linalg.norm(np.nan_to_num(cells), axis=1)
         return np.nan_to_num(cells) * row_norm / max(norms.max(), 1e-9)
 
-    patch.setattr(implementation, "_bounded", largest)
+    patch.setattr(implementation, "bounded_rows", largest)
 
 
 def rows_not_cut(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(implementation, "_bounded", lambda cells, *_: np.nan_to_num(cells))
+    patch.setattr(implementation, "bounded_rows", lambda cells, *_: np.nan_to_num(cells))
 
 
 def half_the_change(patch: pytest.MonkeyPatch) -> None:
-    true = implementation._change
-    patch.setattr(implementation, "_change", lambda *args: true(*args) / 2)
+    true = implementation.largest_change
+    patch.setattr(implementation, "largest_change", lambda *args: true(*args) / 2)
 
 
 def norm_of_the_map_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -99,8 +99,8 @@ def means_in_the_note(patch: pytest.MonkeyPatch) -> None:
         return true(self, scope, key, event, **{**more, "note": {"means": str(np.nanmean(rows[-1], axis=0))}})
 
     rows: list[Any] = []
-    cells = implementation._cells
-    patch.setattr(implementation, "_cells", lambda table: (rows.append(cells(table)), rows[-1])[1])
+    cells = implementation.cells_of
+    patch.setattr(implementation, "cells_of", lambda table: (rows.append(cells(table)), rows[-1])[1])
     patch.setattr(implementation.PrivacyLedger, "charge", charge)
 
 
