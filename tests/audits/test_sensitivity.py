@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dptune.privacy import Ball, Interval, MeanQuery
+from dptune.privacy import Ball, Interval, MeanQuery, NormQuery
 
 ANY_LOSS = st.one_of(
     st.sampled_from([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300, 5e-324]),
@@ -67,29 +67,37 @@ def test_a_narrow_range_far_from_zero_is_not_rounded_beyond_what_the_noise_cover
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[MeanQuery, np.ndarray, np.ndarray, dict[str, Any]]:
-    """A query, people's losses (m, rows), the same with one person replaced, and the privatizer's settings."""
-    rows, m = draw(st.integers(1, 9)), draw(st.integers(1, 5))
+def cases(draw: st.DrawFn) -> tuple[Any, np.ndarray, np.ndarray, dict[str, Any]]:
+    """A query of any kind, people's losses (m, rows), the same with one person replaced, and the privatizer's settings.
+
+    Weights are arbitrary or centring, some points have failed, and losses may be saturated.
+    """
+    rows, m, mu = draw(st.integers(1, 9)), draw(st.integers(1, 6)), draw(st.floats(1e-3, 20))
     low = draw(st.floats(-1e3, 1e3))
     clip = (low, low + draw(st.floats(1e-2, 1e4)))
     chosen: dict[str, Any] = {"clip": clip, "dtype": draw(st.sampled_from([np.float32, np.float64]))}
     groups = np.arange(rows)
-    if draw(st.booleans()):
+    people = draw(st.sampled_from(["rows", "groups", "weights"]))
+    if people == "groups":
         groups = chosen["groups"] = draw(arrays(np.int64, rows, elements=st.integers(0, 3)))
-    people = len(np.unique(groups))
-    if "groups" not in chosen and draw(st.booleans()):
-        chosen["person_weights"] = draw(arrays(np.float64, people, elements=st.floats(1e-3, 1e3)))
-    mu, scalar = draw(st.floats(1e-3, 20)), draw(st.booleans())
-    p = 1 if scalar else draw(st.integers(1, 4))
-    weights = draw(arrays(np.float64, (p, m), elements=st.floats(-1e6, 1e6)))
-    bounds = Interval(*clip) if scalar else Ball(draw(st.floats(1e-3, 1e3)))
+    elif people == "weights":
+        chosen["person_weights"] = draw(arrays(np.float64, rows, elements=st.floats(1e-3, 1e3)))
+    kind = draw(st.sampled_from(["scalar", "vector", "share"]))
+    p = 1 if kind == "scalar" else draw(st.integers(1, 6))
+    elements = st.floats(-1e6, 1e6) | st.floats(-1e200, 1e200)
+    centring = kind != "scalar" and draw(st.booleans())
+    W = np.eye(m) - 1 / m if centring else draw(arrays(np.float64, (p, m), elements=elements))
+    above = st.none() | st.floats(-10, 1e3)
+    rules, radius = (mu, draw(above), draw(above)), draw(st.floats(1e-6, 1e3))
+    region = Interval(*clip) if kind == "scalar" else Ball(radius)
+    query = NormQuery(NAMES[:m], W, radius, *rules) if kind == "share" else MeanQuery(NAMES[:m], W, region, *rules)
+    chosen["failed"] = draw(st.lists(st.sampled_from(NAMES[:m]), unique=True))
     losses = draw(arrays(np.float64, (m, rows), elements=ANY_LOSS))
     replaced = groups == draw(st.sampled_from(sorted(set(groups.tolist()))))
-    neighbour = np.where(replaced, draw(arrays(np.float64, (m, rows), elements=ANY_LOSS)), losses)
-    return MeanQuery(NAMES[:m], weights, bounds, mu), losses, neighbour, chosen
+    return query, losses, np.where(replaced, draw(arrays(np.float64, (m, rows), elements=ANY_LOSS)), losses), chosen
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(cases())
 def test_replacing_one_person_never_moves_a_release_beyond_what_the_noise_covers(case: Any) -> None:
     query, losses, neighbour, chosen = case
