@@ -45,9 +45,9 @@ class KillingPrivatizer(dptune.LossPrivatizer):
             os.kill(self.pid, signal.SIGKILL)
             time.sleep(60)
 
-    def release(self, query: dptune.privacy.MeanQuery, **where: Any) -> dptune.Released:
+    def release(self, query: dptune.privacy.MeanQuery, *, mechanism: Any = gaussian, **where: Any) -> dptune.Released:
         def struck(noise: NoiseSource) -> Mechanism:
-            usual = gaussian(noise)
+            usual = mechanism(noise)
 
             def draw(mean: np.ndarray, scale: float) -> np.ndarray:
                 self._draws += 1
