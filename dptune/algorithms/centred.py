@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from dptune._checks import at_least, between, check, check_fields, positive, share
+from dptune._checks import at_least, between, boolean, check, check_fields, positive, share
 from dptune._numbers import plain
 from dptune.algorithms.rounds import Matrix, Rounds, Statistic, Vector
 from dptune.errors import InputError
@@ -45,7 +45,7 @@ from dptune.space import Space
 
 SHARE, GENERATION = "share/", "generation/"  # keys of a generation's two questions
 PROPOSALS = 4  # proposals made at once, in generations
-MEANT_IF_ABSENT = {"explored": 0, "most_explored": 0, "saturated": 1.0}  # by a ledger that does not name them
+MEANT_IF_ABSENT = {"explored": 0, "most_explored": 0, "halton": False, "saturated": 1.0}  # by an older ledger
 
 
 def _radius(name: str, value: object) -> float:
@@ -83,6 +83,7 @@ class CentredSettings:
         explored: at least so many points are drawn from CMA-ES's first distribution, before it begins to move; 0: none.
         most_explored: up to so many, as long as what was released does not tell points apart; asked after each
             generation. No effect below ``explored``.
+        halton: whether the ``explored`` points are a Halton sequence in the cube instead: all of it is looked at.
         spread: scale of the random part of the functions drawn from the surrogate: 1 is Thompson sampling, 0 its mean.
         candidates: drawn for each place of a generation; with CMA-ES 1 switches the surrogate's choice off.
         average, reach: the recommendation is the surrogate's minimiser, sought at most ``reach`` in each coordinate
@@ -113,6 +114,7 @@ class CentredSettings:
     sigma: float = field(default=0.2, metadata=check(positive))
     explored: int = field(default=0, metadata=check(at_least, 0))
     most_explored: int = field(default=0, metadata=check(at_least, 0))
+    halton: bool = field(default=False, metadata=check(boolean))
     spread: float = field(default=0.5, metadata=check(between, 0.0, 1e300))
     candidates: int = field(default=40, metadata=check(at_least, 1))
     average: int = field(default=1, metadata=check(at_least, 1))

@@ -2,8 +2,9 @@
 
     m, sigma, C    mean, step size and covariance of CMA-ES's distribution (this C is not the clipping radius)
 
-The first points come from CMA-ES's first distribution, until what was released tells points apart; CMA-ES begins at the
-weighted mean of their better half. A search that follows its first few points gets stuck where the loss is flat.
+The first points come from CMA-ES's first distribution, until what was released tells points apart, or are a Halton
+sequence; CMA-ES begins at the weighted mean of their better half. A search that follows its first few points gets stuck
+where the loss is flat.
 
 CMA-ES: Hansen, *The CMA Evolution Strategy: A Tutorial*, arXiv 1604.00772; integers: CMA-ES with margin, Hamano et
 al., arXiv 2205.13482; both from the `cmaes` library.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy  # its parts are loaded when they are used
 
 from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation
 from dptune.algorithms.rounds import Matrix, Vector
@@ -39,6 +41,10 @@ class CentredCMA(Centred):
 
     def _propose(self, rng: np.random.Generator) -> Matrix:
         s, count = self.settings, PROPOSALS * self.settings.population
+        if self.explores and s.halton:
+            sequence = scipy.stats.qmc.Halton(s.d, rng=np.random.default_rng([s.seed, s.d]))
+            had = sum(generation.new for generation in self.generations) + count * len(self._proposed)
+            return np.asarray(sequence.fast_forward(had).random(count))
         self.cma.reseed_rng(int(rng.integers(2**31)))
         X = np.array([_point(self.cma.ask()) for _ in range(max(s.candidates * s.population, count))])
         # rows of X ~ N(m, sigma^2 C), cut to the cube

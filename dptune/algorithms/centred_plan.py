@@ -34,12 +34,12 @@ SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
 SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
 MIXED_SPREAD = 1.0  # the same with categories or conditions
 CHOICE = 0.7  # of what else is left of mu^2: for the choice among trials at the end, with categories or conditions
-GUARD = 0.4  # the same with few numbers and a default configuration, which the choice protects
-AMONG = 20  # points that are chosen among then, beside the default configuration
-CAREFUL, MOST_CAREFUL = (
-    0.95,
-    0.99,
-)  # share of people that C leaves unclipped with few numbers, where noise is large, small
+GUARD = 0.5  # the same with fewer than 11 numbers and a default configuration, which the choice protects,
+GUARD_OF_FEW = 0.7  # and with at most
+FEW = 3  # of them, where half of the trials look at the whole cube first; with more a third do
+AMONG = 30  # points that are chosen among then, beside the default configuration
+CAREFUL = 0.95  # share of people that C leaves unclipped with few numbers, where noise is large
+MOST_CAREFUL = 0.99  # the same where it is small
 SATURATION = 2.0  # kappa
 MIXED_SATURATION = 4.0  # the same with categories or conditions
 SATURATED = 0.6  # share of the generations in which losses are saturated; with categories or conditions all
@@ -52,9 +52,7 @@ FEWEST_GENERATIONS = 4
 GENERATIONS = 20  # of numbers, or one for each parameter if there are fewer: before lambda is as large as CMA-ES's
 EXPLORED, EXPLORED_SHARE = 2, 1 / 3  # first points before CMA-ES moves: times its lambda; at most this share of all
 MOST_EXPLORED = 0.6  # share of all while what was released does not tell points apart, with
-MANY = (
-    11  # parameters; with fewer the search is careful, and does not explore that long. Nothing was measured with 11-20
-)
+MANY = 11  # parameters; with fewer the search is careful, and does not explore that long. None measured with 11 to 20
 TRIALS_PER_COORDINATE = 20
 FEWEST_TRIALS = 4  # one generation
 
@@ -142,7 +140,8 @@ def plan_centred(
     Args:
         facts: of them (d, n, mu, trials, loss range) decide; a coarse grid of the space sets ``steps``.
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
-        explored: least number of first points before CMA-ES moves; default that of :func:`default_explored`.
+        explored: least number of first points before CMA-ES moves; default that of :func:`default_explored`,
+            and where a choice protects a ``default`` a third of all, with at most 3 numbers half: a Halton sequence.
         most_explored: how many at most, while what was released does not tell points apart; default .6 of all with more
             than ten parameters.
         radius: the first C; default 0.4 of the loss's range.
@@ -152,9 +151,9 @@ def plan_centred(
         saturated: share of the generations in which losses are saturated, 0 for none; default 0 with fewer than 11
             numbers, with more .6, with categories or conditions all.
         choice_share: share of mu^2 for a choice at the end, by the exponential mechanism; default of what
-            ``rung_share`` and ``final_share`` leave .7 with categories or conditions, among all trials; .4 with fewer
-            than 11 numbers and a ``default``, among the 20 trials that are best by all answers and the default, which
-            has three quarters of the odds; else 0.
+            ``rung_share`` and ``final_share`` leave .7 with categories or conditions, among all trials; .5 with fewer
+            than 11 numbers and a ``default``, .7 with at most 3, among the 30 trials that are best by all answers and
+            the default, which has four fifths of the odds; else 0.
         rung_share: share of mu^2 for decisions to stop trials by private losses; 0: none are made.
         rungs: decisions that are paid for, a trial.
         rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
@@ -181,12 +180,14 @@ def plan_centred(
     rung_share = share_of("rung_share", rung_share)
     kept = share_of("final_share + rung_share", share_of("final_share", final_share) + rung_share)
     if choice_share is None:
-        chosen = CHOICE if mixed else GUARD if careful and facts.default is not None else 0.0
-        choice_share = chosen * (1 - kept)
+        guard = (GUARD_OF_FEW if d <= FEW else GUARD) if careful and facts.default is not None else 0.0
+        choice_share = (CHOICE if mixed else guard) * (1 - kept)
     kept = share_of("final_share + choice_share + rung_share", kept + share_of("choice_share", choice_share))
     searched = facts.mu * math.sqrt(1 - kept)
+    guarded = careful and choice_share > 0 and facts.default is not None
     if explored is None:
-        explored = 0 if mixed else default_explored(d, trials)
+        over_all = math.floor(trials / (2 if d <= FEW else 3))
+        explored = 0 if mixed else over_all if guarded else default_explored(d, trials)
     if most_explored is None:
         longer = explored and d >= MANY
         most_explored = math.ceil(MOST_EXPLORED * generations * population) if longer else 0
@@ -216,6 +217,7 @@ def plan_centred(
         sigma=sigma,
         explored=explored,
         most_explored=most_explored,
+        halton=guarded,
         spread=spread,
         candidates=candidates,
         reach=reach,
