@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -87,13 +87,21 @@ class Estimate:
 
 @dataclass(frozen=True)
 class FinalEstimate:
-    """The last release a run has planned: its recommendation's mean clipped loss, and the gain over the default."""
+    """The last release a run has planned: its recommendation's mean clipped loss, and the gain over the default.
+
+    ``scopes`` are the run's own, first, and those of the runs that it extends.
+    """
 
     privatizer: LossPrivatizer
-    scope: str
+    scopes: Sequence[str]
     plan: Plan
     space: Space | None
     default: Mapping[str, Value] | None
+
+    @property
+    def scope(self) -> str:
+        """The run's own."""
+        return self.scopes[0]
 
     @property
     def charge(self) -> Charge | None:
@@ -102,7 +110,15 @@ class FinalEstimate:
 
     def recorded(self, parameters: Mapping[str, Value]) -> Estimate | None:
         """Return what was released about these parameters, the recommended ones or the defaults; None: nothing."""
-        made = self.charge
+        return self._about(self.charge, parameters)
+
+    def latest(self, parameters: Mapping[str, Value]) -> Estimate | None:
+        """Return the same, or else what a run that this one extends has released about them."""
+        ledger = self.privatizer.ledger
+        known = (self._about(ledger.find(scope, FINAL), parameters) for scope in self.scopes)
+        return next((estimate for estimate in known if estimate is not None), None)
+
+    def _about(self, made: Charge | None, parameters: Mapping[str, Value]) -> Estimate | None:
         if made is None or made.value is None:
             return None
         stored = self._searched(parameters)
@@ -121,7 +137,7 @@ class FinalEstimate:
 
     def worse(self, parameters: Mapping[str, Value]) -> bool:
         """Tell whether the release says that these parameters are worse than the defaults."""
-        known = self.recorded(parameters)
+        known = self.latest(parameters)
         return known is not None and known.improvement is not None and known.improvement.verdict == "worse"
 
     def check(self, parameters: Mapping[str, Value]) -> None:

@@ -25,7 +25,7 @@ from dptune.algorithms.one_choice import SELECTION
 from dptune.algorithms.rounds import Rounds
 from dptune.errors import KeyConflict
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.search.agreement import PRIVATIZER, described, lineage, stored_plan, stored_space, totals
+from dptune.search.agreement import PRIVATIZER, described, lineage, parts, stored_plan, stored_space, totals
 from dptune.search.choice import Choice
 from dptune.search.estimate import Estimate, FinalEstimate
 from dptune.search.failures import Failures
@@ -142,7 +142,7 @@ class RunView:
         else:
             answer = self._answer()
             found = of_algorithm(self.algorithm, self.space, answer, self.default, values, private=self._private)
-        known = self._final.recorded(found)
+        known = self._final.latest(found)
         found.improvement = None if known is None else known.improvement
         return found
 
@@ -180,7 +180,7 @@ class RunView:
 
     @property
     def _final(self) -> FinalEstimate:
-        return FinalEstimate(self.privatizer, self.scope, self.plan, self.space, self.default)
+        return FinalEstimate(self.privatizer, parts(self.ledger, self.scope), self.plan, self.space, self.default)
 
     def estimated(self, parameters: Mapping[str, Value]) -> Estimate | None:
         """Return what the final estimate released about these parameters or the defaults; None: nothing, so far.

@@ -81,6 +81,16 @@ def test_an_extension_is_followed_too(ledger: PrivacyLedger) -> None:
     assert seen.so_far() == more.so_far() == run.recommend()
 
 
+def test_an_extension_knows_that_what_it_begins_with_was_found_worse_than_the_default(ledger: PrivacyLedger) -> None:
+    run = centred_runs.start(ledger, mu=3.0, seed=1, default=DEFAULT, choice_share=0.0)
+    while not run.complete:
+        trial(run, f"{ledger.count()} {len(run.privatizer.points())}")
+    found, n = run.recommend(), run.privatizer.n
+    assert found != DEFAULT
+    assert run.estimate(found, np.ones(n), default=np.zeros(n)).improvement.verdict == "worse"
+    assert run.recommend() == run.extend(trials=2 * run.trials, mu=4.0).recommend() == DEFAULT
+
+
 def test_what_is_the_users_own_is_not_guessed(ledger: PrivacyLedger) -> None:
     class MyRule(GradientDescent):
         pass
