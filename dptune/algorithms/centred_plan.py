@@ -153,7 +153,7 @@ def plan_centred(
         choice_share: share of mu^2 for a choice at the end, by the exponential mechanism; default of what
             ``rung_share`` and ``final_share`` leave .7 with categories or conditions, among all trials; .5 with fewer
             than 11 numbers and a ``default``, .7 with at most 3, among the 30 trials that are best by all answers and
-            the default, which has four fifths of the odds; else 0.
+            the default, which has ten elevenths of the odds; else 0.
         rung_share: share of mu^2 for decisions to stop trials by private losses; 0: none are made.
         rungs: decisions that are paid for, a trial.
         rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from

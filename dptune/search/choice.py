@@ -26,7 +26,7 @@ from dptune.search.names import CHOICE, as_stored
 from dptune.space import Space, Value
 
 Parameters = Mapping[str, Value]
-DEFAULT_ODDS = 4.0  # beforehand, of the default configuration against all other candidates together
+DEFAULT_ODDS = 10.0  # beforehand, of the default configuration against all other candidates together
 
 
 class Choice:
