@@ -69,6 +69,7 @@ class RunView:
         self.trials = totals(self.ledger, scope)[0]
         self.fold = Fold(method, privatizer, scope, plan, first_space)
         self._choice = Choice(privatizer, lineage(self.ledger, scope), plan)
+        self._extends = parts(self.ledger, scope)  # itself, and the runs that it extends
         self.failures = Failures(scope)
         self.lock = ForkSafeLock()
         self._values: dict[str, float] = {}  # trial of this process -> its value, as it was returned
@@ -180,7 +181,7 @@ class RunView:
 
     @property
     def _final(self) -> FinalEstimate:
-        return FinalEstimate(self.privatizer, parts(self.ledger, self.scope), self.plan, self.space, self.default)
+        return FinalEstimate(self.privatizer, self._extends, self.plan, self.space, self.default)
 
     def estimated(self, parameters: Mapping[str, Value]) -> Estimate | None:
         """Return what the final estimate released about these parameters or the defaults; None: nothing, so far.

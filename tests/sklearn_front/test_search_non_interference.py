@@ -187,7 +187,7 @@ def test_no_loss_is_in_the_ledger_or_the_pickle_of_a_real_search(fast_path, monk
     search = search_of("array", "centred", fast_path)
     search.fit(*PUBLIC, X_val=rows(N, seed=5)[0], y_val=rows(N, seed=5)[1])
     written = b"".join([*(path.read_bytes() for path in fast_path.iterdir()), pickle.dumps(search)])
-    assert len(seen) == 8
+    assert len(seen) in (8, 10)  # trials; two more for the estimate, if the noise did not lead to a choice that is held
     for loss in itertools.chain.from_iterable((*reveal(each), reveal(each).mean()) for each in seen):
         assert np.float64(loss).tobytes() not in written
         assert repr(float(loss)).encode() not in written
