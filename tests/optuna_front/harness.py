@@ -48,14 +48,31 @@ def open_centred(privatizer: dptune.LossPrivatizer, **settings: Any) -> CentredC
     return CentredCMASampler(SPACE, privatizer, **{"n_trials": 24, "seed": 1, **settings})
 
 
+OPEN: dict[str, Callable[..., Any]] = {"gibo": open_sampler, "centred": open_centred}
+
+
+def point(trial: Any) -> tuple[float, float]:
+    """Suggest the parameters of SPACE."""
+    return trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
+
+
+def people_s_losses(trial: Any) -> np.ndarray:
+    return losses_at(people(), *point(trial))
+
+
 def objective_of(sampler: DPGIBOSampler | CentredCMASampler, data: np.ndarray | None = None) -> Any:
     private = people() if data is None else data
+    return sampler.objective(lambda trial: losses_at(private, *point(trial)))
 
-    @sampler.objective
-    def losses(trial: Any) -> np.ndarray:
-        return losses_at(private, trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True))
 
-    return losses
+def keys(folder: Path, prefix: str = "") -> list[str]:
+    return [charge.key for charge in open_ledger(folder).charges(prefix=prefix)]
+
+
+def spend_elsewhere(privatizer: dptune.LossPrivatizer, mu: float) -> None:
+    """Another run pays for a release of its own."""
+    privatizer.observe("other", np.zeros(N))
+    privatizer.release(privatizer.mean_query("other", mu), scope="other", key="all")
 
 
 def stored(folder: Path, name: str = "s") -> JournalStorage:

@@ -16,6 +16,7 @@ import dptune
 from dptune.algorithms.centred_plan import plan_centred
 from dptune_optuna import CentredCMASampler, DPGIBOSampler, LDPTGPSampler, PrivateObjective, PrivateSampler
 from harness import (
+    OPEN,
     SPACE,
     N,
     create,
@@ -24,13 +25,11 @@ from harness import (
     open_centred,
     open_ledger,
     open_privatizer,
-    open_sampler,
     people,
     stored,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-OPEN = {"gibo": open_sampler, "centred": open_centred}
 BOTH = pytest.mark.parametrize("kind", OPEN)
 
 
@@ -219,14 +218,6 @@ def test_an_estimate_needs_parameters_by_name(tmp_path, given):
     assert ledger.count() == 0
 
 
-@BOTH
-def test_a_sampler_made_again_is_told_from_the_study_s_own(tmp_path, kind):
-    privatizer = open_privatizer(tmp_path)
-    study, again = create(None, OPEN[kind](privatizer)), OPEN[kind](privatizer)
-    with pytest.raises(dptune.InputError, match=r"made again, a sampler is another one.*sampler=sampler"):
-        study.optimize(objective_of(again), n_trials=1)
-
-
 @pytest.mark.parametrize(
     ("returned", "says"),
     [(None, "NoneType of shape ()"), (np.zeros((N, 1)), "losses.ravel()"), (RandomSampler(), "loss= and data=")],
@@ -368,16 +359,3 @@ def test_any_method_is_a_sampler_in_one_line(fast_path):
     assert sampler.run_of(study).complete
     with pytest.raises(dptune.InputError, match="OwnSampler has no option 'sigmaa'"):
         OwnSampler(SPACE, open_privatizer(fast_path), sigmaa=1)
-
-
-@BOTH
-def test_the_recommendation_is_compared_with_the_users_defaults(fast_path, kind):
-    default = {"x": -0.9, "y": 5.0}
-    sampler = OPEN[kind](open_privatizer(fast_path), default=default)
-    study = create(None, sampler)
-    objective = objective_of(sampler)
-    study.optimize(objective, n_trials=sampler.n_trials)
-    assert sampler.n_trials == sampler.run_of(study).plan.trials == len(study.trials)
-    found = sampler.recommend(study)
-    assert found.defaults == default
-    assert objective.estimate(study, found).improvement is not None

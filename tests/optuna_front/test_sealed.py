@@ -213,18 +213,6 @@ def test_an_undecorated_objective_that_raises_ends_the_study(tmp_path):
 # ---- a seeded run ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("open_any", [open_centred, open_sampler])
-def test_a_seeded_run_says_not_private_from_its_first_trial_on(tmp_path, caplog, open_any):
-    sampler = open_any(open_privatizer(tmp_path, insecure_seed=1))
-    study = create(None, sampler)
-    study.optimize(objective_of(sampler), n_trials=2)
-    assert study.user_attrs["dptune:private"] is False
-    lines = [record for record in caplog.records if record.name == "optuna.dptune"]
-    assert lines
-    assert all("NOT PRIVATE" in record.getMessage() for record in lines)
-    assert [record.levelname for record in lines].count("WARNING") == 1
-
-
 def test_a_seeded_objective_says_so_once(tmp_path, caplog):
     objective = PrivateObjective(lambda trial: np.zeros(N), open_privatizer(tmp_path, insecure_seed=1), n_trials=3)
     study = create(None, optuna.samplers.RandomSampler(seed=0))
@@ -233,11 +221,3 @@ def test_a_seeded_objective_says_so_once(tmp_path, caplog):
     study.optimize(objective, n_trials=3)
     assert caplog.text.count("is NOT PRIVATE") == 1
     assert "NOT PRIVATE" in str(objective.estimate(study, {}))
-
-
-def test_a_private_run_does_not(tmp_path, caplog):
-    sampler = open_centred(open_privatizer(tmp_path))
-    study = create(None, sampler)
-    study.optimize(objective_of(sampler), n_trials=2)
-    assert study.user_attrs["dptune:private"] is True
-    assert "NOT PRIVATE" not in caplog.text

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import optuna
 import pytest
+from optuna.distributions import CategoricalDistribution
 
 import dptune
 from dptune_optuna import (
@@ -17,7 +18,17 @@ from dptune_optuna import (
     LDPTGPSampler,
     PrivateObjective,
 )
-from harness import SPACE, create, losses_at, open_ledger, open_privatizer, people, stored
+from harness import (
+    SPACE,
+    create,
+    losses_at,
+    open_centred,
+    open_ledger,
+    open_privatizer,
+    open_sampler,
+    people,
+    stored,
+)
 
 PRIVATE = pytest.mark.parametrize("sampler", [DPGIBOSampler, CentredCMASampler])
 PLAIN = {"mu": 0.5, "n_trials": 40, "seed": 3, "final_share": 0.25}
@@ -85,6 +96,43 @@ def test_an_estimate_is_early_or_it_is_not(tmp_path, early):
     study, objective = create(None, None), PrivateObjective(losses, open_privatizer(tmp_path), n_trials=3)
     with pytest.raises(dptune.InputError, match="early must be True or False"):
         objective.estimate(study, {"x": 0.0, "y": 1.0}, early=early)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"n_trials": 3}, "n_trials"),
+        ({"n_trials": 20, "population": 50}, "n_trials.*population"),
+        ({"radius": -1.0}, "radius"),
+        ({"final_share": 1.0}, "final_share"),
+        ({"population": 3}, "population"),
+        ({"population": "8"}, "population"),
+        ({"steps": 20}, "steps.*n_trials"),
+        ({"mu": 1e-9}, "mu"),
+        ({"sigmaa": 3}, "CentredSampler has no option 'sigmaa'.*sigma"),
+        ({"loss_range": 3}, "CentredSampler has no option 'loss_range'"),
+    ],
+)
+def test_wrong_settings_of_the_plan_of_centred_releases_are_refused_by_name(tmp_path, wrong, says):
+    with pytest.raises(dptune.InputError, match=says):
+        open_centred(open_privatizer(tmp_path), **wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"steps": 0}, {"batch": 0}, {"mu": -1.0}, {"monitor_share": 1.5}, {"clip": 0.0}], ids=str
+)
+def test_wrong_settings_of_the_plan_of_dp_gibo_are_refused(tmp_path, wrong):
+    with pytest.raises(dptune.InputError, match=next(iter(wrong))):
+        open_sampler(open_privatizer(tmp_path), **wrong)
+
+
+@PRIVATE
+def test_a_sampler_needs_a_privatizer_and_something_to_search(tmp_path, sampler):
+    with pytest.raises(dptune.InputError, match=f"{sampler.__name__} needs a LossPrivatizer"):
+        sampler(SPACE)
+    for nothing in ({"k": CategoricalDistribution(["only"])}, {}):
+        with pytest.raises(dptune.InputError, match="more than one value to search"):
+            sampler(nothing, open_privatizer(tmp_path))
 
 
 @pytest.mark.parametrize("nobody", [None, "ledger.db"])
