@@ -28,7 +28,6 @@ from harness import (
     open_sampler,
     people,
     people_s_losses,
-    point,
     spend_elsewhere,
     storage_of,
     stored,
@@ -399,21 +398,3 @@ def test_progress_is_stored_and_public_and_a_private_run_says_what_it_spends(tmp
     assert {name: shown[name] for name in run.progress()} == run.progress()
     assert f"spends mu=1 of the ledger's 1 in {sampler.n_trials} trials" in capfd.readouterr().err
     assert "NOT PRIVATE" not in caplog.text
-
-
-def test_every_setting_of_the_plan_is_an_option(tmp_path):
-    chosen = {"population": 5, "radius": 1.0, "rate": 0.5, "steps": (0.0, 0.0), "average": 2, "candidates": 2}
-    sampler = open_centred(open_privatizer(tmp_path), **chosen)
-    settings = sampler.run_of(create(None, sampler)).plan.settings
-    assert {name: getattr(settings, name) for name in chosen} == chosen
-
-
-@pytest.mark.parametrize(("clip", "values"), [((-1e30, 1e30), (-1e30, 1e30)), ((0.0, 3e-30), (0.0,))])
-def test_losses_of_any_allowed_range_are_searched(tmp_path, clip, values):
-    """The radius stays where a release is possible, whether everybody differs or all agree."""
-    privatizer = dptune.LossPrivatizer(open_ledger(tmp_path), n=N, clip=clip)
-    sampler = open_centred(privatizer, n_trials=80, rate=3.0, share=0.9, mu=0.9)
-    study = create(None, sampler)
-    data = np.random.default_rng(0).choice(values, (1000, N))
-    study.optimize(sampler.objective(lambda trial: point(trial) and data[trial.number]), n_trials=sampler.n_trials)
-    assert sampler.run_of(study).complete

