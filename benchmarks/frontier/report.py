@@ -136,7 +136,7 @@ def trials(losses: Losses) -> str:
 
 
 def sentences(losses: Losses) -> Iterator[str]:
-    """What README and docs/frontier.md quote."""
+    """What docs/frontier.md quotes, and the README rounds."""
     for n, mu in HEADLINES:
         over = losses.over_frontier(n, mu, MINE)
         if not over:

@@ -107,13 +107,18 @@ def test_a_limit_with_fewer_splits_has_a_say_on_these() -> None:
 def test_the_pages_say_what_the_stored_runs_say() -> None:
     stored = [json.loads(line) for line in (DOCS / "results" / "frontier.jsonl").read_text().splitlines()]
     losses = Losses(stored)
-    page, readme, choose = (
+    page, readme = (
         " ".join(path.read_text().replace("> ", "").split())
-        for path in (DOCS / "frontier.md", DOCS.parent / "README.md", DOCS / "choose.md")
+        for path in (DOCS / "frontier.md", DOCS.parent / "README.md")
     )
     said = list(report.sentences(losses))
     assert all(sentence in page for sentence in (*said, report.progress(stored)))
     tables = report.headline(losses), report.parts(losses)
     assert all(" ".join(row.split()) in page for table in tables for row in table.splitlines())
-    (quoted,) = (sentence for sentence in said if sentence.startswith("With 300 private rows, mu = 1 "))
-    assert all(quoted.rstrip(".") in other for other in (readme, choose))
+    above = [100 * (interval(losses.over_frontier(300, mu, report.MINE))[0] - 1) for mu in (1.0, 0.5)]
+    assert f"the test loss is {above[0]:.0f}% above that of" in readme
+    assert f"and {above[1]:.0f}% at mu = .5" in readme
+    kept = [100 * np.median(list(losses.shares_kept(300, mu).values())) for mu in (1.0, 0.5)]
+    assert "at least {:.0f}% of what tuning gains ({:.0f}% at mu = .5)".format(*kept) in readme
+    gained = 100 * (1 - interval(losses.over_values(300, 1.0, report.MINE))[0])
+    assert f"at mu = 1 it gains {gained:.0f}% over" in readme
