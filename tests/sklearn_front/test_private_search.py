@@ -91,6 +91,25 @@ def test_a_search_that_was_stopped_goes_on(fast_path):
     assert 3.9 < search.ledger.spent() <= 4.0
 
 
+@pytest.mark.filterwarnings("ignore:.*will learn little")
+@pytest.mark.parametrize("method", ["centred", "selection", optuna.samplers.TPESampler(seed=0)])
+def test_a_candidate_that_cannot_be_trained_ends_no_method(fast_path, method):
+    search = search_in(fast_path, method=method, param_distributions={"C": [1.0, 0.1, -1.0]}, n_trials=20)
+    with pytest.warns(FitFailedWarning, match="could not be trained"):
+        search.fit(*PUBLIC, **VAL)
+    assert search.best_params_["C"] in (1.0, 0.1)
+    assert 3.9 < search.ledger.spent() <= 4.0
+
+
+@pytest.mark.parametrize("method", ["centred", "selection", optuna.samplers.TPESampler(seed=0)])
+@pytest.mark.parametrize("given", [{"C": []}, {}, []])
+def test_an_empty_grid_is_refused_before_anything_is_spent(fast_path, method, given):
+    search = search_in(fast_path, method=method, param_distributions=given)
+    with pytest.raises(dptune.InputError, match="param_distributions"):
+        search.fit(*PUBLIC, **VAL)
+    assert ledger_in(fast_path).spent() == 0
+
+
 @pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
 def test_grid_search_cannot_multiply_the_budget(fast_path):
     """diffprivlib: GridSearchCV clones the estimator, and 21 fits at epsilon 1 pass a cap of 1.5; 0 are recorded."""
