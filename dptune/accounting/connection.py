@@ -66,13 +66,20 @@ class Database:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[sa.Connection]:
-        """A transaction, committed at the end. One inside another of the same thread is a part of it.
+        """A transaction, committed at the end. One that reads may be a part of another one of the same thread.
+
+        One that writes may not: a charge would be taken back with the other, after its answer was seen.
 
         Raises:
             LedgerError: the database cannot be used; says why and what to do.
         """
         with self._lock, self._explained():
             if self._held and self._held[0].in_transaction():
+                if write:
+                    raise LedgerError(
+                        f"the ledger {self.name} is in the middle of another transaction of this thread (a signal "
+                        "handler, or a plan that releases): nothing was charged. Release outside of it."
+                    )
                 yield self._held[0]
                 return
             with self._begin(write) as begun:

@@ -77,7 +77,7 @@ class Plan:
         spare: trials beyond the plan that may still get a value, to replace lost ones.
         choice_share: for the choice; 0: the algorithm's own answer is recommended.
         choice_among: the choice is made among so many of the best points by all answers and the user's default
-            configuration, which is three times as likely beforehand as all others together; 0: among all points, with
+            configuration, which is ten times as likely beforehand as all others together; 0: among all points, with
             equal odds.
         rung_share: for decisions to stop trials by private losses (:mod:`dptune.search.rungs`); 0: none are made.
         rungs: decisions a trial, at most.

@@ -27,7 +27,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import SupportsFloat
 
-from dptune._checks import place, positive, text
+from dptune._checks import boolean, place, positive, text
 from dptune._store import Mark, SqliteFile, check_pages
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import rows
@@ -91,7 +91,7 @@ class UserLedger:
         """
         mechanism = json.dumps(randomizer.describe(), sort_keys=True)
         price = positive("epsilon, a reply's price,", randomizer.epsilon)
-        row = (text("user", user), text("key", key), price, bool(randomizer.private), mechanism)
+        row = (text("user", user), text("key", key), price, boolean("private", randomizer.private), mechanism)
         recorded = self._charge(row)
         if recorded is not None:
             return recorded
@@ -151,10 +151,10 @@ class UserLedger:
 
     def _charge(self, row: rows.Charge) -> float | None:
         """Return the recorded reply, or None after making sure that this one is paid."""
-        user, key, *_, mechanism = row
+        user, key, *_ = row
         with self._transaction(write=True) as (connection, cap):
-            paid = rows.mechanism(connection, user, key)
-            if paid == mechanism:
+            paid = rows.paid(connection, user, key)
+            if paid == row:
                 return rows.value(connection, user, key)
             if paid is not None:
                 raise KeyConflict(f"the reply {key!r} of this user was made with other settings; use a new key.")
@@ -164,9 +164,9 @@ class UserLedger:
 
     def _record(self, row: rows.Charge, value: float) -> float:
         """Store the value of a charge that stands in this file, and return the one that is stored."""
-        user, key, *_, mechanism = row
+        user, key, *_ = row
         with self._transaction(write=True) as (connection, _):
-            if rows.mechanism(connection, user, key) != mechanism:
+            if rows.paid(connection, user, key) != row:
                 raise LedgerError(f"the ledger {self.path} lost a charge; nothing was sent. Put the newest file back.")
             recorded = rows.value(connection, user, key)
             if recorded is None:

@@ -107,11 +107,11 @@ def left(spent: float, cap: float) -> float:
     return cap - spent if cap - spent > cap * float(_FORGIVEN) else 0.0
 
 
-def mechanism(connection: sqlite3.Connection, user: str, key: str) -> str | None:
-    """Return the mechanism that the user paid for under this key, or None."""
-    query = "SELECT mechanism FROM dptune_replies WHERE user = ? AND key = ?"
+def paid(connection: sqlite3.Connection, user: str, key: str) -> Charge | None:
+    """Return what the user paid for under this key, or None."""
+    query = "SELECT user, key, epsilon, private, mechanism FROM dptune_replies WHERE user = ? AND key = ?"
     row = connection.execute(query, (user, key)).fetchone()
-    return None if row is None else str(row[0])
+    return None if row is None else (str(row[0]), str(row[1]), float(row[2]), bool(row[3]), str(row[4]))
 
 
 def value(connection: sqlite3.Connection, user: str, key: str) -> float | None:

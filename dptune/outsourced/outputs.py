@@ -118,7 +118,7 @@ class PrivateOutputs:
             raise InputError("the privatizer of the outputs must pay in the curator's ledger; give both the same.")
 
     def answer(self, scope: str, t: int, row: int) -> float:
-        """Charge, measure, release. A round that was released before is answered from the ledger.
+        """Measure what can be paid, charge, release. A round that was released before is answered from the ledger.
 
         Raises:
             BudgetExhausted: nothing is left for it.
@@ -126,12 +126,15 @@ class PrivateOutputs:
         """
         point, key = f"row {row}", f"{_KEY}{t}"
         known = self.privatizer.ledger.find(scope, key)
-        if known is None or known.value is None:
-            self._observe(point, row)
-        query = self.privatizer.mean_query(point, self._price)
-        released = self.privatizer.release(query, scope=scope, key=key, limit=Limit(_KEY, self.rounds))
-        self.privatizer.forget(point)
-        return released.scalar
+        if known is None:
+            self.privatizer.ledger.check(self._price)
+        try:
+            if known is None or known.value is None:
+                self._observe(point, row)
+            query = self.privatizer.mean_query(point, self._price)
+            return self.privatizer.release(query, scope=scope, key=key, limit=Limit(_KEY, self.rounds)).scalar
+        finally:
+            self.privatizer.forget(point)
 
     def _observe(self, point: str, row: int) -> None:
         losses = attempt(self.measure, row, failed=None)

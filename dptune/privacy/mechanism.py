@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from dptune.accounting.events import Event, GaussianRelease, SelectionRelease
 from dptune.accounting.gdp import bounded_range_from_mu
+from dptune.errors import InputError
 from dptune.privacy.noise import SLACK, NoiseSource, noise_scale
 from dptune.privacy.query import Query
 
@@ -30,7 +31,8 @@ class Mechanism:
     Attributes:
         event: (query, sensitivity, scale) -> what the ledger charges; its docstring is the proof, its ``mu`` the price.
         scale: (query, sensitivity) -> the noise's size, in units of the statistic.
-        draw: (statistic (p,), scale) -> the released vector. Called after the charge, once.
+        draw: (statistic (p,), scale) -> the released vector, with the source of noise that the privatizer gives: the
+            ledger's stamp of what is private knows no other. Called after the charge, once.
         adds_to: 1 if the release has the statistic's level, which is added after the noise; 0 if it has none.
     """
 
@@ -67,8 +69,14 @@ def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
 
     Guarantee: ``query.mu``-GDP under replacing one person, whatever the prior
     (:class:`dptune.accounting.events.SelectionRelease`).
+
+    Raises:
+        InputError: the prior is not usable; before anything is charged.
     """
-    handicap = -np.log(np.asarray(prior, dtype=np.float64)) if len(prior) else 0.0  # (m,), in units of the scale
+    odds = np.asarray(prior, dtype=np.float64)
+    if not (np.isfinite(odds) & (odds > 0)).all():
+        raise InputError(f"prior must be positive and finite numbers; got {list(prior)!r}. Nothing was charged.")
+    handicap = -np.log(odds) if len(prior) else 0.0  # (m,), in units of the scale
 
     def entry(query: Query, sensitivity: float) -> float:
         return sensitivity / math.sqrt(query.dimension)
@@ -77,6 +85,8 @@ def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
         return 2 * entry(query, sensitivity) * (1 + SLACK) / bounded_range_from_mu(query.mu)
 
     def event(query: Query, sensitivity: float, sigma: float) -> SelectionRelease:
+        if len(prior) not in (0, query.dimension):
+            raise InputError(f"prior must have one number for each of {query.dimension} candidates; got {len(prior)}.")
         eta = bounded_range_from_mu(query.mu)
         return SelectionRelease(query.mu, eta, entry(query, sensitivity), sigma, query.dimension, query.statistic)
 

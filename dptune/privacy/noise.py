@@ -68,6 +68,8 @@ def noise_scale(*, sensitivity: float, mu: float, dimension: int) -> float:
 class OpenDPNoise:
     """Discrete Gaussian noise from OpenDP, seeded by the operating system; safe across fork."""
 
+    __slots__ = ()  # nothing of it can be replaced
+
     def add_gaussian(self, statistic: Vector, sigma: float) -> Vector:
         """Return ``statistic`` (p,) plus N(0, sigma^2 I); it must be finite."""
         if not np.isfinite(statistic).all():  # OpenDP would map NaN to 0 silently
@@ -126,6 +128,8 @@ class SampleSource(Protocol):
 
 class SecretSample:
     """Poisson samples from the operating system; safe across fork."""
+
+    __slots__ = ()  # nothing of it can be replaced
 
     def draw(self, n: int, q: float) -> Mask:
         """Return who of n agents is in the sample, (n,)."""

@@ -184,7 +184,7 @@ class FinalEstimate:
         self.check(parameters)
         known = self.recorded(parameters)
         if known is None:
-            names = self._names(parameters)
+            names = self._names(parameters)[: 1 if default is None else 2]
             for name, vector in zip(names, (losses, default), strict=False):
                 if vector is None:
                     self.privatizer.observe_failure(name)

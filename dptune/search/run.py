@@ -339,7 +339,7 @@ class SearchRun(RunView):
 
         Args:
             losses: per-example losses there (rows,), or None if the evaluation failed.
-            default: the same at the run's default configuration, if it has one.
+            default: the same at the run's default configuration; without them no improvement is estimated.
             early: the run is to end here, though it is not complete.
 
         Raises:

@@ -15,7 +15,7 @@ from ledger_tools import pay
 from dptune import Budget, BudgetExhausted, InputError, PlanComplete, PrivacyLedger
 from dptune.accounting.entries import Limit
 from dptune.accounting.gdp import Spent
-from dptune.errors import KeyConflict
+from dptune.errors import KeyConflict, LedgerError
 
 
 @pytest.mark.parametrize("private", ["no", 0, None, float("nan")])
@@ -33,6 +33,21 @@ def test_other_arguments_are_not_taken_for_true_either(url: str) -> None:
     with pytest.raises(InputError, match="make must be a function"):
         ledger.fix_plan("study", {"mu": 1.0})
     assert ledger.fact("study", "plan") is None
+
+
+def test_a_charge_is_no_part_of_another_transaction_that_could_take_it_back(url: str) -> None:
+    """A signal handler that releases, or a plan that does: a value would be seen, and its charge rolled back."""
+    ledger = PrivacyLedger(url, Budget.gdp(2.0))
+
+    def plan(rest: Any) -> object:
+        pay(ledger, "a")
+        raise AssertionError("a value was released")
+
+    with pytest.raises(LedgerError, match="in the middle of another transaction"):
+        ledger.fix_plan("study", plan)
+    assert (ledger.count(), ledger.spent()) == (0, 0.0)
+    pay(ledger, "a")
+    assert ledger.count() == PrivacyLedger(url).count() == 1
 
 
 def test_a_charge_is_paid_once_per_key(url: str) -> None:

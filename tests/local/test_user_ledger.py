@@ -258,3 +258,21 @@ def test_a_randomiser_of_somebody_else_s_is_not_called_ours(
     assert "not one of dptune's; epsilon = 1 a reply" in str(ledger.statement())
     assert "OpenDP" not in str(ledger.statement())
     json.loads(ledger.statement().to_json())
+
+
+@pytest.mark.parametrize("change", [{"epsilon": 50.0}, {"private": False}])
+def test_a_key_that_was_paid_at_another_price_or_stamp_is_not_answered(tmp_path: Path, change: dict[str, Any]) -> None:
+    class Mine(LocalRandomizer):
+        """One of a user's own, whose description does not tell."""
+
+        def describe(self) -> dict[str, object]:
+            return {"mechanism": "mine"}
+
+    ledger, other = UserLedger(tmp_path / "users.db", cap=100.0), Mine(change.get("epsilon", 1.0), 1.0)
+    if "private" in change:
+        other = type("Mine", (Mine,), {"private": False})(1.0, 1.0)
+    ledger.reply(Mine(1.0, 1.0), 0.3, user="a", key="k")
+    with pytest.raises(KeyConflict, match="other settings"):
+        ledger.reply(other, 0.3, user="a", key="k")
+    assert ledger.private("a")
+    assert ledger.spent("a") == 1.0

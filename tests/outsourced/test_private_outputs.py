@@ -66,6 +66,19 @@ def private_outputs(ledger: PrivacyLedger, mu: float = 1.0, measure=losses_at) -
     return PrivateOutputs(measure, LossPrivatizer(ledger, n=7, clip=(0.0, 1.0)), rounds=4, mu=mu)
 
 
+def test_nothing_is_measured_that_cannot_be_paid(tmp_path: Path) -> None:
+    ledger, measured = PrivacyLedger(tmp_path / "small.db", Budget.gdp(mu=0.1)), list[int]()
+
+    def measure_it(row: int) -> np.ndarray:
+        measured.append(row)
+        return losses_at(row)
+
+    outputs = private_outputs(ledger, measure=measure_it)
+    with pytest.raises(BudgetExhausted):
+        outputs.answer("s", 1, 0)
+    assert (measured, outputs.privatizer.points()) == ([], ())
+
+
 def test_private_outputs_are_paid_in_the_same_ledger_and_answered_from_it_after_a_crash(
     ledger: PrivacyLedger, tmp_path: Path
 ) -> None:

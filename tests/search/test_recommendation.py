@@ -80,6 +80,15 @@ def test_what_was_not_released_is_not_called_better(fast_path: Path, method: Met
     assert run.recommend().distinguishable
 
 
+def test_without_the_defaults_losses_nothing_is_called_better(fast_path: Path) -> None:
+    run = finished(fast_path, CENTRED, mu=8.0, default=DEFAULT, choice_share=0.0)
+    best = run.recommend()
+    estimate = run.estimate(best, losses(best))
+    assert estimate.improvement is run.recommend().improvement is None
+    assert abs(estimate.value - losses(best).mean()) < 5 * estimate.sigma
+    assert run.estimated(DEFAULT) is None
+
+
 def test_an_answer_that_the_release_calls_worse_is_given_up_for_the_default(fast_path: Path) -> None:
     run = finished(fast_path, CENTRED, mu=8.0, default=DEFAULT, choice_share=0.0)
     preferred = run.recommend()

@@ -18,7 +18,7 @@ from hypothesis.extra.numpy import arrays
 from noises import CannedNoise, NoNoise
 from selection_audits import audit_law, audit_worst_pair
 
-from dptune import Budget, BudgetExhausted, LossPrivatizer, PrivacyLedger
+from dptune import Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.privacy.held import HeldLosses
 from dptune.privacy.mechanism import Mechanism, noisy_min
@@ -228,6 +228,18 @@ def test_what_does_not_fit_is_refused_before_anything_is_read(privatizer: Callab
     with pytest.raises(BudgetExhausted):
         mine.release(mine.means_query("ab", 11.0), scope="s", key="k", mechanism=noisy_min)
     assert noise.seen == []
+
+
+@pytest.mark.parametrize("prior", [(0.0, 1.0), (float("nan"), 1.0), (-1.0, 1.0), (1.0, 1.0, 1.0)])
+def test_a_prior_that_is_none_is_refused_before_anything_is_charged(
+    privatizer: Callable[..., LossPrivatizer], prior: tuple[float, ...]
+) -> None:
+    mine = privatizer()
+    for point in "ab":
+        mine.observe(point, np.zeros(4))
+    with pytest.raises(InputError, match="prior must"):
+        mine.release(mine.means_query("ab", 1.0), scope="s", key="k", mechanism=partial(noisy_min, prior=prior))
+    assert mine.ledger.count() == 0
 
 
 def test_seeded_noise_is_said_not_to_be_private(privatizer: Callable[..., LossPrivatizer]) -> None:
