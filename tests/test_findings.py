@@ -97,7 +97,7 @@ HELD = {
     ],
     "B.2 recommendations: the smallest noisy value, parameters that are missing": [
         "search/test_recommendation.py::test_the_model_of_all_values_recommends_better_than_the_smallest_noisy_one",
-        "optuna_front/test_runs.py::test_the_recommendation_is_compared_with_the_users_defaults",
+        "optuna_front/test_private_samplers.py::test_the_recommendation_is_compared_with_the_users_defaults",
     ],
     "B.3 no word on what to expect": [
         "search/test_outlook.py::test_the_announced_noise_is_that_of_the_charges",
