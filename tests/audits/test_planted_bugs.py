@@ -130,13 +130,10 @@ def noise_reused_in_every_second_step(patch: pytest.MonkeyPatch) -> None:
     true, kept = OpenDPNoise.add_gaussian, []
 
     def add(self: OpenDPNoise, statistic: Any, sigma: float) -> Any:
-        noise = kept.pop() if kept else true(self, np.zeros(len(statistic)), 1.0)
-        if len(kept) == 0 and not hasattr(self, "odd"):
-            kept.append(noise)
-            self.odd = True
-        elif hasattr(self, "odd"):
-            del self.odd
-        return statistic + sigma * noise
+        if kept:
+            return statistic + sigma * kept.pop()
+        kept.append(true(self, np.zeros(len(statistic)), 1.0))
+        return statistic + sigma * kept[0]
 
     patch.setattr(OpenDPNoise, "add_gaussian", add)
 
