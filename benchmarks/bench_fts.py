@@ -20,10 +20,10 @@ import numpy as np
 
 from benchmarks.fts_problems import FederatedProblem, landmine, landmine_path, synthetic
 from benchmarks.fts_runs import Method, run, timed
+from benchmarks.moments import epsilon_moments_accountant
 from benchmarks.report import DOCS, drawing, in_parallel, machine, markdown, mean_and_error, save
 from dptune.accounting.subsampled import (
     SubsampledGaussianPlan,
-    epsilon_moments_accountant,
     epsilon_pld,
     noise_multiplier,
 )

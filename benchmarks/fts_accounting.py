@@ -6,10 +6,10 @@ The paper counts T = 40 releases; its Algorithm 1 loops t = 0..T and makes 41, s
 
 from __future__ import annotations
 
+from benchmarks.moments import epsilon_moments_accountant
 from dptune.accounting.subsampled import (
     VALUE_DISCRETIZATION_INTERVAL,
     SubsampledGaussianPlan,
-    epsilon_moments_accountant,
     epsilon_pld,
     noise_multiplier,
 )

@@ -32,7 +32,8 @@ from dptune._checks import boolean, json_data, text
 from dptune._store import Mark, behind, check_pages, damaged
 from dptune.accounting import entries, schema
 from dptune.accounting.connection import KINDS, Database, known_row, stored_row
-from dptune.accounting.entries import Charge, Head, Limit, Row
+from dptune.accounting.entries import WHOLE, Charge, Head, Limit, Row
+from dptune.accounting.events import Described
 from dptune.accounting.gdp import probability
 from dptune.accounting.statement import library_versions
 from dptune.errors import BudgetMismatch, KeyConflict, LedgerError, PlanComplete
@@ -61,15 +62,18 @@ class DurableLedger:
         self._database = url if isinstance(url, Database) else Database(schema.normalise_url(url))
         self.url, self._name = self._database.url, self._database.name
         if first_row is not None and stored_row(self._database) is None:
-            self._create({**_header(), "kind": self.kind, **first_row}, budget)
+            self._create(first_row, budget)
         self._row, self._seen = known_row(self._database), Head()
         if self._row["kind"] != self.kind:
             raise LedgerError(
                 f"the ledger {self._name} holds {KINDS[self._row['kind']]}. What is charged to one kind of ledger "
                 "cannot be charged to another."
             )
-        if self._row["version"] == schema.VERSION:
-            self._check()
+        if self._row["version"] == schema.VERSION:  # read every charge once, and recompute what each says
+            with self._database.transaction(write=False) as connection:
+                if connection.dialect.name == "sqlite":  # a server checks its pages itself
+                    check_pages(connection.exec_driver_sql, self._name)
+                self._seen = entries.follow(connection, Head(), self._name)
         self.identity: str = self._row["identity"]
         self.dataset: str = self._row["dataset"]
         self.unit: str = self._row["unit"]
@@ -79,20 +83,21 @@ class DurableLedger:
     # ---- opening -----------------------------------------------------------------------------
 
     def _create(self, row: Row, budget: str) -> None:
+        header = {
+            "id": 1,
+            "identity": secrets.token_hex(16),
+            "version": schema.VERSION,
+            "created_at": entries.now(),
+            "versions": library_versions(),
+            "kind": self.kind,
+        }
         with self._database.transaction(write=True) as connection:
             if connection.dialect.name == "postgresql":  # two processes may create it together
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
             schema.create(connection)
             if connection.execute(sa.select(schema.ledger.c.id)).first() is None:
-                connection.execute(sa.insert(schema.ledger).values(row))
+                connection.execute(sa.insert(schema.ledger).values({**header, **row}))
                 _logger.warning(f"created a new ledger, nothing spent yet: {self._name}, {budget}")
-
-    def _check(self) -> None:
-        """Read every charge once, and recompute what each says."""
-        with self._database.transaction(write=False) as connection:
-            if connection.dialect.name == "sqlite":  # a server checks its pages itself
-                check_pages(connection.exec_driver_sql, self._name)
-            self._seen = entries.follow(connection, Head(), self._name)
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[sa.Connection, Head]]:
@@ -135,7 +140,10 @@ class DurableLedger:
 
     def _refuse_other(self, identity: object) -> None:
         if identity != self.identity:
-            raise _replaced(self._name)
+            raise LedgerError(
+                f"the ledger {self._name} was replaced by another one since it was opened. What was spent is in the "
+                "old one: put it back."
+            )
 
     def _see(self, head: Head) -> None:
         if head.mark.seq > self._seen.mark.seq:
@@ -159,7 +167,8 @@ class DurableLedger:
         """
         kept = Mark.from_json(mark, self.identity, self._name)
         with self._transaction(write=False) as (connection, head):
-            if kept.seq > head.mark.seq or (kept.seq and entries.stored_hash(connection, kept.seq) != kept.hash):
+            found = connection.execute(entries.HASH, {"seq": kept.seq}).scalar()
+            if kept.seq > head.mark.seq or (kept.seq and found != kept.hash):
                 raise behind(self._name, kept)
 
     def state(self) -> dict[str, object]:
@@ -177,36 +186,36 @@ class DurableLedger:
         self,
         scope: str,
         key: str,
-        *,
+        event: Described,
         mu: float | None,
-        mechanism: str,
-        private: bool,
-        digest: str,
-        description: Mapping[str, object],
         admit: Callable[[Head], None],
+        *,
+        digest: str,
+        private: bool,
+        note: Mapping[str, object] | None,
         limit: Limit | None = None,
     ) -> Charge:
         """Insert a charge in one transaction, if ``admit`` does not raise; or find that it was paid already."""
-        scope, key = text("scope", scope), text("key", key)
+        kept = json_data("note", dict(note) if isinstance(note, Mapping) else note or {})
         row: dict[str, Any] = {
-            "scope": scope,
-            "key": key,
+            "scope": text("scope", scope),
+            "key": text("key", key),
+            "kind": key.partition("/")[0],
             "mu": mu,
-            "mechanism": mechanism,
+            "mechanism": event.mechanism,
             "private": boolean("private", private),
             "digest": text("digest", digest),
-            "description": description,
+            "description": {**json_data("an event's description", event.describe()), "note": kept},
         }
         with self._transaction(write=True) as (connection, head):
             existing = entries.find(connection, scope, key)
             if existing is not None:
                 return _same_question(existing, row)
-            if limit is not None and entries.made(connection, scope, entries.kind_of(limit.prefix)) >= limit.count:
+            if limit is not None and entries.made(connection, scope, limit.prefix.partition("/")[0]) >= limit.count:
                 raise PlanComplete(
                     f"the run {scope!r} has made the {limit.count} releases of this kind that it planned."
                 )
             admit(head)
-            row["kind"] = entries.kind_of(key)
             row["nth"] = entries.made(connection, scope, row["kind"]) + 1
             paid = head.after(row)
             connection.execute(_INSERT_CHARGE, {**row, **paid.columns(), "charged_at": entries.now()})
@@ -268,21 +277,21 @@ class DurableLedger:
         Args:
             value: JSON data: None, bool, int, finite float, str, list, dict with str keys.
         """
-        return self._fix(text("scope", scope), text("name", name), value)
-
-    def _fix(self, scope: str, name: str, value: object) -> object:
-        wanted = json_data("a fact's value", value)
+        scope, name, wanted = text("scope", scope), text("name", name), json_data("a fact's value", value)
         with self._transaction(write=True) as (connection, _):
             return entries.fixed(connection, scope, name, lambda: wanted)
 
     def fact(self, scope: str, name: str) -> object:
         """Return a fact stored by :meth:`fix`, or None."""
-        return self._fact(text("scope", scope), text("name", name))
-
-    def _fact(self, scope: str, name: str) -> object:
+        scope, name = text("scope", scope), text("name", name)
         with self._transaction(write=False) as (connection, _):
-            stored = entries.fact(connection, scope, name)
-        return None if stored is None else stored["is"]
+            return (entries.fact(connection, scope, name) or {}).get("is")
+
+    @property
+    def n(self) -> int | None:
+        """The number of protected units, public; None until a privatizer has stated it."""
+        with self._transaction(write=False) as (connection, _):
+            return (entries.fact(connection, WHOLE, "n") or {}).get("is")
 
     def bind_people(self, n: int) -> None:
         """Record the number of protected units, or refuse another one than recorded; that writes nothing.
@@ -290,8 +299,11 @@ class DurableLedger:
         Raises:
             BudgetMismatch: the ledger protects another number of units.
         """
-        known = self.n
-        self._refuse_mismatch("n", int(n), self._fix(entries.WHOLE, "n", int(n)) if known is None else known)
+        known: object = self.n
+        if known is None:
+            with self._transaction(write=True) as (connection, _):
+                known = entries.fixed(connection, WHOLE, "n", lambda: int(n))
+        self._refuse_mismatch("n", int(n), known)
 
     def _refuse_mismatch(self, name: str, given: object, stored: object, *, more: str = "") -> None:
         """Refuse to be opened as something else than it was created as; None is not compared.
@@ -306,12 +318,6 @@ class DurableLedger:
             f"this ledger has {name}={stored!r}, not {given!r}; it was fixed when the ledger was made. "
             f"Open it as it was made, or make a ledger of its own for other people's data.{unused}{more}"
         )
-
-    @property
-    def n(self) -> int | None:
-        """The number of protected units, public; None until a privatizer has stated it."""
-        n = self._fact(entries.WHOLE, "n")
-        return n if isinstance(n, int) else None
 
     def planned_after(self, other: DurableLedger) -> bool:
         """Tell whether this ledger was made, or raised, after the other had been charged: its results may decide it."""
@@ -347,8 +353,7 @@ class DurableLedger:
     def _reopen(cls, url: str, mark: Mapping[str, object]) -> Self:
         """Reopen the very ledger that was pickled; never create one."""
         ledger = cls(url)  # type: ignore[call-arg]  # every subclass opens an existing ledger by its URL
-        if ledger.identity != mark["ledger"]:
-            raise _replaced(ledger._name)
+        ledger._refuse_other(mark["ledger"])
         ledger.check_mark(mark)
         return ledger
 
@@ -375,20 +380,3 @@ def _same_question(row: Row, asked: Row) -> Charge:
             "question. A study's name is its scope in the ledger: give a new study a new name."
         )
     return entries.charge_of(row)
-
-
-def _replaced(name: str) -> LedgerError:
-    return LedgerError(
-        f"the ledger {name} was replaced by another one since it was opened. What was spent is in the old one: put "
-        "it back."
-    )
-
-
-def _header() -> dict[str, object]:
-    return {
-        "id": 1,
-        "identity": secrets.token_hex(16),
-        "version": schema.VERSION,
-        "created_at": entries.now(),
-        "versions": library_versions(),
-    }

@@ -11,10 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dptune._checks import json_data, text
+from dptune._checks import text
 from dptune._store import Mark, damaged
 from dptune.accounting import schema
-from dptune.accounting.events import Event, SubsampledGaussianRelease
 from dptune.accounting.gdp import Spent
 
 Row = Mapping[Any, Any]  # of the charges, by the names of their columns
@@ -28,12 +27,12 @@ _CHARGES = sa.select(
 _FIND = _CHARGES.where((_c.scope == sa.bindparam("scope")) & (_c.key == sa.bindparam("key")))
 _NEWS = _CHARGES.where((_c.scope == sa.bindparam("scope")) & (_c.seq > sa.bindparam("seq"))).order_by(_c.seq)
 _AFTER = sa.select(schema.charges).where(_c.seq > sa.bindparam("seq")).order_by(_c.seq)
-_HASH = sa.select(_c.hash).where(_c.seq == sa.bindparam("seq"))
+HASH = sa.select(_c.hash).where(_c.seq == sa.bindparam("seq"))
 _MADE = sa.select(sa.func.max(_c.nth)).where((_c.scope == sa.bindparam("scope")) & (_c.kind == sa.bindparam("kind")))
 _HASHED = ("scope", "key", "nth", "mu", "mechanism", "private", "digest", "description")
 LOOK = sa.select(  # the identity, the hash of a charge that was seen, and the last charge that is answered
     schema.ledger.c.identity,
-    _HASH.scalar_subquery(),
+    HASH.scalar_subquery(),
     sa.select(sa.func.max(schema.releases.c.charge)).scalar_subquery(),
 )
 
@@ -114,12 +113,6 @@ class Head:
         }
 
 
-def described(event: Event | SubsampledGaussianRelease, note: Mapping[str, object] | None) -> dict[str, object]:
-    """Return what a charge's row keeps of an event and a note, as it comes back from the database."""
-    kept = json_data("note", dict(note) if isinstance(note, Mapping) else note or {})
-    return {**json_data("an event's description", event.describe()), "note": kept}
-
-
 def follow(connection: sa.Connection, head: Head, name: str) -> Head:
     """Return the ledger's head, after recomputing what the rows after ``head`` say.
 
@@ -137,11 +130,6 @@ def old_head(connection: sa.Connection) -> Head:
     """Return the head of a ledger of version 2, whose charges do not vouch for one another."""
     rows = connection.execute(sa.select(_c.mu, _c.private)).all()
     return Head(spent=Spent.of(row.mu for row in rows), seeded=sum(not row.private for row in rows))
-
-
-def stored_hash(connection: sa.Connection, seq: int) -> str | None:
-    """Return the hash of a charge by its number, or None."""
-    return connection.execute(_HASH, {"seq": seq}).scalar()
 
 
 def fingerprint(connection: sa.Connection) -> str:
@@ -165,13 +153,8 @@ def question_digests(connection: sa.Connection) -> dict[str, str]:
     return {scope: whole.hexdigest() for scope, whole in found.items()}
 
 
-def kind_of(key: str) -> str:
-    """Return the part of a key before its first "/"."""
-    return key.partition("/")[0]
-
-
 def made(connection: sa.Connection, scope: str, kind: str) -> int:
-    """Return how many charges of a kind a scope has made."""
+    """Return how many charges of a kind, the part of a key before its first "/", a scope has made."""
     return int(connection.execute(_MADE, {"scope": scope, "kind": kind}).scalar() or 0)
 
 
@@ -210,8 +193,7 @@ def fact(connection: sa.Connection, scope: str, name: str) -> dict[str, Any] | N
 
 def fixed(connection: sa.Connection, scope: str, name: str, make: Callable[[], object]) -> object:
     """Return the fact that is stored, or store the one that ``make`` returns: whoever is first says it, for good."""
-    known = fact(connection, scope, name)
-    if known is not None:
+    if (known := fact(connection, scope, name)) is not None:
         return known["is"]
     value = make()
     connection.execute(sa.insert(schema.facts).values(scope=scope, name=name, value={"is": value}))

@@ -3,62 +3,56 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Protocol
-
-Json = dict[str, object]
+from typing import ClassVar
 
 
-class Event(Protocol):
-    """A release seen by the accountant."""
+@dataclass(frozen=True)
+class Described:
+    """Public data that a charge's row keeps; ``words`` are its line in the statement, with fields to fill in."""
 
-    @property
-    def mu(self) -> float:
-        """What the release costs in GDP."""
-        ...
+    words: ClassVar[str]
 
     @property
     def mechanism(self) -> str:
         """One line for the statement."""
-        ...
+        return self.words.format(**vars(self))
 
-    def describe(self) -> Json:
-        """Return the public description, for the ledger."""
-        ...
-
-
-@dataclass(frozen=True)
-class _Described:
-    def describe(self) -> Json:
+    def describe(self) -> dict[str, object]:
         """Return the public description, for the ledger."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
-class GaussianRelease(_Described):
+class Event(Described):
+    """A release with a price.
+
+    Attributes:
+        mu: what it costs in GDP.
+    """
+
+    mu: float
+
+
+@dataclass(frozen=True)
+class GaussianRelease(Event):
     """A statistic in R^p of L2 sensitivity Delta plus N(0, sigma^2 I), sigma >= Delta/mu: mu-GDP.
 
     Attributes:
-        mu: GDP parameter.
         sensitivity: Delta under replacing one person, in units of the statistic.
         sigma: standard deviation of the noise per coordinate, same units.
         dimension: p.
         statistic: what is released, in words.
     """
 
-    mu: float
+    words = "Gaussian mechanism on the {statistic}"
     sensitivity: float
     sigma: float
     dimension: int
     statistic: str
 
-    @property
-    def mechanism(self) -> str:
-        """One line for the statement."""
-        return f"Gaussian mechanism on the {self.statistic}"
-
 
 @dataclass(frozen=True)
-class SelectionRelease(_Described):
+class SelectionRelease(Event):
     """The exponential mechanism among m candidates: P(j) ~ prior_j exp(-u_j / scale), u_j a mean of losses.
 
     Replacing one person moves each u_j by at most Delta, so differences u_j - u_k by at most 2 Delta: the log-ratio of
@@ -67,7 +61,6 @@ class SelectionRelease(_Described):
     :func:`dptune.accounting.gdp.mu_from_bounded_range`; it does not grow with m.
 
     Attributes:
-        mu: GDP parameter.
         eta: bounded range.
         sensitivity: Delta under replacing one person, in units of the loss.
         sigma: the scale of the Gumbel noise, same units.
@@ -75,21 +68,16 @@ class SelectionRelease(_Described):
         statistic: what the candidates are compared by, in words.
     """
 
-    mu: float
+    words = "exponential mechanism (bounded range) on the {statistic}"
     eta: float
     sensitivity: float
     sigma: float
     dimension: int
     statistic: str
 
-    @property
-    def mechanism(self) -> str:
-        """One line for the statement."""
-        return f"exponential mechanism (bounded range) on the {self.statistic}"
-
 
 @dataclass(frozen=True)
-class TableRelease(_Described):
+class TableRelease(Event):
     """A table Z = C X W + N(0, sigma^2 I) with one row a unit, sigma >= Delta |W|_2 / mu: mu-GDP.
 
     X (n, d) are the rows after public scaling, each projected on the ball of radius R; C = I - 11^T/n subtracts the
@@ -103,7 +91,6 @@ class TableRelease(_Described):
     mu is that of the analytic Gaussian mechanism (Balle & Wang 2018): the largest with delta(eps; mu) <= delta.
 
     Attributes:
-        mu: GDP parameter.
         row_norm: R.
         change: Delta, the largest change of one row; 2 R under replacing a unit's records.
         map_norm: |W|_2.
@@ -112,7 +99,10 @@ class TableRelease(_Described):
         outputs: what protects the outputs that belong to the rows, in words.
     """
 
-    mu: float
+    words = (
+        "Gaussian mechanism on a table of features, rows of norm at most {row_norm:g}, a row changing by at most "
+        "{change:g}; outputs: {outputs}"
+    )
     row_norm: float
     change: float
     map_norm: float
@@ -120,15 +110,9 @@ class TableRelease(_Described):
     shape: tuple[int, int]
     outputs: str
 
-    @property
-    def mechanism(self) -> str:
-        """One line for the statement."""
-        table = f"Gaussian mechanism on a table of features, rows of norm at most {self.row_norm:g}"
-        return f"{table}, a row changing by at most {self.change:g}; outputs: {self.outputs}"
-
 
 @dataclass(frozen=True)
-class SubsampledGaussianRelease(_Described):
+class SubsampledGaussianRelease(Described):
     """One round of a fixed plan; it has no price of its own, the plan is accounted as a whole.
 
     A secret Poisson sample S (each agent with probability q, on its own), a statistic sum_{n in S} c_n in R^p with
@@ -143,14 +127,10 @@ class SubsampledGaussianRelease(_Described):
         statistic: what is released, in words.
     """
 
+    words = "Poisson-subsampled Gaussian mechanism (q = {q:g}, z = {z:g}) on the {statistic}"
     q: float
     z: float
     sensitivity: float
     sigma: float
     dimension: int
     statistic: str
-
-    @property
-    def mechanism(self) -> str:
-        """One line for the statement."""
-        return f"Poisson-subsampled Gaussian mechanism (q = {self.q:g}, z = {self.z:g}) on the {self.statistic}"

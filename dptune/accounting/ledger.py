@@ -15,7 +15,7 @@ from dptune._checks import at_least, boolean, function, json_data, positive, tex
 from dptune.accounting import entries, schema
 from dptune.accounting.connection import Database
 from dptune.accounting.durable import DurableLedger
-from dptune.accounting.entries import Charge, Limit, described
+from dptune.accounting.entries import WHOLE, Charge, Head, Limit
 from dptune.accounting.events import Event
 from dptune.accounting.gdp import Budget, Spent
 from dptune.accounting.statement import BudgetStatement, budget_statement
@@ -29,9 +29,7 @@ _TRAINS = "trains on private people"  # a fact of a scope
 _PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no release paid for
 
 _f = schema.facts.c
-_RAISES = (
-    sa.select(_f.value).where(_f.scope == entries.WHOLE, _f.name.startswith(RAISE)).order_by(_f.name)
-)  # at every look
+_RAISES = sa.select(_f.value).where(_f.scope == WHOLE, _f.name.startswith(RAISE)).order_by(_f.name)  # at every look
 _PROBE = {  # a charge that is taken back at once
     **dict.fromkeys(("scope", "key", "kind", "mechanism", "digest", "hash", "mu_squared_so_far", "charged_at"), ""),
     **{"seq": 0, "nth": 0, "private": True, "seeded_so_far": 0, "description": " " * 2**14},
@@ -104,15 +102,18 @@ class PrivacyLedger(DurableLedger):
         unit: str | None = None,
         max_change: float | None = None,
     ) -> None:
-        if budget is not None:
+        if budget is None:
+            super().__init__(url, None, "")
+        else:
             _refuse_no_budget(budget)
-        super().__init__(
-            url,
-            None
-            if budget is None
-            else _first_row(budget, dataset or "validation data", unit or "one person", adjacency_of(max_change)),
-            "" if budget is None else f"mu={budget.mu:g}",
-        )
+            first_row = {
+                **asdict(budget),
+                "dataset": dataset or "validation data",
+                "unit": unit or "one person",
+                "adjacency": adjacency_of(max_change),
+                "trust_model": CENTRAL,
+            }
+            super().__init__(url, first_row, f"mu={budget.mu:g}")
         self.budget = self._present_budget()
         if budget is not None and not budget.same_promise(self.budget):
             raised = " It was raised since then." if self.raises() else ""
@@ -156,17 +157,11 @@ class PrivacyLedger(DurableLedger):
             KeyConflict: the key was used for another question.
         """
         mu = positive("mu, a charge's price,", event.mu)
-        return self._pay(
-            scope,
-            key,
-            mu=mu,
-            mechanism=event.mechanism,
-            private=private,
-            digest=digest,
-            description=described(event, note),
-            admit=lambda head: self._admit(head.spent, mu),
-            limit=limit,
-        )
+
+        def admit(head: Head) -> None:
+            self._admit(head.spent, mu)
+
+        return self._pay(scope, key, event, mu, admit, digest=digest, private=private, note=note, limit=limit)
 
     def check(self, mu: float, *, releases: int = 1) -> None:
         """Refuse now what ``charge`` would refuse later: before a model is trained.
@@ -210,24 +205,24 @@ class PrivacyLedger(DurableLedger):
                 return
             if budget.mu <= present.mu:
                 raise InputError(f"a budget is only raised: it is mu={present.mu:.6g}, in all, and it cannot shrink.")
-            fact = {"from": asdict(present), "to": asdict(budget), "at": entries.now(), "releases": head.mark.seq}
-            entries.fixed(
-                connection, entries.WHOLE, f"{RAISE}{len(self.raises()) + 1:06}", lambda: json_data("a raise", fact)
-            )
+            act = {"from": asdict(present), "to": asdict(budget), "at": entries.now(), "releases": head.mark.seq}
+            entries.fixed(connection, WHOLE, f"{RAISE}{len(self.raises()) + 1:06}", lambda: json_data("a raise", act))
         self.budget = budget
 
     def raises(self) -> list[dict[str, Any]]:
         """Return how the budget was raised, as plain JSON data, in order."""
         with self._transaction(write=False) as (connection, _):
-            return _raises(connection)
+            return [value["is"] for value in connection.execute(_RAISES).scalars()]
 
     def _raised_at(self) -> str:
         return max((str(act["at"]) for act in self.raises()), default="")
 
     def _present_budget(self) -> Budget:
         with self._database.transaction(write=False) as connection:  # a part of the one that asks
-            raises, row = _raises(connection), self._row
-        return Budget(**raises[-1]["to"]) if raises else Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
+            raises, row = connection.execute(_RAISES).scalars().all(), self._row
+        if raises:
+            return Budget(**raises[-1]["is"]["to"])
+        return Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
 
     # ---- what runs have planned --------------------------------------------------------------
 
@@ -357,10 +352,6 @@ def _refuse_no_budget(budget: object) -> None:
         raise InputError("budget must be a Budget, e.g. Budget.gdp(mu=1.0).")
 
 
-def _raises(connection: sa.Connection) -> list[dict[str, Any]]:
-    return [value["is"] for value in connection.execute(_RAISES).scalars()]
-
-
 def _has_mu(plan: object) -> bool:
     return isinstance(plan, dict) and isinstance(plan.get("mu"), int | float)
 
@@ -374,15 +365,3 @@ def adjacency_of(max_change: float | None) -> str:
         f"one unit's row of features, after public scaling, changes by a vector of L2 norm at most {norm}, with n "
         "public; NOT covered: a larger change, such as replacing the unit's records"
     )
-
-
-def _first_row(budget: Budget, dataset: str, unit: str, adjacency: str) -> dict[str, object]:
-    return {
-        "mu": budget.mu,
-        "stated_epsilon": budget.stated_epsilon,
-        "stated_delta": budget.stated_delta,
-        "dataset": dataset,
-        "unit": unit,
-        "adjacency": adjacency,
-        "trust_model": CENTRAL,
-    }

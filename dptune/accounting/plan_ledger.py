@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from dptune._numbers import finite, whole
 from dptune._statement import PlanStatement, priced
 from dptune.accounting.connection import Database
 from dptune.accounting.durable import DurableLedger
-from dptune.accounting.entries import Charge, described
+from dptune.accounting.entries import Charge, Head
 from dptune.accounting.events import SubsampledGaussianRelease
 from dptune.accounting.statement import opendp_noise
 from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld
@@ -49,95 +49,117 @@ _TOO_LARGE = (
     "DELTA IS TOO LARGE: delta = {delta:g} is not below 1/n = {one_nth:g}. A mechanism that publishes one agent's "
     "message as it is, picked at random, would pass. Do not report this epsilon as protection."
 )
-_AGENTS = {
-    "dataset": "agents' observations",
-    "unit": "one agent",
-    "adjacency": ZERO_OUT,
-    "trust_model": TRUSTED_SERVER,
-}
 _SCOPE = "rounds"
+P = TypeVar("P")
 
 
-class FixedPlanLedger(DurableLedger):
-    """The part of a ledger of a fixed plan that does not depend on what is planned. Made by its subclasses only.
-
-    Args:
-        url, plan, n, dataset, unit: as the subclasses say.
-        stored: the plan as JSON data; None without one.
-        protects: what is protected, unless the caller says so.
-    """
-
-    plan: Any
-    people: ClassVar[str]  # whom n counts
-
-    def __init__(
-        self,
-        url: str | Path | Database,
-        plan: Any,
-        n: int | None,
-        dataset: str | None,
-        unit: str | None,
-        *,
-        stored: Mapping[str, object] | None,
-        protects: Mapping[str, str],
-    ) -> None:
-        people = whole(n)
-        if (people is None or people < 1) and not (plan is None and n is None):
-            raise InputError(f"n must be the number of {self.people}, a whole number >= 1; got {n!r}.")
-        said = {name: value for name, value in (("dataset", dataset), ("unit", unit)) if value}
-        first_row = None if plan is None else {**protects, **said, "plan": stored}
-        super().__init__(url, first_row, "" if plan is None else repr(plan))
-        self.plan = self._planned(self._row["plan"])
-        self._refuse_mismatch("plan", plan, self.plan)
-        self._refuse_mismatch("dataset", dataset, self.dataset)
-        self._refuse_mismatch("unit", unit, self.unit)
-        if people is not None:
-            self.bind_people(people)
-
-    @staticmethod
-    @abstractmethod
-    def _planned(stored: Mapping[str, Any]) -> Any:
-        """Return the plan of JSON data."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._name!r}, {self.plan!r})"
-
-
-class PlanLedger(FixedPlanLedger):
-    """A fixed plan of T subsampled releases that survives processes, copies and crashes.
+class FixedPlanLedger(DurableLedger, Generic[P]):
+    """One plan, fixed at creation, that survives processes, copies and crashes. Made by the subclasses only.
 
     Args:
         url: path of an SQLite file, or an SQLAlchemy URL (``postgresql://...``).
-        plan: q, z and the number of releases; required, with ``n``, to create a ledger.
-        n: number of agents, public.
+        plan: what is planned; required, with ``n``, to create a ledger.
+        n: how many are protected, public.
         dataset: name of what is protected.
         unit: who is protected, for the privacy statement.
 
     Raises:
         BudgetMismatch: the ledger exists with another plan, n, data set or unit.
-        LedgerError: no plan was given and there is no ledger, or it holds a budget in GDP.
-        InputError: the URL is not durable, or n is missing.
+        LedgerError: no plan was given and there is no ledger, or it holds something else.
+        InputError: the URL is not durable, n is missing, or the plan is none.
     """
 
-    kind, people = "rounds", "agents"
-    plan: SubsampledGaussianPlan
+    plan: P
+    plans: ClassVar[tuple[type, ...]]  # that may be planned
+    wanted: ClassVar[str]  # these in words
+    people: ClassVar[str]  # whom n counts
+    protects: ClassVar[Mapping[str, str]]  # what is protected, unless the caller says so
 
     def __init__(
         self,
         url: str | Path | Database,
-        plan: SubsampledGaussianPlan | None = None,
+        plan: P | None = None,
         *,
         n: int | None = None,
         dataset: str | None = None,
         unit: str | None = None,
     ) -> None:
-        if plan is not None and not isinstance(plan, SubsampledGaussianPlan):
-            raise InputError("plan must be a SubsampledGaussianPlan(q, z, steps).")
-        stored = None if plan is None else asdict(plan)
-        super().__init__(url, plan, n, dataset, unit, stored=stored, protects=_AGENTS)
+        if plan is not None and not isinstance(plan, self.plans):
+            raise InputError(f"plan must be {self.wanted}.")
+        people = whole(n)
+        if (people is None or people < 1) and not (plan is None and n is None):
+            raise InputError(f"n must be the number of {self.people}, a whole number >= 1; got {n!r}.")
+        said = {name: value for name, value in (("dataset", dataset), ("unit", unit)) if value}
+        if plan is None:
+            super().__init__(url, None, "")
+        else:
+            super().__init__(url, {**self.protects, **said, "plan": self.stored(plan)}, repr(plan))
+        self.plan = self.planned(self._row["plan"])
+        for name, given in (("plan", plan), ("dataset", dataset), ("unit", unit)):
+            self._refuse_mismatch(name, given, getattr(self, name))
+        if people is not None:
+            self.bind_people(people)
 
     @staticmethod
-    def _planned(stored: Mapping[str, Any]) -> SubsampledGaussianPlan:
+    @abstractmethod
+    def stored(plan: P) -> dict[str, object]:
+        """Return a plan as JSON data."""
+
+    @staticmethod
+    @abstractmethod
+    def planned(stored: Mapping[str, Any]) -> P:
+        """Return the plan of JSON data."""
+
+    def _statement(
+        self,
+        facts: Mapping[str, Any],
+        price: Callable[[float], float],
+        *,
+        whole: str,
+        plan: str,
+        made: str,
+        **said: Any,
+    ) -> PlanStatement:
+        """Return the statement of the whole plan; ``price`` gives its epsilon at a delta."""
+        private = facts["private"]
+        epsilon = price(facts["delta"]) if private else math.inf
+        return PlanStatement(
+            **facts,
+            plan=self.plan,
+            epsilon=epsilon,
+            guarantee=(
+                ("Guarantee", priced(epsilon, facts["delta"], private, f"for {whole}")),
+                ("Plan", plan),
+                ("Made so far", f"{self.count()} of {made}"),
+            ),
+            numbers={"plan": self.stored(self.plan), "epsilon": finite(epsilon)},
+            **said,
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name!r}, {self.plan!r})"
+
+
+class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
+    """A fixed plan of T subsampled releases about agents: q, z and T. :class:`FixedPlanLedger` has the arguments."""
+
+    kind, people = "rounds", "agents"
+    plans, wanted = (SubsampledGaussianPlan,), "a SubsampledGaussianPlan(q, z, steps)"
+    protects: ClassVar = {
+        "dataset": "agents' observations",
+        "unit": "one agent",
+        "adjacency": ZERO_OUT,
+        "trust_model": TRUSTED_SERVER,
+    }
+
+    @staticmethod
+    def stored(plan: SubsampledGaussianPlan) -> dict[str, object]:
+        """Return a plan as JSON data."""
+        return asdict(plan)
+
+    @staticmethod
+    def planned(stored: Mapping[str, Any]) -> SubsampledGaussianPlan:
+        """Return the plan of JSON data."""
         return SubsampledGaussianPlan(**stored)
 
     def charge(
@@ -168,16 +190,11 @@ class PlanLedger(FixedPlanLedger):
             LedgerError: another ledger lies in this one's place.
         """
         self._refuse_other_mechanism(event)
-        return self._pay(
-            _SCOPE,
-            _key(t),
-            mu=None,
-            mechanism=event.mechanism,
-            private=private,
-            digest=digest,
-            description=described(event, note),
-            admit=lambda head: self._admit(head.mark.seq, t),
-        )
+
+        def admit(head: Head) -> None:
+            self._admit(head.mark.seq, t)
+
+        return self._pay(_SCOPE, _key(t), event, None, admit, digest=digest, private=private, note=note)
 
     def _refuse_other_mechanism(self, event: object) -> None:
         if not isinstance(event, SubsampledGaussianRelease):
@@ -203,26 +220,19 @@ class PlanLedger(FixedPlanLedger):
     def statement(self, *, delta: float) -> PlanStatement:
         """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""
         facts, plan = self._facts(delta), self.plan
-        private, n, delta = facts["private"], facts["n"], facts["delta"]
-        epsilon = epsilon_pld(plan, delta) if private else math.inf
-        too_large = n is not None and delta >= 1 / n
-        return PlanStatement(
-            **facts,
-            plan=plan,
-            epsilon=epsilon,
+        warnings = [] if facts["private"] else [_SEEDED]
+        if facts["n"] is not None and facts["delta"] >= 1 / facts["n"]:
+            warnings.append(_TOO_LARGE.format(delta=facts["delta"], one_nth=1 / facts["n"]))
+        return self._statement(
+            facts,
+            lambda delta: epsilon_pld(plan, delta),
+            whole="all rounds of the plan together",
+            plan=f"q = {plan.q:g}, z = {plan.z:g}, {plan.steps} releases, fixed in advance",
+            made=f"{plan.steps} releases",
             accountant=ACCOUNTANT,
             noise=opendp_noise(facts),
             not_covered=NOT_COVERED,
-            warnings=(
-                *(() if private else (_SEEDED,)),
-                *((_TOO_LARGE.format(delta=delta, one_nth=1 / n),) if too_large else ()),
-            ),
-            guarantee=(
-                ("Guarantee", priced(epsilon, delta, private, "for all rounds of the plan together")),
-                ("Plan", f"q = {plan.q:g}, z = {plan.z:g}, {plan.steps} releases, fixed in advance"),
-                ("Made so far", f"{self.count()} of {plan.steps} releases"),
-            ),
-            numbers={"plan": asdict(plan), "epsilon": finite(epsilon)},
+            warnings=tuple(warnings),
         )
 
 

@@ -9,7 +9,7 @@ with N and q public). With P = N(0, z^2), Q = N(1, z^2), one step is dominated b
 
 The plan must not depend on anything released on the way: checking these figures before each *adaptively chosen* step
 is not sound. Units: z in multiples of the sensitivity C; epsilon in nats.
-Sources: Koskela, Jaelkoe & Honkela (2020) and Doroshenko et al. (2022) for PLD; Abadi et al. (2016) for the moments.
+Sources: Koskela, Jaelkoe & Honkela (2020) and Doroshenko et al. (2022) for PLD.
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from scipy.special import logsumexp, xlog1py
-
 from dptune._numbers import real, whole
+from dptune.accounting.gdp import probability
 from dptune.errors import InputError, MissingExtra
 
 VALUE_DISCRETIZATION_INTERVAL = 1e-3  # nats; the privacy loss is rounded up to this grid
-MAX_LAMBDA = 32
 _LARGEST_Z, _PRECISION = 1e4, 1e-3  # of the search for z
 _SMALLEST_Z = 0.1  # below it the grid needs gigabytes, and no such plan protects anybody
 
@@ -77,20 +74,8 @@ def epsilon_pld(plan: SubsampledGaussianPlan, delta: float) -> float:
         InputError: delta is not strictly between 0 and 1.
         MissingExtra: dp-accounting is not installed.
     """
-    _check_delta(delta)
-    return float(_accountant(plan).get_epsilon(float(delta)))
-
-
-def delta_pld(plan: SubsampledGaussianPlan, epsilon: float) -> float:
-    """Least delta such that the plan is (epsilon, delta)-DP, rounded up; never below about 1e-15.
-
-    Raises:
-        InputError: epsilon is negative or not finite.
-        MissingExtra: dp-accounting is not installed.
-    """
-    if not 0 <= epsilon < math.inf:
-        raise InputError(f"epsilon={epsilon} must be finite and at least 0")
-    return min(1.0, float(_accountant(plan).get_delta(float(epsilon))))
+    delta = probability("delta", delta)
+    return float(pld_accountant().compose(plan.event()).get_epsilon(delta))
 
 
 def noise_multiplier(*, q: float, steps: int, epsilon: float, delta: float) -> float:
@@ -100,7 +85,6 @@ def noise_multiplier(*, q: float, steps: int, epsilon: float, delta: float) -> f
         InputError: a setting is out of range, or z would be above 1e4.
         MissingExtra: dp-accounting is not installed.
     """
-    _check_delta(delta)
     return least_noise(lambda z: epsilon_pld(SubsampledGaussianPlan(q, z, steps), delta), epsilon)
 
 
@@ -121,38 +105,6 @@ def least_noise(price: Callable[[float], float], epsilon: float) -> float:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if price(middle) <= epsilon else (middle, high)
     return high
-
-
-def epsilon_moments_accountant(plan: SubsampledGaussianPlan, delta: float) -> float:
-    """For reproduction only, do not report: the classic moments accountant of Abadi et al. (2016).
-
-    The minimum over integers lambda = 1..32 of (alpha + ln(1/delta)) / lambda, where
-    alpha = steps * ln E_P[(M/P)^(lambda+1)]. It is a valid bound, but a loose one:
-    1.3 to 1.5 times `epsilon_pld` for the plans of the DP-FTS-DE paper, whose figures it reproduces.
-
-    Raises:
-        InputError: delta is not strictly between 0 and 1.
-    """
-    _check_delta(delta)
-    log_1_delta = -math.log(delta)
-    return min((plan.steps * _log_moment(plan, k) + log_1_delta) / k for k in range(1, MAX_LAMBDA + 1))
-
-
-def _log_moment(plan: SubsampledGaussianPlan, lam: int) -> float:
-    """log E_M[(M/P)^lam] = log sum_k C(lam+1, k) (1-q)^(lam+1-k) q^k exp(k(k-1) / 2z^2), exactly.
-
-    The other direction, E_P[(P/M)^lam], is never larger (Mironov, Talwar & Zhang 2019).
-    """
-    m = lam + 1
-    k = np.arange(m + 1)
-    log_binomial = np.array([math.log(math.comb(m, int(j))) for j in k])
-    terms = log_binomial + xlog1py(m - k, -plan.q) + k * math.log(plan.q) + k * (k - 1) / (2 * plan.z**2)
-    return float(logsumexp(terms))
-
-
-def _accountant(plan: SubsampledGaussianPlan) -> Any:
-    """dp-accounting's PLD accountant, with the plan composed into it."""
-    return pld_accountant().compose(plan.event())
 
 
 def pld_accountant() -> Any:
@@ -179,8 +131,3 @@ def dp_accounting() -> Any:
     except ImportError as error:
         raise MissingExtra('PLD accounting needs dp-accounting: pip install "dptune[federated]"') from error
     return dp_event
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise InputError(f"delta={delta} must lie strictly between 0 and 1")

