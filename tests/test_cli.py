@@ -158,6 +158,8 @@ def test_convert_both_ways():
     assert "epsilon = 4.37718" in invoke("convert", "--mu", "1")
     assert "mu = 1 " in invoke("convert", "--epsilon", "4.377178095681228")
     assert CliRunner().invoke(app, ["convert"]).exit_code == 2
+    assert "epsilon = 3.31262" in invoke("convert", "--mu", "1", "--choice-share", "0.665")
+    assert "bounded range 1.006, fixed" in invoke("convert", "--epsilon", "1", "--choice-share", "1")
 
 
 def test_an_error_is_one_line(monkeypatch, tmp_path):

@@ -11,8 +11,10 @@ from typing import Annotated
 
 import typer
 
+from dptune._checks import between
 from dptune._numbers import rounded_down, rounded_up
 from dptune._statement import Statement
+from dptune.accounting import approximate
 from dptune.accounting.gdp import Budget
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.algorithms.centred_plan import RUNGS, default_trials
@@ -70,6 +72,9 @@ def convert(
     dp_sgd: Annotated[
         tuple[float, float, int] | None, typer.Option(help="noise multiplier, sampling rate, steps: its epsilon")
     ] = None,
+    choice_share: Annotated[
+        float, typer.Option(help="share of mu^2 for one choice by the exponential mechanism, all fixed in advance")
+    ] = 0.0,
 ) -> None:
     """Convert a budget between mu-GDP and (epsilon, delta); or say what a DP-SGD training costs, which has no mu."""
     if sum(given is not None for given in (mu, epsilon, dp_sgd)) != 1:
@@ -83,6 +88,19 @@ def convert(
     typer.echo(f"mu = {given}  epsilon = {rounded_up(budget.epsilon(delta), 6)}  delta = {rounded_up(delta, 6)}")
     if mu is None:
         typer.echo(f"This mu is a budget for tuning, which promises that epsilon. {_NO_BRIDGE}")
+    if between("choice-share", choice_share, 0.0, 1.0) > 0:
+        typer.echo(_with_a_choice(budget, delta, choice_share))
+
+
+def _with_a_choice(budget: Budget, delta: float, choice_share: float) -> str:
+    """Say what a plan costs, or may have, if a share of mu^2 is for a choice and all its prices are fixed before it."""
+    mu = budget.mu
+    if budget.stated_epsilon is not None:
+        mu = approximate.largest_plan(choice_share, budget.stated_epsilon, delta)
+    gaussian, eta = approximate.divided(mu, choice_share)
+    epsilon = rounded_up(approximate.composed_epsilon(gaussian, eta, delta), 6)
+    parts = f"Gaussian releases of mu = {rounded_up(gaussian)} in all and a choice of bounded range {rounded_up(eta)}"
+    return f"A plan of mu = {rounded_up(mu, 6)}, {parts}, fixed in advance: epsilon = {epsilon}"
 
 
 _NO_BRIDGE = (
