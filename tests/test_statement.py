@@ -17,9 +17,8 @@ from dptune.accounting.statement import BudgetStatement, budget_statement
 
 def statement_of(budget: Budget, spent: float, delta: float = 1e-6) -> BudgetStatement:
     facts = dict.fromkeys(("dataset", "unit", "adjacency", "trust_model"), "")
-    return budget_statement(
-        {**facts, "n": 9, "delta": delta, "mechanisms": (), "private": True, "versions": {}}, budget, spent
-    )
+    facts |= {"n": 9, "delta": delta, "mechanisms": (), "private": True, "versions": {}}
+    return budget_statement(facts, budget, spent, failures=0, public=(), trained=(), raises=())
 
 
 NUMBERS = st.floats(1e-12, 1e12)

@@ -33,15 +33,7 @@ _File = tuple[int, int] | None
 
 
 class Database:
-    """A place, an engine for it, and at most one open connection.
-
-    Args:
-        url: as :func:`dptune.accounting.schema.normalise_url` returns it.
-
-    Attributes:
-        url: the place.
-        name: the place in words, without a password.
-    """
+    """A place, an engine for it, and at most one open connection; ``name`` is the place without a password."""
 
     def __init__(self, url: sa.URL) -> None:
         self.url = url
@@ -141,11 +133,7 @@ KINDS = {  # of ledgers -> what they hold, and what opens it
 
 
 def stored_row(database: Database) -> dict[str, Any] | None:
-    """Return what the ledger in a database was created with, or None if there is none.
-
-    Raises:
-        LedgerError: there is no place for one, or it is a ledger of users.
-    """
+    """Return what the ledger in a database was created with, or None if there is none."""
     if database.folder_missing:
         raise LedgerError(f"the folder of the ledger {database.name} does not exist; create it first.")
     if database.missing:

@@ -48,8 +48,9 @@ class DurableLedger:
 
     Args:
         url: place of the database, or the one that is open already.
-        first_row: what a new ledger is created with; None to open an existing one only.
-        budget: the same in words, for the log.
+        promise: the budget or plan as columns of a new ledger; None to open an existing one only.
+        words: the same for the log.
+        said: of "dataset", "unit" and "adjacency" what the caller says: a new ledger has it, an old one must.
 
     Attributes:
         url: where it is; printing it hides the password.
@@ -57,12 +58,13 @@ class DurableLedger:
     """
 
     kind: ClassVar[str]  # one of KINDS
+    protects: ClassVar[Mapping[str, str]]  # what is protected, unless the caller says so
 
-    def __init__(self, url: str | Path | Database, first_row: Row | None, budget: str) -> None:
+    def __init__(self, url: str | Path | Database, promise: Row | None, words: str, **said: str | None) -> None:
         self._database = url if isinstance(url, Database) else Database(schema.normalise_url(url))
         self.url, self._name = self._database.url, self._database.name
-        if first_row is not None and stored_row(self._database) is None:
-            self._create(first_row, budget)
+        if promise is not None and stored_row(self._database) is None:
+            self._create({**self.protects, **{name: each for name, each in said.items() if each}, **promise}, words)
         self._row, self._seen = known_row(self._database), Head()
         if self._row["kind"] != self.kind:
             raise LedgerError(
@@ -79,10 +81,12 @@ class DurableLedger:
         self.unit: str = self._row["unit"]
         self.adjacency: str = self._row["adjacency"]
         self.trust_model: str = self._row["trust_model"]
+        for name, given in said.items():
+            self._refuse_mismatch(name, given, self._row[name])
 
     # ---- opening -----------------------------------------------------------------------------
 
-    def _create(self, row: Row, budget: str) -> None:
+    def _create(self, row: Row, words: str) -> None:
         header = {
             "id": 1,
             "identity": secrets.token_hex(16),
@@ -97,7 +101,7 @@ class DurableLedger:
             schema.create(connection)
             if connection.execute(sa.select(schema.ledger.c.id)).first() is None:
                 connection.execute(sa.insert(schema.ledger).values({**header, **row}))
-                _logger.warning(f"created a new ledger, nothing spent yet: {self._name}, {budget}")
+                _logger.warning(f"created a new ledger, nothing spent yet: {self._name}, {words}")
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[sa.Connection, Head]]:
@@ -130,12 +134,13 @@ class DurableLedger:
         if write and connection.dialect.name == "postgresql":  # SQLite took its lock at BEGIN IMMEDIATE
             connection.execute(sa.select(identity).with_for_update())
         found = connection.execute(entries.LOOK, {"seq": seen.mark.seq}).first()
-        self._refuse_other(None if found is None else found[0])
-        if found is None or (seen.mark.seq and found[1] != seen.mark.hash):
+        there, hashed, answered = found or (None, None, None)
+        self._refuse_other(there)
+        if seen.mark.seq and hashed != seen.mark.hash:
             raise behind(self._name, seen.mark)
         head = entries.follow(connection, seen, self._name)
-        if (found[2] or 0) > head.mark.seq:
-            raise damaged(self._name, f"it holds the answer to charge {found[2]}, but not the charge")
+        if (answered or 0) > head.mark.seq:
+            raise damaged(self._name, f"it holds the answer to charge {answered}, but not the charge")
         return head
 
     def _refuse_other(self, identity: object) -> None:
@@ -167,8 +172,8 @@ class DurableLedger:
         """
         kept = Mark.from_json(mark, self.identity, self._name)
         with self._transaction(write=False) as (connection, head):
-            found = connection.execute(entries.HASH, {"seq": kept.seq}).scalar()
-            if kept.seq > head.mark.seq or (kept.seq and found != kept.hash):
+            there = kept.seq <= head.mark.seq
+            if kept.seq and not (there and connection.scalar(entries.HASH, {"seq": kept.seq}) == kept.hash):
                 raise behind(self._name, kept)
 
     def state(self) -> dict[str, object]:
@@ -236,9 +241,9 @@ class DurableLedger:
             if row is None or row["seq"] != charge.seq:
                 raise LedgerError(f"the ledger {self._name} lost a charge; do not go on with it.")
             if row["value"] is None:
+                row = {**row, "value": numbers}
                 stored = {"charge": charge.seq, "value": numbers, "released_at": at or entries.now()}
                 connection.execute(_INSERT_RELEASE, stored)
-                return entries.charge_of({**row, "value": numbers})
             return entries.charge_of(row)
 
     def find(self, scope: str, key: str) -> Charge | None:

@@ -180,7 +180,7 @@ def news(connection: sa.Connection, scope: str, after: int) -> list[Charge]:
     return [charge_of(row) for row in connection.execute(_NEWS, {"scope": scope, "seq": after}).mappings()]
 
 
-def charge_of(row: Row) -> Charge:
+def charge_of(row: Row) -> Charge:  # the only place that makes one
     """Return the charge of a row."""
     value = None if row["value"] is None else tuple(float(v) for v in row["value"])
     return Charge(row["seq"], row["scope"], row["key"], row["mu"], bool(row["private"]), value, row["description"])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
 
@@ -92,6 +92,12 @@ class PrivacyLedger(DurableLedger):
     """
 
     kind = "budget"
+    protects: ClassVar = {
+        "dataset": "validation data",
+        "unit": "one person",
+        "adjacency": REPLACE_ONE,
+        "trust_model": CENTRAL,
+    }
 
     def __init__(
         self,
@@ -102,26 +108,16 @@ class PrivacyLedger(DurableLedger):
         unit: str | None = None,
         max_change: float | None = None,
     ) -> None:
-        if budget is None:
-            super().__init__(url, None, "")
-        else:
+        if budget is not None:
             _refuse_no_budget(budget)
-            first_row = {
-                **asdict(budget),
-                "dataset": dataset or "validation data",
-                "unit": unit or "one person",
-                "adjacency": adjacency_of(max_change),
-                "trust_model": CENTRAL,
-            }
-            super().__init__(url, first_row, f"mu={budget.mu:g}")
+        promise, words = (None, "") if budget is None else (asdict(budget), f"mu={budget.mu:g}")
+        adjacency = None if max_change is None else adjacency_of(max_change)
+        super().__init__(url, promise, words, dataset=dataset, unit=unit, adjacency=adjacency)
         self.budget = self._present_budget()
         if budget is not None and not budget.same_promise(self.budget):
             raised = " It was raised since then." if self.raises() else ""
             more = f"{raised} To allow more: ledger.raise_budget, or `dptune raise-budget` on the command line."
             self._refuse_mismatch("budget", budget, self.budget, more=more)
-        self._refuse_mismatch("dataset", dataset, self.dataset)
-        self._refuse_mismatch("unit", unit, self.unit)
-        self._refuse_mismatch("adjacency", None if max_change is None else adjacency_of(max_change), self.adjacency)
 
     # ---- charging ----------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ charged once, in order, before a message is read. A round past the plan, or with
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -70,10 +69,11 @@ class FixedPlanLedger(DurableLedger, Generic[P]):
     """
 
     plan: P
+    stored: ClassVar[Any]  # a plan -> its JSON data
+    planned: ClassVar[Any]  # and back
     plans: ClassVar[tuple[type, ...]]  # that may be planned
     wanted: ClassVar[str]  # these in words
     people: ClassVar[str]  # whom n counts
-    protects: ClassVar[Mapping[str, str]]  # what is protected, unless the caller says so
 
     def __init__(
         self,
@@ -89,26 +89,12 @@ class FixedPlanLedger(DurableLedger, Generic[P]):
         people = whole(n)
         if (people is None or people < 1) and not (plan is None and n is None):
             raise InputError(f"n must be the number of {self.people}, a whole number >= 1; got {n!r}.")
-        said = {name: value for name, value in (("dataset", dataset), ("unit", unit)) if value}
-        if plan is None:
-            super().__init__(url, None, "")
-        else:
-            super().__init__(url, {**self.protects, **said, "plan": self.stored(plan)}, repr(plan))
+        promise = None if plan is None else {"plan": self.stored(plan)}
+        super().__init__(url, promise, repr(plan), dataset=dataset, unit=unit)
         self.plan = self.planned(self._row["plan"])
-        for name, given in (("plan", plan), ("dataset", dataset), ("unit", unit)):
-            self._refuse_mismatch(name, given, getattr(self, name))
+        self._refuse_mismatch("plan", plan, self.plan)
         if people is not None:
             self.bind_people(people)
-
-    @staticmethod
-    @abstractmethod
-    def stored(plan: P) -> dict[str, object]:
-        """Return a plan as JSON data."""
-
-    @staticmethod
-    @abstractmethod
-    def planned(stored: Mapping[str, Any]) -> P:
-        """Return the plan of JSON data."""
 
     def _statement(
         self,
@@ -151,16 +137,7 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
         "adjacency": ZERO_OUT,
         "trust_model": TRUSTED_SERVER,
     }
-
-    @staticmethod
-    def stored(plan: SubsampledGaussianPlan) -> dict[str, object]:
-        """Return a plan as JSON data."""
-        return asdict(plan)
-
-    @staticmethod
-    def planned(stored: Mapping[str, Any]) -> SubsampledGaussianPlan:
-        """Return the plan of JSON data."""
-        return SubsampledGaussianPlan(**stored)
+    stored, planned = staticmethod(asdict), staticmethod(lambda stored: SubsampledGaussianPlan(**stored))
 
     def charge(
         self,
@@ -176,18 +153,12 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
         Args:
             t: round, from 0; rounds are charged in order.
             event: what is released; its q and z must be the plan's.
-            digest: fingerprint of the public question.
-            private: False stamps the charge, and the whole ledger's statement, NOT PRIVATE.
-            note: public JSON data to keep with the charge.
-
-        Returns:
-            The charge; its ``value`` is set if the round was released before.
+            digest, private, note: as :meth:`dptune.PrivacyLedger.charge`.
 
         Raises:
             PlanComplete: the plan has no such round; nothing was written.
             InputError: the event is not the plan's, or rounds before ``t`` are missing.
             KeyConflict: the round was charged with another question.
-            LedgerError: another ledger lies in this one's place.
         """
         self._refuse_other_mechanism(event)
 

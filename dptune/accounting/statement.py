@@ -91,10 +91,10 @@ def budget_statement(
     budget: Budget,
     spent_mu: float,
     *,
-    failures: int = 0,
-    public: tuple[tuple[str, str], ...] = (),
-    trained: tuple[str, ...] = (),
-    raises: tuple[Mapping[str, Any], ...] = (),
+    failures: int,
+    public: tuple[tuple[str, str], ...],
+    trained: tuple[str, ...],
+    raises: tuple[Mapping[str, Any], ...],
 ) -> BudgetStatement:
     """Return the statement of a budget, from what its ledger holds.
 
@@ -186,7 +186,7 @@ def _unprotected(public: tuple[tuple[str, str], ...], trained: tuple[str, ...]) 
     shown = "; ".join(f"{quantity} (run {run!r})" for quantity, run in public)
     word = f"by the user's word alone, shown by trials without a release: {shown}"
     training = f"private, in the runs {', '.join(map(repr, trained))}. {TRAINED}"
-    return (*((("Training", training),) if trained else ()), *((("Public", word),) if public else ()))
+    return (*[("Training", training)] * bool(trained), *[("Public", word)] * bool(public))
 
 
 def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int) -> Rows:
@@ -195,6 +195,5 @@ def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int) -> Rows:
         f"from mu = {rounded_up(each['from']['mu'])} at {each['at']}, after {each['releases']} releases"
         for each in raises
     )
-    raised = (("Raised", f"{acts}. {RAISED}"),) if acts else ()
-    failed = (("Failures", f"{failures} evaluations failed, for everybody"),) if failures else ()
-    return (*raised, *failed)
+    failed = f"{failures} evaluations failed, for everybody"
+    return (*[("Raised", f"{acts}. {RAISED}")] * bool(acts), *[("Failures", failed)] * bool(failures))
