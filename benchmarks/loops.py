@@ -18,12 +18,12 @@ import numpy as np
 from benchmarks.curator import Curator
 from benchmarks.data import Array
 from benchmarks.tasks import Task
+from dptune.algorithms import VALUES
 from dptune.algorithms.centred_plan import CENTRED, QUANTILE, default_population
 from dptune.algorithms.gibo_plan import GIBO
 from dptune.algorithms.method import Method, Plan, PublicFacts
 from dptune.errors import TrialFailed
 from dptune.search.run import SearchRun
-from dptune.search.values import VALUES
 from dptune.space import Float, Space
 
 NO_PRIVACY = 1e9  # mu of a plan whose noise is then left out

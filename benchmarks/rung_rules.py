@@ -36,7 +36,7 @@ from dptune.algorithms.centred_plan import RUNG_RADIUS
 from dptune.privacy.privatizer import Released
 from dptune.privacy.query import Query
 from dptune.search import rungs
-from dptune.search.names import RUNG
+from dptune.search.fold import RUNG
 from dptune_optuna.spaces import to_space
 
 STEPS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 15, 18, 27)

@@ -14,7 +14,7 @@ from dptune.accounting.ledger import Charge, PrivacyLedger
 from dptune.algorithms.centred import GENERATION, Generation
 from dptune.errors import InputError, MissingExtra
 from dptune.gp.grouped import Group, GroupedRegression
-from dptune.search.names import FINAL, VALUE
+from dptune.search.fold import FINAL, VALUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

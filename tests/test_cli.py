@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 import dptune
+from dptune.algorithms import VALUES
 from dptune.cli import app, main
 from dptune.figures import save_figure, style
 from dptune.local import InsecureRandomizer
-from dptune.search.values import VALUES
 from dptune.training.ledger import open_ledger
 
 

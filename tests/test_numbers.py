@@ -14,10 +14,10 @@ from planning import planned
 import dptune
 from dptune._checks import at_least, positive, share
 from dptune._numbers import plain
+from dptune.algorithms.asks_nothing import plan_values
 from dptune.algorithms.centred_plan import plan_centred
 from dptune.algorithms.gibo_plan import plan_gibo
 from dptune.local import LocalRandomizer, UserLedger
-from dptune.search.values import plan_values
 
 GIVEN: dict[str, Any] = {"mu": 0.5, "seed": 3, "trials": 40, "final_share": 0.25}
 KINDS = {"mu": np.float32, "seed": np.int64, "trials": np.int16, "final_share": np.float16}

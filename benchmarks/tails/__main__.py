@@ -34,7 +34,7 @@ from benchmarks.report import DOCS, machine
 from benchmarks.tails import report
 from benchmarks.tails.tasks import FAMILIES, NAMES, kept, make, people
 from dptune import CENTRED, SearchRun
-from dptune.search.recommendation import Recommendation
+from dptune.search.answer import Recommendation
 
 BUDGETS, TRIALS, SEEDS, RUNS = (0.5, 1.0), 100, 10, 400
 OURS = "package"

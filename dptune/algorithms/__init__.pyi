@@ -1,5 +1,7 @@
 """The names of this room, and where each is defined."""
 
+from dptune.algorithms.asks_nothing import SELECTION as SELECTION
+from dptune.algorithms.asks_nothing import VALUES as VALUES
 from dptune.algorithms.centred import CentredSettings as CentredSettings
 from dptune.algorithms.centred_cma import CentredCMA as CentredCMA
 from dptune.algorithms.centred_mixed import CentredMixed as CentredMixed
@@ -10,7 +12,6 @@ from dptune.algorithms.gibo_plan import GIBO as GIBO
 from dptune.algorithms.method import Method as Method
 from dptune.algorithms.method import Plan as Plan
 from dptune.algorithms.method import PublicFacts as PublicFacts
-from dptune.algorithms.one_choice import SELECTION as SELECTION
 from dptune.algorithms.rounds import Rounds as Rounds
 from dptune.algorithms.rounds import RoundSettings as RoundSettings
 from dptune.algorithms.steps import AdaGrad as AdaGrad

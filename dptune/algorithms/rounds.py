@@ -19,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import at_least, check, check_fields, positive
+from dptune._numbers import tupled
 from dptune.privacy.query import Question
+from dptune.space import Space
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -49,6 +51,11 @@ class Settings:
     def describe(self) -> dict[str, object]:
         """Return them as plain JSON data."""
         return asdict(self)
+
+    @classmethod
+    def restored(cls, described: Mapping[str, Any], space: Space | None) -> Self | None:
+        """Return the settings that described themselves so, of a run in this space; None, if that is not enough."""
+        return cls(**{name: tupled(value) for name, value in described.items()})
 
 
 @dataclass(frozen=True)
@@ -239,18 +246,3 @@ class Rounds:
     def progress(self) -> dict[str, object]:
         """Return how far it is: released facts, as plain JSON data."""
         return {f"{self.unit}s_done": self.t, f"{self.unit}s": self.rounds}
-
-
-class AsksNothing(Rounds):
-    """A search that learns nothing on the way: no questions, and no points that it may still ask about."""
-
-    def points_in_use(self) -> tuple[str, ...]:
-        """Return none."""
-        return ()
-
-    def question(self) -> Question | None:
-        """Return None."""
-        return None
-
-    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
-        """There are no answers."""

@@ -37,7 +37,7 @@ from dptune.cli.shared import (
 )
 from dptune.errors import InputError
 from dptune.local import UserLedger
-from dptune.search.outlook import forecast, space_of
+from dptune.search.request import forecast, space_of
 from dptune.training import TrainingPlan, join
 from dptune.training.profiles import epsilon_of
 

@@ -19,8 +19,8 @@ from dptune.accounting.gdp import Spent, epsilon_from_mu
 from dptune.accounting.ledger import PLAN, PrivacyLedger
 from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, listed, open_any, table_of
 from dptune.search.agreement import stored_plan
-from dptune.search.names import FINAL, VALUE
-from dptune.search.recommendation import listed as listed_parameters
+from dptune.search.answer import listed as listed_parameters
+from dptune.search.fold import FINAL, VALUE
 from dptune.search.view import RunView
 
 BLOCKS = "▁▂▃▄▅▆▇█"

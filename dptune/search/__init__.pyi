@@ -1,5 +1,5 @@
 """The names of this room, and where each is defined."""
 
-from dptune.search.estimate import Estimate as Estimate
+from dptune.search.answer import Estimate as Estimate
 from dptune.search.request import drive as drive
 from dptune.search.run import SearchRun as SearchRun

@@ -17,45 +17,48 @@ import json
 import math
 import secrets
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dptune.accounting.ledger import PLAN, Charge, PrivacyLedger, Rest
-from dptune.algorithms.method import RULES, Plan
+from dptune.algorithms.method import RULES, Method, Plan
 from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.space import Space
+from dptune.space import Space, Value
 
 PRIVATIZER = "privatizer"  # the fact of a scope that says what its losses are
 
 
 def agree_on_plan(
+    method: Method,
     privatizer: LossPrivatizer,
     scope: str,
+    space: Space | None,
     *,
-    make_plan: Callable[[float, int, int], Plan],
     mu: float | None,
     seed: int | None,
-    space: Space | None = None,
-    start: Mapping[str, Any] | None = None,
+    default: Mapping[str, Value] | None,
+    start_from: str | None,
+    in_all: Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
 ) -> Plan:
     """Return the scope's plan: this process's if it is the first, else the stored one, if it is the same.
 
-    Args:
-        privatizer: of the run, for good; its ledger keeps the plan.
-        make_plan: (mu, seed, version of the defaults) -> plan.
-        mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
-        seed: of the algorithm's own randomness; default drawn when the run begins.
-        space: the search space, stored with the plan.
-        start: what the run starts from (:func:`starting_from`), stored with the plan; the answers that the first
-            process found are learned for good.
+    The arguments are those of :class:`dptune.search.run.SearchRun`. The answers that the first process has found in
+    ``start_from`` are learned for good.
 
     Raises:
         BudgetMismatch: another process planned this scope differently, or with another privatizer.
         BudgetExhausted: the ledger has not that much left for a new run.
+        InputError: there is no such run to start from.
     """
     ledger, budget = privatizer.ledger, privatizer.ledger.budget.mu
     drawn = secrets.randbits(32) if seed is None else seed
+    start = None if start_from is None else _starting_from(method, privatizer, start_from, space, in_all)
+    parent = None if start_from is None else stored_plan(ledger, start_from)
+
+    def make_plan(mu: float, seed: int, rules: int) -> Plan:
+        return method.plan(privatizer, space, mu=mu, seed=seed, default=default, parent=parent, rules=rules, **settings)
 
     def begin(rest: Rest) -> object:
         share = _share(rest, mu, budget)
@@ -182,29 +185,20 @@ def _difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
 # ---- what a run starts from ------------------------------------------------------------------------------------
 
 
-def starting_from(
-    privatizer: LossPrivatizer,
-    scope: str,
-    *,
-    method: str,
-    space: Space | None,
-    in_all: Mapping[str, Any] | None = None,
+def _starting_from(
+    method: Method, privatizer: LossPrivatizer, scope: str, space: Space | None, in_all: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return what a run that begins now learns from the run ``scope``, as its plan keeps it: all that is paid by now.
 
-    Args:
-        in_all: of a run that extends it: ``trials`` and ``mu`` of both together, as the user gave them; None: the run
-            has a budget of its own.
-
-    Raises:
-        InputError: the ledger has no such run, or one of another method, space or privatizer.
+    ``in_all`` is what a run that extends it was asked for, ``trials`` and ``mu`` of both together; None: the run has a
+    budget of its own.
     """
     ledger = privatizer.ledger
     plan = stored_plan(ledger, scope)
     if plan is None:
         raise InputError(f"start_from={scope!r}: the ledger has no run of that name. `dptune show` lists its runs.")
     same = {
-        "method": plan["algorithm"] == method,
+        "method": plan["algorithm"] == method.name,
         "search space": stored_space(ledger, scope) == space,
         "privatizer (people, clip or precision)": ledger.fact(scope, PRIVATIZER) == privatizer.describe(),
     }

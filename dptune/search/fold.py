@@ -10,6 +10,8 @@ or a copy comes to the same state. ::
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,10 +20,44 @@ import numpy as np
 from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import Charge
 from dptune.algorithms.method import Method, Plan
-from dptune.privacy.privatizer import LossPrivatizer
+from dptune.errors import InputError
+from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import inherited
-from dptune.search.names import CHOICE, FINAL, RUNG, VALUE
-from dptune.space import Space
+from dptune.space import Space, Value
+
+# Keys of the run's own releases; all others are the algorithm's.
+VALUE, RUNG, CHOICE, FINAL = "value/", "rung/", "choice", "final"
+DEFAULT = "default"  # the point of the default configuration that the final estimate is compared with
+
+
+def refuse_name(trial: str) -> None:
+    """Refuse a trial that has the name of a point of the final estimate.
+
+    Raises:
+        InputError: it has.
+    """
+    if trial in (FINAL, DEFAULT):
+        raise InputError(f"{trial!r} names a point of a run's final estimate; give the trial another name.")
+
+
+def point_name(scope: str, trial: str, parameters: Mapping[str, Value]) -> str:
+    """Return a name for the trial's losses that no other run and no other parameters share."""
+    where = hashlib.sha256(json.dumps(dict(parameters), sort_keys=True, default=str).encode()).hexdigest()[:12]
+    return json.dumps([scope, trial, where])
+
+
+def as_stored(parameters: Mapping[str, Value]) -> Mapping[str, object]:
+    """Return parameters as the JSON data that a ledger keeps of them."""
+    kept: dict[str, object] = json.loads(json.dumps(dict(parameters), default=str), parse_constant=str)
+    return kept
+
+
+def hand_in(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> None:
+    """Hand the losses (rows,) of a point to the curator; None: its evaluation failed."""
+    if losses is None:
+        privatizer.observe_failure(point)
+    else:
+        privatizer.observe(point, losses)
 
 
 class Fold:

@@ -1,24 +1,39 @@
-"""What front ends share: a search as its user asks for it, and the loop of a search that trains itself."""
+"""What front ends share: a search as its user asks for it, what to expect of it, and the loop of one
+that trains itself.
+
+What to expect before anything is trained is how large the noise is, in units of the loss. It is a function of public
+numbers, people, clip, budget and trials, and says nothing about the data. ::
+
+    plan = CENTRED.plan(privatizer, space, mu=1.0, seed=0, trials=100)
+    print(in_words(noises(plan, privatizer)))
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from dptune._checks import at_least, check, check_fields, function, positive
 from dptune.accounting.ledger import PrivacyLedger
-from dptune.algorithms.method import Method, Plan
+from dptune.algorithms.asks_nothing import VALUES
+from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
+from dptune.algorithms.method import Method, People, Plan, PublicFacts
 from dptune.errors import AllTrialsFailed, InputError, PlanComplete, TrialFailed
 from dptune.privacy.privatizer import Losses, LossPrivatizer
-from dptune.search import outlook
+from dptune.privacy.query import Interval
 from dptune.search.agreement import check_start, newest_name, stored_plan, stored_space, totals, usual_share
 from dptune.search.run import SearchRun
-from dptune.space import Float, Space
+from dptune.space import Categorical, Float, Space
 
 _ANY = Space({"x": Float(0, 1)})  # where the user's space is not known yet, settings are checked on this one
 LARGEST_SEED = 2**32 - 1  # of every generator a seed is given to
+TOLD_APART = 2 * math.sqrt(2)  # standard deviations: two values that far apart differ, at 95%
+COARSE = 0.05  # of the clip's width: trials that must differ by more to be told apart leave a search little to learn
+DECISION = "a decision to stop a trial, at first,"
+LOUD = 0.5  # of the largest typical entry of a clipped vector: more noise than that hides most of one round
 Train = Callable[[Sequence[Mapping[str, Any]]], Iterable[Losses | None]]
 Ask = Callable[[str], Mapping[str, Any]]
 Tell = Callable[[str, float | None], object]
@@ -149,11 +164,126 @@ class SearchRequest:
         )
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
         levels = 1 if self.default is None else 2
-        return f"{spends}{seeded}. {outlook.in_words(outlook.noises(plan, self.privatizer, levels=levels))}"
+        return f"{spends}{seeded}. {in_words(noises(plan, self.privatizer, levels=levels))}"
 
     def warning(self, run: SearchRun) -> str:
         """Return why the run will learn little, from public numbers, and what to change; "" if it need not."""
-        return outlook.warning(outlook.noises(run.plan, self.privatizer))
+        return warning(noises(run.plan, self.privatizer))
+
+
+# ---- what to expect ------------------------------------------------------------------------------------------------
+
+
+class Noise(NamedTuple):
+    """Standard deviation of the noise of one kind of release.
+
+    Per coordinate, in units of the loss (of a gradient: per side of the cube), and in units of the clip's width.
+    ``hides`` says why a search learns little at this noise; "" if it is small enough.
+    """
+
+    what: str
+    sigma: float
+    share: float
+    hides: str = ""
+
+
+def noises(plan: Plan, people: People, *, levels: int = 1) -> list[Noise]:
+    """Return the noise of every kind of release of a plan: values, questions, decisions, the final estimate.
+
+    ``levels`` of loss are in the final estimate: 2 where the user's defaults are compared with.
+    """
+    width = people.loss_range
+    found = []
+    if plan.monitor_mu > 0:
+        sigma = width / (people.n * plan.monitor_mu)
+        apart = TOLD_APART * sigma / width
+        hides = f"trials must differ by {100 * apart:.0f}% of the clip's width to be told apart by their values"
+        alone = plan.monitor_share + plan.final_share == 1  # a search that has nothing else to go by
+        found.append(Noise("a trial's value", sigma, sigma / width, hides if alone and apart > COARSE else ""))
+    for asked in plan.settings.statistics():
+        sigma = 2 * asked.radius / (people.n * asked.mu)
+        ratio = sigma * math.sqrt(asked.dimension) / asked.radius
+        hides = f"the noise of {asked.name} is {ratio:.2g} of the largest signal that the clip lets through"
+        found.append(Noise(asked.name, sigma, sigma / width, hides if ratio > LOUD else ""))
+    if plan.rung_share > 0:
+        sigma = 2 * plan.rung_radius / (people.n * plan.rung_mu)
+        found.append(Noise(DECISION, sigma, sigma / width))
+    if plan.final_mu > 0:
+        sigma = math.sqrt(levels) * width / (people.n * plan.final_mu)
+        what = "the final estimate" if levels == 1 else "each of the two losses of the final estimate"
+        found.append(Noise(what, sigma, sigma / width))
+    return found
+
+
+def in_words(found: Sequence[Noise]) -> str:
+    """Return a sentence that says how large the noise is."""
+    words = [f"{noise.what} {noise.sigma:.3g} ({100 * noise.share:.2g}% of the clip's width)" for noise in found]
+    return "Standard deviation of the noise: " + ", ".join(words) + "."
+
+
+def warning(found: Sequence[Noise]) -> str:
+    """Return what to change where noise leaves little to learn; "" otherwise."""
+    hidden = "; ".join(noise.hides for noise in found if noise.hides)
+    remedy = "Plan fewer trials, a larger mu, a tighter clip, or more people."
+    return f"{hidden}. {remedy}" if hidden else ""
+
+
+def space_of(dimensions: int, choices: Sequence[int] = ()) -> Space:
+    """Return a space of so many numbers, and of a category for each number of choices.
+
+    Raises:
+        InputError: there is no parameter, or a category has fewer than two choices.
+    """
+    numbers = {f"x{j}": Float(0.0, 1.0) for j in range(at_least("dimensions", dimensions, 0 if choices else 1))}
+    counts = [at_least("choices", count, 2) for count in choices]
+    return Space({**numbers, **{f"c{j}": Categorical(range(count)) for j, count in enumerate(counts)}})
+
+
+def forecast(
+    n: int,
+    clip: tuple[float, float],
+    space: Space,
+    *,
+    mu: float,
+    trials: int,
+    default: bool = False,
+    rung_share: float = 0.0,
+    rungs: int = RUNGS,
+) -> list[dict[str, Any]]:
+    """Return the noise with these settings and with their neighbours: half and twice the budget and the trials.
+
+    Args:
+        n, clip: number of people, and the public range of one loss.
+        space: that is searched; :func:`space_of` makes one from numbers of parameters.
+        default: whether the run has ``default=``; its final estimate releases the default's loss, too.
+        rung_share, rungs: share of mu^2 for decisions to stop trials, and such decisions a trial.
+
+    Returns:
+        One row for each method, budget and number of trials: standard deviations in units of the loss, and a warning.
+        With a ``rung_share`` only of the method that can stop trials, and the noise of one decision is among them.
+
+    Raises:
+        InputError: a number is out of range.
+    """
+    people = PublicFacts(at_least("n", n, 1), Interval(*clip).diameter, mu)
+    trials = at_least("trials", trials, FEWEST_TRIALS)
+    counts = sorted({max(trials // 2, FEWEST_TRIALS), trials, 2 * trials})
+    rows: list[dict[str, Any]] = []
+    settings: dict[str, Any] = {"rung_share": rung_share, "rungs": rungs} if rung_share else {}
+    for method in (CENTRED,) if rung_share else (CENTRED, VALUES):
+        searched = space if method.any_space else space_of(space.d)  # the noise of values is the same in any
+        for budget in (mu / 2, mu, 2 * mu):
+            for count in counts:
+                plan = method.plan(people, searched, mu=budget, seed=0, trials=count, **settings)
+                found = noises(plan, people, levels=2 if default else 1)
+                row = {"method": method.name, "mu": budget, "trials": plan.trials}
+                row |= {"noise of": found[0].what.rstrip(","), "sigma": found[0].sigma, "sigma / clip": found[0].share}
+                row |= {noise.what.rstrip(","): noise.sigma for noise in found if noise.what == DECISION}
+                rows.append({**row, "final estimate": found[-1].sigma, "warning": warning(found)})
+    return rows
+
+
+# ---- a search that trains itself -----------------------------------------------------------------------------------
 
 
 def drive(run: SearchRun, train: Train, *, ask: Ask | None = None, tell: Tell | None = None) -> None:
@@ -178,9 +308,10 @@ def drive(run: SearchRun, train: Train, *, ask: Ask | None = None, tell: Tell | 
         >>> dptune.search.drive(run, lambda points: map(losses, points))  # doctest: +SKIP
     """
     train, ask = function("train", train), function("ask", ask or (lambda name: run.ask(trial=name)))
+    tell = function("tell", tell or (lambda name, value: None))
     try:
         while not run.complete:
-            _round(run, train, ask, function("tell", tell or _nobody))
+            _round(run, train, ask, tell)
     except PlanComplete:  # another process was first to complete it
         return
 
@@ -199,7 +330,3 @@ def _round(run: SearchRun, train: Train, ask: Ask, tell: Tell) -> None:
         except TrialFailed:
             value = None
         tell(name, value)
-
-
-def _nobody(name: str, value: float | None) -> None:
-    """Nobody else wants to know."""

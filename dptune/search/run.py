@@ -16,26 +16,42 @@ Nobody waits. A question is asked by the process that has enough points of its o
 never returns delays only its own process's next question, by one trial. Losses stay in the process that observed them.
 
 Guarantee: what leaves a run is a function of its releases; each is paid in the ledger before losses are read for it.
+That a trial failed is public; why is not, where it may depend on private data.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from dptune._checks import at_least, boolean, positive
 from dptune.accounting.ledger import Limit
 from dptune.algorithms.method import Method
-from dptune.errors import BudgetExhausted, DptuneError, InputError, KeyConflict, PlanComplete
+from dptune.algorithms.rounds import Vector
+from dptune.errors import (
+    AllTrialsFailed,
+    BudgetExhausted,
+    DptuneError,
+    InputError,
+    KeyConflict,
+    PlanComplete,
+    TrialFailed,
+)
 from dptune.parameters import as_choice
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search import agreement
-from dptune.search.estimate import Estimate
-from dptune.search.names import VALUE, as_stored, point_name, refuse_name
+from dptune.search.answer import Estimate
+from dptune.search.fold import VALUE, as_stored, hand_in, point_name, refuse_name
+from dptune.search.last_releases import choose
 from dptune.search.rungs import Rungs
 from dptune.search.view import RunView
 from dptune.space import Space, Value
+
+FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
+MOST_STOPPED = 100  # trials in a row: where the method proposes, none is worth its training
 
 
 class SearchRun(RunView):
@@ -43,7 +59,7 @@ class SearchRun(RunView):
 
     Args:
         scope: the run's name in the ledger.
-        space: search space; None for :data:`dptune.search.values.VALUES`, where another searcher proposes.
+        space: search space; None for :data:`dptune.algorithms.VALUES`, where another searcher proposes.
         mu: GDP budget of the run; default what is neither spent nor planned by other runs when it begins.
         seed: of the algorithm's own randomness; default drawn when the run begins.
         default: the user's default configuration: tried first, and what the recommendation is compared with.
@@ -72,20 +88,17 @@ class SearchRun(RunView):
         in_all: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        start, parent = None, None
-        if start_from is not None:
-            start = agreement.starting_from(privatizer, start_from, method=method.name, space=space, in_all=in_all)
-            parent = agreement.stored_plan(privatizer.ledger, start_from)
         plan = agreement.agree_on_plan(
+            method,
             privatizer,
             scope,
-            make_plan=lambda budget, drawn, rules: method.plan(
-                privatizer, space, mu=budget, seed=drawn, default=default, parent=parent, rules=rules, **settings
-            ),
+            space,
             mu=mu,
             seed=seed,
-            space=space,
-            start=start,
+            default=default,
+            start_from=start_from,
+            in_all=in_all,
+            settings=settings,
         )
         self._settings = settings
         self._begin(method, privatizer, scope, plan, space, default)
@@ -93,7 +106,13 @@ class SearchRun(RunView):
     def _begin(self, *run: Any) -> None:
         """Begin with what the ledger holds: also in a copy, which has none of this process's losses."""
         super().__init__(*run)
+        self.failed: set[str] = set()  # points whose evaluation failed, until an answer has counted them
+        self._succeeded = False  # whether any trial of this process did
+        self._stopped: set[str] = set()  # trials in a row that handed in no losses; a front end may tell of one twice
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
+        self._candidates: dict[str, Mapping[str, Value]] = {}  # points that are held until one of them is chosen
+        self._evaluated: list[Mapping[str, Value]] = []  # here, failed ones too
+        self._asked_again: list[Vector] = []
         self.rungs = Rungs(self)
         if self.space is not None:
             self._take_back(self.space)
@@ -126,11 +145,25 @@ class SearchRun(RunView):
                 self.check(trial)
             slot = self.fold.asked if number is None or not self.method.shared_slots else number
             self.fold.asked += 1
-            chooses = self.plan.choice_mu > 0 and self.algorithm.t + 1 == self.algorithm.rounds  # after this round
-            best = [*self.algorithm.best_points(self.algorithm.batch)] if chooses else []
-            if chooses and self.plan.choice_among and self.default:
-                best.insert(0, self.space.encode(self.space.completed(self.default)))
-            return self._choice.lacking(best, self.space) or self.space.decode(self.algorithm.ask(slot))
+            return self._lost_candidate(self.space) or self.space.decode(self.algorithm.ask(slot))
+
+    def _lost_candidate(self, space: Space) -> dict[str, Value] | None:
+        """In the last round before a choice, a good point that this process has not evaluated, once each; None: none.
+
+        A process chooses among its own points, and after a restart it has none. Failures are ignored here.
+        """
+        if self.plan.choice_mu == 0 or self.algorithm.t + 1 != self.algorithm.rounds:
+            return None
+        best = [*self.algorithm.best_points(self.algorithm.batch)]
+        if self.plan.choice_among and self.default:
+            best.insert(0, self._point(space, self.default))
+        best = [x for x in best if not _is_among(x, self._asked_again)]
+        known = [self._point(space, parameters) for parameters in self._evaluated] if best else []
+        lost = next((x for x in best if not _is_among(x, known)), None)
+        if lost is None:
+            return None
+        self._asked_again.append(lost)
+        return space.decode(lost)
 
     def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
         """Refuse, before a model is trained, a trial whose next releases could not be paid.
@@ -150,7 +183,12 @@ class SearchRun(RunView):
                     raise self.other_parameters(trial)
                 return
             if self._used_up:
-                raise PlanComplete(self._over())
+                over = (
+                    f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read "
+                    "or spent. Read its recommendation, extend it (docs/optuna.md), or start another study with a mu= "
+                    "of its own."
+                )
+                raise PlanComplete(over if self.complete else f"{over} {self._rounds_missing()}")
             # the round's next releases: its other trials' values, as many as are left, and its questions
             values = max(min(self.algorithm.missing(), self._values_left), 1)
             price = math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
@@ -161,6 +199,8 @@ class SearchRun(RunView):
 
     def finish(self, trial: str, parameters: Mapping[str, Value], losses: Losses | None) -> float:
         """Take a trial's losses, release or work out its value, and ask what can be asked.
+
+        A failure costs nothing until one trial has succeeded.
 
         Args:
             trial: the trial's public name, unique in the run.
@@ -174,17 +214,16 @@ class SearchRun(RunView):
         Raises:
             InputError: the losses have the wrong shape or dtype, or the trial has the name of the final estimate.
             BudgetExhausted: the value does not fit; nothing was read.
-            TrialFailed, AllTrialsFailed: see :meth:`dptune.search.failures.Failures.count`; nothing was paid.
+            TrialFailed: no trial of the run has succeeded yet; nothing was paid.
+            AllTrialsFailed: so did as many trials as a round has, and at least four.
         """
         refuse_name(trial)
         point = point_name(self.scope, trial, parameters)
         if losses is None:
             self._count_failure(trial, point)
-            self.privatizer.observe_failure(point)
-        else:
-            self.privatizer.observe(point, losses)
-            self.failures.succeeded = True
-        self.failures.went_on()
+        hand_in(self.privatizer, point, losses)
+        self._succeeded |= losses is not None
+        self._stopped.clear()
         value = self._release_value(trial, point, parameters) if self.plan.monitor_mu > 0 else None
         with self.lock:
             self._held[point] = None
@@ -196,12 +235,20 @@ class SearchRun(RunView):
 
     def _count_failure(self, trial: str, point: str) -> None:
         with self.lock:
-            try:
-                self.failures.count(begun=self.fold.begun, batch=self.algorithm.batch)
-            except DptuneError:
-                self.rungs.withdraw(trial)
-                raise
-            self.failures.points.add(point)
+            self.trials_failed += 1
+            if self._succeeded or self.fold.begun:
+                self.failed.add(point)
+                return
+            self.rungs.withdraw(trial)
+            if self.trials_failed < max(self.algorithm.batch, FIRST_TRIALS):
+                raise TrialFailed("the function failed, as all trials of the run have so far. Nothing was paid.")
+            raise AllTrialsFailed(
+                f"the function failed in each of the first {self.trials_failed} trials of the run {self.scope!r}; "
+                "nothing was paid. What it raised is hidden, because it may depend on private data. To see it, let the "
+                'function return the fitted model in place of losses, and say where it is made loss="zero_one" (or '
+                "another) and data=(X_val, y_val): what training raises is shown then. Or call try_out(parameters) of "
+                "the decorated function, on public or made-up data."
+            )
 
     def withdrawn(self, trial: str) -> None:
         """Take note that a trial was stopped and hands in no losses: another takes its place.
@@ -210,12 +257,17 @@ class SearchRun(RunView):
             PlanComplete: so were too many in a row, beside those that private losses may have stopped.
         """
         self.rungs.withdraw(trial)
-        self.failures.stopped(trial, decisions=self.plan.decisions)
+        self._stopped.add(trial)
+        if len(self._stopped) >= MOST_STOPPED + self.plan.decisions:
+            raise PlanComplete(
+                f"{len(self._stopped)} trials in a row of the run {self.scope!r} were stopped before they handed in "
+                "losses, so nothing was learned from them. Let the pruner begin later or stop fewer, and go on."
+            )
 
     def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
         limit = Limit(VALUE, self.plan.trials + self.plan.spare)
         query = self.privatizer.mean_query(point, self.plan.monitor_mu)
-        note = {"parameters": as_stored(parameters), **({"failed": 1} if point in self.failures.points else {})}
+        note = {"parameters": as_stored(parameters), **({"failed": 1} if point in self.failed else {})}
         try:
             return self.privatizer.release(query, scope=self.scope, key=VALUE + trial, note=note, limit=limit).scalar
         except DptuneError:
@@ -228,42 +280,49 @@ class SearchRun(RunView):
         self._outside += not inside
         if inside:
             self.privatizer.keep(point, scope=self.scope, parameters=as_stored(parameters))
-            self.rungs.ended(trial, point, u)
-            self._choice.take(point, parameters, failed=point in self.failures.points)
-            self.algorithm.observe(point, u)
-            self._ask_questions()
+            self.rungs.ended(trial, point, u, failed=point in self.failed)
+            self._observe(point, u, parameters)
+            self._ask_questions(space)
         else:
             self.rungs.withdraw(trial)
         value = self.algorithm.value(u)
         return math.inf if value is None else value
+
+    def _observe(self, point: str, u: Vector, parameters: Mapping[str, Value]) -> None:
+        """The losses of a point are with the curator: for the algorithm's questions, and for a choice at the end."""
+        if self.plan.choice_mu > 0:
+            self._evaluated.append(parameters)
+            if point not in self.failed:
+                self._candidates[point] = parameters
+        self.algorithm.observe(point, u)
 
     def _take_back(self, space: Space) -> None:
         """Go on with the points whose losses a killed process has left with the privatizer."""
         for left in self.privatizer.kept(self.scope):
             self._held[left.point] = None
             if left.failed:
-                self.failures.points.add(left.point)
-            self.failures.succeeded |= not left.failed
+                self.failed.add(left.point)
+            self._succeeded |= not left.failed
             parameters = {name: as_choice(value) for name, value in left.parameters.items()}
-            self._choice.take(left.point, parameters, failed=left.failed)
-            self.algorithm.observe(left.point, self._point(space, parameters))
+            self._observe(left.point, self._point(space, parameters), parameters)
         self._forget()
 
     def _forget(self) -> None:
         self.rungs.forget(self.algorithm.points_in_use())
-        in_use = {*self._choice.points, *self.algorithm.points_in_use()}
+        in_use = {*self._candidates, *self.algorithm.points_in_use()}
         for point in [point for point in self._held if point not in in_use]:
             self.privatizer.forget(point)
             del self._held[point]
 
     # ---- questions and answers ----------------------------------------------------------------------
 
-    def _ask_questions(self) -> None:
+    def _ask_questions(self, space: Space) -> None:
         """Ask what this process has the points for."""
         while not self._spent_by_others and (asked := self.algorithm.question()) is not None:
             # A failed trial that has a value of its own was counted there.
-            failed = {} if self.plan.monitor_mu > 0 else self.failures.note(asked.query.points)
-            before, note = self.algorithm.t, {**asked.note, **failed, **self.fold.space_note()}
+            failed = set() if self.plan.monitor_mu > 0 else self.failed.intersection(asked.query.points)
+            counted = {"failed": len(failed)} if failed else {}
+            before, note = self.algorithm.t, {**asked.note, **counted, **self.fold.space_note()}
             try:
                 released = self.privatizer.release(asked.query, scope=self.scope, key=asked.key, note=note)
             except KeyConflict:  # another process was first: its answer is learned
@@ -272,12 +331,12 @@ class SearchRun(RunView):
             except BudgetExhausted:  # other runs spent it; the trial that got us here is complete all the same
                 self._spent_by_others = True
             else:
-                self.failures.points.difference_update(asked.query.points if "failed" in released.charge.note else ())
+                self.failed.difference_update(asked.query.points if "failed" in released.charge.note else ())
                 self.fold.paid(released.charge)
                 if self.algorithm.t > before:
                     self.privatizer.settle(asked.query.points)
         if self.algorithm.finished:
-            self._end()
+            self._end(space)
 
     def join(self, space: Space) -> None:
         """Search a wider space from now on, with parameters or conditions that nobody knew when the run began.
@@ -290,19 +349,19 @@ class SearchRun(RunView):
 
     # ---- the answer --------------------------------------------------------------------------------
 
-    def _end(self) -> None:
+    def _end(self, space: Space) -> None:
         """Choose among this process's points, and compare what was chosen with the default configuration."""
-        default = self._held_at(self.default or {})
-        self._choice.make(self._mean, default)
-        found = self._answer()
-        chosen = self._held_at(found)
-        if None not in (default, chosen) and default != chosen:
-            self._final.of_held(found, str(chosen), str(default))
-        self._choice.forget()
+        default = self._candidate_at(self.default or {})
+        choose(self.privatizer, self.scope, self.plan, self._candidates, self._mean, default)
+        found = self._answer(space)
+        best = self._candidate_at(found)
+        if default is not None and best is not None and default != best:
+            self._final.of_held(found, best, default)
+        self._candidates = {}
 
-    def _held_at(self, parameters: Mapping[str, Value]) -> str | None:
+    def _candidate_at(self, parameters: Mapping[str, Value]) -> str | None:
         """The name of a point that is held for the choice and lies at these parameters, or None."""
-        return next((point for point, at in self._choice.points.items() if self.same(at, parameters)), None)
+        return next((point for point, at in self._candidates.items() if self.same(at, parameters)), None)
 
     def check_estimate(self, parameters: Mapping[str, Value], *, early: bool = False) -> None:
         """Refuse, before a model is trained, a final estimate that cannot be paid, comes early or was made elsewhere.
@@ -398,3 +457,7 @@ class SearchRun(RunView):
         )
         grown._values = self._values  # of trials that are under way
         return grown
+
+
+def _is_among(x: Vector, points: Iterable[Vector]) -> bool:
+    return any(len(x) == len(u) and np.allclose(x, u) for u in points)

@@ -31,7 +31,7 @@ from dptune.accounting.ledger import Limit
 from dptune.errors import BudgetExhausted, InputError, KeyConflict, PlanComplete
 from dptune.privacy.privatizer import Losses
 from dptune.privacy.query import Ball, MeanQuery, Question
-from dptune.search.names import RUNG, point_name, refuse_name
+from dptune.search.fold import RUNG, hand_in, point_name, refuse_name
 from dptune.search.view import RunView
 from dptune.space import Value
 
@@ -64,12 +64,11 @@ class Rungs:
         if self._run.plan.rung_share == 0:
             raise InputError("this run was planned without decisions on private losses: give it rung_share=0.2, say.")
         refuse_name(trial)
-        step = _step(step)
+        if (found := whole(step)) is None or found < 0:  # not quoted: it may be a loss, in the step's place
+            raise InputError("the step of a report must be a whole number >= 0, as 1, 2, ... epochs.")
+        step = found
         point = point_name(self._run.scope, f"{trial} at step {step}", parameters)
-        if losses is None:
-            self._run.privatizer.observe_failure(point)
-        else:
-            self._run.privatizer.observe(point, losses)
+        hand_in(self._run.privatizer, point, losses)
         with self._run.lock:
             (self._failed.add if losses is None else self._failed.discard)(point)
             (self._spared.add if self._run.same(parameters, self._run.default or {}) else self._spared.discard)(trial)
@@ -130,11 +129,11 @@ class Rungs:
         known = self._run.algorithm.difference(self._ended[trial][1], any_of_them)
         return self._behind.get(trial, 0.0) if known is None else known[0]
 
-    def ended(self, trial: str, point: str, u: Vector) -> None:
+    def ended(self, trial: str, point: str, u: Vector, *, failed: bool) -> None:
         """Take note that a trial takes part with ``point``, at u (d,); it may be an incumbent from now on."""
         if trial in self._reported:
             self._ended[trial] = point, u
-            self._failed.update(self._run.failures.points & {point})
+            self._failed.update({point} if failed else ())
 
     def forget(self, in_use: Collection[str]) -> None:
         """Forget the reports of ended trials whose point is not in use."""
@@ -151,10 +150,3 @@ class Rungs:
             self._failed.difference_update({end, *reported})
             for point in reported:
                 self._run.privatizer.forget(point)
-
-
-def _step(step: object) -> int:
-    found = whole(step)
-    if found is None or found < 0:  # not quoted: it may be a loss, in the step's place
-        raise InputError("the step of a report must be a whole number >= 0, as 1, 2, ... epochs.")
-    return found

@@ -12,27 +12,22 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from dptune._locks import ForkSafeLock
 from dptune.accounting.ledger import PrivacyLedger
+from dptune.algorithms.asks_nothing import SELECTION, VALUES
 from dptune.algorithms.centred_plan import CENTRED
 from dptune.algorithms.gibo_plan import GIBO
 from dptune.algorithms.method import Method, Plan
-from dptune.algorithms.one_choice import SELECTION
-from dptune.algorithms.rounds import Rounds
+from dptune.algorithms.rounds import Rounds, Vector
 from dptune.errors import KeyConflict
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.agreement import PRIVATIZER, described, lineage, parts, stored_plan, stored_space, totals
-from dptune.search.choice import Choice
-from dptune.search.estimate import Estimate, FinalEstimate
-from dptune.search.failures import Failures
-from dptune.search.fold import Fold
-from dptune.search.names import VALUE
-from dptune.search.recommendation import Recommendation, among_values, of_algorithm
-from dptune.search.values import VALUES
+from dptune.search.answer import Estimate, Recommendation, among_values, of_algorithm
+from dptune.search.fold import VALUE, Fold
+from dptune.search.last_releases import FinalEstimate, chosen
 from dptune.space import Space, Value
 
 METHODS = {method.name: method for method in (CENTRED, GIBO, SELECTION, VALUES)}
@@ -42,17 +37,15 @@ class RunView:
     """The part of a :class:`dptune.SearchRun` that only looks.
 
     Args:
-        method: of the run.
         privatizer: for the ledger and the public facts about the people; it needs no losses.
         scope: the run's name.
-        plan: of the run.
         first_space: search space as it was when the run began; None where another searcher proposes.
         default: the user's default configuration.
 
     Attributes:
         fold: what it knows of its ledger.
-        failures: trials of this process that failed.
         trials: planned, with those of the runs that this one extends.
+        trials_failed: of this process.
     """
 
     def __init__(
@@ -66,11 +59,10 @@ class RunView:
     ) -> None:
         self.method, self.privatizer, self.ledger, self.scope = method, privatizer, privatizer.ledger, scope
         self.plan, self.first_space, self.default = plan, first_space, default
-        self.trials = totals(self.ledger, scope)[0]
+        self.trials, self.trials_failed = totals(self.ledger, scope)[0], 0
         self.fold = Fold(method, privatizer, scope, plan, first_space)
-        self._choice = Choice(privatizer, lineage(self.ledger, scope), plan)
-        self._extends = parts(self.ledger, scope)  # itself, and the runs that it extends
-        self.failures = Failures(scope)
+        self._lineage = lineage(self.ledger, scope)  # itself, and the runs that it goes back to,
+        self._extends = parts(self.ledger, scope)  # and of them those that it extends
         self.lock = ForkSafeLock()
         self._values: dict[str, float] = {}  # trial of this process -> its value, as it was returned
         self._outside = 0  # trials of this process that were no points of the space
@@ -88,7 +80,11 @@ class RunView:
         if stored is None or not isinstance(people, dict) or (method := METHODS.get(stored["algorithm"])) is None:
             return None
         space = stored_space(ledger, scope)
-        plan = _restored_plan(method, stored, space)
+        try:
+            settings = None if method.restored is None else method.restored(stored["settings"], space)
+            plan = None if settings is None else Plan.from_description(stored, settings)
+        except (KeyError, TypeError):  # another version's
+            return None
         if plan is None or described(plan, space, stored.get("start_from")) != stored:
             return None
         point, default = getattr(plan.settings, "default", None), None
@@ -141,33 +137,38 @@ class RunView:
         if self.space is None:
             found = among_values(values, self.default, private=self._private)
         else:
-            answer = self._answer()
+            answer = self._answer(self.space)
             found = of_algorithm(self.algorithm, self.space, answer, self.default, values, private=self._private)
         known = self._final.latest(found)
         found.improvement = None if known is None else known.improvement
         return found
 
-    def _answer(self) -> dict[str, Value]:
+    def _answer(self, space: Space) -> dict[str, Value]:
         """The point that was chosen at the end; where nothing is, what the algorithm makes of the answers so far.
 
         That is the user's default where the answers or the final estimate say that it is better.
         """
-        if self.space is None:
-            return {}
-        default = [self.space.completed(self.default)] if self.default else []
-        ends = self._choice.found() or [self.space.decode(self.algorithm.recommend()), *default]
-        best = min(ends, key=self._mean, default={})
-        found = {name: best[name] for name in self.space if self.space.active(name, best)}
+        ends = chosen(self.ledger, self._lineage) if self.plan.choice_mu > 0 else []
+        if not ends:
+            ends = [
+                space.decode(self.algorithm.recommend()),
+                *([space.completed(self.default)] if self.default else []),
+            ]
+        best = min(ends, key=self._mean)
+        found = {name: best[name] for name in space if space.active(name, best)}
         if self.default and (self.same(found, self.default) or self._final.worse(found)):
             return dict(self.default)
         return found
 
     def _mean(self, parameters: Mapping[str, Value]) -> float:
         """What all answers say about the mean loss at a point, less that at the centre; inf: nothing."""
-        if self.space is None:
-            return math.inf
-        known = self.algorithm.difference(self._point(self.space, parameters), self.space.encode(self.space.centre()))
+        known = self._above_centre(parameters)
         return math.inf if known is None else known[0]
+
+    def _above_centre(self, parameters: Mapping[str, Value]) -> tuple[float, float] | None:
+        if self.space is None:
+            return None
+        return self.algorithm.difference(self._point(self.space, parameters), self.space.encode(self.space.centre()))
 
     def same(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
         """Tell whether two points of the space are one, but for the last digits that coding them in the cube takes."""
@@ -176,7 +177,7 @@ class RunView:
         return bool(np.allclose(self._point(self.space, one), self._point(self.space, other)))
 
     @staticmethod
-    def _point(space: Space, parameters: Mapping[str, Value]) -> Any:
+    def _point(space: Space, parameters: Mapping[str, Value]) -> Vector:
         return space.encode(space.completed(parameters))
 
     @property
@@ -206,9 +207,10 @@ class RunView:
             if self.plan.monitor_mu > 0 or self.space is None:
                 charge = self.fold.value_of(trial)
                 return None if charge is None else float(charge.description["sigma"])
-            u = self._point(self.space, parameters)
-            known = self.algorithm.difference(u, self.space.encode(self.space.centre()))
-            return None if known is None or self.algorithm.value(u) is None else known[1]
+            known = self._above_centre(parameters)
+            if known is None or self.algorithm.value(self._point(self.space, parameters)) is None:
+                return None
+            return known[1]
 
     def recorded_parameters(self, trial: str) -> Mapping[str, object] | None:
         """Return where the trial was evaluated, as plain JSON data, or None if it has no release of its own yet."""
@@ -248,14 +250,6 @@ class RunView:
     def _used_up(self) -> bool:
         return self.complete or self._values_left <= 0
 
-    def _over(self) -> str:
-        over = (
-            f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read or "
-            "spent. Read its recommendation, extend it (docs/optuna.md), or start another study with a mu= of its "
-            "own."
-        )
-        return over if self.complete else f"{over} {self._rounds_missing()}"
-
     @property
     def _private(self) -> bool:
         return self.fold.private and self.privatizer.private
@@ -263,7 +257,7 @@ class RunView:
     def progress(self) -> dict[str, object]:
         """Return released facts only, as plain JSON data, for a dashboard."""
         with self.lock:  # another thread may be learning from a release
-            recommended = {} if self.space is None else {"recommended": self._answer()}
+            recommended = {} if self.space is None else {"recommended": self._answer(self.space)}
             return {
                 "private": self._private,
                 **self.algorithm.progress(),
@@ -271,7 +265,7 @@ class RunView:
                 "mu_budget": self.ledger.budget.mu,
                 "mu_spent": self.fold.spent.mu,
                 "trials_planned": self.trials,
-                "trials_failed": self.failures.number,
+                "trials_failed": self.trials_failed,
             }
 
     def warn_if_behind(self, trials: int) -> None:
@@ -298,11 +292,3 @@ class RunView:
             f"{made} A process makes one from {self.algorithm.batch} trials of its own that are in the search "
             f"space{outside}. Go on with more trials; with several processes use threads (n_jobs) or fewer of them."
         )
-
-
-def _restored_plan(method: Method, stored: Mapping[str, Any], space: Space | None) -> Plan | None:
-    try:
-        settings = None if method.restored is None else method.restored(stored["settings"], space)
-        return None if settings is None else Plan.from_description(stored, settings)
-    except (KeyError, TypeError):  # another version's
-        return None

@@ -27,7 +27,7 @@ from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, call_guarded, losses_function
 from dptune.privacy.private import PerExampleLosses
 from dptune.privacy.privatizer import Losses, LossPrivatizer
-from dptune.search.estimate import Estimate
+from dptune.search.answer import Estimate
 from dptune.selection.methods import Method, usual_method
 
 

@@ -22,6 +22,7 @@ from optuna.trial import FixedTrial, Trial
 
 import dptune
 from dptune._checks import boolean
+from dptune.algorithms import VALUES
 from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.losses.user_function import (
     Data,
@@ -32,10 +33,9 @@ from dptune.losses.user_function import (
     losses_of_result,
     tried,
 )
-from dptune.search.recommendation import Recommendation
+from dptune.search.answer import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
-from dptune.search.values import VALUES
 from dptune_optuna.shield import PublicTrial, RungTrial, ShieldedTrial, mark_shielded, shielded, wrapped
 from dptune_optuna.spaces import refuse_other_space
 from dptune_optuna.studies import StudyRuns, show, show_sigma

@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 import dptune
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function, Training
-from dptune.search.recommendation import Recommendation
+from dptune.search.answer import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.space import Value

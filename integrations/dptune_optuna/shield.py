@@ -21,7 +21,7 @@ from optuna.trial import FixedTrial, Trial
 import dptune
 from dptune.losses.user_function import Function, Outcome, call_guarded
 from dptune.privacy.private import PerExampleLosses, bare
-from dptune.search.names import as_stored
+from dptune.search.fold import as_stored
 from dptune.search.run import SearchRun
 
 T = TypeVar("T")

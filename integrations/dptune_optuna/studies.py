@@ -16,7 +16,7 @@ from optuna.trial import Trial, TrialState
 
 import dptune
 from dptune._locks import ForkSafeLock
-from dptune.search.recommendation import listed
+from dptune.search.answer import listed
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 

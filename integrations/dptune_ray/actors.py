@@ -25,7 +25,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import dptune
 from dptune.privacy.private import bare
-from dptune.search.names import DEFAULT
+from dptune.search.fold import DEFAULT
 
 RESTARTS = 5
 BYTES = 65536  # bytes of an argument

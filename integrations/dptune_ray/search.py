@@ -25,7 +25,7 @@ from ray.tune.utils import merge_dicts
 import dptune
 from dptune.losses.named import NamedLoss, too_wide
 from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function
-from dptune.search.recommendation import Recommendation
+from dptune.search.answer import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.space import Conditions
 from dptune_ray.actors import VaultClient

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 import dptune
 from dptune.search.agreement import parts
-from dptune.search.names import DEFAULT, VALUE, as_stored
+from dptune.search.fold import DEFAULT, VALUE, as_stored
 from dptune.search.request import SearchRequest
 from dptune_ray.actors import answered
 

@@ -25,7 +25,7 @@ import dptune
 from dptune.losses.user_function import Function, call_guarded, losses_of_result
 from dptune.privacy.private import loss_vector
 from dptune.privacy.silence import swallow
-from dptune.search.names import FINAL
+from dptune.search.fold import FINAL
 from dptune_ray.actors import ActorClient, VaultClient, answer_of, answered
 from dptune_ray.reports import PUBLIC, STOPPED, PrivateReports, public_reports
 from dptune_ray.spaces import flat

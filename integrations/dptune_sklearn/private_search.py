@@ -62,7 +62,7 @@ class PrivateSearch(Around):
         cv, scoring, n_iter, validation: refused by ``fit``, with the reason.
 
     Attributes:
-        best_params_: a :class:`dptune.search.recommendation.Recommendation`, with what is known beside it.
+        best_params_: a :class:`dptune.search.answer.Recommendation`, with what is known beside it.
         best_loss_: released :class:`dptune.search.Estimate` of the mean clipped loss at the best parameters; None if
             its share of the budget is 0.
         best_estimator_: fitted with them on the training rows.

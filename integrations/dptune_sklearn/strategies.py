@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any
 
 import dptune
+from dptune.algorithms import VALUES
 from dptune.errors import AllTrialsFailed, InputError
 from dptune.search import drive
 from dptune.search.agreement import check_start, newest_name, parts, stored_plan, usual_share
-from dptune.search.names import VALUE
-from dptune.search.recommendation import Recommendation
+from dptune.search.answer import Recommendation
+from dptune.search.fold import VALUE
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
-from dptune.search.values import VALUES
 from dptune.selection.methods import lead
 from dptune_sklearn.models import Failed, Models, usable
 from dptune_sklearn.spaces import USUAL_TRIALS, Distributions, UserSpace, candidates

@@ -11,7 +11,7 @@ import pytest
 from optuna.trial import TrialState
 
 import dptune
-from dptune.search.failures import MOST_STOPPED
+from dptune.search.run import MOST_STOPPED
 from dptune_optuna import PrivateObjective
 from harness import N, create, losses_at, open_centred, open_ledger, open_privatizer, open_sampler, people
 

@@ -11,7 +11,7 @@ import pytest
 
 import dptune
 import dptune_ray
-from dptune.search.failures import MOST_STOPPED
+from dptune.search.run import MOST_STOPPED
 from ray_harness import SPACE, open_ledger
 from ray_people import losses
 from trials_by_hand import CONFIG, a_trial, made, made_public, reporting, value_of

@@ -42,7 +42,7 @@ def test_a_trial_that_failed_unpaid_after_a_report_was_not_stopped_by_a_schedule
         dptune_ray.report_public(config["x"], 1)
         raise ValueError("private")
 
-    monkeypatch.setattr("dptune.search.failures.MOST_STOPPED", 1)
+    monkeypatch.setattr("dptune.search.run.MOST_STOPPED", 1)
     search, trainable = made_public(tmp_path, failing)
     assert search.suggest("a")
     one = a_trial(trainable, "a")
@@ -58,7 +58,7 @@ def test_a_trial_that_failed_unpaid_after_a_report_was_not_stopped_by_a_schedule
 
 @pytest.mark.usefixtures("local_actors")
 def test_a_stopped_trial_of_which_tune_tells_twice_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dptune.search.failures.MOST_STOPPED", 2)
+    monkeypatch.setattr("dptune.search.run.MOST_STOPPED", 2)
     search, _ = made_public(tmp_path)
     for trial in "ab":
         assert search.suggest(trial) != "FINISHED"

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 import dptune
+from dptune.algorithms import VALUES
 from dptune.privacy.held import HeldLosses
 from dptune.search.request import SearchRequest
-from dptune.search.values import VALUES
 from dptune_ray.actors import answered
 from dptune_ray.spaces import domains_of, to_space
 from dptune_ray.vault import Vault, VaultRun

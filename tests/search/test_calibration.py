@@ -10,8 +10,7 @@ from scipy.stats import binom
 
 from benchmarks.tails.__main__ import recommended
 from benchmarks.tails.tasks import MADE_UP, make
-from dptune.search.estimate import Estimate
-from dptune.search.recommendation import Recommendation
+from dptune.search.answer import Estimate, Recommendation
 
 RUNS, TRIALS, SURE = 150, 36, 1e-3
 Said = Callable[[Recommendation], Estimate | None]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from run_harness import keys, losses_of
 
-from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
-from dptune.search.choice import Choice
+from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
+from dptune.algorithms import CentredMixed
 
 N = centred_runs.N
 
@@ -59,15 +59,20 @@ def test_restarts_and_copies_know_the_choice(ledger: PrivacyLedger) -> None:
 
 @pytest.fixture
 def asked_again(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What runs ask for again; a mutation may come to an old point by itself."""
-    found, true = list[Any](), Choice.lacking
+    """What runs ask for again, in place of a proposal; a mutation may come to an old point by itself."""
+    found, proposed, run_asks, proposes = list[Any](), list[int](), SearchRun.ask, CentredMixed.ask
 
-    def lacking(*args: Any) -> Any:
-        point = true(*args)
-        found.extend([] if point is None else [point])
+    def propose(self: CentredMixed, slot: int) -> np.ndarray:
+        proposed.append(slot)
+        return proposes(self, slot)
+
+    def ask(self: SearchRun, *args: Any, **options: Any) -> Any:
+        before, point = len(proposed), run_asks(self, *args, **options)
+        found.extend([point] if len(proposed) == before else [])
         return point
 
-    monkeypatch.setattr(Choice, "lacking", lacking)
+    monkeypatch.setattr(CentredMixed, "ask", propose)
+    monkeypatch.setattr(SearchRun, "ask", ask)
     return found
 
 
@@ -115,16 +120,19 @@ def test_an_extension_asks_again_for_no_point_of_the_run_that_it_extends(
     assert asked_again == []
 
 
-def test_a_point_that_failed_here_is_not_asked_for_again(ledger: PrivacyLedger) -> None:
+def test_a_point_that_failed_here_is_not_asked_for_again(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No proposal depends on which evaluations failed."""
     run = mixed_runs.start(ledger)
-    choice, space = Choice(run.privatizer, ["run"], run.plan), run.space
+    space = run.space
     failed, lost = (space.decode(u) for u in np.random.default_rng(0).random((2, space.d)))
-    choice.take("failed", failed, failed=True)
-    best = np.array([space.encode(failed), space.encode(lost)])
-    assert choice.lacking(best, space) == lost
-    assert choice.lacking(best, space) is None
-    assert not choice.points
+    run.finish("good", space.centre(), losses_of(space.centre(), N))
+    run.finish("failed", failed, None)
+    run.algorithm.t = run.algorithm.rounds - 1
+    monkeypatch.setattr(run.algorithm, "best_points", lambda count: [space.encode(failed), space.encode(lost)])
+    assert run.ask() == lost
+    assert run.ask() not in (failed, lost)
 
 
 def test_of_two_processes_one_chooses_among_its_own(ledger: PrivacyLedger) -> None:

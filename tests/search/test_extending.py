@@ -29,9 +29,9 @@ from dptune import (
 )
 from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import Charge
+from dptune.algorithms import VALUES
 from dptune.errors import BudgetMismatch
 from dptune.search import agreement, fold
-from dptune.search.values import VALUES
 
 METHODS = pytest.mark.parametrize("method", [centred_runs, gibo_runs, toy_runs, mixed_runs])
 EXTENDED = "run, extended"

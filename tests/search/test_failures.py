@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from dptune import CENTRED, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.algorithms import Method
+from dptune.algorithms import VALUES, Method
 from dptune.errors import AllTrialsFailed, TrialFailed
-from dptune.search.values import VALUES
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 METHODS = [CENTRED, GIBO, VALUES]

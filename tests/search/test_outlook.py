@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from dptune import CENTRED, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.algorithms import Method, PublicFacts
-from dptune.search.outlook import forecast, noises, space_of, warning
-from dptune.search.request import SearchRequest
-from dptune.search.values import VALUES
+from dptune.algorithms import VALUES, Method, PublicFacts
+from dptune.search.request import SearchRequest, forecast, noises, space_of, warning
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 

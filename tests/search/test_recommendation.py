@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from dptune import CENTRED, GIBO, Budget, Float, InputError, Int, LossPrivatizer, PrivacyLedger, SearchRun, Space
-from dptune.algorithms import Method
+from dptune.algorithms import VALUES, Method
 from dptune.privacy.query import Interval
-from dptune.search.estimate import Estimate
-from dptune.search.recommendation import at_edge, best_of_values, features
+from dptune.search.answer import Estimate, at_edge, best_of_values, features
 from dptune.search.request import SearchRequest
-from dptune.search.values import VALUES
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
 DEFAULT = {"a": 0.9, "b": 50.0}

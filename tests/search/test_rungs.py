@@ -15,7 +15,7 @@ from dptune import CENTRED, Budget, Float, InputError, LedgerError, LossPrivatiz
 from dptune.accounting.events import GaussianRelease
 from dptune.algorithms.centred_plan import plan_centred
 from dptune.errors import PlanComplete, TrialFailed
-from dptune.search.failures import MOST_STOPPED
+from dptune.search.run import MOST_STOPPED
 from dptune.search.rungs import EARLIER, LAST
 
 SPACE = Space({"x": Float(0.0, 1.0)})

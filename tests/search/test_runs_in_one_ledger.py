@@ -13,10 +13,9 @@ from gibo_runs import SETTINGS, TRIALS, N, losses, start
 from run_harness import SPACE, begin, trial, trials
 
 from dptune import GIBO, Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
-from dptune.algorithms import Method, Plan, PublicFacts
+from dptune.algorithms import VALUES, Method, Plan, PublicFacts
 from dptune.errors import BudgetMismatch, BudgetPlanned
 from dptune.search.agreement import check_start
-from dptune.search.values import VALUES
 
 
 def values_run(ledger: PrivacyLedger, scope: str, **change: Any) -> SearchRun:

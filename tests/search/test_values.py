@@ -10,8 +10,8 @@ import pytest
 from run_harness import begin
 
 from dptune import BudgetExhausted, InputError, PlanComplete, PrivacyLedger, SearchRun
+from dptune.algorithms import VALUES
 from dptune.errors import BudgetMismatch
-from dptune.search.values import VALUES
 
 N = 20
 

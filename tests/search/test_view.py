@@ -13,10 +13,9 @@ import toy_runs
 from run_harness import begin, trial
 
 from dptune import PrivacyLedger, SearchRun
-from dptune.algorithms import GradientDescent
-from dptune.algorithms.one_choice import SELECTION
+from dptune.algorithms import VALUES, GradientDescent
+from dptune.algorithms.asks_nothing import SELECTION
 from dptune.search import agreement, view
-from dptune.search.values import VALUES
 from dptune.search.view import RunView
 
 DEFAULT = {"a": 0.3, "b": 1.0}

@@ -108,7 +108,7 @@ def test_a_name_keeps_its_meaning(mine: LossPrivatizer, change: dict[str, Any]) 
 
 
 def test_the_name_of_a_search_is_not_taken(mine: LossPrivatizer) -> None:
-    from dptune.search.values import VALUES
+    from dptune.algorithms import VALUES
 
     dptune.SearchRun(VALUES, mine, scope="search", space=None, mu=1.0, seed=0, trials=3)
     with pytest.raises(BudgetMismatch, match="search"):

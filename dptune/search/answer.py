@@ -1,24 +1,95 @@
-"""What a run ends with: parameters, how much better they are than the user's defaults, and what to look at twice."""
+"""What a run tells its user in the end: parameters, how much better they are than the defaults, and what is released.
+
+An :class:`Estimate` is a released number with its noise; a :class:`Recommendation` has one beside it, if there is one.
+The rest is what a model of all released values says: it is a function of them, costs nothing, and proves nothing.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from dptune.algorithms.rounds import Matrix, Rounds, Vector
 from dptune.errors import InputError
 from dptune.gp.grouped import Group, GroupedRegression
-from dptune.search.estimate import Estimate
+from dptune.privacy.query import Interval
 from dptune.space import Space, Value
 
-EDGE = 0.01  # of a parameter's range, on its own scale
 Released = tuple[Mapping[str, Any], float, float]  # parameters, value, standard deviation of its noise
+EDGE = 0.01  # of a parameter's range, on its own scale
 FEWEST = 4  # values, below which there is nothing to fit
 MEMORY = 250  # values that the model uses: the newest
 MANY_SCALES = 100.0  # a positive parameter that spans more than this factor is seen on a log scale
+AT_THE_CLIP = (
+    ", which reaches the upper clip: what a NaN counts as, and the loss of a label that the model has not seen, as of "
+    "'1' for 1"
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A released mean clipped loss and its privacy noise.
+
+    Attributes:
+        value: released mean clipped loss, in units of the loss.
+        sigma: standard deviation of the privacy noise, same units.
+        private: False if the noise was seeded.
+        improvement: the user's defaults' loss less this one, released together with it, which no model has a part in;
+            None without defaults.
+        at_clip: whether the 95% interval reaches the upper clip, and not the lower half of its range.
+    """
+
+    value: float
+    sigma: float
+    private: bool
+    improvement: Estimate | None = None
+    at_clip: bool = False
+
+    @classmethod
+    def of_loss(
+        cls, value: float, sigma: float, clip: Interval, *, private: bool, improvement: Estimate | None = None
+    ) -> Estimate:
+        """Return the estimate of a mean loss clipped to ``clip``."""
+        found = cls(value, sigma, private, improvement)
+        low, high = found.interval()
+        return replace(found, at_clip=high >= clip.high and low > (clip.low + clip.high) / 2)
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return the interval that holds these people's mean clipped loss with the given confidence.
+
+        It covers the privacy noise only, not how far these people are from a population.
+        """
+        if not 0 < confidence < 1:
+            raise InputError(f"confidence must lie between 0 and 1; got {confidence!r}.")
+        half = float(-ndtri((1 - confidence) / 2)) * self.sigma
+        return self.value - half, self.value + half
+
+    @property
+    def verdict(self) -> str:
+        """What the 95% interval of an improvement says: "better", "worse" or "not distinguishable"."""
+        low, high = self.interval()
+        return "better" if low > 0 else "worse" if high < 0 else "not distinguishable"
+
+    def compared(self, defaults: str) -> str:
+        """Return in words what an improvement over ``defaults`` says; these words stand wherever one is shown."""
+        low, high = self.interval()
+        than = f"{self.verdict} {'from' if self.verdict.startswith('not') else 'than'} {defaults}"
+        seeded = "" if self.private else " NOT PRIVATE"
+        return (
+            f"{than}: improvement {self.value:.4g} (95%: {low:.4g} to {high:.4g}), by one release and no model{seeded}"
+        )
+
+    def __str__(self) -> str:
+        low, high = self.interval()
+        seeded = "" if self.private else " NOT PRIVATE"
+        at_clip = AT_THE_CLIP if self.at_clip else ""
+        text = f"{self.value:.4g} (95% interval of the privacy noise: {low:.4g} to {high:.4g}{at_clip}){seeded}"
+        return text if self.improvement is None else f"{text}, {self.improvement.compared('the defaults')}"
 
 
 class Recommendation(dict[str, Any]):
@@ -47,9 +118,8 @@ class Recommendation(dict[str, Any]):
 
     def told_as(self, parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> Recommendation:
         """Return the same with parameters and defaults as a front end's user writes them."""
-        return Recommendation(
-            parameters, defaults=defaults, improvement=self.improvement, hint=self.hint, at_edge=self.at_edge
-        )
+        known = {name: value for name, value in vars(self).items() if name != "defaults"}
+        return Recommendation(parameters, defaults=defaults, **known)
 
     @property
     def distinguishable(self) -> bool:
@@ -60,18 +130,24 @@ class Recommendation(dict[str, Any]):
         """Return what is known about the recommendation, in a sentence or two."""
         edge = f" At an end of its range, which may be too narrow: {', '.join(self.at_edge)}." if self.at_edge else ""
         than = listed(self.defaults) or "the defaults"
+        seeded = "" if self.hint is None or self.hint.private else " NOT PRIVATE."
         if self == self.defaults and self.hint is not None:
-            seeded = "" if self.hint.private else " NOT PRIVATE."
             return f"The search found nothing that it prefers to {than}: stay there.{seeded}"
         if self.improvement is not None:
             return f"In the mean {self.improvement.compared(than)}.{edge}"
-        return f"Whether it is better than {than} was not released; the final estimate does that.{self._hinted()}{edge}"
+        told = f"Whether it is better than {than} was not released; the final estimate does that."
+        if self.hint is not None:
+            told += f" A model of the clipped releases hints at an improvement of {self.hint.value:.3g}.{seeded}"
+        return told + edge
 
-    def _hinted(self) -> str:
-        if self.hint is None:
-            return ""
-        seeded = "" if self.hint.private else " NOT PRIVATE."
-        return f" A model of the clipped releases hints at an improvement of {self.hint.value:.3g}.{seeded}"
+
+def listed(parameters: Mapping[str, Any], quote: str = "") -> str:
+    """Return parameters for people to read, numbers in four digits."""
+    shown = {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in parameters.items()}
+    return ", ".join(f"{name} = {quote}{value}{quote}" for name, value in shown.items())
+
+
+# ---- what a run ends with, and what the model of its answers or values says about it -------------------------------
 
 
 def of_algorithm(
@@ -83,17 +159,15 @@ def of_algorithm(
     *,
     private: bool,
 ) -> Recommendation:
-    """Return what an algorithm ends with, compared with the defaults.
+    """Return what an algorithm ends with, ``found``, compared with the default or the centre of the space.
 
     Args:
-        found: what the run ends with.
-        default: the user's default configuration; None: the centre of the space.
         values: released values of trials.
         private: whether all noise was unseeded.
     """
     defaults = default or space.centre()
     x, y = space.encode(defaults), space.encode(found)
-    gain = algorithm.difference(x, y) or difference_of_values(space, values, x, y)
+    gain = algorithm.difference(x, y) or _difference_of_values(space, values, x, y)
     hint = None if gain is None else Estimate(*gain, private)
     return Recommendation(found, defaults=defaults, hint=hint, at_edge=at_edge(space, found))
 
@@ -111,34 +185,11 @@ def among_values(values: Sequence[Released], default: Mapping[str, Value] | None
     return Recommendation(found, defaults=default or {}, hint=None if gain is None else Estimate(*gain, private))
 
 
-def listed(parameters: Mapping[str, Any], quote: str = "") -> str:
-    """Return parameters for people to read, numbers in four digits."""
-    shown = {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in parameters.items()}
-    return ", ".join(f"{name} = {quote}{value}{quote}" for name, value in shown.items())
-
-
 def at_edge(space: Space, parameters: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the numbers at an end of their range; of one with few values, an end is no news."""
     u = space.encode(parameters)  # (d,)
     many = [name for name, p in space.numbers.items() if p.cells is None or p.cells > 1 / EDGE]
-    at = {name: float(u[space.columns[name]][0]) for name in many}
-    return tuple(name for name, x in at.items() if x < EDGE or x > 1 - EDGE)
-
-
-# ---- what released values say together ----------------------------------------------------------------------------
-# Every released value carries noise of known size, and the smallest of many is small mostly by its noise. The posterior
-# mean of a Gaussian process uses the neighbours of a trial, too. It is a function of released values: it costs nothing.
-
-
-def difference_of_values(
-    space: Space, released: Sequence[Released], x: Vector, y: Vector
-) -> tuple[float, float] | None:
-    """Return what released values say about the mean loss at x (d,) less that at y, and its standard deviation."""
-    inside = [one for one in released if space.contains(one[0])]
-    if len(inside) < FEWEST:
-        return None
-    points = np.array([space.encode(parameters) for parameters, _, _ in inside])
-    return _fitted(points, inside).difference(x, y)
+    return tuple(name for name in many if not EDGE <= u[space.columns[name]][0] <= 1 - EDGE)
 
 
 def best_of_values(
@@ -146,11 +197,9 @@ def best_of_values(
 ) -> tuple[Mapping[str, Any], tuple[float, float] | None] | None:
     """Return the parameters whose mean loss is probably the smallest, and how much smaller than at ``default``.
 
-    Any parameters, categories and conditions too: they are read off the trials. None if there is no released value.
-
-    Args:
-        released: parameters, value and noise of each trial.
-        default: a configuration to compare with; the difference has the standard deviation that the model gives it.
+    The smallest of many noisy values is small mostly by its noise; the posterior mean of a Gaussian process uses the
+    neighbours of a trial, too. Any parameters, categories and conditions as well: they are read off the trials. The
+    difference has the standard deviation that the model gives it. None if there is no released value.
     """
     newest = list(released[-MEMORY:])
     if len(newest) < FEWEST:
@@ -162,6 +211,23 @@ def best_of_values(
     return asked[i], None if default is None else model.difference(points[-1], points[i])
 
 
+def _difference_of_values(
+    space: Space, released: Sequence[Released], x: Vector, y: Vector
+) -> tuple[float, float] | None:
+    inside = [one for one in released if space.contains(one[0])]
+    if len(inside) < FEWEST:
+        return None
+    points = np.array([space.encode(parameters) for parameters, _, _ in inside])
+    return _fitted(points, inside).difference(x, y)
+
+
+def _fitted(points: Matrix, released: Sequence[Released]) -> GroupedRegression:
+    values, sigmas = (np.array([one[i] for one in released]) for i in (1, 2))
+    model = GroupedRegression(points.shape[1], memory=MEMORY)
+    model.fit([Group(points[-MEMORY:], values[-MEMORY:], float(np.max(sigmas)))])
+    return model
+
+
 def features(trials: Sequence[Mapping[str, Any]]) -> Matrix:
     """Return trials as points of a unit cube, (m, d): numbers by their range, other choices one coordinate each.
 
@@ -170,12 +236,9 @@ def features(trials: Sequence[Mapping[str, Any]]) -> Matrix:
     columns = []
     for name in sorted({name for trial in trials for name in trial}):
         values = [trial.get(name) for trial in trials]
-        columns += _numbers(values) if _are_numbers(values) else _choices(values)
+        numbers = all(v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in values)
+        columns += _numbers(values) if numbers else _choices(values)
     return np.array(columns, dtype=np.float64).T.reshape(len(trials), -1)
-
-
-def _are_numbers(values: Sequence[Any]) -> bool:
-    return all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values)
 
 
 def _numbers(values: Sequence[Any]) -> list[Vector]:
@@ -190,10 +253,3 @@ def _choices(values: Sequence[Any]) -> list[Vector]:
     kinds = sorted({repr(value) for value in values if value is not None})
     found = [np.array([0.5 if v is None else float(repr(v) == kind) for v in values]) for kind in kinds]
     return found if len(kinds) > 1 else []
-
-
-def _fitted(points: Matrix, released: Sequence[Released]) -> GroupedRegression:
-    values, sigmas = (np.array([one[i] for one in released]) for i in (1, 2))
-    model = GroupedRegression(points.shape[1], memory=MEMORY)
-    model.fit([Group(points[-MEMORY:], values[-MEMORY:], float(np.max(sigmas)))])
-    return model
