@@ -20,6 +20,7 @@ from ray.tune.utils import merge_dicts
 
 import dptune
 from dptune._checks import at_least
+from dptune_ray.actors import ActorClient
 from dptune_ray.spaces import constants, differing, domains_of, leaves, merged, resolve, without
 
 
@@ -34,6 +35,8 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
         seed: of what is drawn independently.
     """
 
+    _client: ActorClient  # of the run's actor, for searchers that start one
+
     def __init__(
         self, *, name: str, param_space: Mapping[str, Any] | None, metric: str, mode: str | None, seed: int | None
     ) -> None:
@@ -45,6 +48,7 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
         self._tuners: Mapping[str, Any] = {}  # search space, with Tune's placeholders
         self._begun = False
         self._unpaid: str | None = None  # why the experiment ends
+        self._handle: Any = None  # the run's actor lives as long as this is held
 
     def _know(self, param_space: Mapping[str, Any]) -> None:
         self._param_space, self._domains = param_space, domains_of(param_space)
@@ -62,6 +66,11 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
     @abc.abstractmethod
     def _stored_mode(self) -> str | None:
         """Return the mode the run was begun with, or None if it has not begun."""
+
+    def _serve(self, kind: type, *args: Any) -> None:
+        """Start the run's actor on this node, unless it runs."""
+        if self._handle is None or not self._client.runs():
+            self._handle = self._client.launch(kind, *args)
 
     def _refuse_unpaid(self, trial: str, result: Mapping[str, Any] | None, told: float | None) -> None:
         """End the experiment if a trial reports what it was not told; the next suggestion ends it, too.
@@ -118,9 +127,7 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
         if not self._begun:
             self.set_search_properties(None, self._mode_without_tuner(), {})
         proposed = self._propose(trial_id)
-        if proposed is None:
-            return str(Searcher.FINISHED)
-        return self._config(trial_id, proposed)
+        return str(Searcher.FINISHED) if proposed is None else self._config(trial_id, proposed)
 
     def _mode_without_tuner(self) -> str:
         """Tune says nothing to a searcher if the Tuner has no search space: not even which mode it was given."""
@@ -143,29 +150,37 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
             return np.random.default_rng()
         return np.random.default_rng([self._seed, *hashlib.sha256(trial.encode()).digest()])
 
-    def save(self, checkpoint_path: str) -> None:
-        """Write the run's name, mode and search space; its state is kept elsewhere."""
-        state = {"name": self._name, "mode": self.mode, "param_space": self._param_space}
-        Path(checkpoint_path).write_bytes(cloudpickle.dumps(state))
+    # ---- saving: the state itself is kept elsewhere ------------------------------------------------
 
-    def restore(self, checkpoint_path: str) -> None:
-        """Check that the state is this run's, and go on with it: Tune does not give the search space again.
+    def get_state(self) -> dict[str, Any]:
+        """Return the run's name, mode and search space."""
+        return {"name": self._name, "mode": self.mode, "param_space": self._param_space}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on with a run that another process has begun; trials may start before the next suggestion.
 
         Raises:
-            InputError: it is another run's.
+            InputError: the state is another run's.
         """
-        self._go_on(**cloudpickle.loads(Path(checkpoint_path).read_bytes()))
-
-    def _go_on(self, name: str, mode: str, param_space: Mapping[str, Any]) -> None:
-        """Continue a run that another process has begun; trials may start before the next suggestion."""
-        if name != self._name:
-            raise dptune.InputError(f"the saved state is of the run {name!r}, not of {self._name!r}.")
-        if not self._domains:
-            self._know(param_space)
-        self._mode = self._stored_mode() or mode
+        if state["name"] != self._name:
+            raise dptune.InputError(f"the saved state is of the run {state['name']!r}, not of {self._name!r}.")
+        if not self._domains:  # Tune does not give the search space again
+            self._know(state["param_space"])
+        self._mode = self._stored_mode() or state["mode"]
         self._begun = True
         if ray.is_initialized():
             self._begin()
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write what :meth:`get_state` returns."""
+        Path(checkpoint_path).write_bytes(cloudpickle.dumps(self.get_state()))
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Go on with what :meth:`save` wrote; see :meth:`set_state`."""
+        self.set_state(cloudpickle.loads(Path(checkpoint_path).read_bytes()))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_handle": None}
 
 
 def check_mode(mode: object) -> None:

@@ -10,33 +10,34 @@ again.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, SupportsFloat
+from typing import Self, SupportsFloat
 
 import dptune
 from dptune.local.randomizer import Randomizer
 from dptune.space import Value
-from dptune_ray.actors import ActorClient, answered
 from dptune_ray.log import TrialLog
 
 DEVICE = "promise"  # the fact of a run that says what its randomiser is
 
 
 @dataclass(frozen=True)
-class Device:
-    """A randomiser on another machine, as public data: the ledger charges for it, and its reply comes from there."""
+class Ask:
+    """A trial, who is asked, and the randomiser on the user's device as public data, for the ledger to charge."""
 
+    trial: str  # Tune's identifier
+    parameters: Mapping[str, Value]  # by path, where the user measures
+    user: str | None  # who pays; None without a ledger
     epsilon: float  # price of one reply
     private: bool  # whether it protects anybody
-    settings: Mapping[str, object]
-    reply: float | None = None  # None before it has replied
+    settings: Mapping[str, object]  # of the randomiser
+    reply: float | None = None  # None before the device has replied
 
     @classmethod
-    def of(cls, randomizer: Randomizer) -> Self:
-        """Return the public facts about a randomiser."""
-        return cls(randomizer.epsilon, randomizer.private, randomizer.describe())
+    def of(cls, trial: str, parameters: Mapping[str, Value], user: str | None, randomizer: Randomizer) -> Self:
+        """Return what is public of a trial and its device."""
+        return cls(trial, parameters, user, randomizer.epsilon, randomizer.private, randomizer.describe())
 
     def randomize(self, value: SupportsFloat | None) -> float:
         """Return the device's reply; the ledger calls this after the charge."""
@@ -45,7 +46,7 @@ class Device:
         return self.reply
 
     def describe(self) -> dict[str, object]:
-        """Return the device's public settings."""
+        """Return the randomiser's public settings."""
         return dict(self.settings)
 
 
@@ -53,28 +54,12 @@ class _NotYet(Exception):
     """The user is charged, and the device has not replied."""
 
 
-@dataclass(frozen=True)
-class Ask:
-    """A trial, and who is asked."""
-
-    trial: str  # Tune's identifier
-    parameters: Mapping[str, Value]  # by path, where the user measures
-    user: str | None  # who pays; None without a ledger
-    device: Device  # the user's
-
-
 class Collector:
-    """Ledger and replies of one run; knows nothing of Ray.
-
-    Args:
-        log: of the replies.
-        ledger: of the users; None if nobody counts.
-    """
+    """Ledger (None if nobody counts) and replies of one run; knows nothing of Ray."""
 
     def __init__(self, log: TrialLog, ledger: dptune.local.UserLedger | None) -> None:
         self._log, self._ledger = log, ledger
 
-    @answered
     def begin(self, log: TrialLog, ledger: str) -> None:
         """Refuse a run of this name with another ledger or another file.
 
@@ -86,7 +71,6 @@ class Collector:
                 f"a search named {log.run!r} with another ledger is running; give this one another name."
             )
 
-    @answered
     def charge(self, ask: Ask) -> float | None:
         """Charge the user for one draw; return the reply if the trial has one already, else None: measure.
 
@@ -101,7 +85,6 @@ class Collector:
         reply = self._known(ask)
         return self._paid(ask, len(self._log.draws(ask.trial))) if reply is None else reply
 
-    @answered
     def announce(self, ask: Ask, draw: str) -> float | None:
         """Remember that a reply is about to leave the device; return the reply if the trial has one: then send none.
 
@@ -120,30 +103,29 @@ class Collector:
                 self._log.add_draw(ask.trial, len(draws), draw)
         return reply
 
-    @answered
-    def record(self, ask: Ask, draw: str, reply: float) -> float:
+    def record(self, ask: Ask, draw: str, reply: float) -> float | None:
         """Take the device's reply; return the one that counts: the first.
 
         Raises:
             InputError: the run has another randomiser, or the draw was not announced.
         """
-        self._agree(ask.device)
-        if self._ledger is not None:
-            draws = self._log.draws(ask.trial)
-            if draw not in draws:
-                raise dptune.InputError(f"a reply of the trial {ask.trial!r} was not announced before it was sent.")
-            reply = self._of_ledger(replace(ask, device=replace(ask.device, reply=reply)), draws.index(draw))
-        return self._log.record(ask.trial, ask.parameters, reply).value
+        self._agree(ask)
+        if self._ledger is None:
+            return self._log.record(ask.trial, ask.parameters, reply)
+        draws = self._log.draws(ask.trial)
+        if draw not in draws:
+            raise dptune.InputError(f"a reply of the trial {ask.trial!r} was not announced before it was sent.")
+        return self._paid(replace(ask, reply=reply), draws.index(draw))
 
-    def _agree(self, device: Device) -> None:
-        if self._log.fix(DEVICE, device.describe()) != device.describe():
+    def _agree(self, ask: Ask) -> None:
+        if self._log.fix(DEVICE, ask.describe()) != ask.describe():
             raise dptune.InputError(
                 f"the run {self._log.run!r} was begun with another randomiser; give the same, or a new name."
             )
 
     def _known(self, ask: Ask) -> float | None:
         """The trial's reply: as logged, or from the ledger, if the collector died between the two."""
-        self._agree(ask.device)
+        self._agree(ask)
         known = self._log.find(ask.trial)
         if known is not None:
             if dict(known.parameters) != dict(ask.parameters):
@@ -155,45 +137,15 @@ class Collector:
         return next((reply for reply in paid if reply is not None), None)
 
     def _paid(self, ask: Ask, number: int) -> float | None:
-        """Make sure that a draw is paid; return its reply if the ledger has it, which is logged then."""
+        """Make sure that a draw is paid; return its reply if the ledger or ``ask`` has it, which is logged then."""
         if self._ledger is None:
             return None
-        try:
-            reply = self._of_ledger(ask, number)
-        except _NotYet:
-            return None
-        return self._log.record(ask.trial, ask.parameters, reply).value
-
-    def _of_ledger(self, ask: Ask, number: int) -> float:
-        if self._ledger is None or ask.user is None:
+        if ask.user is None:
             raise dptune.InputError("a ledger charges a user, and none is named.")
         which = [] if number == 0 else [number]
         key = json.dumps([self._log.run, ask.trial, dict(ask.parameters), *which], sort_keys=True)
-        return self._ledger.reply(ask.device, None, user=ask.user, key=key)
-
-
-@dataclass(frozen=True)
-class CollectorClient(ActorClient):
-    """Reaches the collector that serves a run."""
-
-    _what: ClassVar[str] = "collector"
-
-    def start(self, log: TrialLog, ledger: dptune.local.UserLedger | None) -> Any:
-        """Start the collector on this node, unless it runs; return what keeps it alive as long as it is held.
-
-        Raises:
-            BudgetMismatch: a run of this name has another ledger.
-        """
-        held = self.launch(Collector, log, ledger)
-        self.call("begin", log, repr(ledger))
-        return held
-
-    def hand_in(self, ask: Ask, reply: float) -> float:
-        """Announce a reply and hand it in, once; return the one that counts.
-
-        Raises:
-            CapReached: the reply was not sent.
-        """
-        draw = secrets.token_hex(16)
-        known = self.call("announce", ask, draw)
-        return float(self.call("record", ask, draw, reply) if known is None else known)
+        try:
+            reply = self._ledger.reply(ask, None, user=ask.user, key=key)
+        except _NotYet:
+            return None
+        return self._log.record(ask.trial, ask.parameters, reply)

@@ -16,15 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
-from dptune._checks import at_least, place
+from dptune._checks import at_least
 from dptune.federated import Participant, Transport
 from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
-from dptune.space import Value
 from dptune_ray.base import RunSearch
 from dptune_ray.log import TrialLog
-from dptune_ray.spaces import Domains, domains_of, flat, nested, resolve, rounded, to_space
+from dptune_ray.spaces import Domains, domains_of, flat, nested, resolve, to_space
 
 METRIC = "value"
 CONFIG = "config/"
@@ -60,10 +59,6 @@ class AgentSpace:
     def model(self, settings: FTSSettings) -> FTSModel:
         """Return what all agents on this space share."""
         return FTSModel(settings, domain_of(self.space, settings))
-
-    def proposed(self, x: Vector) -> dict[str, Value]:
-        """Return the parameters, by path, at a point x (d,) of the cube."""
-        return {path: rounded(self.domains[path], value) for path, value in self.space.decode(x).items()}
 
     def config(self, x: Vector) -> dict[str, Any]:
         """Return the configuration, constants left out, at a point x (d,) of the cube."""
@@ -128,7 +123,7 @@ class DPFTSSearch(RunSearch):
         if self._domains:
             AgentSpace.of(self._param_space, settings)  # refuse early
         self._transport, self._settings, self._agent = transport, settings, agent
-        self._log = TrialLog(str(Path(place("trials", trials)).resolve()), name)
+        self._log = TrialLog.at("trials", trials, name)
         self._forget()
 
     def _forget(self) -> None:
@@ -138,7 +133,8 @@ class DPFTSSearch(RunSearch):
     # ---- the agent -----------------------------------------------------------------------------------
 
     def _stored_mode(self) -> str | None:
-        return self._log.mode()
+        mode: str | None = self._log.fact("mode")
+        return mode
 
     def _begin(self) -> None:
         self._log.agree_on_mode(self.mode)
@@ -172,7 +168,7 @@ class DPFTSSearch(RunSearch):
 
     def _propose(self, trial: str) -> Mapping[str, Any]:
         space, participant = self._alive
-        return space.proposed(participant.ask())
+        return space.space.decode(participant.ask())
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Tell the agent once, and send its message of the open round; a failed trial sends one, too."""
@@ -186,7 +182,8 @@ class DPFTSSearch(RunSearch):
             return
         self._told.add(trial)
         space, participant = self._alive
-        config = _config_of(result)
+        flattened = {key.removeprefix(CONFIG): value for key, value in result.items() if key.startswith(CONFIG)}
+        config = nested(flattened)  # as the trial got it
         x, y = space.point(config), larger_is_better(self.mode, result.get(self.metric))
         if x is None or y is None:
             participant.tell((), None)
@@ -195,7 +192,7 @@ class DPFTSSearch(RunSearch):
         participant.tell(x, y)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_told": set(), "_living": None}
+        return {**super().__getstate__(), "_told": set(), "_living": None}
 
     # ---- the user's interface --------------------------------------------------------------------------
 
@@ -206,15 +203,8 @@ class DPFTSSearch(RunSearch):
             InputError: it has no trial with a value yet.
         """
         self._mode = self._stored_mode() or self.mode
-        values = [(larger_is_better(self.mode, one.value), one.parameters) for one in self._log.since(-1)]
-        known = [(y, parameters) for y, parameters in values if y is not None]
-        if not known:
+        logged = self._log.since(-1)  # finite values
+        if not logged:
             raise dptune.InputError("the agent has no trial with a value yet; there is nothing to recommend.")
-        best = max(known, key=lambda pair: pair[0])[1]
+        best = max(logged, key=lambda one: one.value if self.mode == "max" else -one.value).parameters
         return nested({path: value for path, value in best.items() if path in self._domains})
-
-
-def _config_of(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The trial's configuration: Tune flattens what it tells a searcher."""
-    paths = {key.removeprefix(CONFIG): value for key, value in result.items() if key.startswith(CONFIG)}
-    return nested(paths)

@@ -20,7 +20,7 @@ import dptune
 from dptune.federated import Participant, Transport
 from dptune.federated.agent import FTSAgent
 from dptune.federated.settings import FTSSettings
-from dptune_ray.actors import answer_of, answered, in_parts, taking_parts
+from dptune_ray.actors import answer_of, start
 from dptune_ray.base import check_mode
 from dptune_ray.federated import AgentSpace, Vector, larger_is_better
 from dptune_ray.worker import Carried, called_in_worker, prepare_this_process
@@ -31,7 +31,7 @@ Best = tuple[dict[str, Any], float]
 
 
 class Host:
-    """A group of agents; knows nothing of Ray. Arguments as of :class:`Federation`."""
+    """A group of agents; knows nothing of Ray. Arguments as of :class:`Federation`; ``silent=None``: in-process."""
 
     def __init__(
         self,
@@ -43,75 +43,65 @@ class Host:
         *,
         seed: int,
         mode: str,
+        silent: bool | None = None,
     ) -> None:
+        if silent is not None:
+            prepare_this_process(silent=silent)
         self._objective, self._space, self._settings, self._mode = objective, space, settings, mode
         self._transport, self._numbers, self._seed = transport, agents, seed
-        self._agents: list[Participant] = []
-        self._done = 0
-        self._best: dict[int, Best] = {}
-        self._largest: dict[int, float] = {}  # y of the best
+        self.agents: list[Participant] = []
+        self._done = self._settled = 0  # points; those whose rounds were released before this life of the host
+        self._best: dict[int, tuple[float, Best]] = {}  # agent -> y, and where
 
-    @answered
     def advance(self, points: int) -> int:
         """Let every agent evaluate points until it has ``points`` of them; return that number.
 
         May be called again after the host was lost.
         """
-        return self._advance(points)
-
-    def _advance(self, points: int) -> int:
         objective = self._objective.load()
-        if not self._agents:
+        if not self.agents:
             model = self._space.model(self._settings)
             agents = [FTSAgent(model, n, seed=self._seed) for n in self._numbers]
-            self._agents = [Participant(agent, self._transport) for agent in agents]
-            self._repeat(objective, points)
-        for _ in range(self._done, points):
-            for one in self._agents:
-                self._evaluate(objective, one, one.ask())
+            self.agents = [Participant(agent, self._transport) for agent in agents]
+            self._settled = self._settings.initial + self._transport.open_round()
+        for k in range(self._done, points):
+            for one in self.agents:
+                self._evaluate(objective, one, k)
             self._done += 1
+            if self._done == self._settled:
+                self._join()
         return self._done
 
-    def _repeat(self, objective: Objective, points: int) -> None:
-        """What is settled: the initial points, and the points of the rounds that are released."""
-        initial, released = self._settings.initial, self._transport.open_round()
-        self._done = min(points, initial + released)
-        for k in range(self._done):
-            broadcast = self._transport.fetch(k - initial) if k >= initial else None
-            for one in self._agents:
-                agent = one.agent
-                x = agent.initial_point(k) if k < initial else agent.ask(k - initial, broadcast)
-                self._evaluate(objective, one, x, send=False)
-        for one in self._agents:
+    def _join(self) -> None:
+        """Nothing was sent for what is settled; from here on every agent sends."""
+        for one in self.agents:
             one.restore((), asked=self._done)
-            if self._done >= initial:
-                one.send()
+            one.send()
 
-    def _evaluate(self, objective: Objective, one: Participant, x: Vector, *, send: bool = True) -> None:
-        agent, config = one.agent.agent, self._space.config(x)
+    def _point(self, one: Participant, k: int) -> Vector:
+        initial = self._settings.initial
+        if k >= self._settled:
+            return one.ask()
+        if k < initial:
+            return one.agent.initial_point(k)
+        return one.agent.ask(k - initial, self._transport.fetch(k - initial))
+
+    def _evaluate(self, objective: Objective, one: Participant, k: int) -> None:
+        agent, config = one.agent.agent, self._space.config(self._point(one, k))
         value = called_in_worker(lambda given: float(objective(agent, given)), copy.deepcopy(config), float)
-        y, where = larger_is_better(self._mode, value), self._space.point(config)
-        if value is not None and y is not None and y > self._largest.get(agent, -math.inf):
-            self._largest[agent], self._best[agent] = y, (config, value)
-        usable = None if where is None else y
-        if send:
-            one.tell(x if where is None else where, usable)
-        elif where is not None and usable is not None:
-            one.agent.tell(where, usable)
+        y, x = larger_is_better(self._mode, value), self._space.point(config)
+        if value is not None and y is not None and y > self._best.get(agent, (-math.inf,))[0]:
+            self._best[agent] = y, (config, value)
+        known = () if x is None or y is None else x
+        if k >= self._settled:
+            one.tell(known, y if len(known) else None)
+        elif len(known) and y is not None:
+            one.agent.tell(known, y)
 
-    @answered
     def best(self, points: int) -> dict[int, Best]:
         """Return each agent's best configuration of ``points`` and its value. They are the agents': not protected."""
-        self._advance(points)  # a host that was lost meanwhile knows nothing
-        return dict(self._best)
-
-
-class HostProcess(Host):
-    """A host in an actor of its own; ``silent`` swallows what the process prints."""
-
-    def __init__(self, *about: Any, silent: bool, **settings: Any) -> None:
-        prepare_this_process(silent=silent)
-        super().__init__(*about, **settings)
+        self.advance(points)  # a host that was lost meanwhile knows nothing
+        return {agent: found for agent, (_, found) in self._best.items()}
 
 
 class Federation:
@@ -154,15 +144,13 @@ class Federation:
             raise dptune.InputError(f"hosts must be a whole number from 1 to {settings.agents}; got {hosts!r}.")
         check_mode(mode)
         space = AgentSpace.of(param_space, settings)
-        usual = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": -1, **(options or {})}
-        start = ray.remote(taking_parts(HostProcess)).options(**usual).remote
         seed = secrets.randbits(63) if seed is None else seed
         Participant(FTSAgent(space.model(settings), 0, seed=seed), transport)  # refuses a server with other settings
         self._transport, self._points = transport, 0  # a server lives as long as its first transport is held
-        carried = Carried(objective)
+        usual = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": -1, **(options or {})}
+        about = Carried(objective), space, transport, settings
         groups = [tuple(range(first, settings.agents, hosts)) for first in range(hosts)]
-        about: dict[str, Any] = {"seed": seed, "mode": mode, "silent": silent}
-        self._hosts = [start(*in_parts(carried, space, transport, settings, group, **about)) for group in groups]
+        self.hosts = [start(usual, Host, *about, group, seed=seed, mode=mode, silent=silent) for group in groups]
 
     def advance(self, points: int) -> None:
         """Let every agent evaluate until it has ``points`` points: the initial ones, then one a round, then its own.
@@ -171,27 +159,23 @@ class Federation:
             DptuneError: a host died too often.
         """
         self._points = max(points, self._points)
-        for reference in [host.advance.remote(self._points) for host in self._hosts]:
-            _answer_of_host(reference)
+        self._of_all("advance")
 
     def best(self) -> dict[int, Best]:
         """Return each agent's best configuration and its value. **They are the agents' own: not protected.**"""
-        found: dict[int, Best] = {}
-        for reference in [host.best.remote(self._points) for host in self._hosts]:
-            found |= _answer_of_host(reference)
-        return dict(sorted(found.items()))
+        return dict(sorted(pair for found in self._of_all("best") for pair in found.items()))
 
     def stop(self) -> None:
         """End the hosts."""
-        for host in self._hosts:
+        for host in self.hosts:
             ray.kill(host)
 
-
-def _answer_of_host(reference: Any) -> Any:
-    try:
-        return answer_of(reference)
-    except ray.exceptions.RayActorError:
-        raise dptune.DptuneError(
-            f"a host died more often than it may be started again ({RESTARTS} times, or max_restarts= of options=). "
-            "Does the objective kill its process, or need more memory than there is?"
-        ) from None
+    def _of_all(self, method: str) -> list[Any]:
+        """Call a method of every host, at the same time."""
+        try:
+            return [answer_of(one) for one in [host.call.remote(method, self._points) for host in self.hosts]]
+        except ray.exceptions.RayActorError:
+            raise dptune.DptuneError(
+                f"a host died more often than it may be started again ({RESTARTS} times, or max_restarts= of "
+                "options=). Does the objective kill its process, or need more memory than there is?"
+            ) from None

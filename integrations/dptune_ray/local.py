@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import copy
 import logging
+import secrets
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import dptune
-from dptune._checks import at_least, place
+from dptune._checks import at_least
 from dptune._numbers import real
 from dptune.bandits.bandit import LocalBandit
 from dptune.bandits.curator import Refinement
@@ -30,8 +32,9 @@ from dptune.bandits.replies import agreed_centre, check_randomizer, refuse_winni
 from dptune.local.randomizer import Randomizer
 from dptune.losses.user_function import Function
 from dptune.space import Value
+from dptune_ray.actors import ActorClient
 from dptune_ray.base import RunSearch
-from dptune_ray.collector import DEVICE, Ask, CollectorClient, Device
+from dptune_ray.collector import DEVICE, Ask, Collector
 from dptune_ray.log import TrialLog
 from dptune_ray.spaces import flat, nested, rounded, to_space
 from dptune_ray.worker import Carried, WorkerTrial, called_in_worker, made_trainable
@@ -44,7 +47,7 @@ _logger = logging.getLogger(__name__)
 class LocalTrainable(WorkerTrial):
     """One user's reply; :meth:`LDPSearch.trainable` makes a subclass."""
 
-    collector: ClassVar[CollectorClient]
+    collector: ClassVar[ActorClient]
     randomizer: ClassVar[Randomizer]
     user: ClassVar[str | Carried | None]
 
@@ -52,15 +55,17 @@ class LocalTrainable(WorkerTrial):
         """Charge the user, measure, randomise here, and report the reply. A repetition gets the recorded reply.
 
         Raises:
-            CapReached: before the function is called.
+            CapReached: before the function is called, or before a second reply of the trial is sent.
         """
-        kind, config = type(self), copy.deepcopy(dict(self.config))
-        who = kind.user(config) if isinstance(kind.user, Carried) else kind.user
-        ask = Ask(self.trial_id, flat(self.config), who, Device.of(kind.randomizer))
+        kind, mine = type(self), partial(copy.deepcopy, dict(self.config))  # Tune writes the original to every result
+        who = kind.user(mine()) if isinstance(kind.user, Carried) else kind.user
+        ask = Ask.of(self.trial_id, flat(self.config), who, kind.randomizer)
         reply = self.collector.call("charge", ask)
         if reply is None:
-            value = called_in_worker(lambda given: float(kind.function(given)), copy.deepcopy(dict(self.config)), float)
-            reply = self.collector.hand_in(ask, kind.randomizer.randomize(value))
+            value = called_in_worker(lambda given: float(kind.function(given)), mine(), float)
+            made, draw = kind.randomizer.randomize(value), secrets.token_hex(16)
+            known = self.collector.call("announce", ask, draw)
+            reply = self.collector.call("record", ask, draw, made) if known is None else known
         return {self.metric: reply, "done": True}
 
     @classmethod
@@ -68,9 +73,6 @@ class LocalTrainable(WorkerTrial):
         """Call the function once in this process and let its exceptions through, to find bugs.
 
         Use this on made-up data: in a trial exceptions are swallowed, because they could depend on private data.
-
-        Raises:
-            TypeError: the function returned no number.
         """
         float(cls.function(copy.deepcopy(dict(config))))
 
@@ -126,24 +128,22 @@ class LDPSearch(RunSearch):
         if candidates is not None and not self._domains:
             raise dptune.InputError("candidates are points of a search space: give param_space= with them.")
         self._settings, self._centre, self._patience = settings, centre, at_least("patience", patience, 0)
-        self._options = {"candidates": candidates, "count": count, "refinements": refinements}
-        self._log = TrialLog(str(Path(place("replies", replies)).resolve()), name)
+        self._options: dict[str, Any] = {"candidates": candidates, "count": count, "refinements": refinements}
+        self._log = TrialLog.at("replies", replies, name)
         self._ledger: dptune.local.UserLedger | None = None
         self._device: Mapping[str, Any] | None = None  # public settings of the randomiser
-        self._client = CollectorClient.of(self._log)
-        self._handle: Any = None  # the collector lives as long as this is held
+        self._client = ActorClient.of("collector", self._log)
         self._forget()
         self._new_run(to_space(self._domains) or dptune.Space({"x": dptune.Float(0, 1)}))  # refuse early
 
     # ---- the run -----------------------------------------------------------------------------------
 
     def _new_run(self, space: dptune.Space) -> dptune.bandits.LDPRun:
-        stated: Mapping[str, Any] = self._device or self._log.fact(DEVICE) or {}
-        options: dict[str, Any] = {
-            **self._options,
-            "centre": agreed_centre(self._settings.replies, self._centre, stated),
-        }
-        return dptune.bandits.LDPRun(self._algorithm, space, self._settings, maximize=self.mode == "max", **options)
+        centre = agreed_centre(self._settings.replies, self._centre, self._device or self._log.fact(DEVICE) or {})
+        maximize = self.mode == "max"
+        return dptune.bandits.LDPRun(
+            self._algorithm, space, self._settings, maximize=maximize, centre=centre, **self._options
+        )
 
     def _forget(self) -> None:
         self._current: dptune.bandits.LDPRun | None = None
@@ -168,15 +168,16 @@ class LDPSearch(RunSearch):
         return self._current
 
     def _stored_mode(self) -> str | None:
-        return self._log.mode()
+        mode: str | None = self._log.fact("mode")
+        return mode
 
     def _begin(self) -> None:
         refuse_winning_failure(self._device or {}, maximize=self.mode == "max")
         self._log.agree_on_mode(self.mode)
         self._forget()
         self.run()
-        if self._handle is None or not self._client.runs():
-            self._handle = self._client.start(self._log, self._ledger)
+        self._serve(Collector, self._log, self._ledger)
+        self._client.call("begin", self._log, repr(self._ledger))
 
     def _propose(self, trial: str) -> Mapping[str, Any]:
         run = self.run()
@@ -196,7 +197,7 @@ class LDPSearch(RunSearch):
             self.on_trial_result(trial_id, result)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_handle": None, "_current": None, "_last": -1, "_trying": {}}
+        return {**super().__getstate__(), "_current": None, "_last": -1, "_trying": {}}
 
     # ---- the user's interface --------------------------------------------------------------------------
 
@@ -209,13 +210,13 @@ class LDPSearch(RunSearch):
         user: User | None = None,
         silent: bool = True,
     ) -> type[LocalTrainable]:
-        """Make a trainable of a function of a configuration that returns one user's private value.
+        """Make a trainable of a function: configuration -> one user's private value.
 
         The trial's process measures, clamps and makes noisy; only the reply leaves it. Whatever the function raises,
         and what is not a number, becomes the randomiser's public ``invalid`` value before the noise.
 
         Args:
-            function: configuration -> the user's value.
+            function: measures.
             randomizer: of the reply.
             ledger: on the driver's node; charges the user before the function is called, and refuses past the cap.
                 Without one nobody counts: every trial must then be another user.
@@ -237,9 +238,9 @@ class LDPSearch(RunSearch):
         if not randomizer.private:
             _logger.warning(f"The run {self._name!r} is NOT PRIVATE: {randomizer!r}.")
         self._ledger, self._device = ledger, randomizer.describe()
-        members = {"collector": self._client, "metric": self.metric, "randomizer": randomizer, "silent": silent}
         whose = Carried(user) if callable(user) else user
-        return made_trainable(LocalTrainable, function, function=function, run=self._client, user=whose, **members)
+        members = {"collector": self._client, "metric": self.metric, "randomizer": randomizer, "user": whose}
+        return made_trainable(LocalTrainable, function, function, self._client, silent=silent, **members)
 
     def recommend(self) -> dict[str, Any]:
         """Return the parameters to use: the tried candidate with the best posterior mean, never the best reply.

@@ -7,14 +7,14 @@ which are the agent's. One SQLite file on the driver's node holds any number of 
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dptune
+from dptune._checks import place
+from dptune._store import SqliteFile
 from dptune.space import Value
 
 _TABLES = (
@@ -41,97 +41,77 @@ class Logged:
 
 @dataclass(frozen=True)
 class TrialLog:
-    """The values of one run.
+    """The values of one run."""
 
-    Attributes:
-        path: of the SQLite file; its folder must exist.
-        run: name of the run.
+    path: str  # of the SQLite file
+    run: str  # its name
 
-    Raises:
-        InputError: the folder does not exist.
-    """
+    @classmethod
+    def at(cls, argument: str, path: str | Path, run: str) -> TrialLog:
+        """Return the values of a run in a file that the user gave as an ``argument`` of this name.
 
-    path: str
-    run: str
-
-    def __post_init__(self) -> None:
-        if not Path(self.path).parent.is_dir():
-            raise dptune.InputError(f"the folder of {self.path} does not exist; create it first.")
+        Raises:
+            InputError: it is no path, or its folder does not exist.
+        """
+        found = Path(place(argument, path)).resolve()
+        if not found.parent.is_dir():
+            raise dptune.InputError(f"the folder of {found} does not exist; create it first.")
+        return cls(str(found), run)
 
     def find(self, trial: str) -> Logged | None:
         """Return what is known of the trial, or None."""
-        return next(iter(self._select("trial = ?", trial)), None)
+        return next((one for one in self._select("trial = ?", trial)), None)
 
     def since(self, number: int) -> list[Logged]:
         """Return the values with larger numbers, in their order."""
         return self._select("number > ?", number)
 
-    def record(self, trial: str, parameters: Mapping[str, Value], value: float) -> Logged:
+    def _select(self, where: str, value: str | int) -> list[Logged]:
+        query = f"SELECT number, trial, parameters, value FROM dptune_ray_trials WHERE run = ? AND {where}"
+        rows = self._rows(query + " ORDER BY number", value)
+        return [Logged(number, trial, json.loads(parameters), value) for number, trial, parameters, value in rows]
+
+    def record(self, trial: str, parameters: Mapping[str, Value], value: float) -> float:
         """Store the trial's value, and return the one that is stored: the first."""
-        row = (self.run, trial, json.dumps(dict(parameters)), value)
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            number = "(SELECT COUNT(*) FROM dptune_ray_trials WHERE run = ?1)"
-            query = f"INSERT INTO dptune_ray_trials VALUES (?1, {number}, ?2, ?3, ?4)"
-            connection.execute(query + " ON CONFLICT (run, trial) DO NOTHING", row)
-        return self._select("trial = ?", trial)[0]
+        number = "(SELECT COUNT(*) FROM dptune_ray_trials WHERE run = ?1)"
+        self._insert(f"dptune_ray_trials VALUES (?1, {number}, ?2, ?3, ?4)", trial, json.dumps(dict(parameters)), value)
+        return self._select("trial = ?", trial)[0].value
 
     def draws(self, trial: str) -> list[str]:
         """Return the names of the draws that may have left the trial's device, in their order."""
         query = "SELECT draw FROM dptune_ray_draws WHERE run = ? AND trial = ? ORDER BY number"
-        with self._transaction("BEGIN") as connection:
-            return [str(row[0]) for row in connection.execute(query, (self.run, trial))]
+        return [str(row[0]) for row in self._rows(query, trial)]
 
     def add_draw(self, trial: str, number: int, draw: str) -> None:
         """Store that a draw may leave the device, as the trial's ``number``-th, unless there is such a one."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            query = "INSERT INTO dptune_ray_draws VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-            connection.execute(query, (self.run, trial, number, draw))
+        self._insert("dptune_ray_draws VALUES (?, ?, ?, ?)", trial, number, draw)
 
     def fix(self, name: str, value: object) -> Any:
         """Store a public fact of the run, unless it is stored; return the one that is stored: the first."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            query = "INSERT INTO dptune_ray_facts VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-            connection.execute(query, (self.run, name, json.dumps(value)))
+        self._insert("dptune_ray_facts VALUES (?, ?, ?)", name, json.dumps(value))
         return self.fact(name)
 
     def fact(self, name: str) -> Any:
         """Return a fact of the run, or None."""
-        with self._transaction("BEGIN") as connection:
-            query = "SELECT value FROM dptune_ray_facts WHERE run = ? AND name = ?"
-            row = connection.execute(query, (self.run, name)).fetchone()
-        return None if row is None else json.loads(row[0])
+        rows = self._rows("SELECT value FROM dptune_ray_facts WHERE run = ? AND name = ?", name)
+        return json.loads(rows[0][0]) if rows else None
 
     def agree_on_mode(self, mode: str) -> None:
-        """Fix whether small or large values are good, or refuse another answer than the run was begun with.
+        """Fix whether small or large values are good.
 
         Raises:
-            InputError: it was begun with the other mode.
+            InputError: the run was begun with the other mode.
         """
         if self.fix("mode", mode) != mode:
             raise dptune.InputError(
                 f"the run {self.run!r} was begun with the other mode; give a new search a new name."
             )
 
-    def mode(self) -> str | None:
-        """Return the mode the run was begun with, or None."""
-        mode = self.fact("mode")
-        return None if mode is None else str(mode)
+    def _insert(self, row: str, *values: str | float) -> None:
+        """Insert a row of this run, unless one with its keys is there."""
+        with SqliteFile(self.path, _TABLES).transaction(write=True) as connection:
+            connection.execute(f"INSERT INTO {row} ON CONFLICT DO NOTHING", (self.run, *values))
 
-    def _select(self, where: str, value: str | int) -> list[Logged]:
-        query = f"SELECT number, trial, parameters, value FROM dptune_ray_trials WHERE run = ? AND {where}"
-        with self._transaction("BEGIN") as connection:
-            rows = connection.execute(query + " ORDER BY number", (self.run, value)).fetchall()
-        return [Logged(number, trial, json.loads(parameters), value) for number, trial, parameters, value in rows]
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
-                connection.execute("PRAGMA synchronous=EXTRA")
-                for table in _TABLES:
-                    connection.execute(table)
-                connection.execute(begin)
-                yield connection
-                connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise dptune.LedgerError(f"the file {self.path} cannot be used: {error}") from None
+    def _rows(self, query: str, value: str | int) -> list[Any]:
+        with SqliteFile(self.path, _TABLES).transaction(write=False) as connection:
+            return connection.execute(query, (self.run, value)).fetchall()

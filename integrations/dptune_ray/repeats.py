@@ -21,13 +21,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import ray
 from ray.tune.utils import merge_dicts
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dptune.training import TrainingLedger
 from dptune.training.select import Selected, one_of
 from dptune.training.select import repeat_and_select as _repeat_and_select
+from dptune_ray.actors import on_this_node
 from dptune_ray.spaces import constants, domains_of, flat, nested, resolve
 from dptune_ray.worker import Carried, called_in_worker, in_own_process
 
@@ -65,10 +64,11 @@ def repeat_and_select(
     """
     domains_of(param_space)
     one_of(candidates)
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     settings = {"clip": clip, "secure": secure, "insecure_seed": insecure_seed}
     call = partial(select_here, Carried(function), param_space, [*ledgers], candidates, settings)
-    return in_own_process(call, silent=True, options={"num_cpus": 1, "scheduling_strategy": here, **(options or {})})
+    return in_own_process(
+        call, silent=True, options={"num_cpus": 1, "scheduling_strategy": on_this_node(), **(options or {})}
+    )
 
 
 def select_here(

@@ -20,7 +20,7 @@ from ray.exceptions import RayError
 
 import dptune
 from dptune.privacy.private import bare
-from dptune_ray.actors import VaultClient, Vector
+from dptune_ray.vault import VaultClient, Vector
 
 PUBLIC, STEP = "public", "step"  # what a scheduler finds in a result
 STOPPED = "stopped_by_losses"  # in the last result of a trial that private losses have stopped

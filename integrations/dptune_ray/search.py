@@ -28,11 +28,10 @@ from dptune.losses.user_function import Data, Function, Training, declared_publi
 from dptune.search.answer import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.space import Conditions
-from dptune_ray.actors import VaultClient
 from dptune_ray.base import RunSearch
 from dptune_ray.reports import PUBLIC, STOPPED
 from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
-from dptune_ray.vault import MODE, Vault, VaultRun
+from dptune_ray.vault import MODE, Vault, VaultClient, VaultRun
 from dptune_ray.worker import PrivateTrainable, final_estimate, made_trainable
 
 METRIC = "loss"
@@ -109,8 +108,7 @@ class SpaceSearch(RunSearch):
             self._request.plan(known)  # refuse early what does not fit the space
         self._allows = unprotected == "allow"
         self._named_loss = False
-        self._client = VaultClient.of(self._request.ledger, name)
-        self._handle: Any = None  # the vault lives as long as this is held
+        self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)
 
     # ---- the run -----------------------------------------------------------------------------------
 
@@ -141,11 +139,10 @@ class SpaceSearch(RunSearch):
         return self._client
 
     def _begin(self) -> None:
-        run, privatizer = self.vault_run(), self._request.privatizer
-        if self._handle is None or not self._client.runs():
-            self._handle = self._client.launch(Vault, run)
-        spends, warning = self._client.call("begin", run.settings(), privatizer.fingerprint())
-        _logger.log(logging.INFO if privatizer.private else logging.WARNING, spends)
+        run = self.vault_run()
+        self._serve(Vault, run)
+        spends, warning = self._client.call("begin", run.described())
+        _logger.log(logging.INFO if self._request.privatizer.private else logging.WARNING, spends)
         if warning:
             _logger.warning(warning)
 
@@ -195,9 +192,6 @@ class SpaceSearch(RunSearch):
                 "or its function failed and no trial has succeeded yet. trainable.try_out(config) shows what it raised."
             )
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_handle": None}
-
     # ---- the user's interface --------------------------------------------------------------------------
 
     def trainable(
@@ -245,7 +239,7 @@ class SpaceSearch(RunSearch):
         if training == "private":
             self._request.ledger.declare_private_training(self._name)
         members = {"vault": self._client, "metric": self.metric, "silent": silent, "public": public}
-        return made_trainable(PrivateTrainable, function, function=taken, run=self._client, **members)
+        return made_trainable(PrivateTrainable, function, taken, self._client, **members)
 
     @property
     def n_trials(self) -> int:
@@ -318,8 +312,7 @@ class SpaceSearch(RunSearch):
                 "trained or spent. Add what the run did not search: {**search.recommend(), name: value}."
             )
         self._mode = self._stored_mode()
-        self.vault.call("check_estimate", flat(config), early)
-        made: dptune.search.Estimate | None = self.vault.call("estimated", flat(config))
+        made: dptune.search.Estimate | None = self.vault.call("estimated", flat(config), early)
         if made is not None:
             return made
         others = [] if self._default is None else [merge_dicts(dict(config), self._default)]

@@ -10,8 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ import dptune
 from dptune.errors import AlreadySent, RoundClosed
 from dptune.federated import FTSServer, InProcess, Message
 from dptune.federated.settings import FTSSettings
-from dptune_ray.actors import ActorClient, answered
+from dptune_ray.actors import ActorClient
 
 Matrix = npt.NDArray[np.float64]
 MOST = 8192  # numbers in a message: 64 KiB
@@ -42,7 +41,6 @@ class Server:
             self._made = InProcess(FTSServer(ledger, settings), timeout=timeout)
         return self._made
 
-    @answered
     def begin(self, ledger: str, settings: FTSSettings, timeout: float) -> None:
         """Refuse another federation of this name.
 
@@ -55,29 +53,18 @@ class Server:
             )
         _ = self._inner
 
-    @answered
     def tell(self, what: str) -> Any:
         """Return ``open_round``, ``rounds`` or ``settings`` of the server."""
         return getattr(self._inner, what)()
 
-    @answered
     def submit(self, message: Message) -> str:
         """Take a message; return which life of the server has it."""
         self._inner.submit(message)
         return self._life
 
-    @answered
     def poll(self, t: int) -> tuple[str, Matrix | None]:
         """Return which life of the server this is, and the broadcast of round ``t``, released if it is due, or None."""
         return self._life, self._inner.poll(t)
-
-
-@dataclass(frozen=True)
-class _ServerClient(ActorClient):
-    """Reaches the server."""
-
-    _what: ClassVar[str] = "server"
-    _starts: ClassVar[str] = "RayTransport.serve(...)"
 
 
 class RayTransport:
@@ -93,7 +80,7 @@ class RayTransport:
 
     def __init__(self, name: str = "federation") -> None:
         self.name = name
-        self._client = _ServerClient.of(name)
+        self._client = ActorClient.of("server", name, starts="RayTransport.serve(...)")
         self._handle: Any = None
         self._forget()
 

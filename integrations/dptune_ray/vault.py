@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import json
 import math
+import secrets
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,9 +23,12 @@ import dptune
 from dptune.search.agreement import parts
 from dptune.search.fold import DEFAULT, VALUE, as_stored
 from dptune.search.request import SearchRequest
-from dptune_ray.actors import answered
+from dptune_ray.actors import BYTES, ActorClient, answer_of
 
 MODE, REPORTED = "mode", "reported/"  # public facts of a run in the ledger
+ROWS = BYTES // 8  # losses in one call
+IN_FLIGHT = 128  # calls that may be on their way: 8 MiB
+ATTEMPTS = 5  # of an upload whose vault is restarted meanwhile
 Vector = npt.NDArray[np.float64]
 
 
@@ -55,21 +59,14 @@ class VaultRun:
         clip = self.request.privatizer.interval
         return value if self.mode == "min" else clip.low + clip.high - value
 
-    def settings(self) -> str:
-        """Return all that must not differ while the vault runs, the privatizer apart."""
+    def described(self) -> dict[str, str]:
+        """Return what must not differ while the vault runs, by its name in a refusal."""
         request = self.request
         space = None if self.space is None else self.space.describe()
         given = [sorted((of or {}).items()) for of in (request.settings, request.default)]
-        about = request.method.name, self.scope, space, self.mode, request.mu, request.seed, request.start_from
-        return repr((*about, given))
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a trial was told, a public fact."""
-
-    parameters: Mapping[str, Any]  # where it was evaluated, as plain JSON data
-    value: float  # as Tune sees it
+        about = request.method.name, self.scope, space, self.mode, request.mu, request.seed, request.start_from, given
+        people = request.privatizer.fingerprint()
+        return {"settings": repr(about), "privatizer (clip, groups, weights, precision or seed)": people}
 
 
 class Stage(enum.Enum):
@@ -86,20 +83,16 @@ class Trial:
 
     stage: Stage = Stage.OPEN
     asked: dict[str, Any] | None = None  # what it should try; None when it is no longer expected to hand in losses
-    told: Told | None = None
+    told: Mapping[str, Any] | None = None  # its value as Tune sees it, and the parameters, as plain JSON data
     upload: str = ""  # of which process of the trial the parts are
     parts: dict[int, bytes] = field(default_factory=dict)  # float64 losses, by their first row
 
 
 class Vault:
-    """Privatizer, ledger and run of one search; knows nothing of Ray.
-
-    Args:
-        run: what it runs.
-    """
+    """Privatizer, ledger and run of one search; knows nothing of Ray."""
 
     def __init__(self, run: VaultRun) -> None:
-        self._about, self._privatizer, self._ledger = run, run.request.privatizer, run.request.ledger
+        self._about, self._ledger = run, run.request.ledger
         self._begun: dptune.SearchRun | None = None
         self._ended: dptune.DptuneError | None = None  # why the experiment ends
         self._trials: defaultdict[str, Trial] = defaultdict(Trial)
@@ -126,17 +119,14 @@ class Vault:
         if self._ended is not None:
             raise self._ended
 
-    @answered
-    def begin(self, settings: str, fingerprint: str) -> tuple[str, str]:
+    def begin(self, described: Mapping[str, str]) -> tuple[str, str]:
         """Begin the run, or find that it goes on; return what it spends, and why it will learn little ("": it may).
 
         Raises:
             BudgetMismatch: this vault, or the ledger, has a run of this name with other settings or privatizer.
             BudgetExhausted: the ledger has not that much left for a new run.
         """
-        same = {"settings": settings == self._about.settings()}
-        same["privatizer (clip, groups, weights, precision or seed)"] = fingerprint == self._privatizer.fingerprint()
-        other = [name for name, agrees in same.items() if not agrees]
+        other = [name for name, mine in self._about.described().items() if described[name] != mine]
         if other:
             raise dptune.errors.BudgetMismatch(
                 f"a search named {self._about.scope!r} with other {' and '.join(other)} is running; give this one "
@@ -148,7 +138,6 @@ class Vault:
             self._begun, self._ended = None, None  # fitted again, with a better function
         return self._about.request.announcement(self._run), self._about.request.warning(self._run)
 
-    @answered
     def extend(self, trials: int, mu: float | None) -> str:
         """Go on with what extends the run (:meth:`dptune.SearchRun.extend`); return what that spends."""
         self._begun, self._proposals = self._run.extend(trials=trials, mu=mu), 0
@@ -157,7 +146,6 @@ class Vault:
 
     # ---- before a model is trained -------------------------------------------------------------------
 
-    @answered
     def ask(self, trial: str) -> dict[str, Any] | None:
         """Return the parameters a trial should try, {} if that is another searcher's choice, None if the run is over.
 
@@ -185,12 +173,10 @@ class Vault:
         self._proposals += 1
         return one.asked
 
-    @answered
     def withdraw(self, trial: str) -> None:
         """Forget a trial that asked and will not begin: it does not count as lost."""
         self._trials[trial].asked = None
 
-    @answered
     def check(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
         """Refuse a trial before a model is trained, or tell it the value that it has already.
 
@@ -199,13 +185,12 @@ class Vault:
 
         Raises:
             KeyConflict: the trial has a value at other parameters.
-            PlanComplete: the run has made all its releases.
-            BudgetExhausted: the ledger is spent, by this run or by others.
+            PlanComplete, BudgetExhausted: there is nothing left for it.
             InputError: it is no point of the search space, so that nothing could be learned from it.
             DptuneError: the experiment has ended.
         """
         self._refuse_ended()
-        run, value = self._run, self._value_at(trial, parameters)
+        run, value = self._run, self._told_at(trial, parameters)
         if value is None:
             run.check(trial, parameters)
             self._refuse_outside(trial, parameters)
@@ -223,31 +208,25 @@ class Vault:
                 f"Nothing was trained or paid. The searcher asked for {self._trials[trial].asked}; what changed that?"
             )
 
-    @answered
-    def check_estimate(self, parameters: Mapping[str, Any], early: bool) -> None:
-        """Refuse, before a model is trained, a final estimate as :meth:`dptune.SearchRun.check_estimate` does."""
+    def estimated(self, parameters: Mapping[str, Any], early: bool) -> dptune.search.Estimate | None:
+        """Return what was released about these parameters, or None; see :meth:`dptune.SearchRun.check_estimate`."""
         self._run.check_estimate(parameters, early=early)
-
-    # ---- what is released ----------------------------------------------------------------------------
-
-    @answered
-    def told(self, trial: str) -> float | None:
-        """Return what the trial was told, or None."""
-        known = self._known(trial)
-        return None if known is None else known.value
-
-    @answered
-    def estimated(self, parameters: Mapping[str, Any]) -> dptune.search.Estimate | None:
-        """Return what was released about these parameters; None: nothing."""
         known = self._run.estimated(parameters)
         return None if known is None else replace(known, value=self._about.level(known.value))
 
-    def _known(self, trial: str) -> Told | None:
-        """What the trial was told, looked up in the ledger if another life of this vault has told it."""
+    # ---- what a trial was told -----------------------------------------------------------------------
+
+    def told(self, trial: str) -> float | None:
+        """Return the value, or None."""
+        known = self._known(trial)
+        return None if known is None else float(known["value"])
+
+    def _known(self, trial: str) -> Mapping[str, Any] | None:
+        """Parameters and value, looked up in the ledger if another life of this vault has told it."""
         one = self._trials[trial]
         if one.told is None:
             found: Any = self._released(trial) if self._own else self._ledger.fact(self._about.scope, REPORTED + trial)
-            one.told = None if found is None else Told(found["parameters"], float(found["value"]))
+            one.told = found
         return one.told
 
     def _released(self, trial: str) -> dict[str, Any] | None:
@@ -260,34 +239,33 @@ class Vault:
             return None
         return {"parameters": charge.note["parameters"], "value": self._about.level(charge.value[0])}
 
-    def _value_at(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
+    def _told_at(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
         """What the trial was told, or None; refuses other parameters than it was told at."""
         known = self._known(trial)
         if known is None:
             return None
-        here, there = (json.dumps(as_stored(p), sort_keys=True) for p in (parameters, known.parameters))  # NaN is NaN
+        here, there = (
+            json.dumps(as_stored(p), sort_keys=True) for p in (parameters, known["parameters"])
+        )  # NaN is NaN
         if here != there:
             raise dptune.errors.KeyConflict(
                 f"the trial {trial!r} has its value at other parameters; nothing was trained or spent. Give a new "
                 "trial a new name."
             )
-        return known.value
+        return float(known["value"])
 
     # ---- how a trial ends without a value ------------------------------------------------------------
 
-    @answered
     def failed(self, trial: str) -> None:
         """Forget what a trial has reported that will not run again; raise why the experiment has ended, if it has."""
         self._run.rungs.withdraw(trial)
         self._refuse_ended()
 
-    @answered
     def refused(self, reason: str) -> None:
         """End the experiment if what dptune refused of a trial, by public facts, was refused of all before it."""
         if all(trial.stage is not Stage.TAKEN for trial in self._trials.values()):
             self._ended = dptune.InputError(f"{reason} No trial was accepted before: the experiment ends.")
 
-    @answered
     def stopped(self, trial: str) -> None:
         """Forget a trial that a scheduler has stopped, unpaid; another takes its place, but not for ever."""
         self._trials[trial].asked = None
@@ -298,7 +276,6 @@ class Vault:
 
     # ---- losses --------------------------------------------------------------------------------------
 
-    @answered
     def put(self, trial: str, upload: str, first: int, part: bytes) -> None:
         """Take float64 losses of a trial, the rows from ``first`` on."""
         one = self._trials[trial]
@@ -306,7 +283,6 @@ class Vault:
             one.upload, one.parts = upload, {}
         one.parts[first] = part
 
-    @answered
     def receive(
         self,
         purpose: str,
@@ -316,7 +292,7 @@ class Vault:
         rows: Sequence[int | None],
         **further: Any,
     ) -> Any:
-        """Take what was put for a trial, and answer.
+        """Take what was put for a trial, and answer; None if losses are missing: put them again.
 
         "finish" tells the trial's value: its own release, or what the run's releases say by now; the same if the trial
         runs again. "report" takes the losses of a half-trained model at ``step=`` and tells whether the trial ends
@@ -327,10 +303,6 @@ class Vault:
             parameters: where it was really evaluated, by path.
             upload: under which its losses were put.
             rows: how many there are, and for an estimate how many at the default; None if the evaluation failed.
-            further: the step of a report.
-
-        Returns:
-            None if losses are missing: put them again.
 
         Raises:
             KeyConflict: the trial has a value at other parameters.
@@ -368,18 +340,18 @@ class Vault:
                 self._ended = error
                 raise
             one.told = self._tell(trial, parameters, value)
-        told = self._value_at(trial, parameters)
+        told = self._told_at(trial, parameters)
         self._end(trial, Stage.TAKEN)
         return told
 
-    def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Told:
+    def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Mapping[str, Any]:
         """A trial's own release is a level of loss; otherwise its value is a difference of losses, fixed when told."""
         if self._own:
-            return Told(as_stored(parameters), self._about.level(value))
+            return {"parameters": as_stored(parameters), "value": self._about.level(value)}
         told = value if self._about.mode == "min" else 0.0 - value
         fact = {"parameters": as_stored(parameters), "value": told if math.isfinite(told) else str(told)}
         fixed: Any = self._ledger.fix(self._about.scope, REPORTED + trial, fact)
-        return Told(fixed["parameters"], float(fixed["value"]))
+        return dict(fixed)
 
     def _report(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None, *, step: int) -> bool:
         """A trial that ends here takes no part, and another takes its place."""
@@ -398,3 +370,31 @@ class Vault:
         """An improvement is one of scores, too, where the function returns scores."""
         estimate = self._run.estimate(parameters, losses, default=default, early=True)  # checked before the training
         return replace(estimate, value=self._about.level(estimate.value))
+
+
+@dataclass(frozen=True)
+class VaultClient(ActorClient):
+    """How a trial's process reaches the vault of its run; ``VaultClient.of("vault", ledger, scope)``."""
+
+    def hand_in(
+        self, purpose: str, trial: str, parameters: Mapping[str, Any], *losses: Vector | None, **further: Any
+    ) -> Any:
+        """Hand over losses (rows,), or None for a failure, and return the vault's answer: :meth:`Vault.receive`."""
+        rows = [None if one is None else len(one) for one in losses]
+        for _ in range(ATTEMPTS):
+            upload = secrets.token_hex(8)
+            for name, one in zip((trial, DEFAULT), losses, strict=False):
+                self._put(name, upload, np.zeros(0) if one is None else one)
+            answer = self.call("receive", purpose, trial, dict(parameters), upload, rows, **further)
+            if answer is not None:
+                return answer
+        raise dptune.DptuneError("the vault was restarted too often while it took a trial's losses.")
+
+    def _put(self, trial: str, upload: str, losses: Vector) -> None:
+        """Send the parts, no more of them at a time than may be in flight."""
+        actor, starts = self.actor(), range(0, len(losses), ROWS)
+        for first in range(0, len(starts), IN_FLIGHT):
+            some = starts[first : first + IN_FLIGHT]
+            sent = [actor.call.remote("put", trial, upload, at, losses[at : at + ROWS].tobytes()) for at in some]
+            for one in sent:
+                answer_of(one)

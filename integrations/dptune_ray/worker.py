@@ -26,9 +26,10 @@ from dptune.losses.user_function import Function, call_guarded, losses_of_result
 from dptune.privacy.private import loss_vector
 from dptune.privacy.silence import swallow
 from dptune.search.fold import FINAL
-from dptune_ray.actors import ActorClient, VaultClient, answer_of, answered
+from dptune_ray.actors import ActorClient, answer_of, start
 from dptune_ray.reports import PUBLIC, STOPPED, PrivateReports, public_reports
 from dptune_ray.spaces import flat
+from dptune_ray.vault import VaultClient
 
 T = TypeVar("T")
 
@@ -46,11 +47,7 @@ def prepare_this_process(*, silent: bool) -> None:
 
 
 class Carried:
-    """A user's function on its way to another process: pickled as bytes, read by :meth:`load`.
-
-    Args:
-        function: to carry.
-    """
+    """A user's function on its way to another process: pickled as bytes, read by :meth:`load`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function: Callable[..., Any] | None = function
@@ -105,35 +102,28 @@ def called_in_worker(function: Function, argument: Any, take: Callable[[Any], T]
 
 
 def losses_at(function: Function, config: Mapping[str, Any]) -> Any:
-    """Return the losses (rows,) float64 of the user's function, or None if it raised.
-
-    The function gets a copy of the configuration: Tune writes the original to every result.
-
-    Raises:
-        InputError: what came back is not a vector of real numbers.
-    """
+    """Return the losses (rows,) float64 at a copy of the configuration, which Tune writes to every result."""
     return called_in_worker(function, copy.deepcopy(dict(config)), loss_vector)
 
 
 class Call:
     """An actor that makes one call."""
 
-    @answered
     def run(self, call: Callable[[], Any], *, silent: bool) -> Any:
         """Make it."""
         prepare_this_process(silent=silent)
         return call()
 
 
-def in_own_process(call: Callable[[], T], *, silent: bool, options: Mapping[str, Any]) -> T:
+def in_own_process(call: Callable[[], T], *, silent: bool, options: dict[str, Any]) -> T:
     """Return what ``call`` returns in a process that is made for it, with Ray's ``options``, and ends with it.
 
     Raises:
         DptuneError: the call's own; of any other error it tells the type.
     """
-    actor = ray.remote(Call).options(**options).remote()
+    actor = start(options, Call)
     try:
-        result: T = answer_of(actor.run.remote(call, silent=silent))
+        result: T = answer_of(actor.call.remote("run", call, silent=silent))
     finally:
         ray.kill(actor)
     return result
@@ -165,7 +155,8 @@ class WorkerTrial(tune.Trainable):  # type: ignore[misc]
         type(self).function.load()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Do nothing: nothing is kept from one trial to the next."""
+        """Nothing is kept from one trial to the next."""
+        self.cleanup()
         return True
 
     def _open_logfiles(self, stdout_file: str | None, stderr_file: str | None) -> None:
@@ -185,7 +176,7 @@ K = TypeVar("K", bound=WorkerTrial)
 
 
 def made_trainable(
-    kind: type[K], original: Function, *, function: Function, run: ActorClient, silent: bool, **members: Any
+    kind: type[K], original: Function, function: Function, run: ActorClient, *, silent: bool, **members: Any
 ) -> type[K]:
     """Return a subclass for one user's function, under its name.
 
@@ -196,12 +187,13 @@ def made_trainable(
     Raises:
         InputError: the function calls ``tune.report``, or ``report_public`` without ``public=``.
     """
-    if members.get("public") is None and "report_public" in getattr(_code(original), "co_names", ()):
+    code = getattr(original, "__code__", None)
+    if code is not None and members.get("public") is None and "report_public" in code.co_names:
         raise dptune.InputError(
             "the function calls report_public(...), which makes a quantity public: say in words what it is, as "
             'search.trainable(public="log loss on 300 public rows"), for the ledger\'s statement.'
         )
-    if _reports_itself(original):
+    if code is not None and _reports_itself(original, code):
         raise dptune.InputError(
             "the function calls tune.report(...), which does nothing in a private trial: dptune reports the released "
             "value. Remove the call and return the losses."
@@ -211,18 +203,11 @@ def made_trainable(
     return type(name, (kind,), {"function": Carried(function), "silent": silent, **members, **about})
 
 
-def _reports_itself(function: Function) -> bool:
+def _reports_itself(function: Function, code: Any) -> bool:
     """Whether ``tune.report`` stands in the function itself, as an attribute or imported by name."""
-    code = _code(function)
-    if code is None:
-        return False
     imported = function.__globals__.get("report") is tune.report and "report" in code.co_names
     names = [instruction.argval for instruction in dis.get_instructions(code)]
     return imported or ("tune", "report") in pairwise(names)
-
-
-def _code(function: Function) -> Any:
-    return getattr(function, "__code__", None)
 
 
 class PrivateTrainable(WorkerTrial):
@@ -279,13 +264,8 @@ class PrivateTrainable(WorkerTrial):
         unpaid = {PUBLIC: math.nan} if self.public is not None and math.isnan(value) else {}
         yield {self.metric: value, "done": True, **unpaid}  # no scheduler has stopped it, as NaN beside a report says
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """End a trial that Tune has stopped; nothing is kept of it."""
-        self.cleanup()
-        return super().reset_config(new_config)
-
     def cleanup(self) -> None:
-        """End the user's function where it waits."""
+        """End the user's function where it waits: Tune has stopped the trial, and nothing is kept of it."""
         if self._running is not None:
             self._running.close()
             self._running = None

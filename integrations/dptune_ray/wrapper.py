@@ -150,14 +150,13 @@ class PrivateSearch(SpaceSearch):
     # ---- saving: Tune saves the inner searcher by itself ---------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
-        """Return which trials the inner searcher waits for and knows, and the search space."""
-        about = {"name": self._name, "mode": self.mode, "param_space": self._param_space}
-        return {**about, "open": sorted(self._open), "known": sorted(self._known)}
+        """Return which trials the inner searcher waits for and knows, too."""
+        return {**super().get_state(), "open": sorted(self._open), "known": sorted(self._known)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take what :meth:`get_state` returned, and go on."""
         self._open, self._known, self._caught_up = set(state["open"]), set(state["known"]), False
-        self._go_on(state["name"], state["mode"], state["param_space"])
+        super().set_state(state)
 
 
 def _finite(result: Mapping[str, Any] | None, metric: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,20 +42,14 @@ def local_actors(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     running: dict[str, Any] = {}
 
     def launch(self: actors.ActorClient, kind: type, *args: Any) -> Any:
-        return running.setdefault(self.name, kind(*args))
+        return running.setdefault(self.name, actors.Actor(*actors.in_parts(kind, *args)))
 
     monkeypatch.setattr(actors.ActorClient, "launch", launch)
-    monkeypatch.setattr(actors.ActorClient, "actor", lambda self: _Actor(running[self.name]))
+    monkeypatch.setattr(actors.ActorClient, "actor", lambda self: _handle(running[self.name]))
     monkeypatch.setattr(actors.ray, "get", lambda reference: reference)
     return running
 
 
-class _Actor:
-    """An object with the calling convention of a Ray actor."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> SimpleNamespace:
-        method: Callable[..., Any] = getattr(self._inner, name)
-        return SimpleNamespace(remote=method)
+def _handle(actor: actors.Actor) -> SimpleNamespace:
+    """An actor with the calling convention of Ray's."""
+    return SimpleNamespace(call=SimpleNamespace(remote=actor.call))

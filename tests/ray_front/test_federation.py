@@ -23,6 +23,7 @@ from dptune.federated import FTSServer, InProcess, Message
 from dptune.federated.settings import FTSSettings
 from dptune_optuna import DPFTSSampler
 from dptune_ray import DPFTSSearch, Federation, RayTransport, hosts
+from dptune_ray.actors import Actor, in_parts
 from dptune_ray.federated import AgentSpace
 from dptune_ray.hosts import Host
 from dptune_ray.transport import Server
@@ -162,16 +163,16 @@ def test_a_server_that_was_restarted_in_mid_round_gets_the_messages_again(
         transport.submit(a_message(n))
     other.submit(a_message(3))
     (name,) = local_actors
-    local_actors[name] = Server(open_plan(fast_path), SETTINGS, LONG)
-    assert local_actors[name]._inner.server.sent == frozenset()
+    local_actors[name] = Actor(*in_parts(Server, open_plan(fast_path), SETTINGS, LONG))
+    assert local_actors[name].served._inner.server.sent == frozenset()
     life, released = transport._client.call("poll", 0)
     assert released is None
     other._send_again(0, life)
-    assert local_actors[name]._inner.server.sent == {3}
+    assert local_actors[name].served._inner.server.sent == {3}
     first = transport.fetch(0)
     assert np.array_equal(other.fetch(0), first)
     assert len(open_plan(fast_path).charges()) == 1
-    local_actors[name] = Server(open_plan(fast_path), SETTINGS, LONG)
+    local_actors[name] = Actor(*in_parts(Server, open_plan(fast_path), SETTINGS, LONG))
     assert np.array_equal(RayTransport().fetch(0), first)
 
 
@@ -181,14 +182,14 @@ def test_a_server_that_died_after_the_charge_draws_under_the_same_charge(
 ) -> None:
     transport = serve(fast_path)
     (name,) = local_actors
-    monkeypatch.setattr(local_actors[name]._inner.server, "_sums", lambda t: 1 / 0)
+    monkeypatch.setattr(local_actors[name].served._inner.server, "_sums", lambda t: 1 / 0)
     for n in range(4):
         transport.submit(a_message(n))
     with pytest.raises(dptune.DptuneError, match="the server failed with ZeroDivisionError"):
         transport.fetch(0)
     (charged,) = open_plan(fast_path).charges()
     assert charged.value is None
-    local_actors[name] = Server(open_plan(fast_path), SETTINGS, LONG)
+    local_actors[name] = Actor(*in_parts(Server, open_plan(fast_path), SETTINGS, LONG))
     broadcast = transport.fetch(0)
     (charge,) = open_plan(fast_path).charges()
     assert (charge.seq, charge.key) == (charged.seq, charged.key)
@@ -204,7 +205,7 @@ def test_a_message_that_was_sent_twice_counts_once_and_refused_ones_are_not_kept
     with pytest.raises(dptune.errors.AlreadySent):
         transport.submit(a_message(0, size=2.0))
     (server,) = local_actors.values()
-    assert np.array_equal(server._inner.server._messages[0], np.ones(SETTINGS.M))
+    assert np.array_equal(server.served._inner.server._messages[0], np.ones(SETTINGS.M))
     with pytest.raises(dptune.errors.MessageRefused):
         transport.submit(Message(1, 0, np.full(SETTINGS.M, np.nan)))
     assert list(transport._waiting) == [0]
@@ -247,13 +248,13 @@ def test_a_host_that_was_lost_repeats_its_agents_and_goes_on(
         folder.mkdir()
         transport = serve(folder)
         host = a_host(transport)
-        assert host.advance(at).get() == at
+        assert host.advance(at) == at
         if lost:
             host = a_host(RayTransport())
-        assert host.advance(points).get() == points
-        histories.append([(one.agent.X, one.agent.y) for one in host._agents])
+        assert host.advance(points) == points
+        histories.append([(one.agent.X, one.agent.y) for one in host.agents])
         assert len(open_plan(folder).charges()) == ROUNDS
-        assert host.best(points).get().keys() == {0, 1, 2, 3}
+        assert host.best(points).keys() == {0, 1, 2, 3}
     for before, after in zip(*histories, strict=True):
         np.testing.assert_array_equal(before[0], after[0])
         np.testing.assert_array_equal(before[1], after[1])
@@ -268,10 +269,10 @@ def test_evaluations_that_fail_send_messages_all_the_same(fast_path: Path) -> No
 
     transport = serve(fast_path)
     host = a_host(transport, objective=sometimes)
-    host.advance(SETTINGS.initial + 2).get()
+    host.advance(SETTINGS.initial + 2)
     assert transport.open_round() == 2
-    assert [len(one.agent) for one in host._agents] == [SETTINGS.initial + 2, 0, 0, 0]
-    best = host.best(SETTINGS.initial + 2).get()
+    assert [len(one.agent) for one in host.agents] == [SETTINGS.initial + 2, 0, 0, 0]
+    best = host.best(SETTINGS.initial + 2)
     assert best == {0: (best[0][0], 0.5)}
 
 
@@ -279,22 +280,15 @@ def test_evaluations_that_fail_send_messages_all_the_same(fast_path: Path) -> No
 def test_a_host_that_always_dies_is_given_up(fast_path: Path, monkeypatch: Any) -> None:
     asked: list[dict[str, Any]] = []
 
-    class Dead:
-        def options(self, **options: Any) -> Any:
-            asked.append(options)
-            return SimpleNamespace(remote=lambda *args, **kwargs: self)
-
-        @property
-        def advance(self) -> Any:
-            return SimpleNamespace(remote=lambda points: None)
-
-        best = advance
+    def start(options: dict[str, Any], *about: Any, **further: Any) -> Any:
+        asked.append(options)
+        return SimpleNamespace(call=SimpleNamespace(remote=lambda *call: None))
 
     def died(reference: Any) -> Any:
         raise ray.exceptions.ActorDiedError
 
     transport = serve(fast_path)
-    monkeypatch.setattr(hosts, "ray", SimpleNamespace(remote=lambda kind: Dead(), put=id, exceptions=ray.exceptions))
+    monkeypatch.setattr(hosts, "start", start)
     federation = Federation(value, SPACE, transport, SETTINGS, hosts=1, mode="min", seed=1)
     assert 0 < asked[0]["max_restarts"] < 100
     monkeypatch.setattr(hosts, "answer_of", died)

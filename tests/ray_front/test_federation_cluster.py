@@ -44,16 +44,16 @@ def test_a_federation_whose_server_and_host_are_killed_in_mid_round_loses_no_rou
     federation = Federation(slow, SPACE, transport, SETTINGS, hosts=2, mode="min", seed=1)
     try:
         federation.advance(SETTINGS.initial + 1)
-        running = [host.advance.remote(SETTINGS.initial + 3) for host in federation._hosts]
-        ray.kill(federation._hosts[1], no_restart=False)
+        running = [host.call.remote("advance", SETTINGS.initial + 3) for host in federation.hosts]
+        ray.kill(federation.hosts[1], no_restart=False)
         ray.kill(transport._client.actor(), no_restart=False)
-        assert [ray.get(one, timeout=900).get() for one in running] == [SETTINGS.initial + 3] * 2
+        assert [ray.get(one, timeout=900).value for one in running] == [SETTINGS.initial + 3] * 2
         assert transport.open_round() == 3
         charges = open_plan(fast_path).charges()
         assert [c.key for c in charges] == ["round/0", "round/1", "round/2"]
         assert all(c.value is not None for c in charges)
         federation.advance(SETTINGS.initial + 3)
-        ray.kill(federation._hosts[0], no_restart=False)
+        ray.kill(federation.hosts[0], no_restart=False)
         best = federation.best()
     finally:  # they hold all of the cluster's CPUs
         federation.stop()

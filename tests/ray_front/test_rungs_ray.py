@@ -17,7 +17,7 @@ from ray.tune.search import Searcher
 import dptune
 import dptune_ray
 from dptune.privacy.held import HeldLosses
-from dptune_ray.actors import VaultClient
+from dptune_ray.vault import VaultClient
 from ray_harness import SPACE, open_centred, open_ledger, open_privatizer
 from ray_people import N, losses_at, people
 from ray_privatizers import NoiselessPrivatizer
@@ -171,10 +171,10 @@ def test_nothing_is_kept_of_a_trial_that_failed(tmp_path: Path, local_actors: di
     with pytest.raises(dptune.InputError, match=f"expected {N}"):
         played(search, search.trainable(wrong))
     (vault,) = local_actors.values()
-    assert len(vault._privatizer.points()) == 1
+    assert len(vault.served._about.request.privatizer.points()) == 1
     with pytest.raises(dptune.InputError, match="No trial was accepted before"):
         search.on_trial_complete("0", error=True)
-    assert vault._privatizer.points() == ()
+    assert vault.served._about.request.privatizer.points() == ()
 
 
 def test_a_stop_forgets_what_another_process_of_the_trial_was_handing_over(
@@ -183,9 +183,10 @@ def test_a_stop_forgets_what_another_process_of_the_trial_was_handing_over(
     search = open_centred(open_privatizer(tmp_path, mu=MU, kind=NoiselessPrivatizer), **SETTINGS)
     played(search, search.trainable(training), most=1)
     (vault,) = local_actors.values()
-    vault.put("late", "another's", 0, np.zeros(N).tobytes())
-    assert vault.receive("report", "late", {"x": 0.0, "y": 1.0}, "its own, which failed", [None], step=1).value is True
-    assert vault.receive("finish", "late", {"x": 0.0, "y": 1.0}, "another's", [N]).value is None
+    vault.served.put("late", "another's", 0, np.zeros(N).tobytes())
+    point = {"x": 0.0, "y": 1.0}
+    assert vault.served.receive("report", "late", point, "its own, which failed", [None], step=1) is True
+    assert vault.served.receive("finish", "late", point, "another's", [N]) is None
 
 
 def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallows_it(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from ray.tune.experiment import Experiment
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
-from dptune_ray import PrivateSearch, actors, worker
-from dptune_ray.actors import VaultClient
+from dptune_ray import PrivateSearch, vault, worker
+from dptune_ray.actors import ActorClient
 from dptune_ray.worker import Carried, WorkerTrial, losses_at, resources
 from ray_harness import SPACE, open_ledger, open_privatizer, random_search
 from ray_people import N, losses
@@ -42,7 +42,7 @@ def agent(agent, config):
 
 
 def made_trainable(function: Any = losses, silent: bool = True) -> Any:
-    return worker.made_trainable(WorkerTrial, function, function=function, run=VaultClient.of("run"), silent=silent)
+    return worker.made_trainable(WorkerTrial, function, function, ActorClient.of("vault", "run"), silent=silent)
 
 
 class Unreadable:
@@ -309,7 +309,7 @@ def test_the_final_trial_is_silenced_before_the_function_is_called(
 
     monkeypatch.setattr(worker, "prepare_this_process", lambda silent: order.append("silence"))
     _, trainable = made(tmp_path, noted)
-    assert worker.Call().run(partial(worker.estimate_here, trainable, [CONFIG]), silent=True).get().private
+    assert worker.Call().run(partial(worker.estimate_here, trainable, [CONFIG]), silent=True).private
     assert order == ["silence", "function"]
 
 
@@ -318,20 +318,20 @@ def test_every_upload_has_a_name_of_its_own_and_small_parts_and_waits_for_them(
     tmp_path: Path, local_actors: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n, names, sizes, waits = 20_000, [], [], []
-    monkeypatch.setattr(actors, "IN_FLIGHT", 2)
+    monkeypatch.setattr(vault, "IN_FLIGHT", 2)
     search, _ = made(tmp_path, losses, n=n)
-    (inner,) = local_actors.values()
+    inner = next(iter(local_actors.values())).served
 
     def spied(trial: str, name: str, first: int, part: bytes) -> Any:
         names.append(name)
         sizes.append(len(part))
         return put(trial, name, first, part)
 
-    put, inner.put, wait = inner.put, spied, actors.answer_of
-    monkeypatch.setattr(actors, "answer_of", lambda reference: waits.append(len(sizes)) or wait(reference))
+    put, inner.put, wait = inner.put, spied, vault.answer_of
+    monkeypatch.setattr(vault, "answer_of", lambda reference: waits.append(len(sizes)) or wait(reference))
     for trial in ("a", "b"):
         search.vault.hand_in("finish", trial, CONFIG, np.zeros(n))
     assert len(set(names)) == 2
     assert (max(sizes), sum(sizes)) == (64 * 1024, 2 * 8 * n)  # a larger one would lie in the object store
-    assert waits == [2, 2, 3, 3, 5, 5, 6, 6]  # no third part before the first two have arrived
-    assert inner.receive("finish", "c", CONFIG, names[-1], [n]).get() is None  # nothing is held any more
+    assert waits == [2, 2, 3, 5, 5, 6]  # no third part before the first two have arrived
+    assert inner.receive("finish", "c", CONFIG, names[-1], [n]) is None  # nothing is held any more
