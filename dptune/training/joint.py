@@ -8,18 +8,20 @@ from dataclasses import dataclass
 
 from dptune._checks import boolean
 from dptune._numbers import finite
-from dptune._statement import PlanStatement, Rows, Statement, priced
+from dptune._statement import Rows, Statement, priced
 from dptune.accounting.gdp import Spent, probability
 from dptune.accounting.ledger import REPLACE_ONE, PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.statement import BudgetStatement
 from dptune.errors import InputError
 from dptune.training.ledger import REMOVE_ONE, TrainingLedger
-from dptune.training.profiles import Adaptive, Part, accountant_of, epsilon_of
+from dptune.training.plans import Planned, SelectionPlan
+from dptune.training.profiles import Adaptive, Part, accountant_of, epsilon_of, removal_mu
 
 CONDITIONS = (
     "who is in which part was decided in public, without looking at the records; n of each part is public; no person "
-    "is in two parts; what one part's people gave reaches another's step as released values only"
+    "is in two parts; what one part's people gave reaches another's step as released values only, or, in repeat and "
+    "select, as models that are never shown and that the other part's people score"
 )
 _LARGEST = "the largest epsilon of the parts: each person is in one, and the others' releases do not read it"
 _GDP = "Gaussian differential privacy; mu^2 is the sum of the ledgers' mu^2"
@@ -29,8 +31,8 @@ _DOMINATED = (
 )
 _EACH_ITS_OWN = "of each part its own; replace-one and remove-one are not added, as nobody is in two parts"
 _REMOVED = (
-    f"{REMOVE_ONE}. The tuning releases protect that, too: a removed unit counts as one whose losses are the "
-    "worst. NOT covered: replacing a unit's records, which costs two removals"
+    f"{REMOVE_ONE}. The tuning releases protect that, too, at half the price of replacing: to each a removed unit adds "
+    "the middle of what anybody can add. NOT covered: replacing a unit's records, which costs two removals"
 )
 _SAME = "if they are the same people, this epsilon is too small; join them without disjoint."
 _LATE = "epsilon does not hold if its budget or plan was chosen by looking at the other's results."
@@ -99,10 +101,10 @@ def join(
     disjoint, delta = boolean("disjoint", disjoint), probability("delta", delta)
     parts = tuple(ledger.statement(delta=delta) for ledger in ledgers)
     if disjoint:
-        return _joint(parts, delta, disjoint=True, late=())
+        return _joint(parts, _largest(parts), delta, disjoint=True, late=())
     _refuse_incomparable(parts)
     late = [one.dataset for one in ledgers if any(one.planned_after(other) for other in ledgers if other is not one)]
-    return _joint(parts, delta, disjoint=False, late=tuple(late))
+    return _joint(parts, _composed(ledgers, parts, delta), delta, disjoint=False, late=tuple(late))
 
 
 def _refuse_incomparable(parts: Sequence[Statement]) -> None:
@@ -117,9 +119,16 @@ def _refuse_incomparable(parts: Sequence[Statement]) -> None:
             )
 
 
-def _joint(parts: tuple[Statement, ...], delta: float, *, disjoint: bool, late: tuple[str, ...]) -> JointStatement:
+def _joint(
+    parts: tuple[Statement, ...],
+    promised: tuple[float, str, str],
+    delta: float,
+    *,
+    disjoint: bool,
+    late: tuple[str, ...],
+) -> JointStatement:
     private = all(part.private for part in parts)
-    epsilon, adjacency, accountant = _largest(parts) if disjoint else _composed(parts, delta)
+    epsilon, adjacency, accountant = promised
     conditions = CONDITIONS if disjoint else "none: a person may be in every part"
     epsilon = epsilon if private else math.inf
     return JointStatement(
@@ -148,15 +157,64 @@ def _largest(parts: Sequence[Statement]) -> tuple[float, str, str]:
     return max(part.epsilon for part in parts), _EACH_ITS_OWN, _LARGEST
 
 
-def _composed(parts: Sequence[Statement], delta: float) -> tuple[float, str, str]:
+def _composed(
+    ledgers: Sequence[PrivacyLedger | PlanLedger | TrainingLedger], parts: Sequence[Statement], delta: float
+) -> tuple[float, str, str]:
     """The same of people who may be in every part: the weakest relation that all parts protect."""
     mus = [part.budget.mu for part in parts if isinstance(part, BudgetStatement)]
-    budgets: list[Part] = [Adaptive(Spent.of(mus).mu)] if mus else []
-    plans: list[Part] = [part.plan for part in parts if isinstance(part, PlanStatement)]
-    epsilon = epsilon_of([*plans, *budgets], delta)
-    if not plans:
-        return epsilon, REPLACE_ONE, _GDP
-    return epsilon, _REMOVED, f"{accountant_of([*plans, *budgets])}; {_DOMINATED}"
+    plans = _plans([ledger for ledger in ledgers if isinstance(ledger, TrainingLedger)])
+    if not any(plans):
+        return epsilon_of([Adaptive(Spent.of(mus).mu)], delta), REPLACE_ONE, _GDP
+    budgets: list[Part] = [Adaptive(Spent.of(map(removal_mu, mus)).mu)] if mus else []
+    readings: list[list[Part]] = [[*all_of_them, *budgets] for all_of_them in plans]
+    epsilon, accountant = max((epsilon_of(each, delta), accountant_of(each)) for each in readings)
+    return epsilon, _REMOVED, f"{accountant}; {_DOMINATED}"
+
+
+def _plans(ledgers: Sequence[TrainingLedger]) -> list[list[Planned]]:
+    """Return the plans of all, once for each way to read them that is possible.
+
+    Two ledgers of one selection are one mechanism with one secret number of repeats, whose bounds do not add up: they
+    are one plan that trains and scores. They are it if they were charged for one question, and may become it until both
+    are charged.
+
+    Raises:
+        InputError: they are one selection in which both train, or both score.
+    """
+    asked = [(ledger.plan, _question(ledger)) for ledger in ledgers]
+    return [_merged(asked, possibly=possibly) for possibly in (False, True)]
+
+
+def _merged(asked: Sequence[tuple[Planned, str | None]], *, possibly: bool) -> list[Planned]:
+    """Return the plans, with those that are (possibly) one selection as one plan."""
+    found: list[tuple[Planned, str | None]] = []
+    for plan, question in asked:
+        for place, (other, others) in enumerate(found):
+            surely = question is not None and question == others
+            if not (surely or (possibly and None in (question, others))):
+                continue
+            if not (isinstance(plan, SelectionPlan) and isinstance(other, SelectionPlan)):
+                continue
+            whole = other.with_other(plan)
+            if whole is None and surely:
+                raise InputError(
+                    "two of the ledgers are of one selection of the same people, and both train: their costs do not "
+                    "add up. Give these people one ledger, whose plan has one training and one score."
+                )
+            if whole is not None:
+                found[place] = whole, others or question
+                break
+        else:
+            found.append((plan, question))
+    return [plan for plan, _ in found]
+
+
+def _question(ledger: TrainingLedger) -> str | None:
+    """Return a digest of what the ledger's selection was charged for; None before that, and for trainings."""
+    match ledger.state()["questions"]:
+        case {"trainings": str(question)} if isinstance(ledger.plan, SelectionPlan):
+            return question
+    return None
 
 
 def _warnings(parts: Sequence[Statement], disjoint: bool, late: Sequence[str]) -> tuple[str, ...]:

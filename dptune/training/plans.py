@@ -221,6 +221,13 @@ class SelectionPlan:
         score = [] if self.score_mu is None else [dp.GaussianDpEvent(1 / self.score_mu)]
         return dp.ComposedDpEvent([*training, *score])
 
+    def with_other(self, other: SelectionPlan) -> SelectionPlan | None:
+        """Return the same selection as people pay it who have both plans: one trains, the other scores; else None."""
+        pairs = ((self.training, other.training), (self.score_mu, other.score_mu))
+        if self.repeats != other.repeats or any(None not in pair for pair in pairs):
+            return None
+        return SelectionPlan(self.repeats, self.training or other.training, self.score_mu or other.score_mu)
+
     @property
     def charges(self) -> int:
         """How often a ledger is charged: once for all repeats."""

@@ -8,12 +8,13 @@ dp-accounting convolves. Repeat and select alone has the better of two bounds: i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dptune._checks import positive
-from dptune.accounting.gdp import epsilon_from_mu, probability
+from dptune.accounting.gdp import bounded_range_from_mu, epsilon_from_mu, probability
 from dptune.accounting.subsampled import dp_accounting, least_noise, pld_accountant
 from dptune.training.plans import Repeats, SelectionPlan, TrainingPlan
 from dptune.training.selection_profile import SelectionProfile
@@ -44,6 +45,24 @@ class Adaptive:
     def event(self) -> Any:
         """Return the Gaussian as dp-accounting names it."""
         return dp_accounting().GaussianDpEvent(1 / positive("mu", self.mu))
+
+
+def removal_mu(mu: float) -> float:
+    """Return the mu, under removing one person, of tuning releases that are mu-GDP together under replacing one.
+
+    A removed person adds the middle of what anybody can add: nothing to a clipped vector or a row of features, the
+    middle of the clip to a mean, one half to a share. Replacing moves a statistic by the diameter of that range,
+    removing by half of it. So a Gaussian release of mu_t costs mu_t/2, and a choice of eta_t, whose means move half as
+    far, has eta_t/2.
+
+    Proof for choices. With h(s) = Phi^-1(1 / (1 + e^-s)) a choice costs 2 h(eta_t / 2) under replacing and 2 h(eta_t /
+    4) under removing. h is concave on s > 0 (:func:`dptune.accounting.gdp.mu_from_bounded_range`) with h(0) = 0 and
+    h'(0) = sqrt(2 pi) / 4, so the latter is at most sqrt(2 pi) / 8 eta_t; and eta_t / mu_t grows with mu_t, from 4 /
+    sqrt(2 pi). So each release costs at most r mu_t, r = sqrt(2 pi) / 8 eta / mu >= 1/2 for the eta of the whole mu,
+    and releases within a filter of mu stay within one of r mu, whatever is chosen adaptively. A thousandth more
+    covers the grid of the noise, which halving does not halve (:func:`dptune.privacy.query.smallest_price`).
+    """
+    return min(mu, 1.001 * math.sqrt(2 * math.pi) / 8 * bounded_range_from_mu(mu))
 
 
 def accountant_of(parts: Sequence[Part]) -> str:
