@@ -29,8 +29,7 @@ from benchmarks.loops import plain, result, run_centred, run_gibo, simulate
 from benchmarks.posterior_paths import Paths
 from benchmarks.report import DOCS, machine, markdown, run_missing
 from benchmarks.tasks import Task, kernel_ridge_task
-from dptune.algorithms.centred import PROPOSALS, Centred, CentredSettings, Generation
-from dptune.algorithms.centred_cma import RESAMPLINGS, CentredCMA
+from dptune.algorithms.centred import PROPOSALS, RESAMPLINGS, Centred, CentredCMA, CentredSettings, Generation
 from dptune.algorithms.centred_plan import CENTRED, default_population
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Question

@@ -27,7 +27,7 @@ from benchmarks.paper_examples import length_scales_task
 from benchmarks.report import DOCS, in_parallel, markdown
 from benchmarks.small_tasks import breast_cancer_task, isotropic_ridge_task, plain_svr_task
 from benchmarks.tasks import Task, kernel_ridge_task, svr_task
-from dptune.algorithms.steps import AdaGrad, AdaGradNorm, GradientDescent
+from dptune.algorithms.gibo import AdaGrad, AdaGradNorm, GradientDescent
 
 _FIRST_SEED = 1000
 _PUMADYN_SIGNAL = (3, 4, 14, 15)  # the columns that matter

@@ -21,8 +21,7 @@ from benchmarks.bench_private import make_task
 from benchmarks.data import Array
 from benchmarks.loops import result, simulate
 from benchmarks.report import DOCS, in_parallel, machine, markdown
-from dptune.algorithms.centred import CentredSettings
-from dptune.algorithms.centred_cma import CentredCMA
+from dptune.algorithms.centred import CentredCMA, CentredSettings
 from dptune.algorithms.centred_plan import CENTRED
 from dptune.privacy.query import Question
 

@@ -25,9 +25,7 @@ from benchmarks.posterior_paths import Paths
 from benchmarks.spaces import suggest
 from dptune import CENTRED, GIBO, SearchRun
 from dptune.accounting.gdp import bounded_range_from_mu
-from dptune.algorithms.centred import Centred, CentredSettings
-from dptune.algorithms.centred_cma import CentredCMA
-from dptune.algorithms.centred_mixed import CentredMixed
+from dptune.algorithms.centred import Centred, CentredCMA, CentredMixed, CentredSettings
 from dptune.algorithms.method import Method
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Box, MeanQuery, NormQuery, Question

@@ -12,9 +12,8 @@
 One generation:
 
 1. propose lambda points: of many candidates each proposal is the best one under a function drawn from the surrogate's
-   posterior given all released values. Candidates in a space of numbers are those of CMA-ES
-   (:mod:`dptune.algorithms.centred_cma`); with categories and conditions random draws and mutations of the best points
-   (:mod:`dptune.algorithms.centred_mixed`);
+   posterior given all released values. Candidates in a space of numbers are those of CMA-ES (:class:`CentredCMA`); with
+   categories and conditions random draws and mutations of the best points (:class:`CentredMixed`);
 2. release the share of people with ||H L_i|| <= C, and set C <- C exp(-rate (share - quantile)): as the search
    converges people agree, C shrinks, and so does the noise;
 3. release the mean over people of H L_i, clipped to C *after* centring: one query, 2 C / n for all m points. A point
@@ -24,22 +23,27 @@ One generation:
 
 The references tie the generations together: each is known up to a constant of its own only. Their losses are with
 the curator anyway, so they cost no trial.
+
+CMA-ES: Hansen, *The CMA Evolution Strategy: A Tutorial*, arXiv 1604.00772; integers: CMA-ES with margin, Hamano et
+al., arXiv 2205.13482; both from the `cmaes` library.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
+import scipy  # its parts are loaded when they are used
 
 from dptune._checks import at_least, between, boolean, check, check_fields, positive, share
-from dptune._numbers import plain
-from dptune.algorithms.rounds import Matrix, Rounds, Statistic, Vector
-from dptune.errors import InputError
+from dptune._numbers import plain, tupled
+from dptune.algorithms.rounds import Matrix, Rounds, Settings, Statistic, Vector
+from dptune.errors import InputError, MissingExtra
 from dptune.gp.grouped import Group, GroupedRegression
+from dptune.parameters import Categorical
 from dptune.privacy.query import LARGEST, SMALLEST, Ball, MeanQuery, NormQuery, Question, smallest_price
 from dptune.space import Space
 
@@ -64,13 +68,13 @@ def _widths(name: str, value: object) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class CentredSettings:
+class CentredSettings(Settings):
     """All of the algorithm's settings, public; :func:`dptune.algorithms.centred_plan.plan_centred` chooses them.
 
     Attributes:
         d: dimension, number of coordinates of the space's code.
         generations: G.
-        population: lambda, new points of a generation, at least 4: with fewer CMA-ES has no covariance to learn.
+        population: lambda, at least 4: with fewer CMA-ES has no covariance to learn.
         mu: GDP budget of all generations together.
         radius: the first C, in units of the loss times sqrt(lambda).
         quantile: the share of people that C aims to leave unclipped.
@@ -137,6 +141,16 @@ class CentredSettings:
         if self.share and self.share_mu < smallest_price(1):
             raise InputError(f"share={self.share!r} of mu={self.mu!r} is {remedy}, or share=0.")
 
+    @property
+    def mean_mu(self) -> float:
+        """mu_c, of one generation's centred mean."""
+        return self.mu * math.sqrt((1 - self.share) / self.generations)
+
+    @property
+    def share_mu(self) -> float:
+        """mu_q, of one generation's share of unclipped people; 0 if there is none."""
+        return self.mu * math.sqrt(self.share / self.generations)
+
     def statistics(self) -> tuple[Statistic, ...]:
         """Return a generation's centred vector, at the first C: C shrinks as the search converges."""
         m = self.population + self.references
@@ -147,15 +161,11 @@ class CentredSettings:
         kept = asdict(self).items()
         return {name: value for name, value in kept if name != "space" and (name, value) not in MEANT_IF_ABSENT.items()}
 
-    @property
-    def mean_mu(self) -> float:
-        """mu_c, of one generation's centred mean."""
-        return self.mu * math.sqrt((1 - self.share) / self.generations)
-
-    @property
-    def share_mu(self) -> float:
-        """mu_q, of one generation's share of unclipped people; 0 if there is none."""
-        return self.mu * math.sqrt(self.share / self.generations)
+    @classmethod
+    def restored(cls, described: Mapping[str, Any], space: Space | None) -> Self:
+        """Return the settings that described themselves so."""
+        mixed = space if space is not None and not space.plain else None
+        return cls(**{name: tupled(value) for name, value in described.items()}, space=mixed)
 
 
 @dataclass(frozen=True)
@@ -348,3 +358,200 @@ class Centred(Rounds):
     def progress(self) -> dict[str, object]:
         """Return how far it is, for a dashboard."""
         return {**super().progress(), "radius": self.radius}
+
+
+# ---- numbers: CMA-ES ---------------------------------------------------------------------------------------------
+
+EVIDENCE = 12.0  # nats by which the surrogate must fit better than a constant, for CMA-ES to begin before it has to
+RESAMPLINGS = 3  # of a candidate outside the cube, before it is cut to it: many optima lie on the boundary
+
+
+class CentredCMA(Centred):
+    """The search for numbers: CMA-ES, told the surrogate's means.
+
+    The first points come from CMA-ES's first distribution, until what was released tells points apart, or are a Halton
+    sequence; CMA-ES begins at the weighted mean of their better half. A search that follows its first few points gets
+    stuck where the loss is flat.
+
+        m, sigma, C    mean, step size and covariance of CMA-ES's distribution (this C is not the clipping radius)
+    """
+
+    def __init__(self, settings: CentredSettings) -> None:
+        super().__init__(settings)
+        self.means: list[Vector] = [np.full(settings.d, 0.5)]  # m of each generation
+        self.cma = _engine(settings, self.means[0])
+        self.explores = settings.explored > 0
+
+    @property
+    def centre(self) -> Vector:
+        """The centre of the cube."""
+        return self.means[0]
+
+    def _propose(self, rng: np.random.Generator) -> Matrix:
+        s, count = self.settings, PROPOSALS * self.settings.population
+        if self.explores and s.halton:
+            sequence = scipy.stats.qmc.Halton(s.d, rng=np.random.default_rng([s.seed, s.d]))
+            had = sum(generation.new for generation in self.generations) + count * len(self._proposed)
+            return np.asarray(sequence.fast_forward(had).random(count))
+        self.cma.reseed_rng(int(rng.integers(2**31)))
+        X = np.array([_point(self.cma.ask()) for _ in range(max(s.candidates * s.population, count))])
+        # rows of X ~ N(m, sigma^2 C), cut to the cube
+        if s.candidates == 1 or not self.generations:
+            return X[:count]
+        return self._best_under_drawn_functions(X, rng, spread=1.0 if self.explores else s.spread)
+
+    def _tell(self, generation: Generation) -> None:
+        super()._tell(generation)
+        X = generation.points[: generation.new]
+        if not self.explores:
+            self.cma.tell([(x, float(f)) for x, f in zip(X, self.surrogate.mean(X), strict=True)])
+            self.means.append(np.array(self.cma.mean, dtype=np.float64))
+            return
+        self.means.append(self._better_half())
+        self.explores = not self._knows_enough()
+        if not self.explores:
+            self.cma = _engine(self.settings, self.means[-1])
+
+    def _knows_enough(self) -> bool:
+        """Whether CMA-ES may begin to move."""
+        s, explored = self.settings, sum(generation.new for generation in self.generations)
+        if explored < s.explored or explored >= s.most_explored:
+            return bool(explored >= s.explored)
+        return self.surrogate.evidence() >= EVIDENCE
+
+    def _better_half(self) -> Vector:
+        """The mean of the better half of the n points so far, weighted as CMA-ES weights a generation, (d,).
+
+        sum_i w_i x_{i:n} / sum_i w_i, with w_i = log((n + 1) / 2) - log i.
+        """
+        X = np.vstack([generation.points[: generation.new] for generation in self.generations])
+        w = np.log((len(X) + 1) / 2) - np.log(np.arange(1, len(X) // 2 + 1))
+        better = X[np.argsort(self.surrogate.mean(X), kind="stable")[: len(w)]]
+        return np.asarray(w @ better / w.sum())
+
+    def recommend(self) -> Vector:
+        """Return where the surrogate is smallest near the mean of CMA-ES's last ``average`` means, (d,).
+
+        Never the argmin of noisy values.
+        """
+        average = np.clip(np.mean(self.means[-self.settings.average :], axis=0), 0.0, 1.0)
+        return self.surrogate.minimiser(average, reach=self.settings.reach)
+
+
+def _engine(settings: CentredSettings, mean: Vector) -> Any:
+    """CMA-ES around a mean, or CMA-ES with margin if a coordinate has cells."""
+    try:
+        from cmaes import CMA, CMAwM
+    except ImportError:
+        raise MissingExtra('this algorithm needs cmaes: pip install "dptune[cmaes]".') from None
+    common: dict[str, Any] = {"sigma": settings.sigma, "population_size": settings.population, "seed": settings.seed}
+    common["n_max_resampling"] = RESAMPLINGS
+    if not any(settings.steps):
+        return CMA(mean=mean, bounds=np.tile([0.0, 1.0], (settings.d, 1)), **common)
+    steps = np.array(settings.steps)
+    low, high = steps / 2, 1 - steps / 2  # the first and the last cell's middle
+    return CMAwM(mean=np.clip(mean, low, high), bounds=np.column_stack([low, high]), steps=steps, **common)
+
+
+def _point(asked: Any) -> Vector:
+    """CMA-ES with margin returns the rounded point and the one it was rounded from."""
+    return np.asarray(np.clip(asked[0] if isinstance(asked, tuple) else asked, 0.0, 1.0))
+
+
+# ---- categories and conditions: draws and mutations ----------------------------------------------------------------
+
+BEST = 5  # points of which mutations are made
+DRAWN = 1 / 3  # share of random configurations among the candidates
+SMALLEST_STEP, LARGEST_STEP = 0.03, 0.4  # of a mutated number, in sides of the cube
+SWITCHED = 0.3  # chance that a mutated category is drawn anew
+
+
+class CentredMixed(Centred):
+    """The search for any space; it ends with the evaluated point whose posterior mean is smallest.
+
+    The surrogate sees a configuration as its point in the cube (:mod:`dptune.space`).
+
+    Raises:
+        InputError: the settings have no space.
+    """
+
+    def __init__(self, settings: CentredSettings) -> None:
+        super().__init__(settings)
+        if settings.space is None:
+            raise InputError("a search among categories needs space= in its settings.")
+        self.space = self.began = settings.space
+
+    def restarted(self) -> Self:
+        """Return the algorithm before its first answer, holding the same points."""
+        again = super().restarted()
+        again.began = self.began
+        return again
+
+    def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
+        """Learn an answer; its points are those of the space of its time, in which later parameters were not active."""
+        if "points" in note:
+            then = Space.from_description(note["space"]) if "space" in note else self.began
+            note = {**note, "points": self.space.recoded(np.array(note["points"]), then)}
+        super().learn(key, note, answer, sigma, own=own)
+
+    @property
+    def centre(self) -> Vector:
+        """Of every number the middle, of every category the first choice."""
+        return self.space.encode(self.space.centre())
+
+    def _propose(self, rng: np.random.Generator) -> Matrix:
+        s = self.settings
+        count = PROPOSALS * s.population
+        if not self.generations:
+            return drawn(self.space, count, rng)
+        total = max(s.candidates * s.population, 2 * count)
+        fresh = round(DRAWN * total)
+        best = self._best_of(self.generations)[:BEST]
+        parents = best[rng.integers(len(best), size=total - fresh)]
+        candidates = np.vstack([drawn(self.space, fresh, rng), mutated(self.space, parents, rng)])
+        return self._best_under_drawn_functions(candidates, rng, spread=s.spread)
+
+    def recommend(self) -> Vector:
+        """Return the evaluated point whose posterior mean is smallest, (d,): never the argmin of noisy values."""
+        return self._best_of(self.generations)[0] if self.generations else self.centre
+
+
+def centred(settings: CentredSettings) -> CentredCMA | CentredMixed:
+    """Return the algorithm for these settings: CMA-ES for numbers, another search for everything else."""
+    return CentredCMA(settings) if settings.space is None else CentredMixed(settings)
+
+
+def joined(algorithm: Centred, space: Space, *, now: Space, began: Space) -> CentredMixed:
+    """Return the search before its first answer in a wider space, holding the same points.
+
+    ``now`` is the algorithm's own space, which ``space`` has joined, and ``began`` that of the plan.
+    """
+    settings, default = algorithm.settings, algorithm.settings.default
+    point = None if default is None else tuple(space.recoded(np.array([default]), now)[0].tolist())
+    again = CentredMixed(replace(settings, d=space.d, space=space, default=point, steps=()))
+    again.began = began
+    again.take_points(algorithm, lambda x: space.recoded(x[None, :], now)[0])
+    return again
+
+
+def drawn(space: Space, count: int, rng: np.random.Generator) -> Matrix:
+    """Return the points of random configurations, (count, d)."""
+    return space.snap(rng.random((count, space.d)))
+
+
+def mutated(space: Space, U: Matrix, rng: np.random.Generator) -> Matrix:
+    """Return points near U (k, d): of each some parameters moved by a random step; what becomes active is drawn."""
+    k = len(U)
+    share = np.exp(rng.uniform(math.log(1 / len(space)), 0.0, k))
+    step = np.exp(rng.uniform(math.log(SMALLEST_STEP), math.log(LARGEST_STEP), k))
+    known, fresh = space.activity(U), rng.random(U.shape)
+    V = np.array(U)
+    for name, p in space.items():
+        where, moves = space.columns[name], rng.random(k) < share
+        drawn_anew = ~known.get(name, np.ones(k, dtype=bool))
+        if isinstance(p, Categorical):
+            drawn_anew |= moves & (rng.random(k) < SWITCHED)
+        else:
+            V[:, where] += (moves * step * rng.standard_normal(k))[:, None]
+        V[drawn_anew, where] = fresh[drawn_anew, where]
+    return space.snap(V)

@@ -1,21 +1,16 @@
 """How a search by centred releases spends its budget, and its defaults: public functions of (n, d, mu, trials).
 
 Found with ``python -m benchmarks.bench_private`` on kernel ridge (parkinsons, pumadyn32nm) and a support vector
-classifier (breast cancer); docs/frontier.md says what was kept aside.
+classifier (breast cancer); docs/frontier.md says what was kept aside, and has the figures.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from dptune._checks import at_least
 from dptune._checks import share as share_of
-from dptune._numbers import tupled
-from dptune.algorithms.centred import MEANT_IF_ABSENT, CentredSettings
-from dptune.algorithms.centred_cma import CentredCMA
-from dptune.algorithms.centred_mixed import CentredMixed, joined
+from dptune.algorithms.centred import MEANT_IF_ABSENT, CentredSettings, centred, joined
 from dptune.algorithms.method import Method, Plan, PublicFacts
 from dptune.errors import InputError
 from dptune.space import Space
@@ -26,25 +21,15 @@ QUANTILE = 0.5  # share of people that C aims to leave unclipped where noise is 
 MOST_UNCLIPPED = 0.8  # the same where noise is small
 PER_DOUBLING = 0.2  # how much larger it gets when n mu / sqrt(trials) doubles,
 BEYOND = 15.0  # from here on
-RATE = 1.0  # of C's logarithm, per unit of the share
-FLOOR = 0.01  # the smallest C, in units of the first
-SHARE = 0.05  # of mu^2, for the releases that C follows
-REFERENCES = 2
-SIGMA = 0.2  # CMA-ES's initial step size, in sides of the cube
-SPREAD = 0.5  # of the functions drawn; 1 would be Thompson sampling
-MIXED_SPREAD = 1.0  # the same with categories or conditions
+CAREFUL, MOST_CAREFUL = 0.95, 0.99  # the same with few numbers, where noise is large and where it is small
+SPREAD, MIXED_SPREAD = 0.5, 1.0  # of the functions drawn; the second with categories or conditions
 CHOICE = 0.7  # of what else is left of mu^2: for the choice among trials at the end, with categories or conditions
 GUARD = 0.5  # the same with fewer than 11 numbers and a default configuration, which the choice protects,
 GUARD_OF_FEW = 0.7  # and with at most
 FEW = 3  # of them, where half of the trials look at the whole cube first; with more a third do
 AMONG = 30  # points that are chosen among then, beside the default configuration
-CAREFUL = 0.95  # share of people that C leaves unclipped with few numbers, where noise is large
-MOST_CAREFUL = 0.99  # the same where it is small
-SATURATION = 2.0  # kappa
-MIXED_SATURATION = 4.0  # the same with categories or conditions
+SATURATION, MIXED_SATURATION = 2.0, 4.0  # kappa; the second with categories or conditions
 SATURATED = 0.6  # share of the generations in which losses are saturated; with categories or conditions all
-CANDIDATES = 40
-REACH = 0.2  # of the surrogate's minimiser from CMA-ES's mean, in sides of the cube
 AVERAGED = 0.15  # share of CMA-ES's means near whose average the recommendation is sought
 RUNGS = 3  # decisions a trial, where there are any
 RUNG_RADIUS = 0.1  # their first C, in units of the loss's range
@@ -58,7 +43,7 @@ FEWEST_TRIALS = 4  # one generation
 
 
 def default_trials(d: int) -> int:
-    """20 (d + 1): with few parameters more trials only divide the budget; docs/frontier.md has the figures."""
+    """20 (d + 1): with few parameters more trials only divide the budget."""
     return TRIALS_PER_COORDINATE * (d + 1)
 
 
@@ -67,24 +52,14 @@ def default_population(d: int, trials: int, *, generations: int = FEWEST_GENERAT
     return max(min(_usual(d), trials // generations), 4)
 
 
-def default_explored(d: int, trials: int) -> int:
-    """Twice CMA-ES's lambda, or a third of the trials; docs/frontier.md has the figures."""
-    return min(EXPLORED * _usual(d), math.floor(EXPLORED_SHARE * trials))
-
-
 def _usual(d: int) -> int:
     return 4 + math.floor(3 * math.log(d))
-
-
-def default_average(generations: int) -> int:
-    """The last 15% of CMA-ES's means."""
-    return max(round(AVERAGED * generations), 1)
 
 
 def default_quantile(n: int, mu: float, trials: int) -> float:
     """.5 where noise is large, .2 more for each doubling of n mu / sqrt(trials) beyond 15, at most .8.
 
-    A smaller C takes noise away and pulls the mean towards a vote; docs/frontier.md has the figures.
+    A smaller C takes noise away and pulls the mean towards a vote.
     """
     more = PER_DOUBLING * math.log2(n * mu / math.sqrt(trials) / BEYOND)
     return round(min(max(QUANTILE + more, QUANTILE), MOST_UNCLIPPED), 3)
@@ -112,16 +87,16 @@ def plan_centred(
     population: int | None = None,
     radius: float | None = None,
     quantile: float | None = None,
-    rate: float = RATE,
-    floor: float = FLOOR,
-    share: float = SHARE,
-    references: int = REFERENCES,
-    sigma: float = SIGMA,
+    rate: float = CentredSettings.rate,
+    floor: float = CentredSettings.floor,
+    share: float = CentredSettings.share,
+    references: int = CentredSettings.references,
+    sigma: float = CentredSettings.sigma,
     explored: int | None = None,
     most_explored: int | None = None,
     spread: float | None = None,
-    candidates: int = CANDIDATES,
-    reach: float = REACH,
+    candidates: int = CentredSettings.candidates,
+    reach: float = CentredSettings.reach,
     average: int | None = None,
     steps: tuple[float, ...] | None = None,
     saturation: float | None = None,
@@ -140,16 +115,14 @@ def plan_centred(
     Args:
         facts: of them (d, n, mu, trials, loss range) decide; a coarse grid of the space sets ``steps``.
         trials: wished number of trials; the plan's is the nearest multiple of the population below. Default 20 (d + 1).
-        explored: least number of first points before CMA-ES moves; default that of :func:`default_explored`,
-            and where a choice protects a ``default`` a third of all, with at most 3 numbers half: a Halton sequence.
-        most_explored: how many at most, while what was released does not tell points apart; default .6 of all with more
-            than ten parameters.
+        explored: default twice CMA-ES's lambda, at most a third of the trials; where a choice protects a ``default`` a
+            third, with at most 3 numbers half: a Halton sequence.
+        most_explored: default .6 of all with more than ten parameters, else no more than ``explored``.
         radius: the first C; default 0.4 of the loss's range.
         quantile: the share of people that C aims to leave unclipped; default with fewer than 11 numbers that of
             :func:`careful_quantile`, else that of :func:`default_quantile`.
         saturation: kappa, ``math.inf`` for none; default 2, with categories or conditions 4.
-        saturated: share of the generations in which losses are saturated, 0 for none; default 0 with fewer than 11
-            numbers, with more .6, with categories or conditions all.
+        saturated: default 0 with fewer than 11 numbers, with more .6, with categories or conditions all.
         choice_share: share of mu^2 for a choice at the end, by the exponential mechanism; default of what
             ``rung_share`` and ``final_share`` leave .7 with categories or conditions, among all trials; .5 with fewer
             than 11 numbers and a ``default``, .7 with at most 3, among the 30 trials that are best by all answers and
@@ -177,6 +150,7 @@ def plan_centred(
     if trials < population:
         raise InputError(f"n_trials={trials} is less than one generation, population={population}; plan more trials.")
     generations = trials // population
+
     rung_share = share_of("rung_share", rung_share)
     kept = share_of("final_share + rung_share", share_of("final_share", final_share) + rung_share)
     if choice_share is None:
@@ -184,10 +158,12 @@ def plan_centred(
         choice_share = (CHOICE if mixed else guard) * (1 - kept)
     kept = share_of("final_share + choice_share + rung_share", kept + share_of("choice_share", choice_share))
     searched = facts.mu * math.sqrt(1 - kept)
+
     guarded = careful and choice_share > 0 and facts.default is not None
     if explored is None:
         over_all = math.floor(trials / (2 if d <= FEW else 3))
-        explored = 0 if mixed else over_all if guarded else default_explored(d, trials)
+        usual = min(EXPLORED * _usual(d), math.floor(EXPLORED_SHARE * trials))
+        explored = 0 if mixed else over_all if guarded else usual
     if most_explored is None:
         longer = explored and d >= MANY
         most_explored = math.ceil(MOST_EXPLORED * generations * population) if longer else 0
@@ -221,7 +197,7 @@ def plan_centred(
         spread=spread,
         candidates=candidates,
         reach=reach,
-        average=default_average(generations) if average is None else average,
+        average=max(round(AVERAGED * generations), 1) if average is None else average,
         default=facts.default,
         steps=steps,
         saturation=saturation if saturation != math.inf else None,
@@ -250,15 +226,12 @@ def _the_same(name: str, asked: int | None, had: int) -> int:
     return had
 
 
-def centred(settings: CentredSettings) -> CentredCMA | CentredMixed:
-    """Return the algorithm for these settings: CMA-ES for numbers, another search for everything else."""
-    return CentredCMA(settings) if settings.space is None else CentredMixed(settings)
-
-
-def _restored(described: Mapping[str, Any], space: Space | None) -> CentredSettings:
-    """The settings that a ledger describes."""
-    mixed = space if space is not None and not space.plain else None
-    return CentredSettings(**{name: tupled(value) for name, value in described.items()}, space=mixed)
-
-
-CENTRED = Method(NAME, plan_centred, centred, shared_slots=True, any_space=True, joined=joined, restored=_restored)
+CENTRED = Method(
+    NAME,
+    plan_centred,
+    centred,
+    shared_slots=True,
+    any_space=True,
+    joined=joined,
+    restored=CentredSettings.restored,
+)

@@ -23,23 +23,86 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import scipy  # its parts are loaded when they are used
 
 from dptune._checks import at_least, between, boolean, check, check_fields, positive
-from dptune.algorithms.rounds import Rounds, Statistic, Vector
-from dptune.algorithms.steps import AdaGrad, StepRule
+from dptune._numbers import tupled
+from dptune.algorithms.rounds import Matrix, Rounds, Settings, Statistic, Vector
 from dptune.errors import InputError
 from dptune.gp.design import Design, fit_into_cube, optimised_design, simplex_design
-from dptune.gp.kernels import RBF, Kernel, Stationary
+from dptune.gp.kernels import RBF, Kernel, Matern52, Polynomial2, Stationary
 from dptune.gp.posterior import GradientPosterior
 from dptune.privacy.query import Ball, MeanQuery, Question
+from dptune.space import Space
 
 START = "start"  # key of the comparison of the starting points
 OPTIMISED_STARTS, OPTIMISED_ITERATIONS = 1, 30  # from the closed form; see docs/frontier.md for its cost
 POLYNOMIAL_RADIUS = 0.1  # distance of the points from theta under a kernel without a length-scale
+
+
+# ---- how a released gradient moves the iterate ---------------------------------------------------------------------
+
+_NOTHING = 1e-150  # a size below it has lost its squares to underflow: no step
+
+
+class StepRule(Protocol):
+    """Turns the gradients released so far into the next displacement: a pure function of them."""
+
+    @property
+    def eta(self) -> float:
+        """Step size, in units of the unit cube for the adaptive rules."""
+        ...
+
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,) after the last of the gradients (t, d), t >= 1."""
+        ...
+
+
+@dataclass(frozen=True)
+class _StepSize:
+    eta: float = field(metadata=check(positive))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class GradientDescent(_StepSize):
+    """-eta g_t: line 8 of GIBO's Algorithm 1."""
+
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,)."""
+        return np.asarray(-self.eta * gradients[-1])
+
+
+@dataclass(frozen=True)
+class AdaGrad(_StepSize):
+    """-eta g_t / sqrt(sum_s g_s^2), coordinate by coordinate (Duchi, Hazan, Singer 2011)."""
+
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,)."""
+        size = np.sqrt(np.sum(gradients**2, axis=0))
+        return np.asarray(-self.eta * gradients[-1] / np.maximum(size, _NOTHING))
+
+
+@dataclass(frozen=True)
+class AdaGradNorm(_StepSize):
+    """-eta sqrt(d) g_t / sqrt(sum_s |g_s|^2): one adaptive step size for all coordinates.
+
+    (Ward, Wu, Bottou 2020.) A coordinate whose gradient is mostly noise moves little, where
+    :class:`AdaGrad` would move it as far as the others.
+    """
+
+    def step(self, gradients: Matrix) -> Vector:
+        """Return the displacement (d,)."""
+        size = math.sqrt(max(float(np.sum(gradients**2)), np.finfo(float).tiny))
+        return np.asarray(-self.eta * math.sqrt(gradients.shape[1]) * gradients[-1] / size)
+
+
+# ---- settings ------------------------------------------------------------------------------------------------------
 
 
 def _sizes(name: str, value: object) -> int | tuple[int, ...]:
@@ -53,7 +116,7 @@ def _in_cube(name: str, value: object) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class GIBOSettings:
+class GIBOSettings(Settings):
     """All of DP-GIBO's settings, public.
 
     Attributes:
@@ -123,6 +186,19 @@ class GIBOSettings:
         """Return them as plain JSON data."""
         rule = {"type": type(self.rule).__name__, "eta": self.rule.eta}
         return {**asdict(self), "kernel": self.kernel.describe(), "rule": rule}
+
+    @classmethod
+    def restored(cls, described: Mapping[str, Any], space: Space | None) -> Self | None:
+        """Return the settings that described themselves so; None with a kernel or a rule of the user's own."""
+        kernel, rule = dict(described["kernel"]), dict(described["rule"])
+        kernels = {kind.__name__: kind for kind in (RBF, Matern52, Polynomial2)}
+        rules = {kind.__name__: kind for kind in (GradientDescent, AdaGrad, AdaGradNorm)}
+        of, by = kernels.get(kernel.pop("kernel")), rules.get(rule.pop("type"))
+        if of is None or by is None:
+            return None
+        with_kernel = of(**{name: tupled(value) for name, value in kernel.items()})
+        settings = {name: tupled(value) for name, value in described.items()}
+        return cls(**{**settings, "kernel": with_kernel, "rule": by(**rule)})
 
     @property
     def evaluations(self) -> int:

@@ -6,19 +6,15 @@ Found by ``make bench-defaults`` (benchmarks/defaults.py); docs/what-did-not-wor
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from dptune._checks import at_least, positive, share
-from dptune._numbers import tupled
-from dptune.algorithms.gibo import DPGIBO, GIBOSettings
+from dptune.algorithms.gibo import DPGIBO, AdaGradNorm, GIBOSettings, StepRule
 from dptune.algorithms.method import Method, Plan, PublicFacts
-from dptune.algorithms.steps import AdaGrad, AdaGradNorm, GradientDescent, StepRule
 from dptune.errors import InputError
 from dptune.gp.design import step_length
-from dptune.gp.kernels import RBF, Kernel, Matern52, Polynomial2
-from dptune.space import Space
+from dptune.gp.kernels import RBF, Kernel
 
 NAME = "DP-GIBO"
 LENGTHSCALE = 0.5  # of the surrogate, in sides of the cube
@@ -189,19 +185,4 @@ def plan_gibo(
     )
 
 
-_KERNELS = {kernel.__name__: kernel for kernel in (RBF, Matern52, Polynomial2)}
-_RULES = {rule.__name__: rule for rule in (GradientDescent, AdaGrad, AdaGradNorm)}
-
-
-def _restored(described: Mapping[str, Any], space: Space | None) -> GIBOSettings | None:
-    """The settings again; None with a kernel or a rule of the user's own."""
-    settings = {name: tupled(value) for name, value in described.items()}
-    kernel, rule = dict(settings["kernel"]), dict(settings["rule"])
-    of, by = _KERNELS.get(kernel.pop("kernel")), _RULES.get(rule.pop("type"))
-    if of is None or by is None:
-        return None
-    kernel = {name: tupled(value) for name, value in kernel.items()}
-    return GIBOSettings(**{**settings, "kernel": of(**kernel), "rule": by(**rule)})
-
-
-GIBO = Method(NAME, plan_gibo, DPGIBO, restored=_restored)
+GIBO = Method(NAME, plan_gibo, DPGIBO, restored=GIBOSettings.restored)

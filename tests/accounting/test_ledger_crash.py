@@ -26,7 +26,7 @@ import numpy as np
 from dptune import *
 from dptune.algorithms.gibo import DPGIBO, GIBOSettings
 from dptune.algorithms.method import Method, Plan
-from dptune.algorithms.steps import AdaGradNorm
+from dptune.algorithms.gibo import AdaGradNorm
 from dptune.privacy.noise import OpenDPNoise
 
 folder, kill_at, url = sys.argv[1], int(sys.argv[2]), sys.argv[3]  # number of the draw at which the process dies

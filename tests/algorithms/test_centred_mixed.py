@@ -8,7 +8,7 @@ from planning import planned
 
 from benchmarks.curator import Curator
 from dptune import CENTRED, Categorical, Float, InputError, Int, SearchRun, Space
-from dptune.algorithms.centred_mixed import CentredMixed, drawn, mutated
+from dptune.algorithms.centred import CentredMixed, drawn, mutated
 from dptune.algorithms.centred_plan import MANY, SATURATED, plan_centred
 
 N = 200

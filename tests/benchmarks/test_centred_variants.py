@@ -18,7 +18,7 @@ from benchmarks.centred_variants import (
 )
 from benchmarks.loops import run_centred, simulate
 from benchmarks.tasks import Task
-from dptune.algorithms.centred_cma import CentredCMA
+from dptune.algorithms.centred import CentredCMA
 from dptune.algorithms.centred_plan import CENTRED
 
 
