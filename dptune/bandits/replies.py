@@ -31,20 +31,16 @@ class Replies(Protocol):
     @property
     def B(self) -> float:
         """Bound of |f|."""
-        ...
 
     @property
     def second_moment(self) -> float:
         """v, bound of E[reply^2]."""
-        ...
 
     def truncation(self, t: int) -> float:
         """b_t of reply number t = 1, 2, ..."""
-        ...
 
     def bias(self, t: int) -> float:
         """Bound of the sum of the squared biases of the first t truncated replies."""
-        ...
 
 
 @dataclass(frozen=True)

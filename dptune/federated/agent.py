@@ -46,16 +46,13 @@ class Domain(Protocol):
     @property
     def points(self) -> FloatArray:
         """Points from which the search for the largest value starts, (m, d)."""
-        ...
 
     @property
     def discrete(self) -> bool:
         """Whether nothing but ``points`` can be evaluated."""
-        ...
 
     def snap(self, x: FloatArray) -> FloatArray:
         """The point (d,) that is evaluated, and observed, when x (d,) is asked for."""
-        ...
 
 
 class Cube:

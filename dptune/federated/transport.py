@@ -30,23 +30,18 @@ class Transport(Protocol):
 
     def open_round(self) -> int:
         """Return the round whose messages are taken now; the number of rounds when the plan is complete."""
-        ...
 
     def rounds(self) -> int:
         """Return the number of rounds of the plan."""
-        ...
 
     def settings(self) -> dict[str, object]:
         """Return the server's settings as plain data; an agent with others is refused."""
-        ...
 
     def submit(self, message: Message) -> None:
         """Send a message; raises what :meth:`FTSServer.submit` raises."""
-        ...
 
     def fetch(self, t: int) -> Matrix:
         """Wait for the broadcast (P, M) of round ``t``; never longer than the transport's time-out."""
-        ...
 
 
 class InProcess:

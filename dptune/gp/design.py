@@ -1,7 +1,5 @@
 """Where to evaluate next to learn the gradient at theta. Costs no privacy: a design depends on points only.
 
-There are two ways to choose one:
-
 - `simplex_design`: in closed form. b points resolve the b - 1 least known directions by a regular simplex;
   from b = d + 2 on, directions are measured one by one by a pair of opposite points, until b = 2d is
   central differences.
@@ -20,6 +18,7 @@ little noise the minimiser is (2 noise q^2 / (q^2 - 1))^(1/4), and (3/2 noise)^(
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,10 +36,7 @@ SHORTEST_STEP, LONGEST_STEP = 1e-4, 4.0
 
 @dataclass(frozen=True)
 class Design:
-    """Points to evaluate (b, d), and the centre at which they measure the gradient, all in the unit cube.
-
-    The centre is theta, or the nearest place to it around which the points fit into the cube, (d,).
-    """
+    """Points to evaluate (b, d), around the centre (d,): theta, or the nearest place where they fit into the cube."""
 
     centre: FloatArray
     points: FloatArray
@@ -77,9 +73,7 @@ def simplex_design(
 
     Args:
         theta: where the gradient is wanted, in the unit cube, (d,).
-        kernel: its length-scales shape the design.
         noise_variance: of one loss, in squared units of the loss; above 0.
-        b: at least 1.
         rng: the algorithm's own randomness: turns the simplex.
         covariance: posterior covariance of the gradient at theta, (d, d). Directions are then taken by
             decreasing variance; without it they are random, and of equal weight in units of length-scale.
@@ -114,24 +108,16 @@ def optimised_design(
     centre, b = _in_cube(theta, posterior.d), at_least("b", b, 1)
     trace_after = posterior.lookahead(centre, constant_mean=constant_mean)
 
+    scale = max(posterior.trace(centre, constant_mean=constant_mean), np.finfo(np.float64).tiny)
+
     def objective(flat: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = trace_after(flat.reshape(b, -1))
         return value / scale, gradient.ravel() / scale
 
-    scale = max(posterior.trace(centre, constant_mean=constant_mean), np.finfo(np.float64).tiny)
-    iterations = at_least("iterations", iterations, 1)
-    runs = [
-        minimize(
-            objective,
-            start.ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=Bounds(0, 1),
-            options={"maxiter": iterations, "ftol": 1e-9, "gtol": 1e-9},
-        )
-        for start in _starts(posterior, centre, b, rng, at_least("starts", starts, 1))
-    ]
-    best = min(runs, key=lambda run: float(run.fun))
+    options = {"maxiter": at_least("iterations", iterations, 1), "ftol": 1e-9, "gtol": 1e-9}
+    settings: dict[str, Any] = {"jac": True, "method": "L-BFGS-B", "bounds": Bounds(0, 1), "options": options}
+    begun = _starts(posterior, centre, b, rng, at_least("starts", starts, 1))
+    best = min((minimize(objective, start.ravel(), **settings) for start in begun), key=lambda run: float(run.fun))
     return Design(centre, np.clip(best.x.reshape(b, -1), 0.0, 1.0))
 
 
@@ -168,18 +154,13 @@ def _offsets(kernel: Stationary, noise_variance: float, b: int, d: int) -> Float
 def _axes(scales: FloatArray, rng: np.random.Generator, covariance: ArrayLike | None) -> FloatArray:
     """Directions in rows, each one length-scale long, least known first, (d, d)."""
     d = len(scales)
-    if covariance is None:
-        return _rotation(d, rng) * scales
+    if covariance is None:  # a uniformly random rotation: Q of a Gaussian matrix, with R's diagonal positive
+        Q, R = np.linalg.qr(rng.standard_normal((d, d)))
+        return np.asarray(Q * np.sign(np.diag(R)) * scales, dtype=np.float64)
     C = as_points(covariance, d, name="covariance")
     vectors = np.linalg.eigh((C + C.T) / 2)[1].T[::-1]  # rows, decreasing variance
     signs = rng.choice([-1.0, 1.0], size=(d, 1))
     return np.asarray(signs * vectors / np.linalg.norm(vectors / scales, axis=1, keepdims=True))
-
-
-def _rotation(d: int, rng: np.random.Generator) -> FloatArray:
-    """A uniformly random orthogonal matrix, (d, d): Q of a Gaussian matrix, with R's diagonal positive."""
-    Q, R = np.linalg.qr(rng.standard_normal((d, d)))
-    return np.asarray(Q * np.sign(np.diag(R)), dtype=np.float64)
 
 
 def _starts(

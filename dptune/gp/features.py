@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,6 @@ class FourierFeatures:
 
     frequencies: FloatArray  # (M/2, d), standard normal, before division by the length-scale
     lengthscale: FloatArray | float  # (d,) or a scalar, in units of the cube's side
-    _W: FloatArray = field(init=False, repr=False)
-    _scale: float = field(init=False, repr=False)
 
     @classmethod
     def draw(cls, *, d: int, M: int, lengthscale: FloatArray | float, seed: int) -> FourierFeatures:
@@ -51,10 +50,13 @@ class FourierFeatures:
         """Number of features."""
         return 2 * len(self.frequencies)
 
-    def __post_init__(self) -> None:
-        W = np.ascontiguousarray(self.frequencies / self.lengthscale)
-        object.__setattr__(self, "_W", W)  # (M/2, d)
-        object.__setattr__(self, "_scale", float(np.sqrt(2.0 / self.M)))
+    @cached_property
+    def _W(self) -> FloatArray:  # w_j in rows, (M/2, d)
+        return np.ascontiguousarray(self.frequencies / self.lengthscale)
+
+    @property
+    def _scale(self) -> float:
+        return float(np.sqrt(2.0 / self.M))
 
     def digest(self) -> str:
         """Fingerprint of the frequencies, the same on every machine that draws the same ones."""
@@ -86,12 +88,9 @@ class FourierFeatures:
 
 
 class FeaturePosterior:
-    """The posterior N(nu, lambda Sigma^-1) of the weights, given observed values.
+    """The posterior N(nu, lambda Sigma^-1) of the weights, given values y (m,) at points with features Phi (m, M).
 
-    Args:
-        Phi: (m, M) features of the observed points; m may be 0.
-        y: (m,) observed values.
-        lam: lambda > 0, the noise variance in units of the kernel's variance.
+    m may be 0; ``lam`` is lambda > 0, the noise variance in units of the kernel's variance.
     """
 
     def __init__(self, Phi: FloatArray, y: FloatArray, lam: float) -> None:
@@ -120,13 +119,8 @@ def ascend(
     """Climb from every start (k, d) inside its own box: the points (k, d) and their values (k,), which never fall.
 
     Projected gradient ascent; each row has its own step length, doubled after a success and quartered after a failure.
-
-    Args:
-        f: X (k, d) -> values (k,), gradients (k, d).
-        starts: inside the boxes.
-        low, high: corners of the boxes (k, d).
-        first_step: in units of x.
-        iterations: evaluations of f after the first.
+    ``f`` maps X (k, d) to values (k,) and gradients (k, d), and is evaluated once and ``iterations`` times more;
+    ``low`` and ``high`` are the corners of the boxes (k, d), and ``first_step`` is in units of x.
     """
     X = starts
     value, gradient = f(X)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cholesky
-from scipy.optimize import Bounds, minimize
+from scipy.optimize import Bounds
 
-from dptune.gp.grouped import inverse_of
+from dptune.gp.grouped import inverse_of, minimised
 from dptune.gp.points import FloatArray
 
 _PRIOR_MEDIAN = (0.3, 1.0, 0.01)  # l, v, s2
@@ -54,8 +54,7 @@ def fit(X: FloatArray, y: FloatArray, start: Hyperparameters) -> Hyperparameters
         return value + 0.5 * float(away @ away), gradient + away / sd
 
     begin = np.log([*start.lengthscale, start.variance, start.noise]).clip(*bounds.T)
-    box = Bounds(*bounds.T)
-    found = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": _ITERATIONS}).x
+    found = minimised(loss, begin, Bounds(*bounds.T), _ITERATIONS)
     return Hyperparameters(np.exp(found[:d]), float(np.exp(found[d])), float(np.exp(found[d + 1])))
 
 

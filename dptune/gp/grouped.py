@@ -14,7 +14,7 @@ Everything here is public: the values were released, so fitting theta to them is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,11 +46,8 @@ class Group:
 class GroupedRegression:
     """The posterior of f given groups of noisy values, with length-scales fitted to these values.
 
-    Args:
-        d: number of coordinates.
-        memory: values kept, newest first, in whole groups.
-        iterations: of the optimiser in each fit that moves theta, which starts where the last one ended. Once the
-            memory is full, every third fit does: a few new values among many change theta little, and cost as much.
+    The newest ``memory`` values are kept, in whole groups. Each fit that moves theta starts where the last one ended.
+    Once the memory is full, every third fit does: a few new values among many change theta little, and cost as much.
     """
 
     def __init__(self, d: int, *, memory: int = 250, iterations: int = 15) -> None:
@@ -74,18 +71,12 @@ class GroupedRegression:
         self._minima = {}
         self._take(groups)
         if len(self.groups) == len(groups) or self._fits % MOVES_EVERY == 0:
-            self._move()
+            box = Bounds(*np.log([*[LENGTHSCALES] * self.d, SCALES, EXTRAS]).T)  # (d + 2,) each
+            self.theta = minimised(self.objective, self.theta, box, self.iterations)
         self._fits += 1
         signal = self.kernel_at(self.theta)(self._X, self._X)
         self._factor = np.asarray(np.linalg.cholesky(self._covariance(signal, self.theta)), dtype=np.float64)
         self._weights = cho_solve((self._factor, True), self._y)
-
-    def _move(self) -> None:
-        """Move theta towards the mode of its posterior."""
-        box = Bounds(*np.log([*[LENGTHSCALES] * self.d, SCALES, EXTRAS]).T)  # (d + 2,) each
-        f, theta, most = self.objective, self.theta, self.iterations
-        found = minimize(f, theta, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": most})
-        self.theta = np.asarray(found.x, dtype=np.float64)
 
     def evidence(self) -> float:
         """By how many nats the values kept are likelier than if f were constant and the rest noise, however large."""
@@ -109,19 +100,15 @@ class GroupedRegression:
             return np.array(start)
         asked = start.tobytes(), reach
         if asked not in self._minima:
-            self._minima[asked] = self._descend(start, reach)
+            kernel = self.kernel_at(self.theta)
+
+            def mean(x: FloatArray) -> tuple[float, FloatArray]:
+                value = float(self.mean(x[None, :])[0]) / self.unit
+                return value, np.asarray(kernel.gradient(x, self._X) @ self._weights)
+
+            box = Bounds(np.maximum(start - reach, 0.0), np.minimum(start + reach, 1.0))
+            self._minima[asked] = minimised(mean, start, box, DESCENT)
         return np.array(self._minima[asked])
-
-    def _descend(self, start: FloatArray, reach: float) -> FloatArray:
-        kernel = self.kernel_at(self.theta)
-
-        def mean(x: FloatArray) -> tuple[float, FloatArray]:
-            value = float(self.mean(x[None, :])[0]) / self.unit
-            return value, np.asarray(kernel.gradient(x, self._X) @ self._weights)
-
-        box = Bounds(np.maximum(start - reach, 0.0), np.minimum(start + reach, 1.0))
-        found = minimize(mean, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": DESCENT})
-        return np.asarray(found.x)
 
     def joint(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The posterior mean (k,) and covariance (k, k) of f, in units of the values and their squares."""
@@ -191,6 +178,14 @@ class GroupedRegression:
         slopes = np.array([*along, np.sum(signal), math.exp(2 * theta[self.d + 1]) * np.trace(Q)])
         value = 0.5 * self._y @ a + np.log(np.diag(L)).sum() + 0.5 * away @ away
         return float(value), slopes + away
+
+
+def minimised(
+    f: Callable[[FloatArray], tuple[float, FloatArray]], start: FloatArray, box: Bounds, iterations: int
+) -> FloatArray:
+    """Where L-BFGS-B on value and gradient ends that begins at ``start``, (d,)."""
+    found = minimize(f, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": iterations})
+    return np.asarray(found.x, dtype=np.float64)
 
 
 def _misfit(L: FloatArray, y: FloatArray) -> float:

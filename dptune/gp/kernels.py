@@ -7,8 +7,8 @@ Notation::
     s         squared distance in units of the length-scales, sum_i ((x_i - y_i) / l_i)^2
     f(s)      profile of a stationary kernel: k(x, y) = v f(s), f(0) = 1
 
-A *pullback* is the gradient, with respect to the points in the rows of X, of a weighted sum of kernel
-values. The optimiser of the design needs nothing else, so no (m, d, d) array is ever built.
+A *pullback* is the gradient in the points X of a weighted sum of kernel values. The optimiser of the design needs
+nothing else, so no (m, d, d) array is ever built.
 
 Hyperparameters must not depend on private data; fit them, if at all, on released values.
 """
@@ -35,27 +35,21 @@ class Kernel(Protocol):
 
     def __call__(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         """The covariances of f(X) and f(Y), (m, k)."""
-        ...
 
     def gradient(self, theta: FloatArray, X: FloatArray) -> FloatArray:
         """The covariances of grad f(theta) and f(X): grad_theta k(theta, X), (d, m)."""
-        ...
 
     def gradient_covariance(self, theta: FloatArray) -> FloatArray:
         """The prior covariance of grad f(theta): d^2 k / dtheta dtheta' at theta' = theta, (d, d)."""
-        ...
 
     def value_pullback(self, X: FloatArray, Y: FloatArray, C: FloatArray) -> FloatArray:
         """The gradient of sum(C * k(X, Y)) in X, (m, d), for C of shape (m, k) and Y held fixed."""
-        ...
 
     def gradient_pullback(self, theta: FloatArray, X: FloatArray, C: FloatArray) -> FloatArray:
         """The gradient of sum(C * gradient(theta, X).T) in X, (m, d), for C of shape (m, d)."""
-        ...
 
     def describe(self) -> Description:
         """The kernel as plain data that `json.dumps` accepts."""
-        ...
 
 
 def _lengthscale(name: str, value: float | tuple[float, ...]) -> float | tuple[float, ...]:
@@ -71,13 +65,8 @@ def _lengthscale(name: str, value: float | tuple[float, ...]) -> float | tuple[f
 class Stationary(ABC):
     """A kernel v f(s) of the scaled distance alone.
 
-    Args:
-        lengthscale: l, one for all coordinates or one per coordinate, in units of the cube's side; above 0.
-        variance: v = k(x, x), in squared units of the loss; above 0.
-
-    Raises:
-        InputError: a setting is not a finite number above 0; later, points whose d differs from the number
-            of length-scales.
+    ``lengthscale`` is l in units of the cube's side, one for all coordinates or one per coordinate; ``variance`` is
+    v = k(x, x), in squared units of the loss. Both are above 0; with l per coordinate d is fixed. Else `InputError`.
     """
 
     lengthscale: float | tuple[float, ...] = field(metadata=check(_lengthscale))
@@ -101,9 +90,8 @@ class Stationary(ABC):
     def scales(self, d: int) -> FloatArray:
         """The length-scale of each coordinate, (d,)."""
         if isinstance(self.lengthscale, tuple) and len(self.lengthscale) != d:
-            raise InputError(
-                f"the kernel has {len(self.lengthscale)} length-scales, but the points have {d} coordinates."
-            )
+            many = len(self.lengthscale)
+            raise InputError(f"the kernel has {many} length-scales, but the points have {d} coordinates.")
         return np.full(d, self.lengthscale, dtype=np.float64)
 
     def __call__(self, X: FloatArray, Y: FloatArray) -> FloatArray:
@@ -209,9 +197,8 @@ class Matern52(Stationary):
 class Polynomial2:
     """The kernel v (x.y + c)^2: losses quadratic in theta, of rank (d + 1)(d + 2) / 2.
 
-    Args:
-        constant: c, at least 0. With c = 0 the losses have no linear or constant part.
-        variance: v, in squared units of the loss; above 0.
+    ``constant`` is c >= 0: with c = 0 the losses have no linear or constant part. ``variance`` is v > 0, in squared
+    units of the loss.
     """
 
     constant: float = field(default=1.0, metadata=check(between, 0.0, sys.float_info.max))

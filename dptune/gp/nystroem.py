@@ -64,10 +64,9 @@ def _eigen(A: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def draw_dictionary(counts: IntArray, variance: FloatArray, *, q: float, seed: int, number: int) -> IntArray:
-    """The sampled candidates: each play enters with probability min(q s~^2, 1), equal points count once.
+    """The sampled candidates: each play enters with probability p_j = min(q s~_j^2, 1), equal points count once.
 
-    Candidate j with N_j plays is in with probability 1 - (1 - p_j)^N_j. Public: it depends on the points played,
-    on ``seed`` and on the ``number`` of the draw.
+    Public: it depends on the points played, on ``seed`` and on the ``number`` of the draw.
     """
     p = np.minimum(q * variance, 1.0)
     out = (1 - p) ** counts  # 1 where N = 0
@@ -83,10 +82,7 @@ def cholesky_root(V: FloatArray, F: FloatArray) -> FloatArray:
 
 
 class NystroemVariance:
-    """N, the dictionary, V and s~ under plays that come one by one; redraws the dictionary when it is due.
-
-    K is the kernel matrix of the candidates (M, M); for the others see ``LDPSettings``.
-    """
+    """N, the dictionary, V and s~ under plays that come one by one; redraws it when due. Settings: ``LDPSettings``."""
 
     def __init__(self, K: FloatArray, *, lam: float, q: float, redraw: float, seed: int) -> None:
         self._K, self._lam, self._q, self._redraw, self._seed = K, lam, q, redraw, seed

@@ -15,33 +15,22 @@ FloatArray = NDArray[np.float64]
 
 
 def as_points(values: ArrayLike, d: int | None = None, *, name: str = "points") -> FloatArray:
-    """The values as finite points in rows, (m, d).
-
-    Raises:
-        InputError: not two-dimensional, not finite, or rows of another dimension than d.
-    """
+    """The values as finite points in rows, (m, d); `InputError` otherwise."""
     points = np.asarray(values, dtype=np.float64)
-    if points.ndim != 2 or (d is not None and points.shape[1] != d):
+    if points.ndim != 2 or d not in (None, points.shape[1]):
         raise InputError(f"{name} must have shape (m, {'d' if d is None else d}), got {points.shape}.")
-    return _finite(points, name)
+    if not np.isfinite(points).all():
+        raise InputError(f"{name} must be finite: remove NaN and infinite coordinates.")
+    return points
 
 
 def as_vector(values: ArrayLike, d: int | None = None, *, name: str = "theta") -> FloatArray:
-    """The values as one finite point, (d,).
-
-    Raises:
-        InputError: not one-dimensional, not finite, or of another dimension than d.
-    """
+    """The values as one finite point, (d,); `InputError` otherwise."""
     vector = np.asarray(values, dtype=np.float64)
-    if vector.ndim != 1 or vector.size == 0 or (d is not None and vector.size != d):
+    if vector.ndim != 1 or vector.size == 0 or d not in (None, vector.size):
         raise InputError(f"{name} must have shape ({'d' if d is None else d},), got {vector.shape}.")
-    return _finite(vector, name)
-
-
-def _finite(values: FloatArray, name: str) -> FloatArray:
-    if not np.isfinite(values).all():
-        raise InputError(f"{name} must be finite: remove NaN and infinite coordinates.")
-    return values
+    as_points(vector[None], name=name)
+    return vector
 
 
 def sobol_candidates(d: int, count: int, *, seed: int = 0) -> FloatArray:
@@ -52,11 +41,7 @@ def sobol_candidates(d: int, count: int, *, seed: int = 0) -> FloatArray:
 
 
 def local_candidates(centre: ArrayLike, radius: float, count: int, *, seed: int = 0) -> FloatArray:
-    """``count`` points of a Sobol design in the box of half-width ``radius`` around a point, inside the cube.
-
-    Raises:
-        InputError: the centre is not a finite point, or the radius is not in (0, 1].
-    """
+    """``count`` points of a Sobol design in the box of half-width ``radius`` in (0, 1] around a point, (count, d)."""
     point = as_vector(centre, name="centre")
     if not 0 < radius <= 1:
         raise InputError(f"radius must lie in (0, 1], the side of the cube being 1; got {radius!r}.")

@@ -48,24 +48,21 @@ class Jitter:
 
     @property
     def total(self) -> float:
-        """The sum over blocks, in squared units of the loss; 0 if every block was well conditioned."""
+        """In squared units of the loss; 0 if every block was well conditioned."""
         return sum(self.blocks)
 
 
 class GradientPosterior:
     """The posterior of grad f(theta) given noisy losses at the points held.
 
-    Args:
-        kernel: the prior covariance of f, with hyperparameters that do not depend on private data.
-        noise_variance: of one loss, in squared units of the loss; above 0, because close points make K singular.
-        d: number of coordinates.
+    The hyperparameters of ``kernel``, the prior covariance of f, must not depend on private data. ``noise_variance`` is
+    that of one loss, in squared units of the loss; above 0, because close points make K singular.
 
     `constant_mean=True` treats the prior mean as an unknown constant instead of 0: the weights of each
     coordinate then sum to 0, so adding a constant to all losses changes nothing.
-    A theta that is not a finite point (d,) is refused with an `InputError`.
 
     Raises:
-        InputError: a setting out of range.
+        InputError: a setting out of range, or a theta that is not a finite point (d,).
     """
 
     def __init__(self, kernel: Kernel, noise_variance: float, d: int) -> None:
@@ -122,12 +119,9 @@ class GradientPosterior:
     def trace_after(
         self, theta: ArrayLike, candidates: ArrayLike, *, constant_mean: bool = False
     ) -> tuple[float, FloatArray]:
-        """The trace if the candidates (b, d) were appended, and its gradient in the candidates, (b, d).
+        """The trace if the candidates (b, d) were appended, and its gradient in them, (b, d), their jitter held fixed.
 
-        The gradient holds the jitter of the candidates, if any, fixed.
-
-        Raises:
-            InputError: wrong shapes, or a covariance that needs a larger noise_variance.
+        Raises as `append` does.
         """
         return self.lookahead(theta, constant_mean=constant_mean)(as_points(candidates, self.d))
 
@@ -182,13 +176,10 @@ class GradientPosterior:
 def stable_cholesky(S: FloatArray, *, scale: float, noise_variance: float) -> tuple[FloatArray, float]:
     """The lower factor of S + jitter I, (b, b), and the least jitter of the ladder that is safe.
 
-    Jitter acts exactly like a larger noise variance on these points. The ladder's first step, mostly 0, raises
-    noise + jitter to 1e-12 of `scale`, the mean variance of the points; the next steps are 1e-12, 1e-11, ... 1e-6
-    of `scale`. The first step is always taken: with less noise, rounding errors would pass as small pivots, and
-    the weights of many small blocks would come out wrong by half.
-
-    A factor is safe if every squared pivot is at least half of the noise it contains: in exact arithmetic
-    a Schur complement of K + noise I is at least noise I.
+    The ladder's first step, mostly 0, raises noise + jitter to 1e-12 of `scale`, the mean variance of the points: with
+    less noise, rounding errors would pass as small pivots, and the weights of many small blocks would come out wrong by
+    half. The next steps are 1e-12, 1e-11, ... 1e-6 of `scale`. A factor is safe if every squared pivot is at least half
+    of the noise it contains: in exact arithmetic a Schur complement of K + noise I is at least noise I.
 
     Raises:
         InputError: S is not finite, or no jitter up to 1e-6 of `scale` is enough.

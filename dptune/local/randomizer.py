@@ -51,20 +51,16 @@ class Randomizer(Protocol):
     @property
     def private(self) -> bool:
         """Whether the reply protects anybody."""
-        ...
 
     @property
     def epsilon(self) -> float:
         """Price of one reply in epsilon-LDP."""
-        ...
 
     def randomize(self, value: SupportsFloat | None) -> float:
         """The public reply."""
-        ...
 
     def describe(self) -> dict[str, object]:
         """The public settings as plain JSON data."""
-        ...
 
 
 class LocalRandomizer:

@@ -57,11 +57,7 @@ def test_samples_have_the_posterior_covariance() -> None:
     assert np.allclose(samples.mean(axis=0), posterior.nu, atol=0.03)
     assert np.allclose(np.cov(samples.T), lam * Sigma_inverse, atol=0.03)
     assert np.array_equal(posterior.sample(generator, spread=0.0), posterior.nu)
-
-
-def test_without_observations_the_posterior_is_the_prior() -> None:
-    posterior = FeaturePosterior(np.empty((0, 50)), np.empty(0), 0.1)
-    assert np.array_equal(posterior.nu, np.zeros(50))
+    assert np.array_equal(FeaturePosterior(np.empty((0, 50)), np.empty(0), 0.1).nu, np.zeros(50))  # the prior's
 
 
 @pytest.mark.parametrize("change", [{"M": 5}, {"M": 0}, {"d": 0}, {"lengthscale": 0.0}])
@@ -83,17 +79,12 @@ def hill(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def test_every_start_climbs_to_the_top_of_its_box() -> None:
     starts = rng.random((20, 2))
+    starts.flags.writeable = False
+    _, value = ascend(hill, starts, np.zeros((1, 2)), np.ones((1, 2)), first_step=5.0, iterations=3)
+    assert (value >= hill(starts)[0]).all()  # none falls
     X, value = ascend(hill, starts, np.zeros((1, 2)), np.ones((1, 2)), first_step=0.1, iterations=40)
     assert np.allclose(X, TOP, atol=1e-3)
     assert np.allclose(value, hill(X)[0])
     low, high = np.tile([0.5, 0.0], (20, 1)), np.ones((20, 2))
     boxed, _ = ascend(hill, np.clip(starts, low, high), low, high, first_step=0.1, iterations=40)
     assert np.allclose(boxed, [0.5, 0.9], atol=1e-2)
-
-
-def test_no_value_falls_and_the_starts_are_not_changed() -> None:
-    starts = rng.random((20, 2))
-    copy = starts.copy()
-    _, value = ascend(hill, starts, np.zeros((1, 2)), np.ones((1, 2)), first_step=5.0, iterations=3)
-    assert (value >= hill(starts)[0]).all()
-    assert np.array_equal(starts, copy)

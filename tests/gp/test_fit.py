@@ -20,14 +20,11 @@ def loss(theta: np.ndarray) -> float:
     return negative_log_likelihood(theta, SQUARES, y)[0]
 
 
-def test_the_likelihood_is_the_normal_density() -> None:
+def test_the_likelihood_is_the_normal_density_and_its_gradient_exact() -> None:
     l1, l2, v, s2 = np.exp(THETA)
     C = RBF((l1, l2), v)(X, X) + s2 * np.eye(40)
     constant = 20 * np.log(2 * np.pi)
     assert np.isclose(loss(THETA) + constant, -multivariate_normal.logpdf(y, cov=C), rtol=1e-10)
-
-
-def test_the_gradient_is_exact() -> None:
     gradient = negative_log_likelihood(THETA, SQUARES, y)[1]
     assert np.allclose(gradient, approx_fprime(THETA, loss, 1e-7), rtol=1e-3, atol=1e-3)
 

@@ -12,6 +12,13 @@ from dptune.gp.grouped import OFFSET, Group, GroupedRegression
 RNG = np.random.default_rng(0)
 
 
+def stacked(data: list[Group]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points, values, and the covariance of the groups' unknown constants and known noise, in units of the values."""
+    X, y = np.concatenate([g.points for g in data]), np.concatenate([g.values for g in data])
+    names = np.repeat(np.arange(len(data)), [len(g.values) for g in data])
+    return X, y, OFFSET * np.equal.outer(names, names) + (data[0].sigma / y.std()) ** 2 * np.eye(len(y))
+
+
 def groups(d: int = 3, sizes: tuple[int, ...] = (8, 5, 9), *, sigma: float = 0.05, seed: int = 0) -> list[Group]:
     rng, found = np.random.default_rng(seed), []
     for size in sizes:
@@ -33,11 +40,9 @@ def test_the_gradient_of_the_objective_is_the_one_of_finite_differences(seed: in
 def test_the_posterior_is_the_textbook_formula() -> None:
     model, data = GroupedRegression(3), groups()
     model.fit(data)
-    X, y = np.concatenate([g.points for g in data]), np.concatenate([g.values for g in data])
-    names = np.repeat(np.arange(3), [len(g.values) for g in data])
+    X, y, noise = stacked(data)
     unit, kernel = y.std(), model.kernel_at(model.theta)
-    K = kernel(X, X) + OFFSET * np.equal.outer(names, names)
-    K += np.diag(np.full(len(y), (0.05 / unit) ** 2 + np.exp(2 * model.theta[-1])))
+    K = kernel(X, X) + noise + np.exp(2 * model.theta[-1]) * np.eye(len(y))
     new = RNG.random((4, 3))
     assert model.mean(new) == pytest.approx(kernel(new, X) @ np.linalg.solve(K, y), abs=1e-9)
     covariance = unit**2 * (kernel(new, new) - kernel(new, X) @ np.linalg.solve(K, kernel(X, new)))
@@ -50,11 +55,8 @@ def test_evidence_is_the_logarithm_of_a_ratio_of_densities() -> None:
     model, data = GroupedRegression(3), groups()
     assert model.evidence() == 0
     model.fit(data)
-    y = np.concatenate([g.values for g in data])
-    names = np.repeat(np.arange(3), [len(g.values) for g in data])
-    noise = OFFSET * np.equal.outer(names, names) + np.diag(np.full(len(y), (0.05 / y.std()) ** 2))
+    X, y, noise = stacked(data)
     extras = [np.exp(model.theta[-1]), 0.1, 0.2, 0.4, 0.7, 1.0]
-    X = np.concatenate([g.points for g in data])
     K = model.kernel_at(model.theta)(X, X) + noise + extras[0] ** 2 * np.eye(len(y))
     constant = max(multivariate_normal(cov=noise + e**2 * np.eye(len(y))).logpdf(y / y.std()) for e in extras)
     assert model.evidence() == pytest.approx(multivariate_normal(cov=K).logpdf(y / y.std()) - constant, abs=1e-6)
@@ -108,36 +110,23 @@ def test_whole_groups_are_kept_newest_first() -> None:
     assert sum(len(group.values) for group in model.groups) == 9  # at least the newest
 
 
+def test_the_minimiser_is_within_reach_looked_for_again_after_a_fit_and_the_callers() -> None:
+    X, start, model = np.random.default_rng(5).random((60, 2)), np.array([0.5, 0.6]), GroupedRegression(2)
+    assert model.minimiser(start, reach=0.3).tolist() == start.tolist()  # nothing is known
+    assert model.mean(X[:3]).tolist() == [0.0, 0.0, 0.0]
+    for truth in ([0.7, 0.4], [0.3, 0.8]):
+        model.fit([Group(X, ((X - truth) ** 2).sum(axis=1), 1e-3)])
+        for _ in range(2):
+            found = model.minimiser(start, reach=0.3)
+            assert found == pytest.approx(truth, abs=0.03)
+            found[:] = 9.0
+    assert model.minimiser(start, reach=0.1) == pytest.approx([0.4, 0.7], abs=1e-6)
+    assert model.minimiser(np.array([0.99, 0.01]), reach=0.05) == pytest.approx([0.94, 0.06], abs=1e-6)
+
+
 @pytest.mark.parametrize("sigma", [0.0, 0.1])
 def test_equal_values_are_no_problem(sigma: float) -> None:
     model = GroupedRegression(2)
     model.fit([Group(RNG.random((5, 2)), np.zeros(5), sigma)])
     assert model.mean(RNG.random((3, 2))) == pytest.approx(np.zeros(3), abs=1e-9)
     assert np.isfinite(model.samples(RNG.random((3, 2)), 2, RNG)).all()
-
-
-def test_before_the_first_group_nothing_is_known() -> None:
-    assert GroupedRegression(2).mean(RNG.random((3, 2))).tolist() == [0.0, 0.0, 0.0]
-
-
-def test_the_minimiser_is_near_the_truth_and_within_reach() -> None:
-    rng = np.random.default_rng(5)
-    X = rng.random((60, 2))
-    model = GroupedRegression(2)
-    model.fit([Group(X, ((X - [0.3, 0.8]) ** 2).sum(axis=1), 1e-3)])
-    start = np.array([0.5, 0.6])
-    assert model.minimiser(start, reach=0.3) == pytest.approx([0.3, 0.8], abs=0.03)
-    assert model.minimiser(start, reach=0.1) == pytest.approx([0.4, 0.7], abs=1e-6)
-    assert model.minimiser(np.array([0.99, 0.01]), reach=0.05) == pytest.approx([0.94, 0.06], abs=1e-6)
-    assert GroupedRegression(2).minimiser(start, reach=0.3).tolist() == start.tolist()
-
-
-def test_the_minimiser_is_looked_for_again_after_a_fit_and_belongs_to_the_caller() -> None:
-    X, start = np.random.default_rng(5).random((60, 2)), np.array([0.5, 0.5])
-    model = GroupedRegression(2)
-    for truth in ([0.3, 0.6], [0.7, 0.4]):
-        model.fit([Group(X, ((X - truth) ** 2).sum(axis=1), 1e-3)])
-        for _ in range(2):
-            found = model.minimiser(start, reach=0.5)
-            assert found == pytest.approx(truth, abs=0.03)
-            found[:] = 9.0

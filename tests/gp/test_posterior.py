@@ -6,6 +6,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
+from gp_tools import differences
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,17 +68,7 @@ def test_weights_and_covariance_equal_the_bordered_system(
     np.testing.assert_allclose(posterior.covariance(theta, constant_mean=constant_mean), C, rtol=1e-8, atol=1e-10)
     assert posterior.trace(theta, constant_mean=constant_mean) == pytest.approx(np.trace(C), rel=1e-8)
     assert posterior.jitter.total == 0
-
-
-@every_kernel
-def test_kriging_weights_are_the_projected_weights_and_sum_to_zero(kernel: Kernel, rng: np.random.Generator) -> None:
-    D, theta = rng.random((12, 3)), rng.random(3)
-    posterior = GradientPosterior.from_points(kernel, NOISE, D)
-    W = posterior.weights(theta)
-    u = np.linalg.solve(kernel(D, D) + NOISE * np.eye(12), np.ones(12))  # K^-1 1
-    kriging = posterior.weights(theta, constant_mean=True)
-    np.testing.assert_allclose(kriging, W - np.outer(W.sum(axis=1), u) / u.sum(), rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(kriging.sum(axis=1), 0, atol=1e-10 * np.abs(W).sum())
+    assert not constant_mean or np.abs(W.sum(axis=1)).max() < 1e-9 * np.abs(W).sum()  # a constant changes nothing
 
 
 @every_kernel
@@ -123,41 +114,10 @@ def test_trace_after_is_the_trace_of_the_longer_posterior(
     posterior = GradientPosterior.from_points(kernel, NOISE, D)
     value, gradient = posterior.trace_after(theta, X, constant_mean=constant_mean)
     assert len(posterior) == m
-    expected = np.zeros_like(X)
-    for i in np.ndindex(X.shape):
-        e = np.zeros_like(X)
-        e[i] = 1e-5
-        up, down = (posterior.trace_after(theta, Y, constant_mean=constant_mean)[0] for Y in (X + e, X - e))
-        expected[i] = (up - down) / 2e-5
+    expected = differences(lambda Y: posterior.trace_after(theta, Y, constant_mean=constant_mean)[0], X)
     np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-5)
     posterior.append(X)
     assert value == pytest.approx(posterior.trace(theta, constant_mean=constant_mean), rel=1e-9)
-
-
-def test_more_points_never_raise_the_trace(rng: np.random.Generator) -> None:
-    posterior, theta = GradientPosterior(Matern52(0.5), NOISE, 3), np.full(3, 0.5)
-    traces = []
-    for _ in range(10):
-        posterior.append(rng.random((3, 3)))
-        traces.append(posterior.trace(theta))
-    assert np.all(np.diff(traces) <= 1e-12)
-
-
-def test_the_weights_differentiate_a_smooth_function(rng: np.random.Generator) -> None:
-    D, theta = 0.5 + 0.1 * rng.standard_normal((60, 3)), np.full(3, 0.5)
-    W = GradientPosterior.from_points(RBF(1.0), 1e-9, D).weights(theta, constant_mean=True)
-    y = 100 + np.sin(D).sum(axis=1)
-    np.testing.assert_allclose(W @ y, np.cos(theta), rtol=1e-3)
-
-
-def test_duplicates_halve_the_noise(rng: np.random.Generator) -> None:
-    D, theta = rng.random((8, 3)), rng.random(3)
-    twice = GradientPosterior.from_points(RBF(0.4), 2 * NOISE, np.vstack([D, D]))
-    once = GradientPosterior.from_points(RBF(0.4), NOISE, D)
-    W = twice.weights(theta)
-    np.testing.assert_allclose(W[:, :8] + W[:, 8:], once.weights(theta), rtol=1e-8, atol=1e-9)
-    assert twice.trace(theta) == pytest.approx(once.trace(theta), rel=1e-9)
-    assert twice.jitter.total == 0
 
 
 def test_the_same_point_many_times_with_hardly_any_noise() -> None:
@@ -207,13 +167,9 @@ def test_polynomial_kernel_of_rank_21_with_60_points(rng: np.random.Generator) -
 def test_keep_last_forgets_old_points(rng: np.random.Generator) -> None:
     D, theta = rng.random((20, 3)), rng.random(3)
     posterior = GradientPosterior.from_points(RBF(0.4), NOISE, D)
-    kept = posterior.keep_last(5)
-    np.testing.assert_array_equal(kept.points, D[-5:])
-    np.testing.assert_allclose(
-        kept.weights(theta), GradientPosterior.from_points(RBF(0.4), NOISE, D[-5:]).weights(theta)
-    )
-    assert len(posterior) == 20
-    assert len(posterior.keep_last(50)) == 20
+    last = GradientPosterior.from_points(RBF(0.4), NOISE, D[-5:])
+    np.testing.assert_allclose(posterior.keep_last(5).weights(theta), last.weights(theta))
+    assert len(posterior) == len(posterior.keep_last(50)) == 20
 
 
 def test_points_are_copied_and_read_only(rng: np.random.Generator) -> None:
