@@ -13,16 +13,13 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 import dptune
-from dptune._checks import at_least
 from dptune._locks import ForkSafeLock
 from dptune.federated import Participant, Transport
 from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
 from dptune.space import Value
-from dptune_optuna.spaces import SpaceSampler, to_distributions, to_space
-
-_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+from dptune_optuna.spaces import SpaceSampler, logger, to_space
 
 
 class DPFTSSampler(SpaceSampler):
@@ -60,7 +57,6 @@ class DPFTSSampler(SpaceSampler):
         independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
     ) -> None:
-        seed = None if seed is None else at_least("seed", seed, 0)
         if not isinstance(settings, FTSSettings):
             raise dptune.InputError(
                 "DPFTSSampler needs settings: DPFTSSampler(space, transport, FTSSettings(...), agent=0)."
@@ -73,24 +69,20 @@ class DPFTSSampler(SpaceSampler):
             raise dptune.InputError("space must hold float and int parameters with more than one value, and no others.")
         if len(found) != settings.d:
             raise dptune.InputError(f"the settings are for d={settings.d} parameters; space has {len(found)}.")
-        self._space, self._transport, self._settings = found, transport, settings
-        self._agent, self._seed = agent, seed
+        self._space, self._transport, self._settings, self._agent = found, transport, settings, agent
         self._model = FTSModel(settings, domain_of(found, settings))
         self._lock = ForkSafeLock()
         self._new_participant()  # refuse early
 
     def _new_participant(self) -> None:
         agent = FTSAgent(self._model, self._agent, seed=self._seed)
-        self._participant = Participant(agent, self._transport, notice=_logger.warning)
+        self._participant = Participant(agent, self._transport, notice=logger.warning)
         self._study: str | None = None
         self._told: set[int] = set()  # numbers of the trials the agent knows
 
-    # ---- the agent -----------------------------------------------------------------------------------
-
     def _follow(self, study: optuna.Study, asked: int) -> None:
         """Bring the agent up to what the study has stored: after a restart, or from other processes."""
-        if self._study is None:
-            self._study = study.study_name
+        self._study = self._study or study.study_name
         if self._study != study.study_name:
             raise dptune.InputError(
                 f"this sampler is agent {self._agent} in the study {self._study!r}; an agent has one study. Make "
@@ -100,8 +92,7 @@ class DPFTSSampler(SpaceSampler):
         new = [t for t in trials if t.number not in self._told and self._space.contains(t.params)]
         usable = [(t, y) for t in new if (y := _larger_is_better(study, t.values)) is not None]
         self._told |= {t.number for t in new}
-        observations = [(self._space.encode(t.params), y) for t, y in usable]
-        self._participant.restore(observations, asked=asked)
+        self._participant.restore([(self._space.encode(t.params), y) for t, y in usable], asked=asked)
 
     def join(self, study: optuna.Study) -> None:
         """Send the message of the open round now, as after a restart; waits for nobody.
@@ -114,11 +105,8 @@ class DPFTSSampler(SpaceSampler):
             if asked >= self._settings.initial:
                 self._participant.send()
 
-    # ---- Optuna's interface --------------------------------------------------------------------------
-
-    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the agents' common search space."""
-        return to_distributions(self._space)
+    def _space_of(self, study: optuna.Study) -> dptune.Space:
+        return self._space
 
     def _propose(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
@@ -126,9 +114,6 @@ class DPFTSSampler(SpaceSampler):
         with self._lock:
             self._follow(study, trial.number)
             return self._space.decode(self._participant.ask())
-
-    def _has_space(self, study: optuna.Study) -> bool:
-        return True
 
     def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
         """Tell the agent, and send its message of the open round; a failed trial sends one, too."""

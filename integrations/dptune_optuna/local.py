@@ -18,17 +18,11 @@ replies add up, and a :class:`dptune.local.UserLedger` refuses those past the us
 The samplers see what the storage holds and nothing else: the number, the parameters and the value of every completed
 trial. They store nothing. A restart, a second process or a copy reads the same trials and is in the same state.
 A trial that failed, was pruned or never ends is a reply that was lost.
-
-A study says what randomiser made its replies: each has an attribute of its own, which nobody overwrites, so a study
-that once was NOT PRIVATE says so for good. Where two processes begin a study with different randomisers, at least one
-of them is refused before anything is measured.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -45,9 +39,9 @@ from dptune._locks import ForkSafeLock
 from dptune._numbers import plain
 from dptune.bandits.bandit import LocalBandit
 from dptune.bandits.curator import Refinement
-from dptune.bandits.replies import agreed_centre, refuse_winning_failure
+from dptune.bandits.replies import agreed_centre
 from dptune.space import Value
-from dptune_optuna.spaces import SpaceSampler, given_space, to_distributions, to_space
+from dptune_optuna.spaces import SpaceSampler, given_space, to_space
 
 RANDOMIZER = "dptune:local:"  # begins the names of the study user attributes that say what protects the users
 
@@ -95,30 +89,26 @@ class LDPSampler(SpaceSampler):
         warn_independent_sampling: bool = True,
     ) -> None:
         super().__init__(
-            seed=None if seed is None else at_least("seed", seed, 0),
-            independent_sampler=independent_sampler,
-            warn_independent_sampling=warn_independent_sampling,
+            seed=seed, independent_sampler=independent_sampler, warn_independent_sampling=warn_independent_sampling
         )
         if not isinstance(settings, dptune.bandits.LDPSettings):
             name = type(self).__name__
             raise dptune.InputError(f"{name} needs settings: {name}(space, LDPSettings(LaplaceReplies(...))).")
-        self._space = given_space(space)
+        self.space = given_space(space)
         if space is None and candidates is not None:
             raise dptune.InputError("candidates are points of a search space: give space= with them.")
         self._settings, self._centre = settings, plain(centre)
         self._patience = at_least("patience", patience, 0)
-        self._options = {"candidates": candidates, "count": count, "refinements": refinements}
-        self._begin(self._space or dptune.Space({"x": dptune.Float(0, 1)}), True, self._centre or 0.0)  # refuse early
+        self._options: dict[str, Any] = {"candidates": candidates, "count": count, "refinements": refinements}
+        self._begin(self.space or dptune.Space({"x": dptune.Float(0, 1)}), True, self._centre or 0.0)  # refuse early
         self._lock = ForkSafeLock()
         self._replies: WeakKeyDictionary[BaseStorage, dict[int, _Replies]] = WeakKeyDictionary()
 
     def _begin(self, space: dptune.Space, maximize: bool, centre: float) -> dptune.bandits.LDPRun:
-        options: dict[str, Any] = self._options
+        options = self._options
         return dptune.bandits.LDPRun(
             self._algorithm, space, self._settings, maximize=maximize, centre=centre, **options
         )
-
-    # ---- the run -------------------------------------------------------------------------------------
 
     def run_of(self, study: optuna.Study) -> dptune.bandits.LDPRun | None:
         """Return the study's run with all replies in storage, or None as long as its search space is not known."""
@@ -132,7 +122,7 @@ class LDPSampler(SpaceSampler):
         followers = self._replies.setdefault(study._storage, {})
         found = followers.get(study._study_id)
         if found is None or found.public != public or not found.goes_on_in(trials):
-            found = _Replies(lambda space: self._begin(space, *public), self._space, public)
+            found = _Replies(lambda space: self._begin(space, *public), self.space, public)
             followers[study._study_id] = found
         found.read(trials)
         return found
@@ -145,21 +135,18 @@ class LDPSampler(SpaceSampler):
         return centres.pop() if centres else self._centre or 0.0
 
     def agree(self, stated: Mapping[str, Any]) -> float:
-        """Return the middle of a randomiser's interval.
+        """Return the middle of the interval of a randomiser that a study states.
 
         Raises:
             InputError: its replies are others than the settings are for: another epsilon, half-width or middle.
         """
         return agreed_centre(self._settings.replies, self._centre, stated)
 
-    # ---- Optuna's interface --------------------------------------------------------------------------
-
-    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the run's search space; empty until it is known."""
-        self._raise_error_if_multi_objective(study)
-        run = None if self._space else self.run_of(study)
-        space = self._space or (run and run.space)
-        return to_distributions(space) if space else {}
+    def _space_of(self, study: optuna.Study) -> dptune.Space | None:
+        if self.space is not None:
+            return self.space
+        run = self.run_of(study)
+        return None if run is None else run.space
 
     def _propose(
         self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
@@ -168,11 +155,9 @@ class LDPSampler(SpaceSampler):
             found = self._follow(study)
             return found.run.ask(found.pending(self._patience)) if found.run else {}
 
-    def _has_space(self, study: optuna.Study) -> bool:
+    def _is_fixed(self, study: optuna.Study) -> bool:
         found = self._replies.get(study._storage, {}).get(study._study_id)
         return found is not None and found.run is not None
-
-    # ---- the user's interface --------------------------------------------------------------------------
 
     def recommend(self, study: optuna.Study) -> dict[str, Any]:
         """Return the parameters to use: the tried candidate with the best posterior mean, never the best reply.
@@ -214,10 +199,7 @@ class LDPMoMASampler(LDPSampler):
 class _Replies:
     """The replies that a sampler has read of one study: a look costs O(new and unfinished trials).
 
-    Args:
-        begin: space -> an empty run.
-        space: of the search, or None to take that of a trial.
-        public: direction and centre of the run.
+    ``begin`` makes an empty run of a space, None takes that of a trial; ``public`` are the run's direction and centre.
     """
 
     def __init__(
@@ -290,44 +272,6 @@ def randomizers_of(study: optuna.Study) -> list[Mapping[str, Any]]:
     """Return the settings of the randomisers of the study's replies: none, one, or several of refused attempts."""
     attributes = study._storage.get_study_user_attrs(study._study_id)
     return [value for name, value in sorted(attributes.items()) if name.startswith(RANDOMIZER)]
-
-
-def state_randomizer(
-    study: optuna.Study, settings: Mapping[str, Any], agree: Iterable[Callable[[Mapping[str, Any]], object]]
-) -> None:
-    """Write a randomiser's settings to the study.
-
-    Args:
-        study: of the replies.
-        settings: of the randomiser.
-        agree: what raises if the study's sampler has settings for other replies.
-
-    Raises:
-        InputError: a failed measurement would count as the best value, the study has another randomiser, or its sampler
-            has settings for other replies.
-    """
-    if len(study.directions) != 1:
-        raise dptune.InputError("a reply is one value: create the study with one direction.")
-    refuse_winning_failure(settings, maximize=study.direction == StudyDirection.MAXIMIZE)
-    known = _is_stated(study, settings)
-    for sampler_agrees in agree:
-        sampler_agrees(settings)
-    if not known:
-        text = json.dumps(settings, sort_keys=True)
-        study.set_user_attr(RANDOMIZER + hashlib.sha256(text.encode()).hexdigest()[:16], dict(settings))
-        _is_stated(study, settings)  # two processes may have begun together
-
-
-def _is_stated(study: optuna.Study, settings: Mapping[str, Any]) -> bool:
-    """Tell whether the study states these settings.
-
-    Raises:
-        InputError: it states others.
-    """
-    stated = randomizers_of(study)
-    if any(others != settings for others in stated):
-        raise another_randomizer(study)
-    return bool(stated)
 
 
 def another_randomizer(study: optuna.Study) -> dptune.InputError:

@@ -1,24 +1,30 @@
-"""An objective for a process that is a user's device, or that simulates many. See :mod:`dptune_optuna.local`."""
+"""An objective for a process that is a user's device, or that simulates many. See :mod:`dptune_optuna.local`.
+
+A study says what randomiser made its replies: each has an attribute of its own, which nobody overwrites, so a study
+that once was NOT PRIVATE says so for good. Where two processes begin a study with different randomisers, at least one
+of them is refused before anything is measured.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, SupportsFloat
 
 import optuna
+from optuna.study import StudyDirection
 from optuna.trial import FixedTrial, FrozenTrial, Trial
 
 import dptune
+from dptune.bandits.replies import refuse_winning_failure
 from dptune.local.randomizer import Randomizer
 from dptune.losses.user_function import Function
 from dptune.privacy.private import bare
-from dptune_optuna.local import LDPSampler, state_randomizer
+from dptune_optuna.local import RANDOMIZER, LDPSampler, another_randomizer, randomizers_of
 from dptune_optuna.shield import ShieldedTrial, samplers_of, shielded
-from dptune_optuna.spaces import refuse_other_space
-
-_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+from dptune_optuna.spaces import logger, refuse_other_space
 
 
 class LocalObjective:
@@ -71,8 +77,9 @@ class LocalObjective:
             InputError: before the function is called: the study was begun with another randomiser, or its direction
                 makes the randomiser's ``invalid`` the best value.
         """
-        self._begin(trial.study)
-        measure = functools.partial(self._measured, trial)
+        samplers = [sampler for sampler in samplers_of(trial.study) if isinstance(sampler, LDPSampler)]
+        self._state(trial.study, samplers)
+        measure = functools.partial(self._measured, trial, samplers)
         if self._ledger is None or self._user is None:
             return self._randomizer.randomize(measure())
         user = self._user if isinstance(self._user, str) else self._user(trial)
@@ -82,12 +89,33 @@ class LocalObjective:
             raise bare(held[0])
         return reply
 
-    def _measured(self, trial: Trial) -> Any:
+    def _state(self, study: optuna.Study, samplers: list[LDPSampler]) -> None:
+        """Write the randomiser's public settings to the study, so that its reader knows what protects the users.
+
+        Raises:
+            InputError: a failed measurement would count as the best value, the study has another randomiser, or its
+                sampler has settings for other replies.
+        """
+        if len(study.directions) != 1:
+            raise dptune.InputError("a reply is one value: create the study with one direction.")
+        settings = self._randomizer.describe()
+        refuse_winning_failure(settings, maximize=study.direction == StudyDirection.MAXIMIZE)
+        known = _is_stated(study, settings)
+        for sampler in samplers:
+            sampler.agree(settings)
+        if not known:
+            text = json.dumps(settings, sort_keys=True)
+            study.set_user_attr(RANDOMIZER + hashlib.sha256(text.encode()).hexdigest()[:16], dict(settings))
+            _is_stated(study, settings)  # two processes may have begun together
+        if not self._randomizer.private and study.study_name not in self._warned:
+            logger.warning(f"The study {study.study_name!r} is NOT PRIVATE: {self._randomizer!r}.")
+            self._warned.add(study.study_name)
+
+    def _measured(self, trial: Trial, samplers: list[LDPSampler]) -> Any:
         """Return the user's value, None if the function raised; refuse a trial that no sampler could learn from."""
         value: Any = shielded(self._function, ShieldedTrial(trial), lambda value: value)
-        spaces = [sampler._space for sampler in samplers_of(trial.study) if isinstance(sampler, LDPSampler)]
-        if value is not None and spaces and spaces[0] is not None:  # None: the first trial decides
-            refuse_other_space(spaces[0], trial.distributions, trial.params)
+        if value is not None and samplers and samplers[0].space is not None:  # None: the first trial decides
+            refuse_other_space(samplers[0].space, trial.distributions, trial.params)
         return value
 
     def try_out(self, parameters: Mapping[str, Any]) -> None:
@@ -100,13 +128,17 @@ class LocalObjective:
         """
         float(self._function(FixedTrial(dict(parameters))))
 
-    def _begin(self, study: optuna.Study) -> None:
-        """Write the public settings to the study, so that its reader knows what protects the users."""
-        samplers = [sampler for sampler in samplers_of(study) if isinstance(sampler, LDPSampler)]
-        state_randomizer(study, self._randomizer.describe(), [sampler.agree for sampler in samplers])
-        if not self._randomizer.private and study.study_name not in self._warned:
-            _logger.warning(f"The study {study.study_name!r} is NOT PRIVATE: {self._randomizer!r}.")
-            self._warned.add(study.study_name)
+
+def _is_stated(study: optuna.Study, settings: Mapping[str, Any]) -> bool:
+    """Tell whether the study states these settings.
+
+    Raises:
+        InputError: it states others.
+    """
+    stated = randomizers_of(study)
+    if any(others != settings for others in stated):
+        raise another_randomizer(study)
+    return bool(stated)
 
 
 def _held(measure: Callable[[], Any], held: list[Exception]) -> SupportsFloat | None:

@@ -14,9 +14,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import optuna
+from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 from optuna.trial import FixedTrial, Trial
 
@@ -31,25 +32,31 @@ from dptune.losses.user_function import (
     declared_public,
     losses_function,
     losses_of_result,
-    tried,
 )
 from dptune.search.answer import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
-from dptune_optuna.shield import PublicTrial, RungTrial, ShieldedTrial, mark_shielded, shielded, wrapped
-from dptune_optuna.spaces import refuse_other_space
-from dptune_optuna.studies import StudyRuns, show, show_sigma
+from dptune_optuna.shield import PublicTrial, RungTrial, ShieldedTrial, samplers_of, shielded, try_out, wrapped
+from dptune_optuna.spaces import logger
+from dptune_optuna.studies import StudyRuns, show
 
-_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
-_KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
+
+class About(TypedDict, total=False):
+    """What a user says of a function; see :class:`PrivateFunction`."""
+
+    loss: str | NamedLoss | None
+    data: Data | Callable[[], Data] | None
+    training: Training
+    public: str | None
 
 
 class PrivateFunction:
-    """A user's function behind the shield, callable as an Optuna objective; subclasses say which run pays.
+    """A user's function behind the shield, callable as an Optuna objective.
 
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
         runs: hold the losses and pay.
+        sampler: that proposes, and whose studies it serves; None: those of any sampler.
         loss: the per-example loss of a fitted estimator: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
         data: (X, y) or ``dptune.Rows`` of the private examples, or a function that loads them, once in a process;
             with ``loss``.
@@ -70,45 +77,45 @@ class PrivateFunction:
         self,
         function: Function,
         runs: StudyRuns,
+        sampler: BaseSampler | None = None,
         *,
         loss: str | NamedLoss | None = None,
         data: Data | Callable[[], Data] | None = None,
         training: Training = "public",
         public: str | None = None,
     ) -> None:
-        self._runs = runs
+        self._runs, self._sampler, self._privatizer = runs, sampler, runs.request.privatizer
         self._public, self._declared = declared_public(public, training), set[str]()
         runs.request.check_public(public)
         self._trains_in_private = training == "private"
         self._loss = "loss" if loss is None else as_loss(loss).name
-        self._function = losses_function(function, loss, data, rows=runs.request.privatizer.rows, training=training)
+        self._function = losses_function(function, loss, data, rows=self._privatizer.rows, training=training)
         self._shield: Callable[..., ShieldedTrial] = ShieldedTrial if public is None else PublicTrial
         if runs.request.settings.get("rung_share"):
             self._shield = functools.partial(RungTrial, losses_of=losses_of_result(self._function))
-        if why := too_wide(loss, runs.request.privatizer.loss_range):
-            _logger.warning(why)
+        if why := too_wide(loss, self._privatizer.loss_range):
+            logger.warning(why)
         functools.update_wrapper(self, function, updated=())
 
     def run_of(self, study: optuna.Study) -> SearchRun | None:
-        """Return the run that pays for the study's trials, or None if its first trial must come first.
+        """Return the run that pays for the study's trials; None before the first trial if no space was given.
 
         Raises:
-            InputError: this objective cannot serve the study.
+            InputError: the study maximises, or uses another sampler, as after a resume without ``sampler=``.
         """
-        raise NotImplementedError
-
-    def first_run(self, trial: Trial) -> SearchRun:
-        """Begin the run with the search space of its first trial."""
-        raise NotImplementedError
-
-    def compare(self, run: SearchRun, trial: Trial) -> None:
-        """Compare what the function has suggested with the run's search space.
-
-        Raises:
-            InputError: the space was given, and the function did not suggest it.
-        """
-        if run.space is not None:
-            refuse_other_space(run.space, trial.distributions, trial.params, kept=_KEPT)
+        if study.directions != [StudyDirection.MINIMIZE]:
+            raise dptune.InputError(
+                'a private objective is a loss: create the study with direction="minimize" and one objective '
+                "(for accuracy, minimise the zero-one loss). A study that is stored keeps its direction: give the new "
+                "one another study_name, or delete the old one first with optuna.delete_study."
+            )
+        if self._sampler is not None and not any(sampler is self._sampler for sampler in samplers_of(study)):
+            raise dptune.InputError(
+                f"the study's sampler, a {type(study.sampler).__name__}, is not the {type(self._sampler).__name__} "
+                "that decorated this objective (made again, a sampler is another one); load the study with "
+                "sampler=sampler, or use PrivateObjective with other samplers."
+            )
+        return self._runs.of(study)
 
     def __call__(self, trial: Trial) -> float:
         """Run one trial: check the budget, train, hand the losses over, return the released value.
@@ -128,17 +135,21 @@ class PrivateFunction:
                 "more look at chosen parameters use estimate(study, parameters)."
             )
         study, name = trial.study, str(trial.number)
-        mark_shielded(trial)
+        for sampler in samplers_of(study):  # so that a private one knows that the trial is shielded
+            known: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
+            known.add((study.study_name, trial.number))
         run = self.run_of(study)
+        if run is None:
+            self._runs.check_start(study)
         try:
             if run is not None:
                 run.check(name)
             self._declare(study.study_name)
             try:
                 losses = shielded(self._function, self._shield(trial, run), wrapped)
-                run = run or self.first_run(trial)
+                run = run or self._runs.begin(study, trial.distributions)
                 if losses is not None:
-                    self.compare(run, trial)
+                    self._runs.compare(run, trial)
             except optuna.TrialPruned:
                 if run is not None:
                     run.withdrawn(name)
@@ -154,8 +165,7 @@ class PrivateFunction:
             raise  # ends study.optimize
         except dptune.errors.TrialFailed as error:
             raise optuna.TrialPruned(str(error)) from None
-        show_sigma(trial, run)
-        show(study, run, self._loss)
+        show(study, run, self._loss, trial)
         if run.complete:
             with suppress(RuntimeError):  # outside study.optimize there is nothing to stop
                 study.stop()
@@ -165,11 +175,10 @@ class PrivateFunction:
         """Keep for the ledger's statement what the user says about the function, before it may report anything."""
         if study in self._declared:
             return
-        ledger = self._runs.request.ledger
         if self._public is not None:
-            ledger.declare_public(study, self._public)
+            self._privatizer.ledger.declare_public(study, self._public)
         if self._trains_in_private:
-            ledger.declare_private_training(study)
+            self._privatizer.ledger.declare_private_training(study)
         self._declared.add(study)
 
     def extend(self, study: optuna.Study, *, n_trials: int, mu: float | None = None) -> None:
@@ -179,7 +188,7 @@ class PrivateFunction:
         again, it changes nothing.
 
         Args:
-            study: the study, with all the trials that were planned.
+            study: with all the trials that were planned.
             n_trials: wished number of trials in all.
             mu: GDP budget in all; default the study's and what is neither spent nor planned by others.
 
@@ -187,10 +196,13 @@ class PrivateFunction:
             InputError: the run is not complete, or has as much.
             BudgetExhausted: the ledger has not that much; ``ledger.raise_budget`` raises it.
         """
-        run = self.run_of(study)
-        if run is None:
-            raise dptune.InputError("the study has no finished trial yet; give n_trials= and mu= where it is planned.")
+        run = self._begun(study, "give n_trials= and mu= where it is planned")
         self._runs.extend(study, run, n_trials, mu)
+
+    def _begun(self, study: optuna.Study, instead: str) -> SearchRun:
+        if (run := self.run_of(study)) is None:
+            raise dptune.InputError(f"the study has no finished trial yet; {instead}.")
+        return run
 
     def estimate(
         self, study: optuna.Study, parameters: Mapping[str, Any], *, early: bool = False
@@ -207,9 +219,7 @@ class PrivateFunction:
             BudgetExhausted: it does not fit.
             KeyConflict: it was made at other parameters; before the function is called.
         """
-        run = self.run_of(study)
-        if run is None:
-            raise dptune.InputError("the study has no finished trial yet; there is nothing to estimate.")
+        run = self._begun(study, "there is nothing to estimate")
         if not isinstance(parameters, Mapping):
             kind = type(parameters).__name__
             raise dptune.InputError(
@@ -239,10 +249,7 @@ class PrivateFunction:
         Inside a study exceptions are swallowed, because they could depend on private data. Use this on public or
         made-up data, or where you may see the private data; nothing is released, stored or spent.
         """
-        found = self._function(self._shield(FixedTrial(dict(parameters))))
-        losses = self._runs.request.privatizer.checked(found)
-        _logger.info(tried(losses))
-        return repr(losses)
+        return try_out(self._function, parameters, self._privatizer, self._shield)
 
 
 class PrivateObjective(PrivateFunction):
@@ -258,7 +265,7 @@ class PrivateObjective(PrivateFunction):
         final_share: share of mu^2 kept for :meth:`estimate`.
         default: your default configuration: the recommendation is compared with it, and the final estimate releases
             both levels.
-        loss, data, training, public: see :class:`PrivateFunction`.
+        about: ``loss``, ``data``, ``training``, ``public``: see :class:`PrivateFunction`.
 
     Raises:
         UnsupportedMetric, InputError: see :class:`PrivateFunction`; or a setting is out of range.
@@ -273,19 +280,11 @@ class PrivateObjective(PrivateFunction):
         mu: float | None = None,
         final_share: float = 0.05,
         default: Mapping[str, Any] | None = None,
-        loss: str | NamedLoss | None = None,
-        data: Data | Callable[[], Data] | None = None,
-        training: Training = "public",
-        public: str | None = None,
+        **about: Unpack[About],
     ) -> None:
         settings = {"trials": n_trials, "final_share": final_share}
         request = SearchRequest(VALUES, privatizer, mu, 0, settings, default, type(self).__name__)
-        super().__init__(function, StudyRuns(request), loss=loss, data=data, training=training, public=public)
-
-    def run_of(self, study: optuna.Study) -> SearchRun:
-        """Return the run that pays for the study's trials."""
-        refuse_maximize(study)
-        return self._runs.of(study) or self._runs.begin(study, None)
+        super().__init__(function, StudyRuns(request), **about)
 
     def recommend(self, study: optuna.Study) -> Recommendation:
         """Return the trial's parameters that a model of all released values expects to be best.
@@ -295,21 +294,7 @@ class PrivateObjective(PrivateFunction):
         Raises:
             InputError: no value was released yet.
         """
-        return self.run_of(study).recommend()
-
-
-def refuse_maximize(study: optuna.Study) -> None:
-    """Refuse a study that does not minimise one value.
-
-    Raises:
-        InputError: the study maximises, or has several directions.
-    """
-    if study.directions != [StudyDirection.MINIMIZE]:
-        raise dptune.InputError(
-            'a private objective is a loss: create the study with direction="minimize" and one objective '
-            "(for accuracy, minimise the zero-one loss). A study that is stored keeps its direction: give the new one "
-            "another study_name, or delete the old one first with optuna.delete_study."
-        )
+        return self._begun(study, "there is nothing to recommend").recommend()
 
 
 def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:
@@ -318,5 +303,5 @@ def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:
         study.stop()
     except RuntimeError:  # not inside study.optimize: there is nothing to stop
         return error
-    _logger.warning(f"The study ends here: {error}")
+    logger.warning(f"The study ends here: {error}")
     return optuna.TrialPruned("the run is complete.")

@@ -12,20 +12,22 @@ Use::
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, IntDistribution
-from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
 import dptune
 from dptune.outsourced.formats import Table
+from dptune.space import Value
+from dptune_optuna.spaces import SpaceSampler
 
 _DEAD = 1000  # a trial this much older than the newest one is not waited for
 
 
-class POGPUCBSampler(BaseSampler):
+class POGPUCBSampler(SpaceSampler):
     """Proposes rows of a released table by GP-UCB on its noisy features; see :mod:`dptune.outsourced.modeler`.
 
     The table is released and the outputs are what the curator answers, so study, values and parameters may be shown to
@@ -43,9 +45,9 @@ class POGPUCBSampler(BaseSampler):
     """
 
     def __init__(self, table: Table, kernel: dptune.gp.RBF, *, name: str = "row", **settings: Any) -> None:
+        super().__init__(warn_independent_sampling=False)
         self._table, self._kernel, self._name, self._settings = table, kernel, name, settings
         self._rows = IntDistribution(0, len(table.values) - 1)
-        self._independent = RandomSampler()
         self._start()
 
     def _start(self) -> None:
@@ -61,9 +63,9 @@ class POGPUCBSampler(BaseSampler):
         """Return the row number."""
         return {self._name: self._rows}
 
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    def _propose(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
+    ) -> Mapping[str, Value]:
         """Learn what has finished since; return the row with the largest upper confidence bound not being evaluated."""
         if study.direction.name.lower() != self.direction:
             raise dptune.InputError(f'this table goes with direction="{self.direction}"; the study has another.')
@@ -84,16 +86,6 @@ class POGPUCBSampler(BaseSampler):
 
     def _fits(self, trial: FrozenTrial) -> bool:
         return trial.distributions.get(self._name) == self._rows
-
-    def sample_independent(
-        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        """Draw any other parameter; the modeler does not see it."""
-        return self._independent.sample_independent(study, trial, param_name, param_distribution)
-
-    def reseed_rng(self) -> None:
-        """Reseed the draws of other parameters."""
-        self._independent.reseed_rng()
 
     def recommend(self, study: optuna.Study) -> dict[str, int]:
         """Return the evaluated row with the best posterior mean: never the best noisy output.

@@ -11,27 +11,23 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, ClassVar, Literal, Unpack, overload
 
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
-from optuna.search_space import IntersectionSearchSpace
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 import dptune
-from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Data, Function, Training
+from dptune.losses.user_function import Function
 from dptune.search.answer import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.space import Value
-from dptune_optuna.objective import PrivateFunction, refuse_maximize
-from dptune_optuna.shield import samplers_of
-from dptune_optuna.spaces import Discovery, SpaceSampler, given_space, searched, to_distributions, to_space, within
+from dptune_optuna.objective import About, PrivateFunction
+from dptune_optuna.spaces import SpaceSampler, given_space, within
 from dptune_optuna.studies import StudyRuns
 
-_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 _ENDED = (TrialState.COMPLETE, TrialState.FAIL)  # in place of one that was pruned another is to come
 _DECORATE = (
     "Decorate the function with @sampler.objective and give study.optimize what that returns. Delete this study if "
@@ -91,27 +87,23 @@ class PrivateSampler(SpaceSampler):
         unprotected: Literal["refuse", "allow"] = "refuse",
         **settings: Any,
     ) -> None:
-        name = type(self).__name__
+        name, self._choices = type(self).__name__, self.method.any_space
         self.method.refuse_unknown(settings, front_end=name)
         if not isinstance(privatizer, dptune.LossPrivatizer):
             raise dptune.InputError(f"{name} needs a LossPrivatizer: {name}(space, privatizer, ...).")
         if unprotected not in ("refuse", "allow"):
             raise dptune.InputError(f'unprotected must be "refuse" or "allow"; got {unprotected!r}.')
-        self._space, self._allowed = given_space(space, choices=self.method.any_space), unprotected == "allow"
+        about = name, given_space(space, choices=self._choices), start_from
         settings = {"trials": n_trials, **settings}
-        about = (name, self._space, start_from)
         request = SearchRequest(self.method, privatizer, mu, seed, settings, default, *about, takes_reports=True)
         super().__init__(
             seed=request.seed,
             independent_sampler=independent_sampler,
             warn_independent_sampling=warn_independent_sampling,
         )
+        self._allowed = unprotected == "allow"
         self._runs = StudyRuns(request, mixed=self._allowed)
-        self._suggested: dict[str, IntersectionSearchSpace] = {}  # by the trials of each study
-        self._discovered: dict[str, Discovery] = {}  # by those of each study, if no space was given
         self._shielded: set[tuple[str, int]] = set()  # study and number of the trials that a private objective runs
-
-    # ---- the run -------------------------------------------------------------------------------------
 
     @property
     def n_trials(self) -> int:
@@ -122,70 +114,30 @@ class PrivateSampler(SpaceSampler):
         Raises:
             InputError: the sampler was made without a space, and no study has fixed one yet.
         """
-        if (run := self._runs.any()) is not None:
+        for run in self._runs.known.values():
             return run.trials
-        if self._space is None:
+        request = self._runs.request
+        if request.space is None:
             raise dptune.InputError("n_trials depends on the number of parameters; give the sampler its space.")
-        return self._runs.request.plan(self._space).trials
+        return request.plan(request.space).trials
 
     def run_of(self, study: optuna.Study) -> SearchRun | None:
         """Return the study's run, or None as long as its search space is not known."""
-        name, request = study.study_name, self._runs.request
-        if (run := self._runs.of(study)) is not None:
-            return run
-        space = (
-            self._space
-            or request.stored_space(name)
-            or self._to_space(self._suggested.setdefault(name, IntersectionSearchSpace()).calculate(study))
-        )
-        return None if space is None else self._runs.begin(study, space)
-
-    def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> SearchRun:
-        """Begin the study's run with the parameters of ``distributions``, unless it has begun.
-
-        Raises:
-            InputError: they have nothing to search.
-        """
-        with self._runs.lock:  # of two first trials with different parameters, one begins
-            run, space = self.run_of(study), self._to_space(distributions)
-            if run is not None:
-                return run
-            if space is None:
-                what = searched(self.method.any_space)
-                raise dptune.InputError(f"the first trial had no {what} with more than one value to search.")
-            try:
-                return self._runs.begin(study, space)
-            except dptune.errors.BudgetMismatch:
-                stored = self._runs.request.stored_space(study.study_name)
-                if stored is None or self._space is not None or stored == space:
-                    raise
-                return self._runs.begin(study, stored)  # another process was first
-
-    def _to_space(self, distributions: Mapping[str, BaseDistribution]) -> dptune.Space | None:
-        return to_space(distributions, choices=self.method.any_space)
-
-    @property
-    def discovers(self) -> bool:
-        """Whether parameters that a later trial suggests join the search."""
-        return self._space is None and self.method.joined is not None
-
-    def discover(self, run: SearchRun, trial: Trial) -> None:
-        """Take note of what a trial suggested; what nobody knew joins the search."""
-        with self._runs.lock:
-            name = trial.study.study_name
-            if name not in self._discovered and run.space is not None:
-                ended = trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-                self._discovered[name] = Discovery(run.space, ended)
-            self._discovered[name].add(trial.params, trial.distributions)
-            found = self._discovered[name].space()
-        run.join(found if run.space is None else found.joined(run.space))
+        return self._runs.of(study)
 
     # ---- Optuna's interface --------------------------------------------------------------------------
 
-    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the run's search space; empty until it is known."""
-        run = self.run_of(study)
-        return {} if run is None or run.space is None else to_distributions(run.space)
+    def _space_of(self, study: optuna.Study) -> dptune.Space | None:
+        run = self._runs.of(study)
+        return None if run is None else run.space
+
+    def _is_fixed(self, study: optuna.Study) -> bool:
+        return study.study_name in self._runs.known and not self._runs.discovers
+
+    def _propose(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
+    ) -> Mapping[str, Value]:
+        return self._runs.begin(study, search_space).ask(trial.number)
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -193,17 +145,9 @@ class PrivateSampler(SpaceSampler):
         """Draw one parameter outside the search space; before that is known take the default configuration's."""
         default = self._runs.request.default or {}
         known = param_name in default and within(param_distribution, default[param_name])
-        if known and self._runs.of(study) is None:
+        if known and study.study_name not in self._runs.known:
             return default[param_name]
         return super().sample_independent(study, trial, param_name, param_distribution)
-
-    def _propose(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
-    ) -> Mapping[str, Value]:
-        return self.begin(study, search_space).ask(trial.number)
-
-    def _has_space(self, study: optuna.Study) -> bool:
-        return self._runs.of(study) is not None and not self.discovers
 
     def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
         """End a study whose trial was not run by a decorated objective; with ``unprotected="allow"`` warn.
@@ -212,11 +156,17 @@ class PrivateSampler(SpaceSampler):
             PrivacyError: no release paid for the trial's value, or a function failed outside the shield.
         """
         here = study.study_name, trial.number
-        shielded, run = here in self._shielded, self._runs.of(study)
+        shielded, run = here in self._shielded, self._runs.known.get(study.study_name)
         self._shielded.discard(here)
         pruned = shielded and state == TrialState.PRUNED  # its value is the last one that was reported as public
         if values is not None and not pruned and not (run and run.released(str(trial.number), values[0])):
-            self._unpaid(trial, values)
+            if not self._allowed:
+                values[:] = [math.inf] * len(values)  # Optuna stores and logs this list next, whatever is raised here
+            instead = "is stored as it is, without noise" if self._allowed else "was stored and logged as inf instead"
+            self._unprotected(
+                f"trial {trial.number} has a value that did not come from an objective decorated with "
+                f"@sampler.objective. The value {instead}; what the function reported or printed is as it was"
+            )
         if state == TrialState.FAIL and not shielded and _in_optimize(study):
             vector = "a vector that it returned is, too" if self._allowed else "a vector that it returned is not"
             self._unprotected(
@@ -226,42 +176,20 @@ class PrivateSampler(SpaceSampler):
         if run is not None and run.plan.monitor_mu == 0 and trial.number + 1 >= run.trials:
             run.warn_if_behind((state in _ENDED) + len(study.get_trials(deepcopy=False, states=_ENDED)))
 
-    def _unpaid(self, trial: FrozenTrial, values: list[float]) -> None:
-        what = f"trial {trial.number} has a value that did not come from an objective decorated with @sampler.objective"
-        if not self._allowed:
-            values[:] = [math.inf] * len(values)  # Optuna stores and logs this list next, whatever is raised here
-        instead = "is stored as it is, without noise" if self._allowed else "was stored and logged as inf instead"
-        self._unprotected(f"{what}. The value {instead}; what the function reported or printed is as it was")
-
     def _unprotected(self, what: str) -> None:
         if not self._allowed:
             raise dptune.PrivacyError(f"{what}. {_DECORATE}")
-        warnings.warn(f"{what}.", UnprotectedValueWarning, stacklevel=4)
+        warnings.warn(f"{what}.", UnprotectedValueWarning, stacklevel=3)
 
     # ---- the user's interface --------------------------------------------------------------------------
 
     @overload
-    def objective(self, function: Function) -> SamplerObjective: ...
+    def objective(self, function: Function) -> PrivateFunction: ...
 
     @overload
-    def objective(
-        self,
-        *,
-        loss: str | NamedLoss | None = None,
-        data: Data | Callable[[], Data] | None = None,
-        training: Training = "public",
-        public: str | None = None,
-    ) -> Callable[[Function], SamplerObjective]: ...
+    def objective(self, **about: Unpack[About]) -> Callable[[Function], PrivateFunction]: ...
 
-    def objective(
-        self,
-        function: Function | None = None,
-        *,
-        loss: str | NamedLoss | None = None,
-        data: Data | Callable[[], Data] | None = None,
-        training: Training = "public",
-        public: str | None = None,
-    ) -> Any:
+    def objective(self, function: Function | None = None, **about: Unpack[About]) -> Any:
         """Decorate a function of a trial that returns per-example losses (rows,).
 
         With ``loss`` and ``data=(X, y)`` the function returns a fitted scikit-learn estimator instead: what it raises
@@ -269,10 +197,9 @@ class PrivateSampler(SpaceSampler):
         hidden and count as the upper clip for everybody; use ``try_out`` to find bugs. With ``public`` Optuna's pruners
         may stop trials by a public quantity, named in words: see :class:`dptune_optuna.objective.PrivateFunction`.
         """
-        options: dict[str, Any] = {"loss": loss, "data": data, "training": training, "public": public}
         if function is None:
-            return lambda decorated: SamplerObjective(self, decorated, **options)
-        return SamplerObjective(self, function, **options)
+            return lambda decorated: PrivateFunction(decorated, self._runs, self, **about)
+        return PrivateFunction(function, self._runs, self, **about)
 
     def recommend(self, study: optuna.Study) -> Recommendation:
         """Return the parameters to use, never the argmin of noisy values, and what is known about them.
@@ -283,7 +210,7 @@ class PrivateSampler(SpaceSampler):
         Raises:
             InputError: the study has no run yet.
         """
-        run = self.run_of(study)
+        run = self._runs.of(study)
         if run is None or run.space is None:
             raise dptune.InputError("the study has no finished trial yet; there is nothing to recommend.")
         best, space = run.recommend(), run.space
@@ -295,7 +222,7 @@ class PrivateSampler(SpaceSampler):
         return best
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_suggested": {}, "_discovered": {}, "_shielded": set()}
+        return {**self.__dict__, "_shielded": set()}
 
 
 class CentredSampler(PrivateSampler):
@@ -307,10 +234,9 @@ class CentredSampler(PrivateSampler):
     **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released.
     So it is a careful estimate, from everything released by then, of how much worse the mean loss at the trial's
     point is than at the centre of the search space: the surrogate's mean plus its standard deviation, and ``inf``,
-    which plots leave out, as long as nothing is released. It is post-processing, and says nothing about the trial's
-    own losses until their generation is out. So ``best_trial`` and plots show what the run believed and when; the
-    answer is :meth:`recommend`, and ``objective.estimate`` releases its level of loss. The released centred values
-    stand in the ledger, with their points.
+    which plots leave out, as long as nothing is released. So ``best_trial`` and plots show what the run believed and
+    when; the answer is :meth:`recommend`, and ``objective.estimate`` releases its level of loss. The released centred
+    values stand in the ledger, with their points.
 
     Arguments as in :class:`PrivateSampler`; whole generations are planned, and ``settings`` are those of
     :func:`dptune.algorithms.centred_plan.plan_centred`.
@@ -332,58 +258,6 @@ class DPGIBOSampler(PrivateSampler):
     """
 
     method = dptune.GIBO
-
-
-class SamplerObjective(PrivateFunction):
-    """A function decorated with :meth:`PrivateSampler.objective`."""
-
-    def __init__(self, sampler: PrivateSampler, function: Function, **options: Any) -> None:
-        super().__init__(function, sampler._runs, **options)
-        self._sampler, self._warned = sampler, False
-
-    def run_of(self, study: optuna.Study) -> SearchRun | None:
-        """Return the run that pays for the study's trials; None before the first trial if no space was given.
-
-        Raises:
-            InputError: the study maximises, or uses another sampler, as after a resume without ``sampler=``.
-        """
-        refuse_maximize(study)
-        if not any(sampler is self._sampler for sampler in samplers_of(study)):
-            raise dptune.InputError(
-                f"the study's sampler, a {type(study.sampler).__name__}, is not the {type(self._sampler).__name__} "
-                "that decorated this objective (made again, a sampler is another one); load the study with "
-                "sampler=sampler, or use PrivateObjective with other samplers."
-            )
-        run = self._sampler.run_of(study)
-        if run is None:
-            self._runs.check_start(study)
-        return run
-
-    def compare(self, run: SearchRun, trial: Trial) -> None:
-        """Without ``space=`` the first trial decided what is searched: other parameters join it, if they can.
-
-        A method whose space does not grow ignores trials that lack parameters, with a warning.
-
-        Raises:
-            InputError: ``space=`` was given, and the function did not suggest it.
-        """
-        if self._sampler._space is not None:
-            super().compare(run, trial)
-        elif self._sampler.discovers:
-            self._sampler.discover(run, trial)
-        elif not self._warned and run.space is not None and not run.space.contains(trial.params):
-            self._warned = True
-            searched = ", ".join(map(repr, run.space))
-            warnings.warn(
-                f"trial {trial.number} did not suggest all that the trial did that began the search: {searched}. "
-                "Such trials cost what they cost and have no part in the search. Begin a new study with space=, the "
-                "parameters that are suggested in every trial, or use PrivateObjective.",
-                stacklevel=3,
-            )
-
-    def first_run(self, trial: Trial) -> SearchRun:
-        """Begin the run with the search space of its first trial."""
-        return self._sampler.begin(trial.study, trial.distributions)
 
 
 def _in_optimize(study: optuna.Study) -> bool:

@@ -31,15 +31,13 @@ from optuna.trial import FixedTrial, FrozenTrial, Trial, TrialState
 import dptune
 from dptune._checks import positive, share
 from dptune.losses.named import NamedLoss
-from dptune.losses.user_function import Data, Function, losses_function, tried
+from dptune.losses.user_function import Data, Function, losses_function
 from dptune.selection.choosing import observe, select_points
 from dptune.selection.methods import Method
 from dptune.training import TrainingLedger
 from dptune.training.select import Selected, one_of
 from dptune.training.select import repeat_and_select as _repeat_and_select
-from dptune_optuna.shield import ShieldedTrial, samplers_of, shielded, wrapped
-
-_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+from dptune_optuna.shield import ShieldedTrial, samplers_of, shielded, try_out, wrapped
 
 SELECTED = "dptune:selected"  # study user attribute: the choice, a released fact
 WITHHELD = math.inf  # every trial's value: nothing is known, and no trial looks good
@@ -141,9 +139,7 @@ class SelectionObjective:
 
     def try_out(self, parameters: dict[str, Any]) -> str:
         """Call the function once outside any study and let its exceptions through, to find bugs; nothing is spent."""
-        losses = self._privatizer.checked(self._function(FixedTrial(parameters)))
-        _logger.info(tried(losses))
-        return repr(losses)
+        return try_out(self._function, parameters, self._privatizer, ShieldedTrial)
 
 
 def _point(study: optuna.Study, trial: Trial | FrozenTrial) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import optuna
@@ -19,10 +19,11 @@ from optuna.study import Study
 from optuna.trial import FixedTrial, Trial
 
 import dptune
-from dptune.losses.user_function import Function, Outcome, call_guarded
+from dptune.losses.user_function import Function, Outcome, call_guarded, tried
 from dptune.privacy.private import PerExampleLosses, bare
 from dptune.search.fold import as_stored
 from dptune.search.run import SearchRun
+from dptune_optuna.spaces import logger
 
 T = TypeVar("T")
 
@@ -30,12 +31,8 @@ T = TypeVar("T")
 class ShieldedTrial:
     """An Optuna trial that suggests parameters and takes nothing back.
 
-    ``report``, ``should_prune`` and ``set_user_attr`` are refused: Optuna stores what they are given at once.
-
-    Args:
-        trial: suggests.
-        run: where the trial may have its value already: then another point is refused at its first suggestion. None:
-            outside a study, or before the search space is known.
+    ``report``, ``should_prune`` and ``set_user_attr`` are refused: Optuna stores what they are given at once. Where
+    ``run`` has the trial's value already, another point is refused at its first suggestion.
     """
 
     def __init__(self, trial: Trial | FixedTrial, run: SearchRun | None = None) -> None:
@@ -62,26 +59,25 @@ class ShieldedTrial:
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
     ) -> float:
         """Suggest a real parameter; as Optuna's."""
-        return self._checked(name, lambda: float(self._trial.suggest_float(name, low, high, step=step, log=log)))
+        return float(self._checked(name, lambda: self._trial.suggest_float(name, low, high, step=step, log=log)))
 
     def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
         """Suggest a whole number; as Optuna's."""
-        return self._checked(name, lambda: int(self._trial.suggest_int(name, low, high, step=step, log=log)))
+        return int(self._checked(name, lambda: self._trial.suggest_int(name, low, high, step=step, log=log)))
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
         """Suggest one of the choices; as Optuna's."""
         return self._checked(name, lambda: self._trial.suggest_categorical(name, choices))
 
-    def _checked(self, name: str, suggest: Callable[[], T]) -> T:
-        value = self._passed(suggest)
-        self._passed(lambda: self._refuse_other(name, value))
-        return value
+    def _checked(self, parameter: str, suggest: Callable[[], Any]) -> Any:
+        def suggested() -> Any:
+            value, trial = suggest(), str(self.number)
+            known = None if self._run is None else self._run.recorded_parameters(trial)
+            if self._run is not None and known is not None and {**known, **as_stored({parameter: value})} != known:
+                raise self._run.other_parameters(trial)
+            return value
 
-    def _refuse_other(self, parameter: str, value: Any) -> None:
-        name = str(self.number)
-        known = None if self._run is None else self._run.recorded_parameters(name)
-        if self._run is not None and known is not None and {**known, **as_stored({parameter: value})} != known:
-            raise self._run.other_parameters(name)
+        return self._passed(suggested)
 
     def _passed(self, call: Callable[[], T]) -> T:
         """Call Optuna; what it raises is public."""
@@ -106,13 +102,9 @@ class PublicTrial(ShieldedTrial):
     """A trial that also hands a public quantity to Optuna's pruner; that it is public is the user's word."""
 
     def report_public(self, value: float, step: int) -> None:
-        """Report the quantity that the objective was made with (``public=``), for the pruner; as Optuna's ``report``.
+        """Report what the objective declared with ``public=``, of public rows only; smaller must be better.
 
-        It is stored and logged at once, without noise, and smaller must be better.
-
-        Args:
-            value: computed from public rows only.
-            step: at which, as 1, 2, ... epochs.
+        It is stored and logged at once, without noise.
         """
         self._passed(lambda: self._trial.report(value, step))
 
@@ -123,11 +115,9 @@ class PublicTrial(ShieldedTrial):
 
 
 class RungTrial(ShieldedTrial):
-    """A trial that reports private losses of a half-trained model, and is told whether to go on.
+    """A trial that reports private losses of a half-trained model to its run, and is told whether to go on.
 
-    Args:
-        trial, run: see :class:`ShieldedTrial`; the run takes the losses and pays.
-        losses_of: makes losses of what the user's function would return.
+    ``losses_of`` makes losses of what the user's function would return.
     """
 
     def __init__(self, trial: Trial | FixedTrial, run: SearchRun | None = None, *, losses_of: Function) -> None:
@@ -176,11 +166,11 @@ def shielded(function: Function, shield: ShieldedTrial, take: Callable[[Any], T]
     return outcome.or_raise()
 
 
-def mark_shielded(trial: Trial) -> None:
-    """Tell the study's sampler, also one that is wrapped, that a private objective runs the trial."""
-    for sampler in samplers_of(trial.study):
-        shielded: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
-        shielded.add((trial.study.study_name, trial.number))
+def try_out(function: Function, parameters: Mapping[str, Any], privatizer: dptune.LossPrivatizer, shield: Any) -> str:
+    """Call the function once outside any study; what it raises passes, and nothing is stored or spent."""
+    losses = privatizer.checked(function(shield(FixedTrial(dict(parameters)))))
+    logger.info(tried(losses))
+    return repr(losses)
 
 
 def samplers_of(study: Study) -> Iterator[BaseSampler]:

@@ -12,11 +12,11 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial
 
 import dptune
-from dptune._checks import boolean
+from dptune._checks import at_least, boolean
 from dptune.parameters import Parameter, key_of
 from dptune.space import Value
 
-_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
+logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 _MOST_VALUES = 32  # of a parameter that others may depend on
 
 
@@ -55,24 +55,23 @@ def _are_plain(choices: Sequence[Any]) -> bool:
 
 
 def given_space(
-    distributions: Mapping[str, BaseDistribution] | dptune.Space | None, *, choices: bool = False
+    distributions: Mapping[str, BaseDistribution] | dptune.Space | None,
+    *,
+    choices: bool = False,
+    whose: str = "space has",
 ) -> dptune.Space | None:
     """Return the space that a user gives to a sampler with ``space=``; None if none was given.
 
     Raises:
         InputError: it has nothing to search.
     """
-    if isinstance(distributions, dptune.Space):
+    if distributions is None or isinstance(distributions, dptune.Space):
         return distributions
-    space = None if distributions is None else to_space(distributions, choices=choices)
-    if distributions is not None and space is None:
-        raise dptune.InputError(f"space has no {searched(choices)} with more than one value to search.")
+    space = to_space(distributions, choices=choices)
+    if space is None:
+        kind = "parameter" if choices else "float or int parameter"
+        raise dptune.InputError(f"{whose} no {kind} with more than one value to search.")
     return space
-
-
-def searched(choices: bool) -> str:
-    """Return what is searched, for messages."""
-    return "parameter" if choices else "float or int parameter"
 
 
 def within(distribution: BaseDistribution, value: Any) -> bool:
@@ -101,14 +100,10 @@ def refuse_other_space(
 ) -> None:
     """Refuse a function that does not suggest the parameters that are searched: its trials would all be ignored.
 
-    Args:
-        space: of the run.
-        suggested: by a function that has returned; parameters beyond those of the space are fine.
-        values: that it was given; what is not active for them need not be suggested.
-        kept: what to do if the space is what is wrong.
+    It may suggest others beside them, and need not suggest what is not active for the ``values`` that it was given.
 
     Raises:
-        InputError: a parameter was not suggested, or was suggested as another one; names it.
+        InputError: a parameter was not suggested, or was suggested as another one; names it, and ends with ``kept``.
     """
     for name, wanted in to_distributions(space).items():
         given = suggested.get(name)
@@ -134,10 +129,6 @@ class Discovery:
     A parameter that some trials did not suggest depends on the first parameter, in the order of suggestion, that tells
     the trials with it from those without: it is active for the values that were seen with it. Where no parameter tells
     them apart, nobody knows when it is active. What is guessed wrongly is drawn at random once, and known then.
-
-    Args:
-        space: what is known already.
-        trials: that have ended.
     """
 
     def __init__(self, space: dptune.Space, trials: Iterable[FrozenTrial] = ()) -> None:
@@ -185,19 +176,24 @@ class Discovery:
 
 
 class SpaceSampler(BaseSampler):
-    """Proposes the parameters of a known space together; draws those outside it.
+    """Proposes the parameters of a known space together; draws those outside it, by default at random."""
 
-    Args:
-        seed: of the sampler that draws, if it is the default one.
-        independent_sampler: draws parameters outside the space; default random.
-        warn_independent_sampling: say so when it does.
-    """
+    _choices = False  # whether categories are searched, too
 
     def __init__(
-        self, *, seed: int | None, independent_sampler: BaseSampler | None, warn_independent_sampling: bool
+        self,
+        *,
+        seed: int | None = None,
+        independent_sampler: BaseSampler | None = None,
+        warn_independent_sampling: bool = True,
     ) -> None:
-        self._independent = independent_sampler or RandomSampler(seed=seed)
+        self._seed = None if seed is None else at_least("seed", seed, 0)
+        self._independent = independent_sampler or RandomSampler(seed=self._seed)
         self._warn_independent = boolean("warn_independent_sampling", warn_independent_sampling)
+
+    def _space_of(self, study: optuna.Study) -> dptune.Space | None:
+        """Return the search space, or None until it is known."""
+        return None
 
     @abstractmethod
     def _propose(
@@ -205,20 +201,22 @@ class SpaceSampler(BaseSampler):
     ) -> Mapping[str, Value]:
         """Return the trial's point; ``search_space`` has a parameter to search."""
 
-    @abstractmethod
-    def _has_space(self, study: optuna.Study) -> bool:
-        """Tell whether the study's search space is known."""
+    def _is_fixed(self, study: optuna.Study) -> bool:
+        """Tell whether this process knows the study's search space, and that it stays as it is."""
+        return True
 
-    def _to_space(self, distributions: Mapping[str, BaseDistribution]) -> dptune.Space | None:
-        """Return what there is to search, or None."""
-        return to_space(distributions)
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the search space; empty until it is known."""
+        self._raise_error_if_multi_objective(study)
+        space = self._space_of(study)
+        return {} if space is None else to_distributions(space)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Return the next point; parameters that are not searched, or whose range has changed, are drawn."""
         self._raise_error_if_multi_objective(study)
-        proposed = self._propose(study, trial, search_space) if self._to_space(search_space) else {}
+        proposed = self._propose(study, trial, search_space) if to_space(search_space, choices=self._choices) else {}
         return {
             name: proposed[name]
             if name in proposed and within(distribution, proposed[name])
@@ -231,8 +229,8 @@ class SpaceSampler(BaseSampler):
     ) -> Any:
         """Draw one parameter outside the search space."""
         self._raise_error_if_multi_objective(study)
-        if self._warn_independent and self._has_space(study):
-            _logger.warning(
+        if self._warn_independent and self._is_fixed(study):
+            logger.warning(
                 f"The parameter {param_name!r} in trial #{trial.number} is sampled independently by "
                 f"{type(self._independent).__name__}: {type(self).__name__} searches the parameters of a fixed search "
                 "space. Its spread adds to the values the sampler sees. Set "

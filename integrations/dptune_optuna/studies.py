@@ -8,19 +8,24 @@ data frames and optuna-dashboard find it.
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Mapping
 from inspect import unwrap
 from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution
+from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import Trial, TrialState
 
 import dptune
 from dptune._locks import ForkSafeLock
+from dptune.algorithms import VALUES
 from dptune.search.answer import listed
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
+from dptune_optuna.spaces import Discovery, given_space, logger, refuse_other_space, to_space
 
-_logger = optuna.logging.get_logger("optuna.dptune")  # below Optuna's own: its handlers and its verbosity
 ATTRIBUTE = "dptune:"  # begins the name of every user attribute that is written here: released facts only
 MARK = ATTRIBUTE + "ledger"  # of a study: which ledger paid for it, and up to which charge
 VALUE_IS = ATTRIBUTE + "value_is"  # of a study: what a trial's value is
@@ -29,51 +34,77 @@ _BAR = 30  # cells of the bar of the budget
 _TITLE = "## Private search"
 _NOTE = "dashboard:note_"  # where optuna-dashboard keeps a study's note (save_note)
 _PART = 2045  # in parts of this length
+_KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
 
 
 class StudyRuns:
     """The runs of a request, one for each study; each is bound to the study's storage.
 
     Args:
-        request: what the user asks for.
+        request: what the user asks for; without a space the first finished trial of a study decides what is searched.
         mixed: whether a run may begin in a study with completed trials that no run has paid for.
     """
 
     def __init__(self, request: SearchRequest, *, mixed: bool = False) -> None:
         self.request, self._mixed = request, mixed
-        self._runs: dict[str, SearchRun] = {}
         self.lock = ForkSafeLock()
+        self.known: dict[str, SearchRun] = {}  # by the name of the study
+        self._suggested: dict[str, IntersectionSearchSpace] = {}  # by the trials of each study
+        self._discovered: dict[str, Discovery] = {}  # by those of each study, if no space was given
+        self._warned = False  # of a trial without parameters that are searched
 
     def of(self, study: optuna.Study) -> SearchRun | None:
-        """Return the study's run, or None if this process has not begun it."""
-        return self._runs.get(study.study_name)
-
-    def any(self) -> SearchRun | None:
-        """Return one of the runs, or None."""
-        return next(iter(self._runs.values()), None)
-
-    def begin(self, study: optuna.Study, space: dptune.Space | None) -> SearchRun:
-        """Begin the study's run, or continue it from the ledger; a run that this process has begun is returned.
+        """Return the study's run, begun or continued; None as long as its search space is not known.
 
         Raises:
             LedgerError: the study was paid for by another ledger, or by a later state of this one.
             BudgetMismatch: the run was begun with other settings or another privatizer.
             BudgetExhausted: the ledger has not that much left for a new run.
         """
+        name, request = study.study_name, self.request
+        if name in self.known:
+            return self.known[name]
+        if request.method == VALUES:
+            return self._begin(study, None)
+        space = request.space or request.stored_space(name)
+        if space is None:
+            suggested = self._suggested.setdefault(name, IntersectionSearchSpace()).calculate(study)
+            space = to_space(suggested, choices=request.method.any_space)
+        return None if space is None else self._begin(study, space)
+
+    def begin(self, study: optuna.Study, distributions: Mapping[str, BaseDistribution]) -> SearchRun:
+        """Begin the study's run with the parameters of ``distributions``, unless it has begun.
+
+        Raises:
+            InputError: they have nothing to search; and as in :meth:`of`.
+        """
+        with self.lock:  # of two first trials with different parameters, one begins
+            if (run := self.of(study)) is not None:
+                return run
+            space = given_space(distributions, choices=self.request.method.any_space, whose="the first trial had")
+            try:
+                return self._begin(study, space)
+            except dptune.errors.BudgetMismatch:
+                stored = self.request.stored_space(study.study_name)
+                if stored is None or self.request.space is not None or stored == space:
+                    raise
+                return self._begin(study, stored)  # another process was first
+
+    def _begin(self, study: optuna.Study, space: dptune.Space | None) -> SearchRun:
         with self.lock:
             name = study.study_name
-            if name not in self._runs:
+            if name not in self.known:
                 self._check_ledger(study)
                 run = self.request.begin(name, space)
                 _announce(self.request, run)
                 study.set_user_attr(MARK, self.request.ledger.mark())
-                self._runs[name] = run
-            return self._runs[name]
+                self.known[name] = run
+            return self.known[name]
 
     def extend(self, study: optuna.Study, run: SearchRun, n_trials: int, mu: float | None) -> None:
         """Let the study go on with what extends its run; see :meth:`dptune.SearchRun.extend`."""
         with self.lock:
-            self._runs[study.study_name] = extension = run.extend(trials=n_trials, mu=mu)
+            self.known[study.study_name] = extension = run.extend(trials=n_trials, mu=mu)
         _announce(self.request, extension)
 
     def check_start(self, study: optuna.Study) -> None:
@@ -98,15 +129,56 @@ class StudyRuns:
                 'are public and belong to this search, make the sampler with unprotected="allow".'
             )
 
+    @property
+    def discovers(self) -> bool:
+        """Whether parameters that a later trial suggests join the search."""
+        return self.request.space is None and self.request.method.joined is not None
+
+    def compare(self, run: SearchRun, trial: Trial) -> None:
+        """Compare what a function has suggested with the run's search space.
+
+        Without ``space=`` the first trial decided what is searched: other parameters join it, if they can. A method
+        whose space does not grow ignores trials that lack parameters, with a warning.
+
+        Raises:
+            InputError: ``space=`` was given, and the function did not suggest it.
+        """
+        if run.space is None:
+            return
+        if self.request.space is not None:
+            refuse_other_space(run.space, trial.distributions, trial.params, kept=_KEPT)
+        elif self.discovers:
+            self._discover(run, run.space, trial)
+        elif not self._warned and not run.space.contains(trial.params):
+            self._warned = True
+            warnings.warn(
+                f"trial {trial.number} did not suggest all that the trial did that began the search: "
+                f"{', '.join(map(repr, run.space))}. Such trials cost what they cost and have no part in the search. "
+                "Begin a new study with space=, the parameters that are suggested in every trial, or use "
+                "PrivateObjective.",
+                stacklevel=3,
+            )
+
+    def _discover(self, run: SearchRun, space: dptune.Space, trial: Trial) -> None:
+        """Take note of what a trial suggested; what nobody knew joins the search."""
+        with self.lock:
+            name = trial.study.study_name
+            if name not in self._discovered:
+                ended = trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+                self._discovered[name] = Discovery(space, ended)
+            self._discovered[name].add(trial.params, trial.distributions)
+            found = self._discovered[name].space()
+        run.join(found.joined(run.space or space))
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_runs": {}}
+        return {**self.__dict__, "known": {}, "_suggested": {}, "_discovered": {}}
 
 
 def _announce(request: SearchRequest, run: SearchRun) -> None:
-    say = _logger.info if request.privatizer.private else _logger.warning
+    say = logger.info if request.privatizer.private else logger.warning
     say(request.announcement(run))
     if warning := request.warning(run):
-        _logger.warning(f"The run {run.scope!r} will learn little: {warning}")
+        logger.warning(f"The run {run.scope!r} will learn little: {warning}")
 
 
 def _has_completed(study: optuna.Study) -> bool:
@@ -115,8 +187,13 @@ def _has_completed(study: optuna.Study) -> bool:
     return any(math.isfinite(value) for trial in completed for value in trial.values)
 
 
-def show(study: optuna.Study, run: SearchRun, loss: str) -> None:
-    """Write what has changed to the study, one short attribute for each fact: dashboards cut long ones off."""
+def show(study: optuna.Study, run: SearchRun, loss: str, trial: Trial | None = None) -> None:
+    """Write what has changed to the study, one short attribute for each fact: dashboards cut long ones off.
+
+    Beside the trial's value stands its standard deviation, if anything was released about it.
+    """
+    if trial is not None and (sigma := run.sigma(str(trial.number), trial.params)) is not None:
+        trial.set_user_attr(SIGMA, sigma)
     stored, progress = study.user_attrs, run.progress()
     facts = {ATTRIBUTE + fact: value for fact, value in progress.items()}
     for name, value in {**facts, VALUE_IS: run.value_is(loss), MARK: run.ledger.mark()}.items():
@@ -124,17 +201,10 @@ def show(study: optuna.Study, run: SearchRun, loss: str) -> None:
             study.set_user_attr(name, value)
             if name == VALUE_IS and study.metric_names is None:
                 unwrap(optuna.Study.set_metric_names)(study, [str(value)])
-    _write_note(study, note(run, progress, run.value_is(loss)))
+    _write_note(study, _note(run, progress, run.value_is(loss)))
 
 
-def show_sigma(trial: Trial, run: SearchRun) -> None:
-    """Write the standard deviation in the trial's value beside it, if anything was released about it."""
-    sigma = run.sigma(str(trial.number), trial.params)
-    if sigma is not None:
-        trial.set_user_attr(SIGMA, sigma)
-
-
-def note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
+def _note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
     """Return what a study's note says, in Markdown: the budget as a bar, what a value is, the recommendation."""
     spent, budget = (float(str(progress[name])) for name in ("mu_spent", "mu_budget"))
     share = min((spent / budget) ** 2, 1.0)  # squares add up

@@ -64,7 +64,7 @@ def test_pruned_trials_cost_nothing_and_the_plan_is_reached_all_the_same(
 
 def test_a_generation_in_which_all_are_pruned_does_not_propose_the_same_points_for_ever(tmp_path: Path) -> None:
     space = {"x": optuna.distributions.FloatDistribution(0, 1)}
-    run = open_centred(open_privatizer(tmp_path)).begin(create(None, None), space)
+    run = open_centred(open_privatizer(tmp_path))._runs.begin(create(None, None), space)
     asked = [tuple(run.ask(number).values()) for number in range(7, 7 + 12 * run.algorithm.batch)]
     assert len(set(asked)) == len(asked)
 
