@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -25,8 +26,6 @@ from dptune.accounting.gdp import (
 )
 
 RELATIVE = 1e-9
-MUS = [1e-3, 0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0]
-DELTAS = [1e-12, 1e-9, 1e-5, 1e-3, 0.0246, 0.1]
 SOME_MU = st.floats(math.log(1e-3), math.log(20)).map(math.exp)
 SOME_DELTA = st.floats(math.log(1e-12), math.log(0.1)).map(math.exp)
 
@@ -85,16 +84,6 @@ def test_the_reference_numbers_of_theory(mu: float, epsilon: float) -> None:
     assert Budget.gdp(mu).epsilon(1e-5) == epsilon_from_mu(mu, 1e-5)
 
 
-@pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("mu", MUS)
-def test_epsilon_both_ways_on_a_grid(mu: float, delta: float) -> None:
-    epsilon = epsilon_from_mu(mu, delta)
-    assert close(epsilon, exact_epsilon(mu, delta))
-    if epsilon > 0:
-        assert close(mu_from_epsilon(epsilon, delta), exact_mu(epsilon, delta))
-        assert close(delta_from_mu(mu, epsilon), exact_delta(mu, epsilon))
-
-
 @settings(max_examples=50, deadline=None)
 @given(SOME_MU, SOME_DELTA)
 def test_epsilon_from_mu(mu: float, delta: float) -> None:
@@ -117,13 +106,6 @@ def test_delta_from_mu(mu: float, x: float) -> None:
         assert close(delta_from_mu(mu, epsilon), exact)
 
 
-@given(SOME_MU, SOME_DELTA)
-def test_round_trip(mu: float, delta: float) -> None:
-    epsilon = epsilon_from_mu(mu, delta)
-    if epsilon > 0:
-        assert mu_from_epsilon(epsilon, delta) == pytest.approx(mu, rel=RELATIVE)
-
-
 @given(SOME_MU, SOME_DELTA, st.floats(1.01, 3))
 def test_more_mu_means_more_epsilon_and_more_delta_means_less(mu: float, delta: float, factor: float) -> None:
     here = epsilon_from_mu(mu, delta)
@@ -144,45 +126,25 @@ def test_far_tails_do_not_overflow() -> None:
     assert math.isfinite(mu_from_epsilon(1e6, 1e-300))
 
 
-@pytest.mark.parametrize("mu", [0, -1, math.nan, math.inf, "one", None])
-def test_a_bad_mu_is_refused(mu: object) -> None:
-    for use in (Budget.gdp, lambda m: epsilon_from_mu(m, 0.1), lambda m: delta_from_mu(m, 1.0)):
-        with pytest.raises(InputError, match="mu"):
-            use(mu)
+USES: dict[str, list[Callable[[Any], object]]] = {
+    "mu must": [Budget.gdp, lambda mu: epsilon_from_mu(mu, 0.1), lambda mu: delta_from_mu(mu, 1.0)],
+    "epsilon": [lambda e: delta_from_mu(1.0, e), lambda e: mu_from_epsilon(e, 1e-5), lambda e: Budget(1.0, e, 1e-5)],
+    "delta": [lambda d: epsilon_from_mu(1.0, d), lambda d: Budget.approximate_dp(1.0, d)],
+    "releases": [Budget.gdp(1.0).per_release],
+    "eta": [mu_from_bounded_range],
+}
+BAD = {"mu must": [0], "delta": [0, 1, 1.5], "releases": [0, 1.5], "eta": [0.0]}
 
 
-@pytest.mark.parametrize("mu", [1e-160, 1e-10, 1e10, 1e160])
-def test_a_budget_whose_square_would_lose_digits_is_refused(mu: float) -> None:
-    with pytest.raises(InputError, match="mu must lie"):
-        Budget.gdp(mu)
-
-
-@pytest.mark.parametrize("delta", [0, 1, 1.5, -1e-5, math.nan])
-def test_a_bad_delta_is_refused(delta: float) -> None:
-    with pytest.raises(InputError, match="delta"):
-        epsilon_from_mu(1.0, delta)
-    with pytest.raises(InputError, match="delta"):
-        Budget.approximate_dp(1.0, delta)
-
-
-@pytest.mark.parametrize("epsilon", [-0.1, math.inf, math.nan])
-def test_a_bad_epsilon_is_refused(epsilon: float) -> None:
-    with pytest.raises(InputError, match="epsilon"):
-        delta_from_mu(1.0, epsilon)
-    with pytest.raises(InputError, match="epsilon"):
-        mu_from_epsilon(epsilon, 1e-5)
-
-
-@pytest.mark.parametrize("bad", ["4", None, True, 4j, [4.0]])
-def test_what_is_no_number_is_refused_by_name(bad: object) -> None:
-    for name, use in {
-        "mu": Budget.gdp,
-        "epsilon": lambda e: Budget.approximate_dp(e, 1e-5),
-        "delta": lambda d: Budget.approximate_dp(1.0, d),
-        "releases": lambda k: Budget.gdp(1.0).per_release(k),
-    }.items():
-        with pytest.raises(InputError, match=name):
-            use(bad)
+@pytest.mark.parametrize("name", USES)
+def test_what_is_no_number_of_its_range_is_refused_by_name(name: str) -> None:
+    for bad in (-0.1, math.nan, math.inf, "4", None, True, 4j, [4.0], *BAD.get(name, [])):
+        for use in USES[name]:
+            with pytest.raises(InputError, match=name):
+                use(bad)
+    for mu in (1e-160, 1e-10, 1e10, 1e160):  # its square would lose digits
+        with pytest.raises(InputError, match="mu must lie"):
+            Budget.gdp(mu)
 
 
 def test_a_numpy_scalar_is_the_number_it_holds() -> None:
@@ -198,11 +160,6 @@ def test_a_stated_pair_is_one_that_mu_implies(pair: tuple[float, float]) -> None
     assert Budget(mu / 2, 4.0, 1e-5).stated_epsilon == 4.0
     with pytest.raises(InputError, match=r"epsilon|delta"):
         Budget(mu, *pair)
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(1e6, 1e-300), (0.0, 0.05), (0.01, 1e-12), (50.0, 1e-9)])
-def test_every_budget_can_be_stated(epsilon: float, delta: float) -> None:
-    assert Budget.approximate_dp(epsilon, delta).stated_delta == delta
 
 
 def test_a_budget_stated_in_epsilon_and_delta() -> None:
@@ -239,10 +196,6 @@ def test_the_bridge_against_mpmath_and_rounded_towards_more_loss(epsilon: float)
     assert mu_from_pure_dp(epsilon) >= pure
 
 
-def test_the_bridge_of_theory() -> None:
-    assert mu_from_pure_dp(1.0) == pytest.approx(1.232, abs=5e-4)
-
-
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 def test_the_pure_bridge_bounds_randomised_response_and_touches_it(epsilon: float) -> None:
     wrong = 1 / (1 + math.exp(epsilon))  # both errors of the best test
@@ -251,12 +204,6 @@ def test_the_pure_bridge_bounds_randomised_response_and_touches_it(epsilon: floa
     alphas = np.linspace(1e-6, 1 - 1e-6, 999)
     true = np.maximum(0, np.maximum(1 - math.exp(epsilon) * alphas, math.exp(-epsilon) * (1 - alphas)))
     assert (true >= norm.cdf(norm.isf(alphas) - mu) - 1e-12).all()
-
-
-@pytest.mark.parametrize("epsilon", [0, -1.0, math.nan, math.inf])
-def test_a_bad_range_is_refused(epsilon: float) -> None:
-    with pytest.raises(InputError, match="eta"):
-        mu_from_pure_dp(epsilon)
 
 
 # ---- composition and the filter -----------------------------------------------------------------------------
@@ -290,18 +237,6 @@ def test_T_equal_releases_fit_and_one_more_does_not(budget: float, T: int) -> No
     assert spend(mu, T).mu == pytest.approx(budget, rel=1e-12)
 
 
-@given(SOME_MU, st.integers(1, 300))
-def test_a_spent_budget_has_nothing_left(budget: float, T: int) -> None:
-    assert spend(split_mu(budget, T), T).remaining(budget) == 0.0
-
-
-@pytest.mark.parametrize("budget", [0.3, 0.1, 1.7, 3.3])
-def test_ten_thousand_equal_releases_fit(budget: float) -> None:
-    mu = split_mu(budget, 10_000)
-    assert spend(mu, 9_999).admits(mu, budget)
-    assert Spent().remaining(budget) == budget
-
-
 @given(st.lists(SOME_MU, max_size=20), SOME_MU, SOME_MU)
 def test_the_filter_is_the_comparison_of_squares(mus: list[float], mu: float, budget: float) -> None:
     spent = Spent.of(mus)
@@ -315,24 +250,3 @@ def test_the_filter_is_the_comparison_of_squares(mus: list[float], mu: float, bu
     if left > budget * 1e-5:
         assert spent.admits(left * (1 - 1e-9), budget)
         assert not spent.admits(left * (1 + 1e-9) + budget * 1e-6, budget)
-
-
-@settings(max_examples=30)
-@given(st.data(), SOME_MU)
-def test_an_adaptive_spender_never_gets_past_the_filter(data: st.DataObject, budget: float) -> None:
-    spent = Spent()
-    for _ in range(40):
-        mu = data.draw(st.floats(1e-4, 1.5)) * budget
-        if spent.admits(mu, budget):
-            spent = spent.plus(mu)
-    assert spent.mu <= budget * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("releases", [0, -1, 1.5, True, "3", None])
-def test_a_bad_number_of_releases_is_refused(releases: object) -> None:
-    with pytest.raises(InputError, match="releases"):
-        split_mu(1.0, releases)
-
-
-def test_calibration_from_epsilon_delta_to_one_release() -> None:
-    assert close(Budget.approximate_dp(2.0, 1e-6).per_release(50), exact_mu(2.0, 1e-6) / mpmath.sqrt(50))

@@ -14,27 +14,6 @@ from dptune.accounting.ledger import PLAN, Rest
 from dptune.errors import BudgetMismatch
 
 
-def test_the_first_recorded_value_is_everybodys(url: str) -> None:
-    ledger = PrivacyLedger(url, Budget.gdp(1.0))
-    charge = pay(ledger, "a")
-    assert ledger.find("study", "a") == charge
-    assert ledger.record(charge, [0.1, -2.5]).value == (0.1, -2.5)
-    assert PrivacyLedger(url).record(charge, [9.0, 9.0]).value == (0.1, -2.5)
-    assert ledger.find("study", "a").value == (0.1, -2.5)
-    assert pay(ledger, "a").value == (0.1, -2.5)
-    assert ledger.find("study", "b") is None
-    assert ledger.find("other", "a") is None
-
-
-def test_an_orphan_is_answered_later_at_no_cost(url: str) -> None:
-    pay(PrivacyLedger(url, Budget.gdp(1.0)), "a")
-    ledger = PrivacyLedger(url)
-    orphan = pay(ledger, "a")
-    assert orphan.value is None
-    assert ledger.record(orphan, [0.5]).value == (0.5,)
-    assert ledger.spent() == 1.0
-
-
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=4))
 @settings(max_examples=20, deadline=None)
 def test_values_are_stored_exactly(tmp_path_factory: pytest.TempPathFactory, value: list[float]) -> None:

@@ -77,19 +77,6 @@ def test_threads_race_for_a_budget(url: str) -> None:
     assert ledger.spent() == 1.0
 
 
-def test_threads_with_one_key_pay_once_and_publish_one_value(url: str) -> None:
-    ledger, barrier = PrivacyLedger(url, Budget.gdp(1.0)), threading.Barrier(6)
-
-    def release(i: int) -> Any:
-        barrier.wait()
-        return ledger.record(pay(ledger, "same", 0.5), [float(i)]).value
-
-    with ThreadPoolExecutor(6) as pool:
-        values = set(pool.map(release, range(6)))
-    assert len(values) == 1
-    assert len(ledger.charges()) == 1
-
-
 def test_threads_fix_one_fact(url: str) -> None:
     ledger, barrier = PrivacyLedger(url, Budget.gdp(1.0)), threading.Barrier(6)
 

@@ -11,19 +11,14 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-import sqlalchemy as sa
-from ledger_tools import pay
+from ledger_tools import KINDS, pay
 
-from dptune import Budget, LedgerError, PrivacyLedger
-from dptune.accounting import schema
-from dptune.accounting.events import SubsampledGaussianRelease
+from dptune import LedgerError, PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger
-from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.local import LocalRandomizer, UserLedger
-from dptune.training import TrainingLedger, TrainingPlan
+from dptune.training import TrainingLedger
 from dptune.training.ledger import open_ledger
 
 TESTS = Path(__file__).parents[1]
@@ -45,17 +40,6 @@ VERSION_3 = {  # -> class, delta, a line of the statement and SHA-256 of all row
         "9d287be55141ff5fd2d21d40d6c7c53303a2fdf195253c4b2b579d4a99488355",
     ),
 }
-MAKE: dict[str, Callable[[str], PrivacyLedger | PlanLedger | TrainingLedger]] = {
-    "budget": lambda url: PrivacyLedger(url, Budget.gdp(1.0)),
-    "rounds": lambda url: PlanLedger(url, SubsampledGaussianPlan(0.35, 1.0, 3), n=29),
-    "trainings": lambda url: TrainingLedger(url, TrainingPlan(4.0, 0.1, 10, 2), n=900),
-}
-CHARGE: dict[str, Callable[[Any], object]] = {
-    "budget": lambda ledger: pay(ledger, f"a{ledger.count()}", 0.3),
-    "rounds": lambda ledger: ledger.charge(ledger.count(), ROUND, digest="d"),
-    "trainings": lambda ledger: ledger.begin(secure=True),
-}
-ROUND = SubsampledGaussianRelease(0.35, 1.0, 2.0, 2.1, 4, "sums")
 Load = Callable[[Path], Path]
 
 
@@ -80,31 +64,8 @@ def test_a_ledger_of_version_3_states_what_it_stated_and_is_charged(load: Load, 
     assert line in str(ledger.statement(delta=delta))
     assert ledger.state()["sha256"] == digest  # so that receipts hold
     made = ledger.count()
-    CHARGE[ledger.kind](ledger)
+    KINDS[ledger.kind].charge(ledger, made + 7)
     assert ledger.count() == made + 1
-
-
-@pytest.mark.parametrize("kind", MAKE)
-def test_a_ledger_without_the_column_of_its_kind_is_the_same(url: str, kind: str) -> None:
-    ledger = MAKE[kind](url)
-    CHARGE[kind](ledger)
-    before = (str(ledger.statement(delta=1e-5)), ledger.state())
-    with schema.connect(ledger.url).begin() as connection:
-        connection.execute(sa.text("ALTER TABLE dptune_ledger DROP COLUMN kind"))
-    again = open_ledger(url)
-    assert (type(again), again) == (type(ledger), ledger)
-    assert (str(again.statement(delta=1e-5)), again.state()) == before
-    CHARGE[kind](MAKE[kind](url))
-    assert ledger.count() == 2
-
-
-@pytest.mark.parametrize("kind", MAKE)
-def test_a_ledger_of_another_kind_is_refused_and_its_own_is_named(url: str, kind: str) -> None:
-    opener = type(MAKE[kind](url)).__name__
-    others: set[Callable[[str], object]] = {PrivacyLedger, PlanLedger, TrainingLedger, *MAKE.values()}
-    for other in others - {MAKE[kind], *(each for each in others if getattr(each, "kind", None) == kind)}:
-        with pytest.raises(LedgerError, match=f"open it with {opener}"):
-            other(url)
 
 
 def test_everything_can_be_read(load: Load) -> None:
