@@ -58,6 +58,7 @@ class NamedLoss:
         uses_labels: whether the function takes the public labels.
         note: how the released mean relates to the metric that was asked for.
         most: the largest loss there is, where there is one; the smallest is 0.
+        known_clip: whether (0, most) is a clip that need not be narrowed, so that none has to be chosen.
         options: names of the keyword-only settings `per_example_loss` accepts for it.
 
     Raises:
@@ -71,11 +72,13 @@ class NamedLoss:
     note: str = "The released value is a loss: lower is better, and scikit-learn's neg_ score is minus this value."
     options: tuple[str, ...] = ()
     most: float = math.inf
+    known_clip: bool = False
 
     def __post_init__(self) -> None:
         text("NamedLoss: name", self.name)
         function("NamedLoss: function", self.function)
         boolean("NamedLoss: uses_labels", self.uses_labels)
+        boolean("NamedLoss: known_clip", self.known_clip)
         if self.output not in get_args(Output):
             raise InputError(f"NamedLoss: output must be one of {get_args(Output)}; got {shown(self.output)}.")
 
@@ -94,10 +97,10 @@ _LOSSES = (
     NamedLoss("absolute_error", absolute_error),
     NamedLoss("huber_loss", huber_loss, options=("c",)),
     NamedLoss("pinball_loss", pinball_loss, options=("quantile",)),
-    NamedLoss("log_loss", log_loss, "predict_proba", uses_labels=True, options=("eps",)),
-    NamedLoss("brier_loss", brier_loss, "predict_proba", uses_labels=True, most=2.0),
+    NamedLoss("log_loss", log_loss, "predict_proba", uses_labels=True, options=("eps",), most=-math.log(EPS)),
+    NamedLoss("brier_loss", brier_loss, "predict_proba", uses_labels=True, most=2.0, known_clip=True),
     NamedLoss("hinge_loss", hinge_loss, "decision_function", uses_labels=True),
-    NamedLoss("zero_one_loss", zero_one_loss, uses_labels=True, note=_ACCURACY, most=1.0),
+    NamedLoss("zero_one_loss", zero_one_loss, uses_labels=True, note=_ACCURACY, most=1.0, known_clip=True),
 )
 _ALIASES = {
     "squared_error": ("mse", "mean_squared_error", "neg_mean_squared_error"),
@@ -158,7 +161,8 @@ def per_example_loss(name: str, **options: float) -> NamedLoss:
         raise InputError(f"{name!r} has no option {unknown}; allowed: {list(loss.options)}")
     if loss.name == "pinball_loss" and "quantile" not in options:
         raise InputError(f"{name!r} needs quantile=, strictly between 0 and 1")
-    return replace(loss, function=partial(loss.function, **options)) if options else loss
+    most = -math.log(options["eps"]) if 0 < options.get("eps", 0) < 1 else loss.most
+    return replace(loss, function=partial(loss.function, **options), most=most) if options else loss
 
 
 def as_loss(loss: str | NamedLoss) -> NamedLoss:

@@ -1,5 +1,6 @@
 """The names of this room, and where each is defined."""
 
+from dptune.privacy.auto_clip import AutoClip as AutoClip
 from dptune.privacy.pending import PendingLosses as PendingLosses
 from dptune.privacy.private import PerExampleLosses as PerExampleLosses
 from dptune.privacy.privatizer import LossPrivatizer as LossPrivatizer

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, shown
+from dptune._checks import at_least, positive, shown
 from dptune._locks import ForkSafeLock
+from dptune.accounting.events import SelectionRelease
+from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
-from dptune.errors import InputError
+from dptune.errors import BudgetExhausted, InputError
+from dptune.privacy.auto_clip import CLIP, STATISTIC, AutoClip, ClipRule, as_auto_clip, range_of
 from dptune.privacy.held import HeldLosses, People
 from dptune.privacy.mechanism import Mechanism, gaussian
-from dptune.privacy.noise import NoiseSource, is_private, noise_source
+from dptune.privacy.noise import SLACK, NoiseSource, is_private, noise_source
 from dptune.privacy.pending import PendingLosses, Waiting
 from dptune.privacy.private import PerExampleLosses, frameless, reveal
 from dptune.privacy.query import Box, Interval, MeanQuery, Query
@@ -56,7 +59,8 @@ class LossPrivatizer:
         n: number of examples, one person each. Give ``n`` or ``groups``.
         groups: (rows,) identifiers; examples with the same identifier belong to one person and are
             averaged to one loss before anything else, so that n counts people.
-        clip: (low, high), finite: the losses' public range. NaN and +inf become ``high``, -inf ``low``.
+        clip: (low, high), finite: the losses' public range. NaN and +inf become ``high``, -inf ``low``. Or "auto", or
+            an :class:`~dptune.privacy.auto_clip.AutoClip`: :meth:`choose_clip` says what it is, before a run begins.
         person_weights: (n,) positive public weights of the mean; default equal.
         dtype: numpy.float32 (default) or float64, how rows are kept: n * itemsize bytes a point.
         insecure_seed: NOT PRIVATE. Reproducible noise for tests; stamps ledger and statement.
@@ -74,7 +78,7 @@ class LossPrivatizer:
         *,
         n: int | None = None,
         groups: npt.ArrayLike | None = None,
-        clip: tuple[float, float],
+        clip: tuple[float, float] | str | AutoClip,
         person_weights: npt.ArrayLike | None = None,
         dtype: type[np.float32] | type[np.float64] = np.float32,
         insecure_seed: int | None = None,
@@ -88,7 +92,9 @@ class LossPrivatizer:
         self.ledger = ledger
         if dtype is not np.float32 and dtype is not np.float64:
             raise InputError("dtype must be numpy.float32 or numpy.float64.")
-        self.interval, self.dtype = Interval.of(clip), dtype
+        self.dtype = dtype
+        self.auto = as_auto_clip(clip)
+        self._clip = Interval.of(clip) if self.auto is None else None
         self._people = People.of(n, groups, person_weights)
         self.rows, self.n = self._people.rows, self._people.n
         self._insecure_seed = None if insecure_seed is None else at_least("insecure_seed", insecure_seed, 0)
@@ -99,13 +105,42 @@ class LossPrivatizer:
     def _start(self) -> None:
         self._lock = ForkSafeLock()
         self._unrecorded: dict[int, Vector] = {}  # charge -> a draw that could not be recorded; nobody has seen it
-        self._held = HeldLosses(self._people, self.interval, self.dtype)
+        self._rows = None if self._clip is None else HeldLosses(self._people, self._clip, self.dtype)
         self._noise = noise_source(self._given_noise, self._insecure_seed)
 
     @property
     def private(self) -> bool:
         """False if the noise is not OpenDP's: then nothing is protected."""
         return is_private(self._noise)
+
+    @property
+    def interval(self) -> Interval:
+        """The public range of a loss.
+
+        Raises:
+            InputError: it is to be chosen, and was not yet.
+        """
+        return self._held.interval
+
+    @property
+    def knows_clip(self) -> bool:
+        """Whether :attr:`interval` was given, or chosen by now, in this process or in another."""
+        return self._rows is not None or self._chosen() is not None
+
+    @property
+    def _held(self) -> HeldLosses:
+        return self._hold(self._chosen()) if self._rows is None else self._rows
+
+    def _hold(self, clip: Interval | None) -> HeldLosses:
+        if clip is None:
+            raise InputError(
+                'clip="auto" is chosen from the losses of your default configuration, and was not yet: front ends do '
+                "it in their first trial; without one call privatizer.choose_clip(losses) before the run begins."
+            )
+        with self._lock:
+            if self._rows is None:
+                self._rows = HeldLosses(self._people, clip, self.dtype)
+            return self._rows
 
     @property
     def loss_range(self) -> float:
@@ -126,6 +161,79 @@ class LossPrivatizer:
         parts = [repr((self.describe(), self._insecure_seed)).encode(), people.weights.tobytes()]
         parts += [b"" if people.of_row is None else np.asarray(people.of_row, dtype=np.int64).tobytes()]
         return hashlib.sha256(b"|".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+    # ---- a clip that is chosen -----------------------------------------------------------------
+
+    def choose_clip(
+        self, losses: Losses | Callable[[], Losses], *, most: float | None = None, mu: float | None = None
+    ) -> tuple[float, float]:
+        """Choose the clip, once, from the losses of your default configuration; return it.
+
+        One release by the exponential mechanism (:mod:`dptune.privacy.auto_clip`), whose mu^2 is a share of what
+        nobody has spent or planned. A clip that was given, or chosen before, is returned, and costs nothing.
+
+        Args:
+            losses: per-example losses (rows,), none of them below 0, or a function that returns them, which is called
+                if there is no clip yet.
+            most: the largest loss there is, public; None: there is none.
+            mu: a share of its square is paid; default what is neither spent nor planned by any run.
+
+        Raises:
+            BudgetExhausted: it does not fit; before a loss is read.
+            KeyConflict: the ledger's clip of this name belongs to another kind of loss.
+            InputError: the losses have the wrong shape or dtype; nothing was charged.
+
+        Example:
+            >>> privatizer = dptune.LossPrivatizer(ledger, n=400, clip="auto")  # doctest: +SKIP
+            >>> privatizer.choose_clip(losses(default))  # doctest: +SKIP
+            (0.0, 11.3)
+        """
+        if self.auto is not None and not self.knows_clip:
+            mu = self._price_of_clip(self.auto) if mu is None else self.auto.price(positive("mu", mu))
+            self._release_clip(self.auto, losses, None if most is None else positive("most", most), mu)
+        return self.interval.low, self.interval.high
+
+    def use_clip(self, clip: tuple[float, float]) -> None:
+        """Take (low, high) instead of choosing it: it is known of the kind of loss, and nothing is released."""
+        if self._rows is None:
+            self._clip = Interval.of(clip)
+            self._hold(self._clip)
+
+    def _price_of_clip(self, auto: AutoClip) -> float:
+        began, rest = self.ledger.find(auto.name, CLIP), self.ledger.rest()
+        if began is not None and began.mu is not None:  # by a process that died before it could record the answer
+            return began.mu
+        if rest.left == 0:
+            raise BudgetExhausted(self.ledger.budget.mu, 0.0, self.ledger.budget.mu)
+        return auto.price(rest.unplanned or rest.left)
+
+    @frameless
+    def _release_clip(
+        self, auto: AutoClip, losses: Losses | Callable[[], Losses], most: float | None, mu: float
+    ) -> None:
+        if self.ledger.find(auto.name, CLIP) is None:
+            self.ledger.check(mu)
+        given = self.checked(losses() if callable(losses) else losses)
+        eta, entry = bounded_range_from_mu(mu), float(self._people.weights.max())
+        rule, scale = ClipRule.of(self.n, eta, most), 2 * entry * (1 + SLACK) / eta
+        event = SelectionRelease(mu, eta, entry, scale, len(rule.over), STATISTIC)
+        digest, note = f"{STATISTIC}/{most!r}/{rule.above!r}/{scale!r}", {"most": most}
+        charge = self.ledger.charge(auto.name, CLIP, event, digest=digest, private=self.private, note=note)
+
+        def draw() -> Vector:
+            with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
+                u = rule.distances(self._people.means(reveal(given)), self._people.weights)
+            return rule.over[[self._noise.noisy_argmin(u + scale * rule.handicaps, scale)]]
+
+        if charge.value is None:
+            self._answer(charge, draw)
+
+    def _chosen(self) -> Interval | None:
+        """Return the clip that the ledger has, or the one that was given."""
+        made = None if self.auto is None else self.ledger.find(self.auto.name, CLIP)
+        return (
+            self._clip if made is None or made.value is None else Interval(*range_of(made.value[0], made.note["most"]))
+        )
 
     # ---- private data in -----------------------------------------------------------------------
 
@@ -323,7 +431,7 @@ class LossPrivatizer:
     # ---- copies share the budget and hold no losses ----------------------------------------------
 
     def __getstate__(self) -> dict[str, object]:
-        kept = {"_lock", "_held", "_noise", "_unrecorded"}
+        kept = {"_lock", "_rows", "_noise", "_unrecorded"}
         return {**{k: v for k, v in self.__dict__.items() if k not in kept}, "pending": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -332,4 +440,5 @@ class LossPrivatizer:
 
     def __repr__(self) -> str:
         warning = "" if self.private else ", NOT PRIVATE"
-        return f"LossPrivatizer(n={self.n}, clip=({self.interval.low}, {self.interval.high}){warning})"
+        clip = f"({self.interval.low}, {self.interval.high})" if self.knows_clip else "to be chosen"
+        return f"LossPrivatizer(n={self.n}, clip={clip}{warning})"

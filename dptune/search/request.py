@@ -22,6 +22,7 @@ from dptune.algorithms.asks_nothing import VALUES
 from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
 from dptune.algorithms.method import Method, People, Plan, PublicFacts
 from dptune.errors import AllTrialsFailed, InputError, PlanComplete, TrialFailed
+from dptune.privacy.auto_clip import CLIP
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Interval
 from dptune.search.agreement import check_start, newest_name, stored_plan, stored_space, totals, usual_share
@@ -80,6 +81,11 @@ class SearchRequest:
                 f"{self.front_end} cannot stop trials by private losses, so rung_share= would be spent on nothing: it "
                 "sees a model only when it is trained. The samplers for Optuna and the searchers for Ray can."
             )
+        if self.default is None and not self.privatizer.knows_clip:
+            raise InputError(
+                f'{self.front_end}: clip="auto" is chosen from the losses of your default configuration. Give '
+                "default=, or clip=(low, high)."
+            )
         self.method.refuse_unknown([name for name in self.settings if name != "trials"], front_end=self.front_end)
         check_fields(self)
         self.plan(self.space or _ANY)
@@ -93,7 +99,47 @@ class SearchRequest:
         """Return the plan of a run that would begin now."""
         share, known = usual_share(self.ledger, self.mu), self.default or {}
         default = None if space is None or space.wrong_with(known) else self._default_in(space)  # else refused later
-        return self.method.plan(self.privatizer, space, mu=share, seed=self.seed or 0, default=default, **self.settings)
+        people: People = self.privatizer
+        if self.privatizer.auto is not None and not self.privatizer.knows_clip:  # its shares and trials are known
+            share = self.privatizer.auto.rest(share) if self.mu is None else share
+            people = PublicFacts(self.privatizer.n, 1.0, share)
+        return self.method.plan(people, space, mu=share, seed=self.seed or 0, default=default, **self.settings)
+
+    def choose_clip(
+        self, scope: str, losses: Callable[[], Losses | None], *, most: float = math.inf, known: bool = False
+    ) -> str:
+        """Let the privatizer choose its clip, if it is to and has not; return a line that says so, or "".
+
+        Args:
+            scope: name of the run that begins next.
+            losses: returns those of the default configuration; None: it failed.
+            most: the largest loss there is, if there is one.
+            known: whether (0, most) is a clip that need not be narrowed.
+
+        Raises:
+            BudgetExhausted: the ledger has not that much left, for the clip and the run; before ``losses`` is called.
+            InputError: the default configuration failed; nothing was spent.
+        """
+        people = self.privatizer
+        if people.auto is None or people.knows_clip:
+            return ""
+        if known:
+            people.use_clip((0.0, most))
+            return ""
+        self.check_start(scope)
+        if self.mu is not None:
+            self.ledger.check(math.hypot(people.auto.price(self.mu), self.mu))
+        if (found := losses()) is None:
+            raise InputError(
+                "the default configuration failed, and the clip is chosen from its losses: nothing was spent. Find out "
+                "why (try_out), or give clip=(low, high)."
+            )
+        low, high = people.choose_clip(found, most=None if most == math.inf else most, mu=self.mu)
+        spent = self.ledger.find(people.auto.name, CLIP)
+        price = "" if spent is None else f" for mu={spent.mu:.3g}"
+        return (
+            f"The clip is ({low:g}, {high:.4g}), chosen privately{price} from the losses of the default configuration."
+        )
 
     def trials(self, scope: str, space: Space | None) -> int:
         """Return the number of trials of the run, or of one that would begin now."""

@@ -93,4 +93,6 @@ def test_a_clip_wider_than_the_loss_is_noticed() -> None:
     assert "clip=(0, 2)" in too_wide("brier", 21.0)
     assert "3 times as large" in too_wide("accuracy", 3.0)
     assert {too_wide("zero_one", 1.0), too_wide("brier", 2.0), too_wide(None, 3.0)} == {""}
-    assert too_wide("log_loss", 1e6) == ""  # it knows no end
+    assert too_wide("squared_error", 1e6) == ""  # it knows no end
+    assert "clip=(0, 36.04" in too_wide("log_loss", 1e6)
+    assert "clip=(0, 6.9" in too_wide(per_example_loss("log_loss", eps=1e-3), 1e6)

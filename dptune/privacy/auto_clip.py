@@ -1,0 +1,133 @@
+"""A clip that nobody has to know: a multiple of an upper quantile of the default configuration's losses, privately.
+
+With ``clip="auto"`` a :class:`dptune.LossPrivatizer` has no range of losses until it has seen those of one model, the
+user's default configuration. It then releases one number, a bound t_j out of a public geometric list, by the
+exponential mechanism with public odds::
+
+    P(j) ~ odds_j exp(-u_j / scale),   u_j = |(weighted share of people with a loss above t_j) - above|
+
+The clip is (0, margin t_j), cut at the largest loss there is.
+
+*Proof.* Person i is above t_j or not, so replacing their records moves each u_j by at most their weight w_i <= max w =:
+Delta, 1/n for equal weights. The list, the odds, ``above`` and the margin depend on n, mu and the kind of loss only. So
+the release is :class:`dptune.accounting.events.SelectionRelease`; what follows from t_j is post-processing, and a run
+that begins with this clip is one adaptive step more in the ledger.
+
+*The rule* weighs bias against noise. Noise grows in proportion to the clip. A clip that hides the people who lose most
+lets the search improve everybody else at their cost, and better models may lose more on a few people than the default
+does: that is dearer, so the clip errs on the wide side. Where a loss has no largest value, ``above`` is the share that
+the mechanism can tell from nobody, 16/(n eta): all bounds above the largest loss are the same distance from it. Where
+it has one, that is the last bound, and large bounds are preferred when in doubt. ``make bench-clip`` shows the cost.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._checks import check, check_fields, positive, share, text
+from dptune.errors import InputError
+
+Vector = npt.NDArray[np.float64]
+
+ABOVE, ABOVE_CAPPED = 0.05, 0.03  # share of people above the bound that is aimed at; where there is a largest loss
+TOLD_APART = 16.0  # times 1/(n eta): a share that is told from 0
+FEWEST = 24.0  # n eta: with less the answer would be noise
+MARGIN, MARGIN_OF_CAPPED = 4.0, 8.0  # of the clip over the bound
+PREFERS = 0.1  # nats an octave, for bounds near 1
+PREFERS_CAP = 0.4  # nats an octave, for larger bounds where a loss has a largest value
+OF_ALL = (-30.0, 60.0)  # octaves of the bounds: a loss in any unit lies between
+OCTAVES = 6.0  # of bounds below the largest value of a loss that has one
+STEP = 0.5  # octaves from one bound to the next
+CLIP = "clip"  # the release's key
+STATISTIC = "share of people whose loss at the default configuration lies above public bounds"
+
+
+@dataclass(frozen=True)
+class AutoClip:
+    """How a clip is chosen from the losses of the default configuration; ``clip="auto"`` stands for ``AutoClip()``.
+
+    Attributes:
+        name: of the release in the ledger. One ledger has one clip of a name: another loss needs another.
+        share: of mu^2, which the choice costs.
+
+    Raises:
+        InputError: a setting is out of range.
+
+    Example:
+        >>> privatizer = dptune.LossPrivatizer(ledger, n=400, clip=AutoClip("clip of visits"))  # doctest: +SKIP
+    """
+
+    name: str = field(default="automatic clip", metadata=check(text))
+    share: float = field(default=0.05, metadata=check(share))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        positive("share", self.share)
+
+    def price(self, mu: float) -> float:
+        """Return the GDP price of the choice, of a budget of mu."""
+        return math.sqrt(self.share) * mu
+
+    def rest(self, mu: float) -> float:
+        """Return what the choice leaves of it."""
+        return math.sqrt(1 - self.share) * mu
+
+
+def as_auto_clip(clip: object) -> AutoClip | None:
+    """Return how a user's clip is to be chosen; None: it is a pair of numbers, or nothing usable.
+
+    Raises:
+        InputError: it is another text than "auto".
+    """
+    if isinstance(clip, str) and clip != "auto":
+        raise InputError(f'clip must be a pair of numbers (low, high), or "auto"; got {clip!r}.')
+    return AutoClip() if isinstance(clip, str) else clip if isinstance(clip, AutoClip) else None
+
+
+@dataclass(frozen=True, eq=False)
+class ClipRule:
+    """What is asked, from public numbers.
+
+    Attributes:
+        over: (m,) the bounds, rising.
+        above: share of people that is aimed at.
+        handicaps: (m,) minus the logarithm of the odds.
+    """
+
+    over: Vector
+    above: float
+    handicaps: Vector
+
+    @classmethod
+    def of(cls, n: int, eta: float, most: float | None) -> ClipRule:
+        """Return the rule for n people, bounded range eta, and a loss whose largest value is ``most``; None: none.
+
+        Raises:
+            InputError: there are too few people for so small an eta.
+        """
+        if most is not None:
+            octaves = np.arange(-OCTAVES, STEP / 2, STEP)
+            return cls(most * 2.0**octaves, ABOVE_CAPPED, -PREFERS_CAP * octaves)
+        if n * eta < FEWEST:
+            raise InputError(
+                f"a clip cannot be chosen from {n} people's losses at this price: n eta = {n * eta:.3g}, and less "
+                f"than {FEWEST:g} tells nothing. Give clip=(low, high), or AutoClip(share=) a larger share. Nothing "
+                "was spent."
+            )
+        octaves = np.arange(*OF_ALL, STEP)
+        return cls(2.0**octaves, min(max(ABOVE, TOLD_APART / (n * eta)), 0.5), PREFERS * np.abs(octaves))
+
+    def distances(self, losses: Vector, weights: Vector) -> Vector:
+        """Return u (m,) of one loss a person (n,) and their weights (n,); NaN is above all bounds. Private."""
+        place = np.searchsorted(self.over, np.nan_to_num(losses, nan=math.inf))  # the first bound that is no smaller
+        sums = [math.fsum(weights[place == j]) for j in range(len(self.over))]  # rounded once each: see noise.SLACK
+        return np.asarray(np.abs(1.0 - np.cumsum(sums) - self.above))
+
+
+def range_of(bound: float, most: float | None) -> tuple[float, float]:
+    """Return the clip (low, high) that follows from a released bound."""
+    return 0.0, MARGIN * bound if most is None else min(MARGIN_OF_CAPPED * bound, most)

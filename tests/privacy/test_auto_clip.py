@@ -1,0 +1,264 @@
+"""A clip that is chosen privately: its law, its price, what one person moves; charge, then read, then draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from noises import NoNoise
+
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.accounting.gdp import bounded_range_from_mu
+from dptune.errors import BudgetExhausted, InputError, KeyConflict
+from dptune.privacy import AutoClip, auto_clip
+from dptune.privacy.auto_clip import ClipRule, range_of
+
+PRICE = math.sqrt(0.05)  # of a ledger with mu = 1
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> PrivacyLedger:
+    return PrivacyLedger(tmp_path / "ledger.db", Budget.gdp(1.0))
+
+
+@pytest.fixture
+def auto(ledger: PrivacyLedger) -> Callable[..., LossPrivatizer]:
+    """A factory of privatizers of 100 people whose clip is to be chosen, on the ledger of this test."""
+
+    def make(**settings: Any) -> LossPrivatizer:
+        if "groups" not in settings:
+            settings.setdefault("n", 100)
+        return LossPrivatizer(settings.pop("ledger", ledger), clip="auto", **settings)
+
+    return make
+
+
+def losses(scale: float = 1.0, n: int = 100, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).exponential(scale, n)
+
+
+# ---- the rule ----------------------------------------------------------------------------------------------
+
+
+def by_hand(values: Any, weights: Any, over: Any, above: float) -> list[float]:
+    """u of each bound, by counting."""
+    shares = [sum(w for v, w in zip(values, weights, strict=True) if not v <= t) for t in over]
+    return [abs(share - above) for share in shares]
+
+
+@pytest.mark.parametrize("most", [None, 36.0])
+def test_the_statistic_is_what_counting_gives(most: float | None) -> None:
+    rule = ClipRule.of(60, 1.0, most)
+    rng = np.random.default_rng(1)
+    values = np.concatenate([rng.exponential(3, 56), [np.nan, np.inf, -np.inf, rule.over[5]]])  # one is a bound
+    weights = rng.dirichlet(np.ones(60))
+    assert rule.distances(values, weights) == pytest.approx(by_hand(values, weights, rule.over, rule.above), abs=1e-12)
+
+
+NUMBER = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(
+    values=st.lists(NUMBER, min_size=2, max_size=30),
+    other=NUMBER,
+    raw=st.lists(st.floats(0.01, 1.0), min_size=30, max_size=30),
+    most=st.sampled_from([None, 1.0, 36.0]),
+)
+@settings(max_examples=200, deadline=None)
+def test_one_person_moves_no_entry_by_more_than_their_weight_and_the_odds_by_no_more_than_eta(
+    values: list[float], other: float, raw: list[float], most: float | None
+) -> None:
+    weights = np.array(raw[: len(values)]) / sum(raw[: len(values)])
+    rule, eta, entry = ClipRule.of(len(values), 50.0, most), 0.4, weights.max()
+    u, v = (rule.distances(np.array(given), weights) for given in (values, [other, *values[1:]]))
+    assert np.abs(u - v).max() <= weights[0] + 1e-12
+    ratio = _log_odds(u, rule, 2 * entry / eta) - _log_odds(v, rule, 2 * entry / eta)
+    assert ratio.max() - ratio.min() <= eta + 1e-9  # bounded range
+
+
+def _log_odds(u: Any, rule: ClipRule, scale: float) -> Any:
+    """Logarithms of the probabilities of the bounds."""
+    logits = -u / scale - rule.handicaps
+    return logits - np.logaddexp.reduce(logits)
+
+
+def test_odd_values_of_all_people_are_above_all_bounds_or_below(auto: Callable[..., LossPrivatizer]) -> None:
+    assert auto(noise=NoNoise()).choose_clip(np.full(100, np.nan))[1] > 1  # and no error tells of them
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e7])
+def test_the_clip_follows_the_losses_in_any_unit(scale: float, tmp_path: Path) -> None:
+    found = []
+    for seed in range(20):
+        ledger = PrivacyLedger(tmp_path / f"{seed}.db", Budget.gdp(1.0))
+        privatizer = LossPrivatizer(ledger, n=1000, clip="auto")
+        found.append(privatizer.choose_clip(losses(scale, 1000, seed))[1] / scale)
+    assert 8 < np.median(found) < 17  # 4 times the .95 quantile of 3
+    assert min(found) > 3
+
+
+@pytest.mark.parametrize("worst", [0.2, 0.1])
+def test_a_loss_with_a_largest_value_keeps_it_where_some_people_have_it(worst: float, tmp_path: Path) -> None:
+    two_sided = np.where(np.arange(1000) < 1000 * worst, 36.0, 0.0)  # a tree's log losses
+    privatizer = LossPrivatizer(PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0)), n=1000, clip="auto")
+    assert privatizer.choose_clip(two_sided, most=36.0) == (0.0, 36.0)
+
+
+def test_the_bounds_do_not_depend_on_the_losses_and_what_follows_is_cut_at_the_largest() -> None:
+    assert ClipRule.of(300, 0.4, None).over.tolist() == [2.0 ** (j / 2) for j in range(-60, 120)]
+    assert ClipRule.of(300, 0.4, 32.0).over.tolist() == [32.0 * 2.0 ** (j / 2) for j in range(-12, 1)]
+    assert range_of(3.0, None) == (0.0, 12.0)
+    assert range_of(3.0, 32.0) == (0.0, 24.0)
+    assert range_of(16.0, 32.0) == (0.0, 32.0)
+
+
+# ---- the release -------------------------------------------------------------------------------------------
+
+
+def test_the_noise_is_that_of_the_exponential_mechanism(auto: Callable[..., LossPrivatizer]) -> None:
+    noise, values = NoNoise(), losses()
+    auto(noise=noise).choose_clip(values)
+    eta = bounded_range_from_mu(PRICE)
+    rule = ClipRule.of(100, eta, None)
+    u = np.array(by_hand(values, [0.01] * 100, rule.over, rule.above))
+    assert noise.sigma == pytest.approx(2 * 0.01 / eta, rel=1e-5)
+    assert noise.sigma >= 2 * 0.01 / eta
+    assert noise.statistic == pytest.approx(u + noise.sigma * rule.handicaps, abs=1e-9)
+
+
+def test_it_is_charged_recorded_and_stated(auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger) -> None:
+    privatizer = auto()
+    assert "to be chosen" in repr(privatizer)
+    low, high = privatizer.choose_clip(losses())
+    (charge,) = ledger.charges("automatic clip")
+    assert charge.mu == pytest.approx(PRICE)
+    assert ledger.spent() == pytest.approx(PRICE)
+    assert charge.value is not None
+    assert (low, high) == (0.0, 4 * charge.value[0])
+    assert privatizer.describe()["clip"] == [low, high]
+    assert auto_clip.STATISTIC in str(ledger.statement(delta=1e-5))
+
+
+def test_a_persons_rows_become_one_loss(auto: Callable[..., LossPrivatizer]) -> None:
+    noise = NoNoise()
+    auto(noise=noise, groups=np.repeat(np.arange(100), 3)).choose_clip(np.repeat(losses(), 3))
+    alone = NoNoise()
+    LossPrivatizer(auto().ledger, n=100, clip=AutoClip("alone"), noise=alone).choose_clip(losses(), mu=1.0)
+    assert noise.statistic.argmin() == alone.statistic.argmin()
+
+
+def test_it_is_chosen_once_and_a_restart_reads_it(auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger) -> None:
+    first = auto().choose_clip(losses())
+    again = auto()
+    assert again.knows_clip
+    assert again.interval.high == first[1]
+    assert again.choose_clip(lambda: pytest.fail("nobody has to train again")) == first
+    assert auto().choose_clip(losses(1e6)) == first  # another model's losses change nothing
+    assert len(ledger.charges("automatic clip")) == 1
+
+
+def test_nothing_is_read_before_it_is_paid(
+    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    charge, distances = PrivacyLedger.charge, ClipRule.distances
+
+    def charged(*given: Any, **more: Any) -> Any:
+        paid = charge(*given, **more)
+        order.append("charge")
+        return paid
+
+    def read(*given: Any) -> Any:
+        order.append("read")
+        return distances(*given)
+
+    monkeypatch.setattr(PrivacyLedger, "charge", charged)
+    monkeypatch.setattr(ClipRule, "distances", read)
+    auto().choose_clip(losses())
+    assert order == ["charge", "read"]
+
+
+def _killed(privatizer: LossPrivatizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choose, and die before anything is recorded."""
+    with monkeypatch.context() as broken:
+        broken.setattr(ClipRule, "distances", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            privatizer.choose_clip(losses())
+
+
+def test_a_kill_between_charge_and_record_costs_once(
+    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _killed(auto(), monkeypatch)
+    spent = ledger.spent()
+    assert spent == pytest.approx(PRICE)
+    assert not auto().knows_clip
+    auto().choose_clip(losses())
+    assert ledger.spent() == spent
+
+
+def test_an_exhausted_ledger_and_too_few_people_refuse_before_a_model_is_trained(
+    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger
+) -> None:
+    with pytest.raises(InputError, match="100 people's losses at this price"):
+        auto().choose_clip(losses(), mu=0.1)
+    assert ledger.spent() == 0
+    other = LossPrivatizer(ledger, n=100, clip=(0, 1))
+    other.observe("a", losses())
+    other.release(other.mean_query("a", 1.0), scope="s", key="k")
+    with pytest.raises(BudgetExhausted):
+        auto().choose_clip(lambda: pytest.fail("was trained"))
+
+
+def test_until_it_is_chosen_nothing_can_be_held_or_asked(auto: Callable[..., LossPrivatizer]) -> None:
+    privatizer = auto()
+    for refused in (lambda: privatizer.observe("a", losses()), lambda: privatizer.mean_query("a", 0.1)):
+        with pytest.raises(InputError, match="choose_clip"):
+            refused()
+
+
+def test_one_name_has_one_kind_of_loss(auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch) -> None:
+    _killed(auto(), monkeypatch)
+    with pytest.raises(KeyConflict):
+        auto().choose_clip(losses(), most=36.0)
+
+
+@pytest.mark.parametrize("clip", ["automatic", AutoClip])
+def test_what_is_no_clip_is_refused(clip: Any, ledger: PrivacyLedger) -> None:
+    with pytest.raises(InputError, match="clip must be a pair of numbers"):
+        LossPrivatizer(ledger, n=100, clip=clip)
+
+
+# ---- planted bugs --------------------------------------------------------------------------------------------
+
+
+def _bounds_from_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of bounds ends at the largest loss."""
+    right = ClipRule.distances
+
+    def distances(self: ClipRule, values: Any, weights: Any) -> Any:
+        return right(ClipRule(self.over * np.nanmax(values), self.above, self.handicaps), values, weights)
+
+    monkeypatch.setattr(ClipRule, "distances", distances)
+
+
+def _twice_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The distance is squared and scaled: a person moves it by more than their weight."""
+    right = ClipRule.distances
+    monkeypatch.setattr(ClipRule, "distances", lambda self, *given: 2 * right(self, *given))
+
+
+@pytest.mark.parametrize("bug", [_bounds_from_the_data, _twice_the_weight])
+def test_planted_bugs_are_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    values, weights = losses(1.0, 50), np.full(50, 0.02)
+    rule = ClipRule.of(50, 1.0, None)
+    moved = [np.append(values[1:], far) for far in (0.0, 1e3, 1e9)]
+    worst = max(np.abs(rule.distances(values, weights) - rule.distances(other, weights)).max() for other in moved)
+    assert worst > 0.02 + 1e-12
