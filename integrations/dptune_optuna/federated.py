@@ -39,8 +39,6 @@ class DPFTSSampler(SpaceSampler):
         settings: the same for all agents and the server; ``d`` is the number of parameters.
         agent: this agent's number, from 0.
         seed: of this agent's own choices; without it an agent that restarts may choose other points.
-        independent_sampler: for parameters outside ``space``; default random.
-        warn_independent_sampling: say so when it draws one.
 
     Raises:
         InputError: space, settings and agent do not fit together.

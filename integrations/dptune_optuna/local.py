@@ -1,7 +1,6 @@
 """Local privacy in Optuna: three samplers for the curator, and an objective for a process that is a user's device.
 
-On the *device* a value is measured, clamped, made noisy and sent; the *curator* sees the reply. A trial is one reply.
-With devices of its own protocol a curator needs no objective::
+A trial is one reply of a user's device. With devices of its own protocol a curator needs no objective::
 
     sampler = LDPTGPSampler(space, LDPSettings(LaplaceReplies(epsilon=1.0, B=0.8, R=0.2)))
     study = optuna.create_study(sampler=sampler, direction="maximize")
@@ -15,9 +14,8 @@ sampler, the logs and every other process are not.
 Guarantee: each reply is epsilon-LDP for any two values of its user (clamped, then discrete Laplace noise); a user's
 replies add up, and a :class:`dptune.local.UserLedger` refuses those past the user's cap.
 
-The samplers see what the storage holds and nothing else: the number, the parameters and the value of every completed
-trial. They store nothing. A restart, a second process or a copy reads the same trials and is in the same state.
-A trial that failed, was pruned or never ends is a reply that was lost.
+The samplers see number, parameters and value of every completed trial and store nothing, so a restart, a second process
+or a copy is in the same state. A trial that failed, was pruned or never ends is a reply that was lost.
 """
 
 from __future__ import annotations
@@ -64,8 +62,6 @@ class LDPSampler(SpaceSampler):
         patience: a running trial counts as a user who is trying its point until so many later trials have begun. A
             reply that comes later still counts.
         seed: of the independent sampler.
-        independent_sampler: for parameters outside ``space``; default random.
-        warn_independent_sampling: say so when one is used.
 
     Raises:
         InputError: a setting is out of range; later, ``centre`` or ``settings.replies`` do not go with the randomiser
@@ -105,10 +101,8 @@ class LDPSampler(SpaceSampler):
         self._replies: WeakKeyDictionary[BaseStorage, dict[int, _Replies]] = WeakKeyDictionary()
 
     def _begin(self, space: dptune.Space, maximize: bool, centre: float) -> dptune.bandits.LDPRun:
-        options = self._options
-        return dptune.bandits.LDPRun(
-            self._algorithm, space, self._settings, maximize=maximize, centre=centre, **options
-        )
+        settings = {"maximize": maximize, "centre": centre, **self._options}
+        return dptune.bandits.LDPRun(self._algorithm, space, self._settings, **settings)
 
     def run_of(self, study: optuna.Study) -> dptune.bandits.LDPRun | None:
         """Return the study's run with all replies in storage, or None as long as its search space is not known."""
@@ -118,11 +112,12 @@ class LDPSampler(SpaceSampler):
     def _follow(self, study: optuna.Study) -> _Replies:
         """Bring the run up to date with the storage."""
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)  # a pruner must not hide replies
-        public = study.direction == StudyDirection.MAXIMIZE, self._centre_of(study)
-        followers = self._replies.setdefault(study._storage, {})
+        maximize, centre = study.direction == StudyDirection.MAXIMIZE, self._centre_of(study)
+        began = [(first._trial_id, first.datetime_start) for first in trials[:1]]
+        followers, of = self._replies.setdefault(study._storage, {}), (maximize, centre, began)
         found = followers.get(study._study_id)
-        if found is None or found.public != public or not found.goes_on_in(trials):
-            found = _Replies(lambda space: self._begin(space, *public), self.space, public)
+        if found is None or found.of != of:  # storages give the number of a deleted study to the next
+            found = _Replies(lambda space: self._begin(space, maximize, centre), self.space, of)
             followers[study._study_id] = found
         found.read(trials)
         return found
@@ -135,11 +130,7 @@ class LDPSampler(SpaceSampler):
         return centres.pop() if centres else self._centre or 0.0
 
     def agree(self, stated: Mapping[str, Any]) -> float:
-        """Return the middle of the interval of a randomiser that a study states.
-
-        Raises:
-            InputError: its replies are others than the settings are for: another epsilon, half-width or middle.
-        """
+        """Return the middle of a randomiser's interval; refuse replies that the settings are not for."""
         return agreed_centre(self._settings.replies, self._centre, stated)
 
     def _space_of(self, study: optuna.Study) -> dptune.Space | None:
@@ -199,34 +190,19 @@ class LDPMoMASampler(LDPSampler):
 class _Replies:
     """The replies that a sampler has read of one study: a look costs O(new and unfinished trials).
 
-    ``begin`` makes an empty run of a space, None takes that of a trial; ``public`` are the run's direction and centre.
+    ``begin`` makes an empty run of a space, None takes that of a trial; ``of`` says of which study the replies are.
     """
 
     def __init__(
-        self,
-        begin: Callable[[dptune.Space], dptune.bandits.LDPRun],
-        space: dptune.Space | None,
-        public: tuple[bool, float],
+        self, begin: Callable[[dptune.Space], dptune.bandits.LDPRun], space: dptune.Space | None, of: tuple[Any, ...]
     ) -> None:
         self._begin, self._first = begin, -1 if space else None  # number of the trial that fixed the space
-        self.run, self.public = begin(space) if space else None, public
-        self._last_read: FrozenTrial | None = None  # of the finished ones
+        self.run, self.of = begin(space) if space else None, of
         self._start_over()
 
     def _start_over(self) -> None:
         self._next = 0
         self._unfinished: dict[int, FrozenTrial | None] = {}
-
-    def goes_on_in(self, trials: Sequence[FrozenTrial]) -> bool:
-        """Tell whether these are trials of the same study: storages give the number of a deleted one to the next."""
-        if not trials or trials[-1].number + 1 < self._next:
-            return self._next == 0
-        if self._last_read is None:
-            return True
-        number = self._last_read.number
-        at = trials[number : number + 1]
-        found = at[0] if at and at[0].number == number else next((t for t in trials if t.number == number), None)
-        return found is not None and _origin(found) == _origin(self._last_read)
 
     def read(self, trials: Sequence[FrozenTrial]) -> None:
         """Tell the run what is new."""
@@ -243,7 +219,6 @@ class _Replies:
             if trial is not None and trial.state.is_finished():
                 if trial.state == TrialState.COMPLETE:
                     self.run.tell(number, trial.params, trial.values[0])
-                self._last_read = trial
                 del self._unfinished[number]  # last: after an interrupt it is told again, which changes nothing
 
     def pending(self, patience: int) -> list[dict[str, Any]]:
@@ -261,11 +236,6 @@ class _Replies:
                 self._start_over()  # first: after an interrupt all is read again
                 self._first, self.run = trial.number, self._begin(space)
                 return
-
-
-def _origin(trial: FrozenTrial) -> tuple[object, ...]:
-    """What no two finished trials have in common."""
-    return trial._trial_id, trial.datetime_start, trial.datetime_complete
 
 
 def randomizers_of(study: optuna.Study) -> list[Mapping[str, Any]]:

@@ -72,10 +72,9 @@ class LocalObjective:
         Raises:
             CapReached: before the function is called. ``study.optimize(..., catch=CapReached)`` goes on with others.
             PrivacyError: the function used ``trial.report`` or the like.
-            InputError: the function did not suggest the parameters that its sampler searches. Without a ledger no reply
-                is made; with one its user has been charged before the function was called.
             InputError: before the function is called: the study was begun with another randomiser, or its direction
-                makes the randomiser's ``invalid`` the best value.
+                makes the randomiser's ``invalid`` the best value. After it, with the user charged: it did not suggest
+                the parameters that its sampler searches; no reply is sent.
         """
         samplers = [sampler for sampler in samplers_of(trial.study) if isinstance(sampler, LDPSampler)]
         self._state(trial.study, samplers)
@@ -130,11 +129,7 @@ class LocalObjective:
 
 
 def _is_stated(study: optuna.Study, settings: Mapping[str, Any]) -> bool:
-    """Tell whether the study states these settings.
-
-    Raises:
-        InputError: it states others.
-    """
+    """Tell whether the study states these settings; refuse one that states others."""
     stated = randomizers_of(study)
     if any(others != settings for others in stated):
         raise another_randomizer(study)
@@ -157,5 +152,5 @@ def _key(trial: Trial) -> str:
     first = frozen.system_attrs.get("failed_trial")  # where Optuna's retry callbacks name the original
     if first is not None:
         frozen = trial.study.get_trials(deepcopy=False)[first]
-    began = frozen.datetime_start
-    return json.dumps([trial.study.study_name, frozen.number, None if began is None else began.isoformat()])
+    began = frozen.datetime_start and frozen.datetime_start.isoformat()
+    return json.dumps([trial.study.study_name, frozen.number, began])

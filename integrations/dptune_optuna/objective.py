@@ -185,12 +185,8 @@ class PrivateFunction:
         """Give a study whose run is complete more trials and more budget; ``study.optimize`` goes on with them.
 
         Nothing is paid twice: the search goes on from all it has learned. Asked for again, as when a script is run
-        again, it changes nothing.
-
-        Args:
-            study: with all the trials that were planned.
-            n_trials: wished number of trials in all.
-            mu: GDP budget in all; default the study's and what is neither spent nor planned by others.
+        again, it changes nothing. ``n_trials`` and ``mu``, a GDP budget, are in all; default of ``mu`` is the study's
+        and what is neither spent nor planned by others.
 
         Raises:
             InputError: the run is not complete, or has as much.
@@ -209,10 +205,7 @@ class PrivateFunction:
     ) -> dptune.search.Estimate:
         """Release, once per study, the mean clipped loss at ``parameters``, from the share kept for it.
 
-        Args:
-            study: the study whose run pays.
-            parameters: usually those of ``recommend``.
-            early: the study is to end here, though its run is not complete.
+        They are usually those of ``recommend``. ``early``: the study is to end here, though its run is not complete.
 
         Raises:
             InputError: nothing was kept for it, or the run is not complete.
@@ -260,7 +253,7 @@ class PrivateObjective(PrivateFunction):
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
         privatizer: holds the losses and pays.
-        n_trials: number of trials that the budget is divided among.
+        n_trials: that the budget is divided among.
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         final_share: share of mu^2 kept for :meth:`estimate`.
         default: your default configuration: the recommendation is compared with it, and the final estimate releases

@@ -59,8 +59,6 @@ class PrivateSampler(SpaceSampler):
             the recommendation is compared with it, and the final estimate releases both levels.
         start_from: name of a study that this ledger has paid for, with the same method, space and privatizer, whose
             released answers are learned before the first trial: they cost nothing (docs/optuna.md).
-        independent_sampler: for parameters outside ``space``; default random.
-        warn_independent_sampling: say so when one is used.
         unprotected: what becomes of a trial that was not run by a decorated objective. "refuse": PrivacyError ends
             the study, and Optuna gets inf instead of the trial's value. "allow", for public objectives only: Optuna
             stores the value as it is, with an :class:`UnprotectedValueWarning`.
@@ -231,12 +229,10 @@ class CentredSampler(PrivateSampler):
     Float and int parameters are searched by CMA-ES; with categories or conditions by mutations of the best
     configurations, and one last release chooses among all trials of the process (``choice_share`` of mu^2).
 
-    **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released.
-    So it is a careful estimate, from everything released by then, of how much worse the mean loss at the trial's
-    point is than at the centre of the search space: the surrogate's mean plus its standard deviation, and ``inf``,
-    which plots leave out, as long as nothing is released. So ``best_trial`` and plots show what the run believed and
-    when; the answer is :meth:`recommend`, and ``objective.estimate`` releases its level of loss. The released centred
-    values stand in the ledger, with their points.
+    **What a trial's value is.** Optuna fixes it when the trial ends, mostly before the trial's generation is released:
+    how much worse than at the centre of the search space the mean loss is there by everything released so far, the
+    surrogate's mean plus its standard deviation; ``inf``, which plots leave out, as long as nothing is released. The
+    answer is :meth:`recommend`, and ``objective.estimate`` releases its level of loss.
 
     Arguments as in :class:`PrivateSampler`; whole generations are planned, and ``settings`` are those of
     :func:`dptune.algorithms.centred_plan.plan_centred`.

@@ -9,9 +9,7 @@ Example::
 
 Guarantee: a study stores and logs a constant until :meth:`SelectionObjective.select`, which is :func:`dptune.select`.
 
-Where the trainings themselves are private, :func:`repeat_and_select` makes a secret number of them. The study gets one
-trial, of the best repeat and with its noisy score; the others are never stored, and their number is nowhere to be seen
-(:func:`dptune.training.select.repeat_and_select` says what that is worth).
+Where the trainings themselves are private, :func:`repeat_and_select` makes a secret number of them.
 """
 
 from __future__ import annotations
@@ -53,17 +51,14 @@ class SelectionObjective:
 
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
-        privatizer: holds the losses and pays.
         mu: GDP price of the choice, and of the estimate.
         estimate_share: share of mu^2 with which the mean loss of the chosen trial is released, too.
         method: see :func:`dptune.select`.
-        loss: the per-example loss of a fitted estimator: a name, or a ``NamedLoss`` of your own.
-        data: (X, y) of the private examples, or a function that loads them; with ``loss``.
+        loss, data: see :class:`dptune_optuna.PrivateObjective`.
 
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
         InputError: a setting is out of range, or only one of ``loss`` and ``data`` is given.
-        BudgetExhausted: the ledger has not ``mu`` left, and no choice that was made with it could be repeated.
     """
 
     def __init__(
@@ -99,14 +94,8 @@ class SelectionObjective:
         """Choose among the study's completed trials; return the parameters of the chosen one.
 
         The study may also be one that another objective has optimised: its trials are then trained again, and chosen
-        among, at the price of one choice. What is chosen stays: trials that are added later need another ``name``.
-
-        Args:
-            study: whose trials are the candidates.
-            name: of the choice in the ledger; default the study's name, marked as a choice.
-
-        Returns:
-            The parameters; with ``estimate_share`` the estimate is in ``study.user_attrs["dptune:selected"]``.
+        among, at the price of one choice. What is chosen stays: trials that are added later need another ``name``, of
+        the choice in the ledger. With ``estimate_share`` the estimate is in ``study.user_attrs["dptune:selected"]``.
 
         Raises:
             InputError: fewer than two trials are complete.
@@ -167,20 +156,17 @@ def repeat_and_select(
     secure: bool = True,
     insecure_seed: int | None = None,
 ) -> Selected:
-    """Make a secret number of repeats and add the best to the study as its one new trial.
+    """Make a secret number of repeats and add the best to the study, which minimises, as its one new trial.
 
     Hyperparameters are drawn independently, without a seed, and uniformly over what ``trial.suggest_...`` says or over
-    ``candidates``, whatever the study's sampler is: the bound does not hold for points that know of earlier ones.
+    ``candidates``, whatever the study's sampler is: the bound does not hold for points that know of earlier ones. The
+    other repeats are never stored, and their number is nowhere to be seen; what that is worth, and the other arguments,
+    are in :func:`dptune.training.select.repeat_and_select`.
 
     Args:
-        study: a study that minimises; asked for nothing, and given the best trial.
         objective: trial -> (model, losses (n,) of the scoring people); the trial suggests and takes nothing back.
-        ledgers: see :func:`dptune.training.select.repeat_and_select`; so for ``clip``, ``secure``, ``insecure_seed``.
         candidates: a public list of parameters, such as :func:`dptune.training.quasi_random` makes: each repeat draws
             one of them, with replacement. What a candidate does not name is drawn as without the list.
-
-    Returns:
-        The best: its parameters, noisy score and model.
 
     Example::
 

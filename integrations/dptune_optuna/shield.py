@@ -8,10 +8,8 @@ wrong shape.
 
 from __future__ import annotations
 
-import datetime
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import optuna
 from optuna.samplers import BaseSampler
@@ -31,29 +29,15 @@ T = TypeVar("T")
 class ShieldedTrial:
     """An Optuna trial that suggests parameters and takes nothing back.
 
-    ``report``, ``should_prune`` and ``set_user_attr`` are refused: Optuna stores what they are given at once. Where
-    ``run`` has the trial's value already, another point is refused at its first suggestion.
+    Beside ``suggest_...`` it has ``number``, ``params`` and ``datetime_start``. ``report``, ``should_prune`` and
+    ``set_user_attr`` are refused: Optuna stores what they are given at once. Where ``run`` has the trial's value
+    already, another point is refused at its first suggestion.
     """
 
     def __init__(self, trial: Trial | FixedTrial, run: SearchRun | None = None) -> None:
         self._trial, self._run = trial, run
         self._public_error: Exception | None = None  # kept: the user's function may swallow it
         self._pruned = False  # whether the function was told to stop
-
-    @property
-    def number(self) -> int:
-        """The trial's number."""
-        return self._trial.number
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The parameters suggested so far."""
-        return self._trial.params
-
-    @property
-    def datetime_start(self) -> datetime.datetime | None:
-        """When the trial began."""
-        return self._trial.datetime_start
 
     def suggest_float(
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
@@ -87,7 +71,9 @@ class ShieldedTrial:
             self._public_error = error
             raise
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
+        if name in ("number", "params", "datetime_start"):
+            return getattr(self._trial, name)
         if name.startswith("__"):
             raise AttributeError(name)
         self._public_error = dptune.PrivacyError(
@@ -125,23 +111,20 @@ class RungTrial(ShieldedTrial):
         self._losses_of = losses_of
 
     def report_private(self, result: Any, step: int) -> None:
-        """Hand in the losses of the half-trained model; nothing is stored by Optuna, and nothing is paid yet.
+        """Hand in what the function would return now; nothing is stored by Optuna, and nothing is paid yet.
 
-        Args:
-            result: what the function would return now: losses (rows,), or with ``loss=`` the fitted model, which must
-                keep nothing of the rows that it is asked about.
-            step: at which, as 1, 2, ... epochs; trials are compared at equal steps.
+        That is losses (rows,), or with ``loss=`` the fitted model, which must keep nothing of the rows that it is asked
+        about. Steps are 1, 2, ... epochs; trials are compared at equal steps.
         """
         self._pruned = False  # who reports again has gone on
-        losses = self._passed(call_guarded(self._losses_of, result, wrapped).or_raise)
-        if self._run is not None:
-            self._passed(functools.partial(self._run.rungs.report, str(self.number), self.params, losses, step))
+        losses, run = self._passed(call_guarded(self._losses_of, result, wrapped).or_raise), self._run
+        if run is not None:
+            self._passed(lambda: run.rungs.report(str(self.number), self.params, losses, step))
 
     def should_prune(self) -> bool:
         """Ask, as one release that the plan has paid for, whether the trial is worth going on."""
-        self._pruned = self._run is not None and self._passed(
-            functools.partial(self._run.rungs.stops, str(self.number))
-        )
+        run, name = self._run, str(self.number)
+        self._pruned = run is not None and self._passed(lambda: run.rungs.stops(name))
         return self._pruned
 
 

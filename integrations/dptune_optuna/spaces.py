@@ -176,7 +176,10 @@ class Discovery:
 
 
 class SpaceSampler(BaseSampler):
-    """Proposes the parameters of a known space together; draws those outside it, by default at random."""
+    """Proposes the parameters of a known space together; ``independent_sampler``, default random, draws those outside.
+
+    That one is used is logged, unless ``warn_independent_sampling=False``.
+    """
 
     _choices = False  # whether categories are searched, too
 
