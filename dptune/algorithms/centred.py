@@ -72,7 +72,7 @@ class CentredSettings(Settings):
     """All of the algorithm's settings, public; :func:`dptune.algorithms.centred_plan.plan_centred` chooses them.
 
     Attributes:
-        d: dimension, number of coordinates of the space's code.
+        d: number of coordinates of the space's code.
         generations: G.
         population: lambda, at least 4: with fewer CMA-ES has no covariance to learn.
         mu: GDP budget of all generations together.
@@ -99,10 +99,6 @@ class CentredSettings(Settings):
         saturated: share of the generations, the first ones, in which losses are saturated. Later points lie near each
             other, and where losses have long tails the cut mean has another minimiser.
         space: the search space, if it has categories or conditions; None: numbers, searched by CMA-ES.
-        seed: of the algorithm's own, public randomness.
-
-    Raises:
-        InputError: a setting is out of range; names it.
     """
 
     d: int = field(metadata=check(at_least, 1))
@@ -170,21 +166,13 @@ class CentredSettings(Settings):
 
 @dataclass(frozen=True)
 class Generation:
-    """What is public about one generation, once it is released.
+    """What is public about one generation, once it is released."""
 
-    Attributes:
-        points: (m, d), the new ones first.
-        new: number of new ones.
-        values: (m,), the released mean of clipped H L_i.
-        sigma: standard deviation of their noise.
-        radius: C.
-    """
-
-    points: Matrix
+    points: Matrix  # (m, d), the new ones first
     new: int
-    values: Vector
-    sigma: float
-    radius: float
+    values: Vector  # (m,), the released mean of clipped H L_i
+    sigma: float  # standard deviation of their noise
+    radius: float  # C
 
     def note(self) -> dict[str, object]:
         """Return what a ledger keeps beside the values, as plain JSON data."""

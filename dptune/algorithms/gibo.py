@@ -120,7 +120,6 @@ class GIBOSettings(Settings):
     """All of DP-GIBO's settings, public.
 
     Attributes:
-        d: dimension.
         steps: T, number of gradient releases.
         batch: b, points a step; or one number per step.
         mu: GDP budget of the T gradients together.
@@ -136,10 +135,6 @@ class GIBOSettings(Settings):
             person's overall level of loss does not use up the clipping radius.
         memory: number of past batches whose points stay in D_t; None keeps all, as printed.
         average: number of last iterates whose mean is returned; 1 returns theta_T.
-        seed: of the algorithm's own, public randomness.
-
-    Raises:
-        InputError: a setting is out of range; names it.
     """
 
     d: int = field(metadata=check(at_least, 1))

@@ -32,16 +32,11 @@ class PublicFacts:
     Attributes:
         n: number of people.
         loss_range: high - low of the clipped loss.
-        mu: GDP budget of the run.
-        seed: of the algorithm's own randomness.
         d: number of coordinates of the search space; 0 where another searcher proposes.
         space: the search space; None: a continuum, or another searcher proposes.
         default: the user's default configuration, a point of the cube (d,); None: there is none.
         parent: plan of the run that it starts from, as it describes itself; None: it starts from nothing.
         rules: version of the defaults; a run that began before keeps its own.
-
-    Raises:
-        InputError: mu or the seed is out of range.
     """
 
     n: int
@@ -67,26 +62,18 @@ class Plan:
     rest for the algorithm's questions, whose prices are in ``settings``.
 
     Attributes:
-        method: name of the method.
-        mu: GDP budget of the whole run.
-        settings: of the algorithm: frozen and public, with ``seed``, ``statistics()`` and ``describe()``; see
-            :class:`dptune.algorithms.rounds.RoundSettings`.
+        settings: of the algorithm, :class:`dptune.algorithms.rounds.Settings` with a ``seed``.
         trials: number of trials of a complete run.
-        monitor_share: for the trials' own values; 0 withholds them.
-        final_share: for the final estimate; 0 makes none.
+        monitor_share: 0 withholds values.
         spare: trials beyond the plan that may still get a value, to replace lost ones.
-        choice_share: for the choice; 0: the algorithm's own answer is recommended.
+        choice_share: 0: the algorithm's own answer is recommended.
         choice_among: the choice is made among so many of the best points by all answers and the user's default
             configuration, which is ten times as likely beforehand as all others together; 0: among all points, with
             equal odds.
-        rung_share: for decisions to stop trials by private losses (:mod:`dptune.search.rungs`); 0: none are made.
-        rungs: decisions a trial, at most.
+        rungs: decisions a trial, at most, by private losses (:mod:`dptune.search.rungs`).
         rung_radius: C at first, to which each person's difference of two losses is clipped for them; it follows the
             search's own.
         rules: version of the defaults that the plan was made with.
-
-    Raises:
-        InputError: a setting is out of range.
     """
 
     method: str
@@ -215,11 +202,6 @@ class Method:
     ) -> Plan:
         """Return the plan of a run; the arguments are those of :class:`PublicFacts`, and the planner's ``settings``.
 
-        Args:
-            people: the public facts about them.
-            space: search space; None if another searcher proposes.
-            default: the user's default configuration, its parameters.
-
         Raises:
             InputError: a setting is out of range.
         """
@@ -239,11 +221,7 @@ class Method:
         return tuple(each.name for each in named if each.kind is Parameter.KEYWORD_ONLY and each.name != "trials")
 
     def refuse_unknown(self, given: Iterable[str], *, front_end: str) -> None:
-        """Refuse a misspelt setting under the name of what the user called.
-
-        Raises:
-            InputError: it is none of :attr:`options`; names them.
-        """
+        """Refuse, under the name of what the user called, a setting that is none of :attr:`options`."""
         for name in given:
             if name not in self.options:
                 raise InputError(

@@ -28,10 +28,9 @@ Matrix = npt.NDArray[np.float64]
 
 
 class Statistic(NamedTuple):
-    """A vector that an algorithm asks for in every round, by which a user is told how large the noise will be.
+    """A vector that is asked for in every round: what it is in words, each person's clipping radius, length, price.
 
-    ``name`` says in words, with its article, what it is; each person's is clipped to a ball of this ``radius``, and one
-    costs ``mu``.
+    By it a user is told how large the noise will be.
     """
 
     name: str
@@ -42,7 +41,7 @@ class Statistic(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """What settings say of themselves; those of an algorithm are a frozen dataclass, all of it public."""
+    """What an algorithm's settings, a frozen dataclass of public facts, say of themselves."""
 
     def statistics(self) -> tuple[Statistic, ...]:
         """Return what the algorithm asks for in every round; here nothing."""
@@ -54,7 +53,7 @@ class Settings:
 
     @classmethod
     def restored(cls, described: Mapping[str, Any], space: Space | None) -> Self | None:
-        """Return the settings that described themselves so, of a run in this space; None, if that is not enough."""
+        """Return the settings that described themselves so, of a run in this space; None if that is not enough."""
         return cls(**{name: tupled(value) for name, value in described.items()})
 
 
@@ -63,15 +62,9 @@ class RoundSettings(Settings):
     """Settings of a search whose every round is one question about b points.
 
     Attributes:
-        d: dimension.
-        rounds: number of rounds.
         batch: b, new points of a round.
         mu: GDP budget of all rounds together.
         clip: clipping radius of the asked statistic, in its units.
-        seed: of the algorithm's own, public randomness.
-
-    Raises:
-        InputError: a setting is out of range.
     """
 
     d: int = field(metadata=check(at_least, 1))
@@ -122,13 +115,10 @@ class Rounds:
         raise NotImplementedError
 
     def learn(self, key: str, note: Mapping[str, Any], answer: Vector | None, sigma: float, *, own: bool) -> None:
-        """Learn the answer to a question of this or of another process.
+        """Learn the answer (p,) to the question of this key and note, of this or of another process.
 
-        Args:
-            key, note: of the question.
-            answer: (p,), or None: it is paid, and its answer is lost or not recorded yet.
-            sigma: standard deviation of its noise per coordinate.
-            own: whether it was about this process's points.
+        None: it is paid, and its answer is lost or not recorded yet. ``sigma`` is the standard deviation of its noise
+        per coordinate; ``own`` says whether it was about this process's points.
         """
         raise NotImplementedError
 
@@ -203,10 +193,7 @@ class Rounds:
         return np.array([self._points[name] for name in names])
 
     def best_points(self, count: int) -> Matrix:
-        """Return points to ask for again where their losses were lost, best first, (at most count, d); here none.
-
-        Asked in the last round of a run that ends with a choice among the points of one process.
-        """
+        """Return points to ask for again before a choice, where their losses were lost, best first, (k <= count, d)."""
         return np.zeros((0, self.settings.d))
 
     def keep(self, names: Collection[str] = ()) -> None:
@@ -214,11 +201,7 @@ class Rounds:
         self._points = {name: x for name, x in self._points.items() if name in names or name in self._waiting}
 
     def restarted(self) -> Self:
-        """Return the algorithm before its first answer, holding the same points.
-
-        All answers are learned again then, in the order of the ledger: an answer that was recorded late changes what
-        came after it.
-        """
+        """Return the algorithm before its first answer, holding the same points: all answers are learned again."""
         again = type(self)(self.settings)
         again.take_points(self)
         return again

@@ -94,11 +94,7 @@ def agree_on_plan(
 
 
 def check_start(ledger: PrivacyLedger, scope: str, mu: float | None) -> None:
-    """Refuse a run that could not begin: with ``mu``, or with what is neither spent nor planned by other runs.
-
-    Raises:
-        BudgetExhausted: the ledger has not that much left, or nothing at all.
-    """
+    """Refuse a run that could not begin: with ``mu``, or with what is neither spent nor planned by other runs."""
     try:
         if mu is not None:
             ledger.check(mu)
@@ -133,12 +129,9 @@ def _warn_if_planned(rest: Rest, scope: str, mu: float) -> None:
 
 
 def _agree_on_people(privatizer: LossPrivatizer, scope: str) -> None:
-    """Fix the run's clipping range, people, precision and kind of noise in the ledger, or refuse others.
+    """Fix the run's clipping range, people, precision and kind of noise in the ledger; others make another function.
 
     The groups are not in the ledger: who belongs to whom may be private.
-
-    Raises:
-        BudgetMismatch: the run was begun with others: its values would not be values of one function.
     """
     wanted, ledger = privatizer.describe(), privatizer.ledger
     fixed = ledger.fact(scope, PRIVATIZER) or ledger.fix(scope, PRIVATIZER, wanted)
@@ -190,8 +183,7 @@ def _starting_from(
 ) -> dict[str, Any]:
     """Return what a run that begins now learns from the run ``scope``, as its plan keeps it: all that is paid by now.
 
-    ``in_all`` is what a run that extends it was asked for, ``trials`` and ``mu`` of both together; None: the run has a
-    budget of its own.
+    ``in_all``: of a run that extends it, ``trials`` and ``mu`` of both together, as the user gave them.
     """
     ledger = privatizer.ledger
     plan = stored_plan(ledger, scope)
@@ -257,26 +249,6 @@ def newest_name(ledger: PrivacyLedger, scope: str) -> str:
     while asked_in_all(ledger, name_of_extension(scope)) is not None:
         scope = name_of_extension(scope)
     return scope
-
-
-def refuse_extension(ledger: PrivacyLedger, scope: str, trials: int, mu: float | None, *, complete: bool) -> None:
-    """Refuse to extend a run to so many trials and so much budget in all.
-
-    Raises:
-        InputError: it is not complete, or has as much.
-    """
-    had, spent = totals(ledger, scope)
-    if trials <= had or (mu is not None and mu <= spent):
-        given = "" if mu is None else f" and mu={mu:.4g}"
-        raise InputError(
-            f"trials={trials}{given} are what the run {scope!r} is to have in all, and it has {had} trials and "
-            f"mu={spent:.4g}; give more of both."
-        )
-    if not complete:
-        raise InputError(
-            f"the run {scope!r} is not complete, and only then it can be extended. Let it make the {had} trials "
-            "that it planned, or begin a new run that starts from it (start_from=)."
-        )
 
 
 def added_mu(whole: float, spent: float) -> float:

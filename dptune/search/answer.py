@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from dptune.algorithms.rounds import Matrix, Rounds, Vector
+from dptune.algorithms.rounds import Matrix, Vector
 from dptune.errors import InputError
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.privacy.query import Interval
-from dptune.space import Space, Value
+from dptune.space import Space
 
 Released = tuple[Mapping[str, Any], float, float]  # parameters, value, standard deviation of its noise
 EDGE = 0.01  # of a parameter's range, on its own scale
@@ -147,44 +147,6 @@ def listed(parameters: Mapping[str, Any], quote: str = "") -> str:
     return ", ".join(f"{name} = {quote}{value}{quote}" for name, value in shown.items())
 
 
-# ---- what a run ends with, and what the model of its answers or values says about it -------------------------------
-
-
-def of_algorithm(
-    algorithm: Rounds,
-    space: Space,
-    found: Mapping[str, Value],
-    default: Mapping[str, Value] | None,
-    values: Sequence[Released],
-    *,
-    private: bool,
-) -> Recommendation:
-    """Return what an algorithm ends with, ``found``, compared with the default or the centre of the space.
-
-    Args:
-        values: released values of trials.
-        private: whether all noise was unseeded.
-    """
-    defaults = default or space.centre()
-    x, y = space.encode(defaults), space.encode(found)
-    gain = algorithm.difference(x, y) or _difference_of_values(space, values, x, y)
-    hint = None if gain is None else Estimate(*gain, private)
-    return Recommendation(found, defaults=defaults, hint=hint, at_edge=at_edge(space, found))
-
-
-def among_values(values: Sequence[Released], default: Mapping[str, Value] | None, *, private: bool) -> Recommendation:
-    """Return the trial that is best by a model of all released values, where another searcher proposed the trials.
-
-    Raises:
-        InputError: there is no value.
-    """
-    best = best_of_values(values, default)
-    if best is None:
-        raise InputError("no value was released yet; there is nothing to recommend.")
-    found, gain = best
-    return Recommendation(found, defaults=default or {}, hint=None if gain is None else Estimate(*gain, private))
-
-
 def at_edge(space: Space, parameters: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the numbers at an end of their range; of one with few values, an end is no news."""
     u = space.encode(parameters)  # (d,)
@@ -192,10 +154,13 @@ def at_edge(space: Space, parameters: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in many if not EDGE <= u[space.columns[name]][0] <= 1 - EDGE)
 
 
+# ---- what a model of all released values says ------------------------------------------------------------------------
+
+
 def best_of_values(
     released: Sequence[Released], default: Mapping[str, Any] | None = None
 ) -> tuple[Mapping[str, Any], tuple[float, float] | None] | None:
-    """Return the parameters whose mean loss is probably the smallest, and how much smaller than at ``default``.
+    """Return the trial whose mean loss is probably the smallest, and how much smaller it is than at ``default``.
 
     The smallest of many noisy values is small mostly by its noise; the posterior mean of a Gaussian process uses the
     neighbours of a trial, too. Any parameters, categories and conditions as well: they are read off the trials. The
@@ -211,9 +176,10 @@ def best_of_values(
     return asked[i], None if default is None else model.difference(points[-1], points[i])
 
 
-def _difference_of_values(
+def difference_of_values(
     space: Space, released: Sequence[Released], x: Vector, y: Vector
 ) -> tuple[float, float] | None:
+    """Return what it says about the mean loss at x (d,) less that at y, and its standard deviation; None: too few."""
     inside = [one for one in released if space.contains(one[0])]
     if len(inside) < FEWEST:
         return None

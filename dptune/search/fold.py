@@ -31,11 +31,7 @@ DEFAULT = "default"  # the point of the default configuration that the final est
 
 
 def refuse_name(trial: str) -> None:
-    """Refuse a trial that has the name of a point of the final estimate.
-
-    Raises:
-        InputError: it has.
-    """
+    """Refuse a trial that has the name of a point of the final estimate."""
     if trial in (FINAL, DEFAULT):
         raise InputError(f"{trial!r} names a point of a run's final estimate; give the trial another name.")
 
@@ -88,9 +84,7 @@ class Fold:
         """Learn what the ledger holds and this process does not know; return whether there was any such answer.
 
         An answer that was recorded late changes what came after it: then all are learned again, in their order.
-
-        Args:
-            write: whether to make sure that the ledger can be written.
+        ``write`` makes sure that the ledger can be written.
         """
         news = self._privatizer.ledger.news(self._scope, after=self._read, again=self._unanswered, write=write)
         self.spent, self.private = news.spent, news.private
@@ -119,12 +113,7 @@ class Fold:
         return known is None or (known.value is None and charge.value is not None)
 
     def learn(self, charge: Charge, *, own: bool) -> None:
-        """Learn one answer of the algorithm's questions, or that it is lost or not recorded yet.
-
-        Args:
-            charge: of the question.
-            own: whether this process drew its noise.
-        """
+        """Learn one answer of the algorithm's questions, or that it is lost; ``own``: this process drew its noise."""
         if self.space is not None and "space" in charge.note:
             self.join(Space.from_description(charge.note["space"]).joined(self.space))
         self._answers[charge.seq] = charge

@@ -145,12 +145,7 @@ class FinalEstimate:
             )
 
     def of_held(self, parameters: Parameters, point: str, default: str) -> None:
-        """Release it for losses that are held, if nobody has and the budget allows.
-
-        Args:
-            parameters: that the run recommends.
-            point, default: names of their losses and of those at the default configuration, with the curator.
-        """
+        """Release it for losses that are held as ``point`` and ``default``, if nobody has and the budget allows."""
         if self.charge is None and self.plan.final_mu > 0 and self.default is not None:
             names = self._names(parameters)
             for name, held in zip(names, (point, default), strict=True):

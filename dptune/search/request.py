@@ -45,8 +45,6 @@ class SearchRequest:
     """What every front end needs of a user to begin a run.
 
     Attributes:
-        method: what searches.
-        privatizer: holds the losses and pays.
         mu: GDP budget of the run; None: what is neither spent nor planned by other runs when it begins.
         seed: of the algorithm's own randomness; None: drawn when the run begins.
         settings: of the method's planner, ``trials`` among them.
@@ -161,11 +159,7 @@ class SearchRequest:
             raise InputError("give public= or rung_share=: a trial is stopped by one of them.")
 
     def check_start(self, scope: str) -> None:
-        """Refuse, before a model is trained, a run that could not begin.
-
-        Raises:
-            BudgetExhausted: the ledger has not ``mu`` left, or nothing at all.
-        """
+        """Refuse, before a model is trained, a run that could not begin: the ledger has not ``mu`` left, or nothing."""
         check_start(self.ledger, scope, self.mu)
 
     def begin(self, scope: str, space: Space | None) -> SearchRun:
@@ -221,10 +215,10 @@ class SearchRequest:
 
 
 class Noise(NamedTuple):
-    """Standard deviation of the noise of one kind of release.
+    """Standard deviation of the noise of one kind of release, per coordinate.
 
-    Per coordinate, in units of the loss (of a gradient: per side of the cube), and in units of the clip's width.
-    ``hides`` says why a search learns little at this noise; "" if it is small enough.
+    In units of the loss (of a gradient: per side of the cube), and, ``share``, of the clip's width. ``hides`` says why
+    a search learns little at this noise; "" if it is small enough.
     """
 
     what: str
@@ -275,11 +269,7 @@ def warning(found: Sequence[Noise]) -> str:
 
 
 def space_of(dimensions: int, choices: Sequence[int] = ()) -> Space:
-    """Return a space of so many numbers, and of a category for each number of choices.
-
-    Raises:
-        InputError: there is no parameter, or a category has fewer than two choices.
-    """
+    """Return a space of so many numbers, and of a category for each number of choices."""
     numbers = {f"x{j}": Float(0.0, 1.0) for j in range(at_least("dimensions", dimensions, 0 if choices else 1))}
     counts = [at_least("choices", count, 2) for count in choices]
     return Space({**numbers, **{f"c{j}": Categorical(range(count)) for j, count in enumerate(counts)}})
@@ -307,9 +297,6 @@ def forecast(
     Returns:
         One row for each method, budget and number of trials: standard deviations in units of the loss, and a warning.
         With a ``rung_share`` only of the method that can stop trials, and the noise of one decision is among them.
-
-    Raises:
-        InputError: a number is out of range.
     """
     people = PublicFacts(at_least("n", n, 1), Interval(*clip).diameter, mu)
     trials = at_least("trials", trials, FEWEST_TRIALS)

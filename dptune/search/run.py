@@ -431,7 +431,18 @@ class SearchRun(RunView):
         run = self.newest()
         if wanted in [agreement.asked_in_all(run.ledger, name) for name in agreement.lineage(run.ledger, run.scope)]:
             return run
-        agreement.refuse_extension(run.ledger, run.scope, trials, mu, complete=run.complete)
+        had, spent = agreement.totals(run.ledger, run.scope)
+        if trials <= had or (mu is not None and mu <= spent):
+            given = "" if mu is None else f" and mu={mu:.4g}"
+            raise InputError(
+                f"trials={trials}{given} are what the run {run.scope!r} is to have in all, and it has {had} trials and "
+                f"mu={spent:.4g}; give more of both."
+            )
+        if not run.complete:
+            raise InputError(
+                f"the run {run.scope!r} is not complete, and only then it can be extended. Let it make the {had} "
+                "trials that it planned, or begin a new run that starts from it (start_from=)."
+            )
         return run._extended(wanted)
 
     def newest(self) -> SearchRun:

@@ -22,10 +22,10 @@ from dptune.algorithms.centred_plan import CENTRED
 from dptune.algorithms.gibo_plan import GIBO
 from dptune.algorithms.method import Method, Plan
 from dptune.algorithms.rounds import Rounds, Vector
-from dptune.errors import KeyConflict
+from dptune.errors import InputError, KeyConflict
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.search.agreement import PRIVATIZER, described, lineage, parts, stored_plan, stored_space, totals
-from dptune.search.answer import Estimate, Recommendation, among_values, of_algorithm
+from dptune.search.answer import Estimate, Recommendation, at_edge, best_of_values, difference_of_values
 from dptune.search.fold import VALUE, Fold
 from dptune.search.last_releases import FinalEstimate, chosen
 from dptune.space import Space, Value
@@ -134,14 +134,25 @@ class RunView:
 
     def _recommended(self) -> Recommendation:
         values = self.fold.released_values()
-        if self.space is None:
-            found = among_values(values, self.default, private=self._private)
+        defaults: Mapping[str, Value] = self.default or {}
+        edge: tuple[str, ...] = ()
+        if self.space is None:  # another searcher proposed: the best trial by a model of all values
+            if (best := best_of_values(values, self.default)) is None:
+                raise InputError("no value was released yet; there is nothing to recommend.")
+            found, gain = best
         else:
-            answer = self._answer(self.space)
-            found = of_algorithm(self.algorithm, self.space, answer, self.default, values, private=self._private)
+            found, defaults = self._answer(self.space), defaults or self.space.centre()
+            x, y = self.space.encode(defaults), self.space.encode(found)
+            gain = self.algorithm.difference(x, y) or difference_of_values(self.space, values, x, y)
+            edge = at_edge(self.space, found)
         known = self._final.latest(found)
-        found.improvement = None if known is None else known.improvement
-        return found
+        return Recommendation(
+            found,
+            defaults=defaults,
+            improvement=None if known is None else known.improvement,
+            hint=None if gain is None else Estimate(*gain, self._private),
+            at_edge=edge,
+        )
 
     def _answer(self, space: Space) -> dict[str, Value]:
         """The point that was chosen at the end; where nothing is, what the algorithm makes of the answers so far.
