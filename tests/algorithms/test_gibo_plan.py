@@ -10,7 +10,7 @@ import pytest
 from planning import planned
 
 from dptune.algorithms.gibo import DPGIBO, GIBOSettings
-from dptune.algorithms.gibo_plan import default_clip, default_rule, plan_gibo, split_budget
+from dptune.algorithms.gibo_plan import plan_gibo
 from dptune.errors import InputError
 from dptune.gp.posterior import GradientPosterior
 from dptune.space import Int, Space
@@ -38,8 +38,11 @@ def test_few_trials_make_smaller_batches_that_together_measure_every_direction()
 
 
 def test_the_clip_is_in_units_of_the_range_and_the_path_does_not_grow_with_steps() -> None:
-    assert default_clip(6.0) == pytest.approx(3 * default_clip(2.0))
-    assert default_rule(100).eta * 10 == pytest.approx(default_rule(4).eta * 2)
+    wide, narrow = (
+        planned(plan_gibo, n=500, loss_range=width, steps=steps).settings for width, steps in ((6.0, 100), (2.0, 4))
+    )
+    assert wide.clip == pytest.approx(3 * narrow.clip)
+    assert wide.rule.eta * 10 == pytest.approx(narrow.rule.eta * 2)
 
 
 def test_random_starts_are_for_few_parameters_and_no_start_of_ones_own() -> None:
@@ -67,7 +70,7 @@ def test_points_join_the_posterior_as_one_block_and_count_alike() -> None:
         x = algorithm.ask(slot)
         algorithm.observe(str(slot), x)
         one_by_one.append(x[None, :])
-    expected = one_by_one.weights(algorithm._design(0).centre, constant_mean=True)
+    expected = one_by_one.weights(algorithm.theta, constant_mean=True)
     question = algorithm.question()
     assert question is not None
     np.testing.assert_allclose(question.query.weights, expected, rtol=1e-8, atol=1e-10)
@@ -112,9 +115,11 @@ def tune(algorithm: DPGIBO, space: Space, loss: Callable[[np.ndarray], float]) -
     return space.encode(space.decode(algorithm.recommend()))
 
 
+SHARED = {"d": 2, "n": 9, "mu": 2.0, "steps": 4, "batch": 3, "starts": 4}
+
+
 def test_shares_divide_the_square_of_mu() -> None:
-    settings = GIBOSettings(d=2, steps=4, batch=3, mu=1.0, clip=1.0, starts=4, start_mu=1.0)
-    plan = split_budget(mu=2.0, settings=settings, monitor_share=0.2, start_share=0.1, final_share=0.3)
+    plan = planned(plan_gibo, **SHARED, monitor_share=0.2, start_share=0.1, final_share=0.3)
     assert plan.settings.mu**2 == pytest.approx(4 * 0.4)
     assert plan.settings.start_mu**2 == pytest.approx(4 * 0.1)
     assert plan.final_mu**2 == pytest.approx(4 * 0.3)
@@ -133,6 +138,5 @@ def test_shares_divide_the_square_of_mu() -> None:
     ],
 )
 def test_shares_that_cannot_be_are_refused(shares: dict[str, float], named: str) -> None:
-    settings = GIBOSettings(d=2, steps=4, batch=3, mu=1.0, clip=1.0, starts=4, start_mu=1.0)
     with pytest.raises(InputError, match=named):
-        split_budget(**{"mu": 1.0, "settings": settings, "start_share": 0.1, **shares})
+        planned(plan_gibo, **{**SHARED, **shares})
