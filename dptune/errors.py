@@ -79,10 +79,10 @@ class BudgetExhausted(BudgetError):
     """
 
     def __init__(self, asked: float, left: float, budget: float) -> None:
+        super().__init__(asked, left, budget)  # which a copy is made from
         self.asked, self.left, self.budget = asked, left, budget
-        super().__init__(self._text())
 
-    def _text(self) -> str:
+    def __str__(self) -> str:
         left = rounded_down(self.left, 6)
         again = (
             "A finished run can be read again free, under its own name and with the settings that it began with "
@@ -95,9 +95,6 @@ class BudgetExhausted(BudgetError):
             "same people adds to what they have already paid."
         )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.asked, self.left, self.budget)
-
 
 class BudgetPlanned(BudgetExhausted):
     """A new run without ``mu=``, where other runs have planned what is not spent; nothing was read.
@@ -108,10 +105,10 @@ class BudgetPlanned(BudgetExhausted):
     """
 
     def __init__(self, left: float, budget: float, runs: tuple[str, ...]) -> None:
-        self.runs = runs
         super().__init__(budget, left, budget)
+        self.args, self.runs = (left, budget, runs), runs
 
-    def _text(self) -> str:
+    def __str__(self) -> str:
         names = ", ".join(repr(run) for run in self.runs[:5]) + (", ..." if len(self.runs) > 5 else "")
         return (
             f"a new run would have too little of the budget mu={self.budget:.6g}: what is not spent, "
@@ -120,9 +117,6 @@ class BudgetPlanned(BudgetExhausted):
             "what the others have not spent, their final estimates included. Next time share the budget out "
             "beforehand, with mu= for each run; a new ledger on the same people adds to what they have already paid."
         )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.left, self.budget, self.runs)
 
 
 class CapReached(BudgetError):
@@ -135,14 +129,14 @@ class CapReached(BudgetError):
     """
 
     def __init__(self, asked: float, left: float, cap: float) -> None:
+        super().__init__(asked, left, cap)
         self.asked, self.left, self.cap = asked, left, cap
-        super().__init__(
-            f"asked for a reply with epsilon={asked:.6g}, but only epsilon={rounded_down(left, 6)} of this user's cap "
-            f"{cap:.6g} is left. Nothing was measured or sent. Ask another user."
-        )
 
-    def __reduce__(self) -> tuple[type[CapReached], tuple[float, float, float]]:
-        return type(self), (self.asked, self.left, self.cap)
+    def __str__(self) -> str:
+        return (
+            f"asked for a reply with epsilon={self.asked:.6g}, but only epsilon={rounded_down(self.left, 6)} of this "
+            f"user's cap {self.cap:.6g} is left. Nothing was measured or sent. Ask another user."
+        )
 
 
 class BudgetMismatch(BudgetError):

@@ -42,7 +42,7 @@ def sign(ledger: CentralLedger, key: str | Path, *, delta: float) -> dict[str, A
     Raises:
         InputError: the file is not such a key.
     """
-    private = _private_key(key)
+    private = _key(key, lambda pem: load_pem_private_key(pem, password=None), Ed25519PrivateKey)
     body = {
         "format": FORMAT,
         "signed_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -92,7 +92,7 @@ def _check_signature(receipt: Mapping[str, Any], signer: str | Path | None) -> N
         signature = bytes.fromhex(receipt["signature"])
     except (KeyError, TypeError, ValueError):
         raise InputError("the receipt lacks a readable key or signature; ask for it again.") from None
-    if signer is not None and inside != _public_key(signer).public_bytes_raw():
+    if signer is not None and inside != _key(signer, load_pem_public_key, Ed25519PublicKey).public_bytes_raw():
         raise InputError(f"the receipt was signed with another key than that in {signer}.")
     try:
         Ed25519PublicKey.from_public_bytes(inside).verify(signature, _canonical(body))
@@ -105,26 +105,11 @@ def _canonical(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _private_key(path: str | Path) -> Ed25519PrivateKey:
-    key = _read(path, lambda pem: load_pem_private_key(pem, password=None))
-    if not isinstance(key, Ed25519PrivateKey):
-        raise _another_kind(path)
-    return key
-
-
-def _public_key(path: str | Path) -> Ed25519PublicKey:
-    key = _read(path, load_pem_public_key)
-    if not isinstance(key, Ed25519PublicKey):
-        raise _another_kind(path)
-    return key
-
-
-def _read(path: str | Path, load: Callable[[bytes], object]) -> object:
+def _key(path: str | Path, load: Callable[[bytes], object], kind: Any) -> Any:
     try:
-        return load(Path(path).read_bytes())
+        key = load(Path(path).read_bytes())
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise InputError(f"{path} cannot be read as a key in PEM without a password: {error}.") from None
-
-
-def _another_kind(path: str | Path) -> InputError:
-    return InputError(f"{path} holds another kind of key; make one: openssl genpkey -algorithm ed25519 -out key.pem")
+    if not isinstance(key, kind):
+        raise InputError(f"{path} holds another kind of key; make one: openssl genpkey -algorithm ed25519 -out key.pem")
+    return key

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import runpy
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -83,13 +82,17 @@ def convert(
         cost = rounded_up(epsilon_of([TrainingPlan(*dp_sgd)], delta), 6)
         typer.echo(f"epsilon = {cost}  delta = {rounded_up(delta, 6)}\n{_NO_BRIDGE}")
         return
-    budget = Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta)
+    budget = _budget(mu, epsilon, delta)
     given = rounded_down(budget.mu, 6) if mu is None else rounded_up(budget.mu, 6)
     typer.echo(f"mu = {given}  epsilon = {rounded_up(budget.epsilon(delta), 6)}  delta = {rounded_up(delta, 6)}")
     if mu is None:
         typer.echo(f"This mu is a budget for tuning, which promises that epsilon. {_NO_BRIDGE}")
     if between("choice-share", choice_share, 0.0, 1.0) > 0:
         typer.echo(_with_a_choice(budget, delta, choice_share))
+
+
+def _budget(mu: float | None, epsilon: float | None, delta: float) -> Budget:
+    return Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta)
 
 
 def _with_a_choice(budget: Budget, delta: float, choice_share: float) -> str:
@@ -134,11 +137,11 @@ def plan(
     rows = forecast(n, clip, space, mu=mu, trials=trials, default=default, rung_share=rung_share, rungs=rungs)
     people = f"{n} people, clip {clip[0]:g} to {clip[1]:g}, {trials} trials, "
     people += "with default=" if default else "without default= (else --default)"
-    title = f"Standard deviation of the noise in units of the loss, {people}"
     if format is Listing.json:
         typer.echo(json.dumps(rows, indent=2))
         return
     short = [{**row, "warning": "too noisy" if row["warning"] else ""} for row in rows]
+    title = f"Standard deviation of the noise in units of the loss, {people}"
     print_found(Found(title, {"private": True, "plans": short}, "plans"))
     for row in rows:
         if row["warning"] and row["mu"] == mu and trials // 2 < row["trials"] <= trials:  # whole generations of them
@@ -159,11 +162,9 @@ def certificate(
     """Print the statement, its risk in words, and NIST SP 800-226's questions; or a record for the public registry."""
     opened = open_any(ledger)
     if registry is not None:
-        central = _central(opened)
-        stated: Statement = central.statement(delta=delta_of([central], delta))
-        typer.echo(to_yaml(record(stated, About.read(registry))), nl=False)
+        typer.echo(to_yaml(record(_statement(_central(opened), delta), About.read(registry))), nl=False)
         return
-    found = opened.statement() if isinstance(opened, UserLedger) else opened.statement(delta=delta_of([opened], delta))
+    found = _statement(opened, delta)
     questions = "\n".join(f"  {item}" for item in checklist(found))
     typer.echo(f"{found.to_text()}\n\nRisk\n  {Risk.of_statement(found)}\n\nNIST SP 800-226\n{questions}")
 
@@ -230,19 +231,18 @@ def statement(
 ) -> None:
     """Print the privacy statement of a ledger, or one statement for several: of training and validation people."""
     opened = [open_any(ledger) for ledger in ledgers]
-    found = _joint(opened, delta, disjoint) if len(opened) > 1 or disjoint else _statement(opened[0], delta)
+    if len(opened) == 1 and not disjoint:
+        found = _statement(opened[0], delta)
+    else:
+        central = [ledger for ledger in opened if not isinstance(ledger, UserLedger)]
+        if len(central) < len(opened):
+            raise typer.BadParameter("a ledger of users' own devices has a statement of its own; leave it out.")
+        found = join(central, disjoint=disjoint, delta=delta_of(central, delta))
     typer.echo({"text": found.to_text, "markdown": found.to_markdown, "json": found.to_json}[format.value]())
 
 
 def _statement(opened: AnyLedger, delta: float | None) -> Statement:
     return opened.statement() if isinstance(opened, UserLedger) else opened.statement(delta=delta_of([opened], delta))
-
-
-def _joint(opened: Sequence[AnyLedger], delta: float | None, disjoint: bool) -> Statement:
-    central = [ledger for ledger in opened if not isinstance(ledger, UserLedger)]
-    if len(central) < len(opened):
-        raise typer.BadParameter("a ledger of users' own devices has a statement of its own; leave it out.")
-    return join(central, disjoint=disjoint, delta=delta_of(central, delta))
 
 
 @app.command()
@@ -262,7 +262,7 @@ def raise_budget(
     if (mu is None) == (epsilon is None):
         raise typer.BadParameter("give one of --mu and --epsilon.")
     opened = PrivacyLedger(ledger)
-    opened.raise_budget(Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta))
+    opened.raise_budget(_budget(mu, epsilon, delta))
     typer.echo(f"the budget of {opened.dataset!r} is mu = {rounded_up(opened.budget.mu, 6)} in all")
 
 

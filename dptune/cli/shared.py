@@ -88,47 +88,34 @@ class Found:
 
 def listed(opened: AnyLedger) -> Found:
     """Return what is in a ledger of any kind."""
-    if isinstance(opened, PrivacyLedger):
-        return _studies(opened)
-    if isinstance(opened, TrainingLedger):
-        return _trainings(opened)
-    return _users(opened) if isinstance(opened, UserLedger) else _rounds(opened)
+    if isinstance(opened, UserLedger):
+        rows = [asdict(account) for account in opened.accounts()]
+        title = f"local privacy: a cap of epsilon = {rounded_up(opened.cap, 6)} for each of {len(rows)} users"
+        facts = {"private": all(row["private"] for row in rows), "cap": {"epsilon": opened.cap}, "users": rows}
+        return Found(title, facts, "users")
+    title, of_the_kind, table = _studies(opened) if isinstance(opened, PrivacyLedger) else _planned(opened)
+    return Found(title, {"dataset": opened.dataset, "private": opened.private, **of_the_kind}, table)
 
 
-def _studies(opened: PrivacyLedger) -> Found:
+def _studies(opened: PrivacyLedger) -> tuple[str, dict[str, Any], str]:
     title = f"{opened.dataset}: mu {rounded_up(opened.spent())} of {rounded_up(opened.budget.mu)} spent"
     rows = []
     for scope in sorted({charge.scope for charge in opened.charges()}):
         charges = opened.charges(scope)
         mu, private = Spent.of(c.mu for c in charges).mu, all(c.private for c in charges)
         rows.append({"study": scope, "releases": len(charges), "mu": mu, "private": private})
-    budget, spent = asdict(opened.budget), {"mu": opened.spent()}
-    facts = {"dataset": opened.dataset, "private": opened.private, "budget": budget, "spent": spent, "studies": rows}
-    return Found(title, facts, "studies")
+    return title, {"budget": asdict(opened.budget), "spent": {"mu": opened.spent()}, "studies": rows}, "studies"
 
 
-def _rounds(opened: PlanLedger) -> Found:
-    plan, made = asdict(opened.plan), opened.count()
-    title = (
-        f"{opened.dataset}: {made} of {opened.plan.steps} releases of the plan q={plan['q']:g}, z={plan['z']:g} made"
-    )
-    rows = [{"release": name, "made": count} for name, count in opened.mechanisms()]
-    facts = {"dataset": opened.dataset, "private": opened.private, "plan": plan, "made": made, "releases": rows}
-    return Found(title, facts, "releases")
-
-
-def _trainings(opened: TrainingLedger) -> Found:
-    made, plan = opened.count(), opened.plan
-    rows = [{"charge": charge.key, **charge.note} for charge in opened.charges()]
-    facts = {"dataset": opened.dataset, "private": opened.private, "plan": to_json(plan), "made": made, "charges": rows}
-    return Found(f"{opened.dataset}: {made} of {plan.charges} made: {plan}", facts, "charges")
-
-
-def _users(opened: UserLedger) -> Found:
-    rows = [asdict(account) for account in opened.accounts()]
-    title = f"local privacy: a cap of epsilon = {rounded_up(opened.cap, 6)} for each of {len(rows)} users"
-    facts = {"private": all(row["private"] for row in rows), "cap": {"epsilon": opened.cap}, "users": rows}
-    return Found(title, facts, "users")
+def _planned(opened: PlanLedger | TrainingLedger) -> tuple[str, dict[str, Any], str]:
+    made = opened.count()
+    if isinstance(opened, TrainingLedger):
+        rows = [{"charge": charge.key, **charge.note} for charge in opened.charges()]
+        title = f"{opened.dataset}: {made} of {opened.plan.charges} made: {opened.plan}"
+        return title, {"plan": to_json(opened.plan), "made": made, "charges": rows}, "charges"
+    plan, rows = opened.plan, [{"release": name, "made": count} for name, count in opened.mechanisms()]
+    title = f"{opened.dataset}: {made} of {plan.steps} releases of the plan q={plan.q:g}, z={plan.z:g} made"
+    return title, {"plan": asdict(plan), "made": made, "releases": rows}, "releases"
 
 
 def show_found(found: Found, format: Listing) -> None:
