@@ -1,12 +1,13 @@
 """LDP-ATA-GP-UCB: Nystroem features, and a truncation that adapts to each coordinate in every round.
 
 Zhou, Tan (2020), LDP-ATA-GP-UCB; without CTL the ATA-GP-UCB of Chowdhury, Gopalan (2019). Notation of
-:mod:`~dptune.bandits.bandit`, :mod:`~dptune.gp.nystroem` and::
+:mod:`~dptune.bandits.bandit` and :mod:`~dptune.gp.nystroem`. A round, step by step as the paper has it::
 
-    U (m, M)   V^(-1/2) Phi~^T; its columns are equal for equal points
-    b_t        sqrt(v / ln(4 m T/delta))
-    r^_i       sum_tau u_i,tau reply_tau 1{|u_i,tau reply_tau| <= b_t}
-    theta~     V^(-1/2) r^,  mu~ = Phi~ theta~ = U^T r^
+    play          x_t = argmax mu~ + beta_t s~                       ask; CTL makes the reply on the user's device
+    dictionary    D, features phi~, V = Phi~^T Phi~ + lambda I        NystroemVariance.play
+    U (m, M)      V^(-1/2) Phi~^T; its columns are equal for equal points
+    truncate      b_t = sqrt(v / ln(4 m T/delta)),  r^_i = sum_tau u_i,tau reply_tau 1{|u_i,tau reply_tau| <= b_t}
+    estimate      theta~ = V^(-1/2) r^,  mu~ = Phi~ theta~ = U^T r^,  s~^2 as in nystroem
 """
 
 from __future__ import annotations
@@ -15,54 +16,37 @@ import math
 
 import numpy as np
 
-from dptune.bandits.bandit import IntArray, LocalBandit
-from dptune.gp.nystroem import NystroemVariance
+from dptune.bandits.bandit import IntArray, NystroemBandit, Posterior
 from dptune.gp.points import FloatArray
 
 
-class LDPATA(LocalBandit):
+class LDPATA(NystroemBandit):
     """Algorithm LDP-ATA-GP-UCB; a round costs O(r^3 + m r M) for a dictionary of m points of rank r."""
 
     EXPLORATION = 0.015  # benchmarks/bench_ldp.py multiplier: docs/results/ldp_multiplier.json
 
     def _start(self) -> None:
-        s = self.settings
-        self._nystroem = NystroemVariance(self._K, lam=self.lam, q=s.q, redraw=s.redraw, seed=s.seed)
+        super()._start()
         self._replies = TruncatedSums(len(self.points), self.truncation(len(self.points)))
-        self._current: tuple[FloatArray, FloatArray] | None = None
 
     def _grow(self, more: int) -> None:
-        self._nystroem.grow(self._K)
+        super()._grow(more)
         self._replies.grow(more)
-        self._current = None
 
     def _take(self, point: int, reply: float, number: int) -> None:
-        self.counts[point] += 1
         self._replies.add(point, reply)
-        self._nystroem.play(point)
-        self._current = None
-
-    @property
-    def dictionary(self) -> IntArray:
-        """Rows of the candidates that the features rest on, (m,)."""
-        return self._nystroem.features.members
+        self._play(point)
 
     def truncation(self, m: int) -> float:
         """b_t for a dictionary of m points."""
         v = self.settings.replies.second_moment
         return math.sqrt(v / math.log(4 * max(m, 1) * self.T / self.settings.delta))
 
-    def _posterior(self) -> tuple[FloatArray, FloatArray]:
-        if self._current is None:
-            root = self._nystroem.inverse_root()  # (r, M), in the coordinates of F
-            U = self._nystroem.features.E @ root  # (m, M)
-            mean = U.T @ self._replies.cut(U, self.truncation(len(U)))
-            self._current = mean, np.sqrt(self._nystroem.variance(root))
-        return self._current
-
-    def variance_after(self, plays: IntArray) -> FloatArray:
-        """s~^2 on the same dictionary, (M,)."""
-        return self._nystroem.variance_after(plays)
+    def _estimate(self) -> Posterior:
+        root = self._nystroem.inverse_root()  # (r, M), in the coordinates of F
+        U = self._nystroem.features.E @ root  # (m, M)
+        mean = U.T @ self._replies.cut(U, self.truncation(len(U)))
+        return mean, np.sqrt(self._nystroem.variance(root))
 
     def _theorem_beta(self) -> float:
         """B (1 + 1/sqrt(1 - a)) + 4 sqrt(v m ln(4 m T/delta) / lambda)."""
@@ -78,10 +62,8 @@ class TruncatedSums:
     now or later. Such replies are kept as one sum per candidate, the others one by one. By Chebyshev there are at most
     4 mean(y^2) / b^2 of these per candidate, about 4 ln(4 M T/delta), whatever t: cost and memory do not grow.
 
-    Args:
-        M: number of candidates.
-        threshold: lower bound of every b that :meth:`cut` will be asked for, up to a factor of 2, because b falls as
-            the dictionary and the horizon grow.
+    ``threshold`` is a lower bound of every b that :meth:`cut` will be asked for, up to a factor of 2: b falls as the
+    dictionary and the horizon grow.
     """
 
     def __init__(self, M: int, threshold: float) -> None:

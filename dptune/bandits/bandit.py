@@ -1,6 +1,7 @@
 """What the three LDP-GP-UCB algorithms share: finitely many candidates, ask and tell.
 
-Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), Algorithms 1-3. Notation::
+Zhou, Tan, *Local Differential Privacy for Bayesian Optimization* (2020), with the corrections of docs/ldp.md. Each
+algorithm's file says its steps in the paper's order and symbols. Notation::
 
     X (M, d)   candidates; a point is named by its row      N (M,)  how often each was played
     t          number of replies so far                     T       horizon
@@ -26,14 +27,16 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from dptune._checks import at_least, check, check_fields, function, positive, shown
+from dptune._checks import at_least, check, check_fields, function, positive, share, shown
 from dptune._numbers import plain
 from dptune.bandits.replies import Replies
 from dptune.errors import InputError
 from dptune.gp.kernels import Kernel, Matern52
+from dptune.gp.nystroem import NystroemVariance
 from dptune.gp.points import FloatArray, as_points
 
 IntArray = npt.NDArray[np.int64]
+Posterior = tuple[FloatArray, FloatArray]  # mu~ and s~, (M,) each
 
 LARGEST_REPLY = 1e100  # beyond it squares would overflow; no honest reply comes near
 
@@ -46,9 +49,7 @@ def _redraw(name: str, value: Any) -> float:
 
 
 def _probability(name: str, value: Any) -> float:
-    if positive(name, value) >= 1:
-        raise InputError(f"{name} must lie strictly between 0 and 1; got {shown(value)}.")
-    return float(value)
+    return share(name, positive(name, value))
 
 
 def _replies(name: str, value: Any) -> Replies:
@@ -65,8 +66,9 @@ class LDPSettings:
         replies: what is known about the replies.
         kernel: prior covariance of f; data-independent, or fitted on replies only.
         horizon: T, number of replies planned; more are allowed.
-        lam: lambda, the regulariser of the posterior; default :func:`matched_regulariser`, for MoMA divided by k
-            because an epoch has k replies. The papers use 1.
+        lam: lambda, the regulariser of the posterior; the papers use 1. Default 4 v k(x, x) / B^2: the noise's variance
+            over the prior's, if B is two prior deviations of f; for MoMA divided by k, an epoch's replies. The
+            theorems hold for every lambda > 0, and 1 trusts a reply as if it had hardly any noise.
         delta: the regret bound fails with at most this probability.
         exploration: multiplies the theorem's beta_t; 1 is the theorem's constant, None the algorithm's default,
             found by ``benchmarks/bench_ldp.py multiplier``.
@@ -79,9 +81,6 @@ class LDPSettings:
         gain: t -> gamma_t for TGP's beta, e.g. ``dptune.bandits.tgp.rbf_gain(d)``; default the gain of the points
             that were played, computed from the posterior.
         seed: of the dictionaries, public.
-
-    Raises:
-        InputError: a setting is out of range; names it.
     """
 
     replies: Replies = field(metadata=check(_replies))
@@ -107,15 +106,6 @@ class LDPSettings:
         return replace(self, lam=1.0, exploration=1.0, q=q, plays=plays, redraw=0.0)
 
 
-def matched_regulariser(replies: Replies, prior_variance: float) -> float:
-    """lambda = 4 v k(x, x) / B^2: the noise's variance over the prior's, if B is two prior deviations of f.
-
-    The theorems hold for every lambda > 0. With lambda = 1 a posterior trusts each reply as if it had hardly any noise,
-    although the noise of CTL is large: v >= 8 (B + R)^2 / epsilon^2.
-    """
-    return 4 * replies.second_moment * prior_variance / replies.B**2
-
-
 def theorem_q(horizon: int, delta: float, accuracy: float) -> float:
     """q = 6 (1 + a)/(1 - a) ln(4 T/delta) / a^2."""
     return 6 * (1 + accuracy) / (1 - accuracy) * math.log(4 * horizon / delta) / accuracy**2
@@ -129,8 +119,7 @@ def theorem_plays(horizon: int, delta: float) -> int:
 class LocalBandit(ABC):
     """Asks for a point, is told a privatised reply; the cost of a round does not depend on t.
 
-    Raises:
-        InputError: the candidates ``points`` have another shape than (M, d), are not finite, or are missing.
+    The candidates ``points`` are finite, (M, d), M >= 1; else `InputError`.
     """
 
     EXPLORATION: ClassVar[float]
@@ -153,9 +142,8 @@ class LocalBandit(ABC):
     def ask(self, pending: Iterable[int] = ()) -> int:
         """The candidate with the largest upper confidence bound, the first of equals.
 
-        ``pending`` are rows that users are trying at the moment, one per user. They reduce the deviation as if they
-        had been played, and leave the mean as it is (Desautels, Krause, Burdick 2014, GP-BUCB). So users who are
-        asked at the same time do not all try the same candidate.
+        ``pending`` are rows that users are trying at the moment. They reduce the deviation as if they had been played,
+        and leave the mean as it is (Desautels, Krause, Burdick 2014, GP-BUCB): users try different candidates.
         """
         return self._largest_bound(self._plays(pending))
 
@@ -169,22 +157,17 @@ class LocalBandit(ABC):
         return np.bincount(np.array([self._row(row) for row in rows], dtype=np.int64), minlength=len(self.points))
 
     def tell(self, point: int, reply: float, *, number: int | None = None) -> None:
-        """Take a privatised reply at candidate ``point``, asked for or not. Replies may be lost or come in any order.
+        """Take a privatised reply at the candidate in row ``point``, asked for or not. Replies may come in any order.
 
-        Args:
-            point: row of the candidate.
-            reply: what the randomiser returned.
-            number: of the reply, 1, 2, ...; default the order of telling. Give a trial's number, so that replies
-                told in another order are cut at the same thresholds.
-
-        Raises:
-            InputError: the candidate does not exist, or the reply is not a finite number.
+        ``number`` is the reply's, 1, 2, ...; default the order of telling. Give a trial's number, so that replies told
+        in another order are cut at the same thresholds. What is not a finite number is refused with an `InputError`.
         """
         point = self._row(point)
         if not (isinstance(reply, Real) and -LARGEST_REPLY < reply < LARGEST_REPLY):
             raise InputError("a reply must be a finite number below 1e100: it comes from a randomiser.")
         number = self.t + 1 if number is None else at_least("number", number, 1)
         self.t += 1
+        self.counts[point] += 1
         if self._told is not None:
             self._told.append((point, float(reply), number))
         self._take(point, float(reply), number)
@@ -239,15 +222,11 @@ class LocalBandit(ABC):
         return copy.deepcopy(twin, {id(thing): thing for thing in shared})
 
     def state(self) -> dict[str, Any]:
-        """Return candidates and replies as plain JSON data; :meth:`from_state` replays them.
-
-        Raises:
-            InputError: this is a copy.
-        """
+        """Return candidates and replies as plain JSON data; :meth:`from_state` replays them. A copy has none."""
         if self._told is None:
             raise InputError("a copy keeps no record of the replies; ask the algorithm it was copied from.")
-        replies, extensions = [list(reply) for reply in self._told], [list(more) for more in self._extensions]
-        return {"points": self.points.tolist(), "first": self._first, "extensions": extensions, "replies": replies}
+        told = {"extensions": [list(more) for more in self._extensions], "replies": [list(one) for one in self._told]}
+        return {"points": self.points.tolist(), "first": self._first, **told}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], settings: LDPSettings) -> Self:
@@ -264,7 +243,8 @@ class LocalBandit(ABC):
     # ---- what an algorithm is ----------------------------------------------------------------------
 
     def _regulariser(self) -> float:
-        return matched_regulariser(self.settings.replies, float(self._prior.mean()))
+        replies = self.settings.replies
+        return 4 * replies.second_moment * float(self._prior.mean()) / replies.B**2
 
     def _set_prior(self) -> None:
         self._K = self.settings.kernel(self.points, self.points)  # (M, M)
@@ -280,10 +260,10 @@ class LocalBandit(ABC):
 
     @abstractmethod
     def _take(self, point: int, reply: float, number: int) -> None:
-        """Count one reply."""
+        """Learn from one reply, which is counted already."""
 
     @abstractmethod
-    def _posterior(self) -> tuple[FloatArray, FloatArray]:
+    def _posterior(self) -> Posterior:
         """mu~ and s~, (M,) each."""
 
     @abstractmethod
@@ -293,3 +273,39 @@ class LocalBandit(ABC):
     @abstractmethod
     def _theorem_beta(self) -> float:
         """beta_{t+1} with the theorem's constants."""
+
+
+class NystroemBandit(LocalBandit):
+    """What ATA and MoMA share: features on a dictionary, and a posterior that is kept until the next play."""
+
+    def _start(self) -> None:
+        s = self.settings
+        self._nystroem = NystroemVariance(self._K, lam=self.lam, q=s.q, redraw=s.redraw, seed=s.seed)
+        self._current: Posterior | None = None
+
+    def _grow(self, more: int) -> None:
+        self._nystroem.grow(self._K)
+        self._current = None
+
+    def _play(self, point: int) -> None:
+        """Count a play of ATA, an epoch of MoMA."""
+        self._nystroem.play(point)
+        self._current = None
+
+    @property
+    def dictionary(self) -> IntArray:
+        """Rows of the candidates that the features rest on, (m,)."""
+        return self._nystroem.features.members
+
+    def variance_after(self, plays: IntArray) -> FloatArray:
+        """s~^2 on the same dictionary, (M,)."""
+        return self._nystroem.variance_after(plays)
+
+    def _posterior(self) -> Posterior:
+        if self._current is None:
+            self._current = self._estimate()
+        return self._current
+
+    @abstractmethod
+    def _estimate(self) -> Posterior:
+        """mu~ and s~, (M,) each, computed."""

@@ -17,9 +17,8 @@ from typing import Self
 
 import numpy as np
 
-from dptune._checks import at_least, check, check_fields, positive
+from dptune._checks import at_least, between, check, check_fields
 from dptune.bandits.bandit import LDPSettings, LocalBandit
-from dptune.errors import InputError
 from dptune.gp.points import FloatArray, local_candidates, sobol_candidates
 from dptune.space import Space, Value
 
@@ -29,22 +28,17 @@ Key = tuple[Value, ...]  # the values of one candidate, in the order of the spac
 
 @dataclass(frozen=True)
 class Refinement:
-    """More candidates around the best one so far.
+    """After ``after`` replies ``count`` more candidates, before rounding makes some equal, around the best one so far.
 
-    Attributes:
-        after: number of replies after which they are added.
-        radius: half-width of their box, where the cube has side 1.
-        count: number of points, before rounding makes some of them equal.
+    ``radius`` in (0, 1] is the half-width of their box, where the cube has side 1.
     """
 
     after: int = field(metadata=check(at_least, 1))
-    radius: float = field(default=0.2, metadata=check(positive))
+    radius: float = field(default=0.2, metadata=check(between, 1e-9, 1.0))
     count: int = field(default=32, metadata=check(at_least, 1))
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.radius > 1:
-            raise InputError(f"radius must lie in (0, 1], where the cube has side 1; got {self.radius!r}.")
 
 
 def key_of(space: Space, parameters: Mapping[str, Value]) -> Key | None:
@@ -77,7 +71,7 @@ class Curator:
         space: Space,
         settings: LDPSettings,
         candidates: Sequence[Key],
-        refinements: Sequence[Refinement] = (),
+        refinements: Sequence[Refinement],
     ) -> None:
         self.space, self.settings, self._refinements = space, settings, tuple(refinements)
         self._rows = {key: row for row, key in enumerate(dict.fromkeys(candidates))}

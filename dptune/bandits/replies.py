@@ -45,15 +45,7 @@ class Replies(Protocol):
 
 @dataclass(frozen=True)
 class LaplaceReplies:
-    """Replies of CTL(epsilon): clamped to [-(B + R), B + R], plus Laplace(L).
-
-    Attributes:
-        epsilon: of one reply.
-        B, R: B + R is half the randomiser's interval.
-
-    Raises:
-        InputError: a setting is not positive and finite.
-    """
+    """Replies of CTL(epsilon): clamped to [-(B + R), B + R], plus Laplace(L). Each setting is positive and finite."""
 
     epsilon: float = field(metadata=check(positive))
     B: float = field(metadata=check(positive))
@@ -83,15 +75,7 @@ class LaplaceReplies:
 
 @dataclass(frozen=True)
 class HeavyTailedReplies:
-    """Replies of which only a finite second moment is known; without CTL, NOT PRIVATE.
-
-    Attributes:
-        v: not of the variance.
-        B: bound of |f|.
-
-    Raises:
-        InputError: a setting is not positive and finite.
-    """
+    """Replies of which only a finite second moment (not the variance) is known; without CTL, NOT PRIVATE."""
 
     v: float = field(metadata=check(positive))
     B: float = field(metadata=check(positive))
@@ -114,9 +98,7 @@ class HeavyTailedReplies:
 
 
 def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
-    """Refuse settings for other replies than the randomiser makes: users would pay for replies that are misread.
-
-    Compared with ``replies`` is what the randomiser has ``stated`` of itself in public.
+    """Refuse settings for other replies than the randomiser has ``stated`` that it makes: users would pay for nothing.
 
     Raises:
         InputError: epsilon, or B + R and half of the interval, differ.
@@ -155,11 +137,7 @@ def agreed_centre(replies: Replies, centre: float | None, stated: Mapping[str, A
 
 
 def refuse_winning_failure(stated: Mapping[str, Any], *, maximize: bool) -> None:
-    """Refuse a randomiser whose stand-in for a failed measurement is the best value: a setting that fails would win.
-
-    Raises:
-        InputError: the stand-in is the best value; names the worst one, which should stand in.
-    """
+    """Refuse with an `InputError` a randomiser whose stand-in for a failed measurement is the best value."""
     best, worst = ("high", "low") if maximize else ("low", "high")
     invalid = stated.get("invalid")
     if invalid is not None and invalid == stated.get(best):

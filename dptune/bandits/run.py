@@ -32,12 +32,10 @@ class LDPRun:
     """One run of LDPTGP, LDPATA or LDPMoMA on a search space; thread-safe.
 
     Args:
-        algorithm: its class.
         settings: of the algorithm; the kernel is on the unit cube.
         maximize: whether large replies are good.
         candidates: parameters users may be asked to try, rounded to whole numbers and steps; default a design.
         count: number of points of that design, before rounding makes some points equal.
-        refinements: when to add candidates around the best one.
         centre: middle of the randomiser's interval; it is subtracted from the replies.
 
     Raises:

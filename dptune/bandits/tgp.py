@@ -1,13 +1,14 @@
 """LDP-TGP-UCB: cut each reply once, then an exact Gaussian process.
 
 Zhou, Tan (2020), LDP-TGP-UCB; without CTL the TGP-UCB of Chowdhury, Gopalan (2019). Notation of
-:mod:`~dptune.bandits.bandit` and::
+:mod:`~dptune.bandits.bandit`. A round, step by step as the paper has it::
 
-    y^_t     reply_t 1{|reply_t| <= b_t}
-    n        largest number of a reply so far; t if none was lost, else n > t
-    S (M,)   sums of y^ at each candidate; N and S are all that is kept of the replies
-    C (M, M) posterior covariance, K - K_P (K_PP + lambda N^-1)^-1 K_P for the played candidates P
-    gamma    information gain of the points played, log det(I + K_t/lambda) / 2; or a closed-form order of its maximum
+    play       x_t = argmax mu~ + beta_t s~                           ask; CTL makes the reply on the user's device
+    truncate   y^_t = reply_t 1{|reply_t| <= b_t}                     _take
+    S (M,)     sums of y^ at each candidate; N and S are all that is kept of the replies
+    update     C = K - K_P (K_PP + lambda N^-1)^-1 K_P, posterior covariance (M, M) for the played candidates P; mu~
+    gamma      information gain of the points played, log det(I + K_t/lambda) / 2; or a closed-form order of its maximum
+    n          largest number of a reply so far; t if none was lost, else n > t
 
 One reply at j with c = C[:, j] is a rank-one update: mu += c (y^ - mu_j)/(lambda + c_j), C -= c c^T/(lambda + c_j),
 gamma += log(1 + c_j/lambda)/2. C is computed afresh from N and S now and then, so that rounding does not build
@@ -23,7 +24,7 @@ import numpy as np
 from scipy.linalg import blas, solve_triangular
 
 from dptune._checks import at_least, positive
-from dptune.bandits.bandit import IntArray, LocalBandit
+from dptune.bandits.bandit import IntArray, LocalBandit, Posterior
 from dptune.gp.points import FloatArray
 from dptune.gp.posterior import stable_cholesky
 
@@ -49,13 +50,12 @@ class LDPTGP(LocalBandit):
     def _take(self, point: int, reply: float, number: int) -> None:
         self._last = max(self._last, number)
         cut = reply if abs(reply) <= self.settings.replies.truncation(number) else 0.0
-        self.counts[point] += 1
         self._sums[point] += cut
         self._waiting.append((point, cut))
         if self._updates + len(self._waiting) > AFRESH * len(self.points):
             self._refresh()
 
-    def _posterior(self) -> tuple[FloatArray, FloatArray]:
+    def _posterior(self) -> Posterior:
         self._catch_up()
         return self._mean, np.sqrt(np.maximum(self._variance, 0.0))
 

@@ -28,12 +28,12 @@ LDP, HEAVY = LaplaceReplies(1.0, B=1.0, R=0.5), HeavyTailedReplies(v=8.0, B=1.0)
 V = {LDP: 1 + 0.25 + 2 * 3.0**2, HEAVY: 8.0}  # second moments; the Laplace scale is 2 (1 + 0.5)/1 = 3
 T, LAM, DELTA, ACCURACY, EXPLORATION = 200, 1.3, 0.1, 0.5, 0.05
 CASES = [(RBF(0.2), LDP), (Matern52(0.2), LDP), (Matern52(0.2), HEAVY)]
-GAPS = (0.0, 0.3)
+every_case = pytest.mark.parametrize(("kernel", "replies"), CASES)
 
 
-def short_or_long(short: int, long: int) -> list[Any]:
+def short_or_long(short: int, long: int) -> pytest.MarkDecorator:
     """The literal forms take O(t^2) to O(t^4) for t rounds."""
-    return [short, pytest.param(long, marks=pytest.mark.slow)]
+    return pytest.mark.parametrize("rounds", [short, pytest.param(long, marks=pytest.mark.slow)])
 
 
 def settings(kernel: Kernel, replies: Replies, **more: Any) -> LDPSettings:
@@ -79,7 +79,7 @@ class Play:
         assert bound[self.core.ask()] >= bound.max() - 1e-8
 
 
-@pytest.mark.parametrize(("kernel", "replies"), CASES)
+@every_case
 def test_tgp_equals_the_literal_form(kernel: Kernel, replies: Replies, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dptune.bandits.tgp.AFRESH", 1)  # both ways to the posterior within 80 rounds
     core = LDPTGP(X, settings(kernel, replies))
@@ -93,9 +93,9 @@ def test_tgp_equals_the_literal_form(kernel: Kernel, replies: Replies, monkeypat
     assert any(abs(y) > limit for y, limit in zip(play.y, b, strict=True)), "nothing was cut"
 
 
-@pytest.mark.parametrize(("kernel", "replies"), CASES)
-@pytest.mark.parametrize("redraw", GAPS)
-@pytest.mark.parametrize("rounds", short_or_long(50, 120))
+@every_case
+@pytest.mark.parametrize("redraw", [0.0, 0.3])
+@short_or_long(50, 120)
 def test_ata_equals_the_literal_form(kernel: Kernel, replies: Replies, redraw: float, rounds: int) -> None:
     core = LDPATA(X, settings(kernel, replies, q=0.7, redraw=redraw, seed=5))
     play = Play(core)
@@ -115,10 +115,10 @@ def test_ata_equals_the_literal_form(kernel: Kernel, replies: Replies, redraw: f
     assert bites > 20, "nothing was cut"
 
 
-@pytest.mark.parametrize(("kernel", "replies"), CASES)
-@pytest.mark.parametrize("redraw", GAPS)
+@every_case
+@pytest.mark.parametrize("redraw", [0.0, 0.3])
 @pytest.mark.parametrize("k", [1, 4, 5])
-@pytest.mark.parametrize("rounds", short_or_long(25, 60))
+@short_or_long(25, 60)
 def test_moma_equals_the_literal_form(kernel: Kernel, replies: Replies, redraw: float, k: int, rounds: int) -> None:
     core = LDPMoMA(X, settings(kernel, replies, q=0.7, redraw=redraw, seed=5, plays=k))
     play = Play(core)
