@@ -64,11 +64,7 @@ def start(options: dict[str, Any], kind: type, *args: Any, **further: Any) -> An
 
 
 def answer_of(reference: Any) -> Any:
-    """Wait for an answer and return its value.
-
-    Raises:
-        DptuneError: what the actor refused.
-    """
+    """Wait for an answer; return its value, or raise what the actor refused."""
     answer: Answer = ray.get(reference)
     if answer.error is not None:
         raise bare(answer.error)
@@ -111,19 +107,11 @@ class ActorClient:
         ray.kill(self.actor())
 
     def call(self, method: str, *args: Any, **further: Any) -> Any:
-        """Call a method and wait for its answer.
-
-        Raises:
-            DptuneError: what the actor refused, or that it does not run.
-        """
+        """Call a method and wait for its answer; raise what the actor refused, or that it does not run."""
         return answer_of(self.actor().call.remote(method, *args, **further))
 
     def actor(self) -> Any:
-        """Return Ray's handle of the actor.
-
-        Raises:
-            DptuneError: it does not run.
-        """
+        """Return Ray's handle of the actor, unless it does not run."""
         try:
             return ray.get_actor(self.name)
         except ValueError:

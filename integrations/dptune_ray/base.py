@@ -25,15 +25,7 @@ from dptune_ray.spaces import constants, differing, domains_of, leaves, merged, 
 
 
 class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
-    """A Tune searcher that continues the run of its name.
-
-    Args:
-        name: the run's name. The same name continues the run.
-        param_space: Tune search space; default that of the Tuner.
-        metric: the name under which trials report.
-        mode: "min" or "max"; default the Tuner's.
-        seed: of what is drawn independently.
-    """
+    """A Tune searcher that continues the run of its name."""
 
     _client: ActorClient  # of the run's actor, for searchers that start one
 
@@ -72,13 +64,9 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
         if self._handle is None or not self._client.runs():
             self._handle = self._client.launch(kind, *args)
 
-    def _refuse_unpaid(self, trial: str, result: Mapping[str, Any] | None, told: float | None) -> None:
-        """End the experiment if a trial reports what it was not told; the next suggestion ends it, too.
-
-        Raises:
-            PrivacyError: the value is another one.
-        """
-        value = (result or {}).get(self.metric)
+    def _refuse_unpaid(self, trial: str, result: Mapping[str, Any], told: float | None) -> None:
+        """End the experiment if a trial reports what it was not told; the next suggestion ends it, too."""
+        value = result.get(self.metric)
         if value is None or value != value or value == told:  # NaN: the run had nothing left for the trial
             return
         self._unpaid = (
@@ -157,11 +145,7 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
         return {"name": self._name, "mode": self.mode, "param_space": self._param_space}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on with a run that another process has begun; trials may start before the next suggestion.
-
-        Raises:
-            InputError: the state is another run's.
-        """
+        """Go on with a run that another process has begun; trials may start before the next suggestion."""
         if state["name"] != self._name:
             raise dptune.InputError(f"the saved state is of the run {state['name']!r}, not of {self._name!r}.")
         if not self._domains:  # Tune does not give the search space again
@@ -184,6 +168,6 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
 
 
 def check_mode(mode: object) -> None:
-    """Refuse what is neither None nor a direction."""
+    """Refuse what is no direction; None: it is not known yet."""
     if mode not in (None, "min", "max"):
         raise dptune.InputError(f'mode must be "min" or "max", for one metric; got {mode!r}.')

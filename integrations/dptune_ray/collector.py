@@ -61,11 +61,7 @@ class Collector:
         self._log, self._ledger = log, ledger
 
     def begin(self, log: TrialLog, ledger: str) -> None:
-        """Refuse a run of this name with another ledger or another file.
-
-        Raises:
-            BudgetMismatch: it has.
-        """
+        """Refuse a run of this name with another ledger or another file."""
         if (log, ledger) != (self._log, repr(self._ledger)):
             raise dptune.errors.BudgetMismatch(
                 f"a search named {log.run!r} with another ledger is running; give this one another name."
@@ -79,8 +75,7 @@ class Collector:
 
         Raises:
             CapReached: it does not fit; nothing was written, and nothing may be measured.
-            KeyConflict: the trial measured somewhere else before, or with other settings.
-            InputError: the run has another randomiser.
+            KeyConflict, InputError: the trial measured somewhere else before; the run has another randomiser.
         """
         reply = self._known(ask)
         return self._paid(ask, len(self._log.draws(ask.trial))) if reply is None else reply
@@ -88,13 +83,10 @@ class Collector:
     def announce(self, ask: Ask, draw: str) -> float | None:
         """Remember that a reply is about to leave the device; return the reply if the trial has one: then send none.
 
-        Args:
-            ask: the trial.
-            draw: a name of the draw behind the reply, never used before.
+        ``draw`` is a new name of the draw behind the reply.
 
         Raises:
             CapReached: another device of the same trial has used up the charge, and a second one does not fit.
-            KeyConflict, InputError: as for :meth:`charge`.
         """
         reply = self._known(ask)
         if reply is None and self._ledger is not None:
@@ -104,11 +96,7 @@ class Collector:
         return reply
 
     def record(self, ask: Ask, draw: str, reply: float) -> float | None:
-        """Take the device's reply; return the one that counts: the first.
-
-        Raises:
-            InputError: the run has another randomiser, or the draw was not announced.
-        """
+        """Take the device's reply, if it was announced; return the one that counts: the first."""
         self._agree(ask)
         if self._ledger is None:
             return self._log.record(ask.trial, ask.parameters, reply)
@@ -127,14 +115,14 @@ class Collector:
         """The trial's reply: as logged, or from the ledger, if the collector died between the two."""
         self._agree(ask)
         known = self._log.find(ask.trial)
-        if known is not None:
-            if dict(known.parameters) != dict(ask.parameters):
-                raise dptune.errors.KeyConflict(
-                    f"the trial {ask.trial!r} has a reply at other parameters; use a new trial."
-                )
-            return known.value
-        paid = (self._paid(ask, number) for number in range(len(self._log.draws(ask.trial))))
-        return next((reply for reply in paid if reply is not None), None)
+        if known is None:
+            paid = (self._paid(ask, number) for number in range(len(self._log.draws(ask.trial))))
+            return next((reply for reply in paid if reply is not None), None)
+        if dict(known.parameters) != dict(ask.parameters):
+            raise dptune.errors.KeyConflict(
+                f"the trial {ask.trial!r} has a reply at other parameters; use a new trial."
+            )
+        return known.value
 
     def _paid(self, ask: Ask, number: int) -> float | None:
         """Make sure that a draw is paid; return its reply if the ledger or ``ask`` has it, which is logged then."""

@@ -41,11 +41,7 @@ class AgentSpace:
 
     @classmethod
     def of(cls, param_space: Mapping[str, Any], settings: FTSSettings) -> AgentSpace:
-        """Return the space, if it fits the settings.
-
-        Raises:
-            InputError: a parameter is not searched, or the settings are for another number of them.
-        """
+        """Return the space, if the settings are for it and each of its parameters is searched."""
         domains = domains_of(param_space)
         space = to_space(domains)
         if space is None or set(space) != set(domains):
@@ -139,11 +135,10 @@ class DPFTSSearch(RunSearch):
     def _begin(self) -> None:
         self._log.agree_on_mode(self.mode)
         self._forget()
-        _ = self._alive
+        self.alive()
 
-    @property
-    def _alive(self) -> tuple[AgentSpace, Participant]:
-        """The agent, with all its observations."""
+    def alive(self) -> tuple[AgentSpace, Participant]:
+        """Return the agent, with all its observations."""
         if self._living is None:
             space = AgentSpace.of(self._param_space, self._settings)
             agent = FTSAgent(space.model(self._settings), self._agent, seed=self._seed)
@@ -160,14 +155,14 @@ class DPFTSSearch(RunSearch):
 
         Only needed where one thread drives several agents: let all of them join, then go on with their trials.
         """
-        _, participant = self._alive
+        _, participant = self.alive()
         if len(self._log.since(-1)) >= self._settings.initial:
             participant.send()
 
     # ---- Tune's interface --------------------------------------------------------------------------
 
     def _propose(self, trial: str) -> Mapping[str, Any]:
-        space, participant = self._alive
+        space, participant = self.alive()
         return space.space.decode(participant.ask())
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
@@ -181,7 +176,7 @@ class DPFTSSearch(RunSearch):
         if trial in self._told:
             return
         self._told.add(trial)
-        space, participant = self._alive
+        space, participant = self.alive()
         flattened = {key.removeprefix(CONFIG): value for key, value in result.items() if key.startswith(CONFIG)}
         config = nested(flattened)  # as the trial got it
         x, y = space.point(config), larger_is_better(self.mode, result.get(self.metric))

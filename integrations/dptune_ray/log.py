@@ -48,11 +48,7 @@ class TrialLog:
 
     @classmethod
     def at(cls, argument: str, path: str | Path, run: str) -> TrialLog:
-        """Return the values of a run in a file that the user gave as an ``argument`` of this name.
-
-        Raises:
-            InputError: it is no path, or its folder does not exist.
-        """
+        """Return the values of a run in a file that the user gave as an ``argument`` of this name."""
         found = Path(place(argument, path)).resolve()
         if not found.parent.is_dir():
             raise dptune.InputError(f"the folder of {found} does not exist; create it first.")
@@ -97,11 +93,7 @@ class TrialLog:
         return json.loads(rows[0][0]) if rows else None
 
     def agree_on_mode(self, mode: str) -> None:
-        """Fix whether small or large values are good.
-
-        Raises:
-            InputError: the run was begun with the other mode.
-        """
+        """Fix whether small or large values are good, unless the run was begun with the other mode."""
         if self.fix("mode", mode) != mode:
             raise dptune.InputError(
                 f"the run {self.run!r} was begun with the other mode; give a new search a new name."

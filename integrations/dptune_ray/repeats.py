@@ -66,9 +66,8 @@ def repeat_and_select(
     one_of(candidates)
     settings = {"clip": clip, "secure": secure, "insecure_seed": insecure_seed}
     call = partial(select_here, Carried(function), param_space, [*ledgers], candidates, settings)
-    return in_own_process(
-        call, silent=True, options={"num_cpus": 1, "scheduling_strategy": on_this_node(), **(options or {})}
-    )
+    usual = {"num_cpus": 1, "scheduling_strategy": on_this_node()}
+    return in_own_process(call, silent=True, options={**usual, **(options or {})})
 
 
 def select_here(

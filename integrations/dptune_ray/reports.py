@@ -13,6 +13,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -25,10 +26,8 @@ from dptune_ray.vault import VaultClient, Vector
 PUBLIC, STEP = "public", "step"  # what a scheduler finds in a result
 STOPPED = "stopped_by_losses"  # in the last result of a trial that private losses have stopped
 T = TypeVar("T")
-Report = Callable[[Any, int], None]
-_public: ContextVar[Report | None] = ContextVar("dptune_ray_public_report", default=None)
-_private: ContextVar[Report | None] = ContextVar("dptune_ray_private_report", default=None)
-_in_this_process: list[PrivateReports] = []  # of the trials whose functions run here
+_public: ContextVar[Callable[[float, int], None] | None] = ContextVar("dptune_ray_public_report", default=None)
+_running: list[PrivateReports] = []  # of the trials whose functions run in this process
 
 
 class StoppedByTune(BaseException):
@@ -70,28 +69,29 @@ def report_private(result: Any, step: int) -> None:
             it ends the trial.
         StoppedByLosses: the answer is to stop: let it through.
     """
-    if (report := _private.get()) is not None:
-        report(result, step)
-    elif _in_this_process:
+    for trial in reversed(_running):
+        if trial.thread == threading.get_ident():
+            return trial.take(result, step)
+    if _running:
         refused = dptune.InputError(
             "report_private was called in a thread of your own, where it cannot end the function; call it in the "
             "thread that runs the trial's function."
         )
-        _in_this_process[-1].refuse(refused)
+        _running[-1].refuse(refused)
         raise refused
 
 
 def public_reports(call: Callable[[], T]) -> Generator[dict[str, float], None, T]:
-    """Call a function in a thread; yield what it reports, then return what it returned.
+    """Call a function in a thread; yield what it reports, then return what it returned, or raise what it raised.
 
     Closed before its end, it ends the call at the report where that waits.
 
     Raises:
         InputError: it reported what is not a number.
-        Exception: what the call raised.
     """
-    found: queue.SimpleQueue[dict[str, float] | BaseException | Callable[[], T]] = queue.SimpleQueue()
+    found: queue.SimpleQueue[dict[str, float] | None] = queue.SimpleQueue()  # None: the call has ended
     goes_on: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    ended: Future[T] = Future()
     refused: list[Exception] = []
 
     def report(value: float, step: int) -> None:
@@ -107,16 +107,15 @@ def public_reports(call: Callable[[], T]) -> Generator[dict[str, float], None, T
     def run() -> None:
         _public.set(report)  # of this thread alone
         try:
-            result = call()
+            ended.set_result(call())
         except BaseException as error:  # noqa: BLE001 - raised again where the call is waited for
-            found.put(error)
-        else:
-            found.put(lambda: result)
+            ended.set_exception(error)
+        found.put(None)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        while isinstance(one := found.get(), dict):
+        while (one := found.get()) is not None:
             yield one
             goes_on.put(True)
     finally:
@@ -124,29 +123,25 @@ def public_reports(call: Callable[[], T]) -> Generator[dict[str, float], None, T
         thread.join()
     if refused:
         raise refused[0]
-    if isinstance(one, BaseException):
-        raise one
-    return one()
+    return ended.result()
 
 
 class PrivateReports:
     """The private reports of one trial, on their way to the vault.
 
     Args:
-        vault: of the run.
-        trial: Tune's identifier.
-        parameters: of the trial, by path.
         losses: what was reported -> losses (rows,), or None where that fails.
 
     Attributes:
         stopped: whether the vault has ended the trial.
+        thread: that runs the trial's function.
     """
 
     def __init__(
         self, vault: VaultClient, trial: str, parameters: Mapping[str, Any], losses: Callable[[Any], Vector | None]
     ) -> None:
         self._vault, self._trial, self._parameters, self._losses = vault, trial, parameters, losses
-        self.stopped = False
+        self.stopped, self.thread = False, 0
         self._refused: Exception | None = None  # kept: the user's function may swallow it
 
     def during(self, call: Callable[[], T]) -> T:
@@ -156,13 +151,12 @@ class PrivateReports:
             DptuneError: the vault refused a report.
             RayError: it could not be reached, which is not a failure of the function.
         """
-        token = _private.set(self._take)
-        _in_this_process.append(self)
+        self.thread = threading.get_ident()
+        _running.append(self)
         try:
             result = call()
         finally:
-            _in_this_process.remove(self)
-            _private.reset(token)
+            _running.remove(self)
         if self._refused is not None:
             raise bare(self._refused)
         return result
@@ -171,7 +165,8 @@ class PrivateReports:
         """End the trial with this error, whatever its function does with it."""
         self._refused = self._refused or error
 
-    def _take(self, result: Any, step: int) -> None:
+    def take(self, result: Any, step: int) -> None:
+        """Hand over what was reported; raise if the trial has ended."""
         if not self.stopped and self._refused is None:
             try:
                 losses = self._losses(result)

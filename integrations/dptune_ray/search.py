@@ -1,13 +1,5 @@
 """The searchers whose trials are paid by a vault: losses go there, released values come from there or from the ledger.
 
-Example::
-
-    search = CentredSearch(space, privatizer, name="svm", n_trials=100)
-    trainable = search.trainable(losses)  # config -> per-example losses (rows,)
-    tuning = tune.TuneConfig(search_alg=search, num_samples=search.n_trials, metric="loss", mode="min")
-    tune.Tuner(trainable, param_space=space, tune_config=tuning).fit()
-    search.recommend()
-
 Guarantee: mu-GDP under replacing one person's record, n public, for a trusted curator, as the ledger's statement says.
 Tune, its files and its dashboards see released values, public parameters, and times.
 """
@@ -110,17 +102,11 @@ class SpaceSearch(RunSearch):
         self._named_loss = False
         self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)
 
-    # ---- the run -----------------------------------------------------------------------------------
-
     def _known_space(self) -> dptune.Space | None:
         return to_space(self._domains, choices=self.method.any_space, when=self._when)
 
     def _space(self) -> dptune.Space | None:
-        """The search space; None where another searcher proposes.
-
-        Raises:
-            InputError: there is nothing to search.
-        """
+        """The search space; None where another searcher proposes."""
         space = self._known_space() or self._request.stored_space(self._name)
         if space is None:
             what = "parameter" if self.method.any_space else "numerical parameter"
@@ -139,6 +125,7 @@ class SpaceSearch(RunSearch):
         return self._client
 
     def _begin(self) -> None:
+        self._refuse_maximised_loss()
         run = self.vault_run()
         self._serve(Vault, run)
         spends, warning = self._client.call("begin", run.described())
@@ -160,10 +147,6 @@ class SpaceSearch(RunSearch):
     def _stored_mode(self) -> str:
         return str(self._request.ledger.fact(self._name, MODE) or "min")
 
-    def _take_mode(self, mode: str | None) -> None:
-        super()._take_mode(mode)
-        self._refuse_maximised_loss()
-
     def _mode_without_tuner(self) -> str:
         return "min" if self._named_loss else super()._mode_without_tuner()
 
@@ -173,13 +156,15 @@ class SpaceSearch(RunSearch):
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """End the experiment if the value is not the one that the vault told the trial."""
+        self._refuse_untold(trial_id, result)
+
+    def _refuse_untold(self, trial: str, result: Mapping[str, Any]) -> None:
         if not self._allows and not math.isnan(result.get(self.metric, math.nan)):
-            self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
+            self._refuse_unpaid(trial, result, self.vault.call("told", trial))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Likewise; nothing is learned from Tune. May come twice, or never."""
-        if result and not self._allows:
-            self._refuse_unpaid(trial_id, result, self.vault.call("told", trial_id))
+        self._refuse_untold(trial_id, result or {})
         if error:
             self._ask_vault("failed", trial_id)
         if error or not result or not math.isnan(result.get(self.metric, 0.0)) or STOPPED in result:
@@ -204,13 +189,13 @@ class SpaceSearch(RunSearch):
         public: str | None = None,
         silent: bool = True,
     ) -> Any:
-        """Decorate a function of a configuration that returns per-example losses (rows,); give it to the Tuner.
+        """Return a :class:`PrivateTrainable` for the Tuner, or without ``function`` what decorates one to be that.
 
         Exceptions of such a function become the upper clip for everybody; use ``try_out`` to find bugs. With ``loss``
         and ``data`` the function trains on public data and returns a fitted scikit-learn estimator instead.
 
         Args:
-            function: configuration -> losses; None if this decorates it.
+            function: configuration -> per-example losses (rows,).
             loss: the per-example loss of a fitted estimator, by name or a ``NamedLoss``.
             data: (X, y), which travels through Ray with the function, or a function that loads them where the trial
                 runs; if that fails, the trial fails before anything is trained or paid, and tells the error's type.
@@ -219,27 +204,24 @@ class SpaceSearch(RunSearch):
                 statement says so.
             public: what the function reports by ``dptune_ray.report_public(value, step)``, in words for the ledger's
                 statement, as "log loss on 300 public rows": you say that it depends on no private row. Schedulers
-                find it as "public". A trial that they stop hands in no losses: it costs nothing, and another takes
-                its place in the run.
+                find it as "public". A trial that they stop costs nothing, and another takes its place in the run.
             silent: swallow what the worker prints. False: you say that whatever the function prints is public.
-
-        Returns:
-            A subclass of :class:`PrivateTrainable`, or what decorates a function to be one.
         """
         if function is None:
             return partial(self.trainable, loss=loss, data=data, training=training, public=public, silent=silent)
         self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
         self._refuse_maximised_loss()
-        if why := too_wide(loss, self._request.privatizer.loss_range):
+        ledger, privatizer = self._request.ledger, self._request.privatizer
+        if why := too_wide(loss, privatizer.loss_range):
             _logger.warning(why)
-        taken = losses_function(function, loss, data, rows=self._request.privatizer.rows, training=training)
+        taken = losses_function(function, loss, data, rows=privatizer.rows, training=training)
         self._request.check_public(public)
         if declared_public(public, training) is not None:
-            self._request.ledger.declare_public(self._name, str(public))
+            ledger.declare_public(self._name, str(public))
         if training == "private":
-            self._request.ledger.declare_private_training(self._name)
-        members = {"vault": self._client, "metric": self.metric, "silent": silent, "public": public}
-        return made_trainable(PrivateTrainable, function, taken, self._client, **members)
+            ledger.declare_private_training(self._name)
+        members = {"vault": self._client, "metric": self.metric, "public": public}
+        return made_trainable(PrivateTrainable, function, taken, self._client, silent=silent, **members)
 
     @property
     def n_trials(self) -> int:
@@ -253,13 +235,10 @@ class SpaceSearch(RunSearch):
         return self._request.trials(self._name, self._space())
 
     def extend(self, *, n_trials: int, mu: float | None = None) -> None:
-        """Give a run that is complete more trials and more budget; the next ``Tuner(...).fit()`` makes them.
+        """Give a complete run more trials and more budget, both in all; the next ``Tuner(...).fit()`` makes them.
 
-        The search goes on from all it has learned. Asked for again it changes nothing.
-
-        Args:
-            n_trials: wished number of trials in all.
-            mu: GDP budget in all; default the run's and what is neither spent nor planned by others.
+        The search goes on from all it has learned. Asked for again it changes nothing. Default for ``mu``: the run's
+        and what is neither spent nor planned by others.
 
         Raises:
             InputError: the run is not complete, or has as much.
@@ -275,11 +254,9 @@ class SpaceSearch(RunSearch):
         drawn instead of searched is in it as ``default`` has it, or not at all. Works without a cluster.
         """
         found = self._read().recommend()
-        others = without(self._default or {}, self._space() or ())
-        return found.told_as(
-            merge_dicts(merge_dicts(constants(self._param_space), others), self._nested(found)),
-            self._default or self._nested(found.defaults),
-        )
+        best, others = self._nested(found), without(self._default or {}, self._space() or ())
+        whole = merge_dicts(merge_dicts(constants(self._param_space), others), best)
+        return found.told_as(whole, self._default or self._nested(found.defaults))
 
     def _nested(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Return a point of the search space as the trials get it."""
@@ -312,7 +289,7 @@ class SpaceSearch(RunSearch):
                 "trained or spent. Add what the run did not search: {**search.recommend(), name: value}."
             )
         self._mode = self._stored_mode()
-        made: dptune.search.Estimate | None = self.vault.call("estimated", flat(config), early)
+        made: dptune.search.Estimate | None = self.vault.call("estimated", known, early)
         if made is not None:
             return made
         others = [] if self._default is None else [merge_dicts(dict(config), self._default)]

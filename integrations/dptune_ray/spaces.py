@@ -12,12 +12,13 @@ own copy of the space, if it was given one, for everything else.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from ray.tune.impl.placeholder import _FunctionResolver, _RefResolver, create_resolvers_map, inject_placeholders
 from ray.tune.search import sample
+from ray.tune.utils.util import unflatten_dict
 
 import dptune
 from dptune.parameters import key_of
@@ -26,6 +27,7 @@ from dptune.space import Conditions, Value
 Domains = dict[str, Any]  # path -> ray.tune Domain
 SEPARATOR = "/"
 _NOT_PLAIN = object()
+_LISTS = (list, tuple, set, frozenset)
 _PLACEHOLDERS = (_RefResolver.TOKEN, _FunctionResolver.TOKEN)
 
 
@@ -41,16 +43,99 @@ def domains_of(param_space: Mapping[str, Any]) -> Domains:
     return found
 
 
+def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield path and value of everything in a search space or a configuration that is no dict itself."""
+    for key, value in config.items():
+        path = f"{prefix}{key}"
+        if SEPARATOR in str(key) and isinstance(value, Mapping | sample.Domain):
+            raise _refused(path, '"/" in a name stands for a nested dict.')
+        if not isinstance(key, str) and _holds_domain(value):
+            raise _refused(path, f"its name is not text but {key!r}.")
+        if _is_grid(value):
+            raise _refused(path, "grid_search is refused, a grid has no budget; use tune.choice([...]).")
+        if isinstance(value, _LISTS) and _holds_domain(value):
+            raise _refused(path, "a search space inside a list; use a dict.")
+        if isinstance(value, Mapping):
+            yield from leaves(value, path + SEPARATOR)
+        else:
+            yield path, value
+
+
+def _refused(path: str, why: str) -> dptune.InputError:
+    return dptune.InputError(f"the parameter {path!r}: {why}")
+
+
+def _holds_domain(value: Any) -> bool:
+    return _anywhere(value, lambda one: isinstance(one, sample.Domain) or _is_grid(one))
+
+
+def _is_grid(value: Any) -> bool:
+    return isinstance(value, Mapping) and "grid_search" in value
+
+
 def hides(value: Any) -> bool:
     """Tell whether Tune has put placeholders into a value."""
-    if isinstance(value, Mapping):
-        return any(map(hides, value.values()))
-    inner = value.categories if isinstance(value, sample.Categorical) else value
-    return isinstance(inner, list | tuple) and (_is_placeholder(inner) or any(map(hides, inner)))
+    return _anywhere(value.categories if isinstance(value, sample.Categorical) else value, _is_placeholder)
 
 
 def _is_placeholder(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and value[0] in _PLACEHOLDERS
+
+
+def _anywhere(value: Any, found: Callable[[Any], bool]) -> bool:
+    """Whether a value is what is looked for, or holds it in dicts and lists."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, _LISTS) else ()
+    return found(value) or any(_anywhere(one, found) for one in inner)
+
+
+def _check(path: str, domain: Any) -> None:
+    if isinstance(domain, sample.Categorical) and _holds_domain(domain.categories):
+        raise _refused(path, "a search space inside tune.choice; draw it by sample_from.")
+    if hides(domain) and not all(hides(category) for category in domain.categories if category is not None):
+        raise _refused(
+            path,
+            "Tune cannot choose between objects and plain values. Choose among names, and look the objects up in your "
+            "function; or give the search space to the searcher alone.",
+        )
+    inner = _unquantised(domain)
+    known = (sample.Float, sample.Integer, sample.Categorical, sample.Function)
+    if isinstance(inner, sample.Normal):
+        raise _refused(path, "randn and qrandn have no bounds; give it a range, e.g. tune.uniform(-3, 3).")
+    if not isinstance(domain, known) or not isinstance(inner, sample.Uniform | sample.LogUniform | sample.BaseSampler):
+        raise _refused(path, f"{type(domain).__name__} sampled by {type(inner).__name__} is not supported.")
+
+
+def constants(param_space: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a search space without what is to be chosen, and what Tune hides."""
+    return _kept(param_space, lambda _, value: not (isinstance(value, sample.Domain) or hides(value)))
+
+
+def without(config: Mapping[str, Any], left_out: Collection[str]) -> dict[str, Any]:
+    """Return a configuration without the values at some paths."""
+    return _kept(config, lambda path, _: path not in left_out)
+
+
+def _kept(config: Mapping[str, Any], keep: Callable[[str, Any], bool], prefix: str = "") -> dict[str, Any]:
+    """What of a configuration is to be kept, by path and value (None for a dict), in the same dicts."""
+    found = {}
+    for key, value in config.items():
+        path, is_dict = f"{prefix}{key}", isinstance(value, Mapping)
+        if keep(path, None if is_dict else value):
+            found[key] = _kept(value, keep, path + SEPARATOR) if is_dict else value
+    return found
+
+
+def paths(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the path of everything in a configuration, of dicts too."""
+    for key, value in config.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from paths(value, f"{prefix}{key}{SEPARATOR}")
+
+
+def lacking(config: Mapping[str, Any], param_space: Mapping[str, Any]) -> list[str]:
+    """Return the paths of a search space that a configuration has no value for."""
+    return sorted({path for path, _ in leaves(param_space)} - set(paths(config)))
 
 
 def differing(known: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
@@ -67,6 +152,20 @@ def differing(known: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     return sorted(path for path in ours | theirs if ours.get(path) != theirs.get(path))
 
 
+def _choices(param_space: Mapping[str, Any]) -> dict[str, Any]:
+    """What is chosen in a search space, by path, as Tune shows it; equal choices are equal."""
+    shown = inject_placeholders(copy.deepcopy(dict(param_space)), create_resolvers_map())
+    functions = [path for path, one in leaves(shown) if _is_placeholder(one) and one[0] == _FunctionResolver.TOKEN]
+    described = {path: _described(domain) for path, domain in domains_of(shown).items()}
+    return {**dict.fromkeys(functions, "sample_from"), **described}
+
+
+def _described(domain: Any) -> tuple[Any, ...]:
+    if isinstance(domain, sample.Categorical):
+        return (domain.categories,)
+    return type(domain), domain.lower, domain.upper, _is_log(domain), _step(domain)
+
+
 def merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the search space of a Tuner, with what the searcher knows of it in the place of placeholders."""
     both = {key: _merged(known[key], given[key]) for key in given if key in known}
@@ -80,45 +179,61 @@ def _merged(known: Any, given: Any) -> Any:
     return known if hidden or isinstance(known, sample.Domain) else given
 
 
-def lacking(config: Mapping[str, Any], param_space: Mapping[str, Any]) -> list[str]:
-    """Return the paths of a search space that a configuration has no value for."""
-    return sorted({path for path, _ in leaves(param_space)} - set(paths(config)))
-
-
-def constants(param_space: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a search space without what is to be chosen, and what Tune hides."""
-    inner = {key: constants(value) for key, value in param_space.items() if isinstance(value, Mapping)}
-    others = {key: value for key, value in param_space.items() if key not in inner}
-    return {**{key: one for key, one in others.items() if not (isinstance(one, sample.Domain) or hides(one))}, **inner}
-
-
-def without(config: Mapping[str, Any], left_out: Collection[str], prefix: str = "") -> dict[str, Any]:
-    """Return a configuration without the values at some paths."""
-    kept = {key: value for key, value in config.items() if f"{prefix}{key}" not in left_out}
-    inner = {key: f"{prefix}{key}{SEPARATOR}" for key, value in kept.items() if isinstance(value, Mapping)}
-    return {**kept, **{key: without(kept[key], left_out, path) for key, path in inner.items()}}
-
-
-def paths(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the path of everything in a configuration, of dicts too."""
-    for key, value in config.items():
-        yield f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from paths(value, f"{prefix}{key}{SEPARATOR}")
-
-
 def to_space(domains: Domains, *, choices: bool = False, when: Conditions | None = None) -> dptune.Space | None:
     """Return the numerical parameters that can vary, with ``choices`` categories too, or None if there are none.
 
-    Args:
-        domains: by path.
-        choices: whether ``tune.choice`` among plain values is searched.
-        when: conditions, as in :class:`dptune.Space`, by path.
+    ``when`` has conditions by path, as in :class:`dptune.Space`.
     """
-    parameters = {path: _choice(domain) if choices else None for path, domain in domains.items()}
-    found = {path: p or _number(domains[path]) for path, p in parameters.items()}
+    found = {path: _choice(domain) if choices else None for path, domain in domains.items()}
+    found = {path: p or _number(domains[path]) for path, p in found.items()}
     searched = {path: p for path, p in found.items() if p is not None}
     return dptune.Space(searched, when=when) if searched else None
+
+
+def _choice(domain: Any) -> dptune.Categorical | dptune.Float | dptune.Int | None:
+    """Return the category that is searched; None for a constant and for choices that are objects."""
+    if not isinstance(domain, sample.Categorical) or len(domain.categories) < 2 or hides(domain):
+        return None
+    try:
+        return dptune.Categorical(domain.categories)
+    except dptune.InputError:
+        return None
+
+
+def _number(domain: Any) -> dptune.Float | dptune.Int | None:
+    """Return the number that is searched; a quantised log scale is searched as if it were not quantised."""
+    if not isinstance(domain, sample.Float | sample.Integer):
+        return None
+    log, (low, high) = _is_log(domain), _ends(domain)
+    step = None if log else _step(domain)
+    if not low < high:
+        return None
+    if isinstance(domain, sample.Float):
+        return dptune.Float(low, high, log=log, step=step)
+    return dptune.Int(low, high, log=log, step=step or 1)
+
+
+def _unquantised(domain: Any) -> Any:
+    sampler = domain.get_sampler()
+    return sampler.sampler if isinstance(sampler, sample.Quantized) else sampler
+
+
+def _is_log(domain: Any) -> bool:
+    return isinstance(_unquantised(domain), sample.LogUniform)
+
+
+def _step(domain: Any) -> Any:
+    return getattr(domain.get_sampler(), "q", None)
+
+
+def _ends(domain: Any) -> tuple[Any, Any]:
+    """Return the smallest and the largest value that Tune itself would draw."""
+    q = _step(domain)
+    if isinstance(domain, sample.Float):
+        return float(domain.lower), float(domain.upper)
+    if q is None or q == 1:
+        return int(domain.lower), int(domain.upper) - 1  # Tune's upper end is exclusive
+    return int(-(-domain.lower // q) * q), int(domain.upper // q * q)
 
 
 def resolve(
@@ -140,8 +255,7 @@ def resolve(
     theirs = dict(leaves(given or {}))
     domains = {path: domain for path, domain in domains.items() if not _is_placeholder(theirs.get(path))}
     chosen = {path: rounded(domains[path], value) for path, value in proposed.items() if path in domains}
-    drawn_last = sorted(domains, key=lambda path: domains[path].is_function())  # they may look at the others
-    for path in drawn_last:
+    for path in sorted(domains, key=lambda path: domains[path].is_function()):  # they may look at the others
         if path not in chosen:
             so_far = nested({**dict(leaves(constants)), **chosen})
             chosen[path] = domains[path].sample(config=so_far, random_state=rng)
@@ -160,13 +274,17 @@ def rounded(domain: Any, value: Value) -> Value:
         alike = (category for category in domain.categories if key_of(category) == key_of(value))
         chosen: Value = next(alike, value)  # Tune may hide the category
         return chosen
-    sampler = domain.get_sampler()
-    log = isinstance(sampler, sample.Quantized) and isinstance(sampler.sampler, sample.LogUniform)
-    if not log or not isinstance(value, float | int):
+    q = _step(domain) if _is_log(domain) else None
+    if q is None or not isinstance(value, float | int):
         return value
     low, high = _ends(domain)
-    nearest = round(value / sampler.q) * sampler.q
-    return type(value)(min(max(nearest, low), high))
+    return type(value)(min(max(round(value / q) * q, low), high))
+
+
+def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters by path as nested dicts."""
+    config: dict[str, Any] = unflatten_dict(dict(parameters), SEPARATOR)
+    return config
 
 
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,18 +304,6 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     return {path: value for path, value in plain.items() if value is not _NOT_PLAIN}
 
 
-def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters by path as nested dicts."""
-    config: dict[str, Any] = {}
-    for path, value in parameters.items():
-        *folders, name = path.split(SEPARATOR)
-        inner = config
-        for folder in folders:
-            inner = inner.setdefault(folder, {})
-        inner[name] = value
-    return config
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
@@ -208,107 +314,3 @@ def _plain(value: Any) -> Any:
         listed = [_plain(one) for one in value]
         return _NOT_PLAIN if any(one is _NOT_PLAIN for one in listed) else listed
     return value if value is None or isinstance(value, bool | int | float | str) else _NOT_PLAIN
-
-
-def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield path and value of everything in a search space or a configuration that is no dict itself."""
-    for key, value in config.items():
-        path = f"{prefix}{key}"
-        if SEPARATOR in str(key) and isinstance(value, Mapping | sample.Domain):
-            raise dptune.InputError(f'the parameter {path!r}: "/" in a name stands for a nested dict.')
-        if not isinstance(key, str) and _holds_domain(value):
-            raise dptune.InputError(f"the parameter {path!r}: its name is not text but {key!r}.")
-        if isinstance(value, Mapping) and "grid_search" not in value:
-            yield from leaves(value, path + SEPARATOR)
-        elif isinstance(value, list | tuple | set | frozenset) and _holds_domain(value):
-            raise dptune.InputError(f"the parameter {path!r}: a search space inside a list; use a dict.")
-        elif isinstance(value, Mapping):
-            raise dptune.InputError(
-                f"the parameter {path!r}: grid_search is refused, a grid has no budget; use tune.choice([...])."
-            )
-        else:
-            yield path, value
-
-
-def _holds_domain(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return "grid_search" in value or any(_holds_domain(one) for one in value.values())
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(_holds_domain(one) for one in value)
-    return isinstance(value, sample.Domain)
-
-
-def _check(path: str, domain: Any) -> None:
-    if isinstance(domain, sample.Categorical) and _holds_domain(domain.categories):
-        raise dptune.InputError(f"the parameter {path!r}: a search space inside tune.choice; draw it by sample_from.")
-    if hides(domain) and not all(hides(category) for category in domain.categories if category is not None):
-        raise dptune.InputError(
-            f"the parameter {path!r}: Tune cannot choose between objects and plain values. Choose among names, and "
-            "look the objects up in your function; or give the search space to the searcher alone."
-        )
-    sampler = domain.get_sampler()
-    inner = sampler.sampler if isinstance(sampler, sample.Quantized) else sampler
-    known = (sample.Float, sample.Integer, sample.Categorical, sample.Function)
-    if isinstance(inner, sample.Normal):
-        raise dptune.InputError(
-            f"the parameter {path!r}: randn and qrandn have no bounds; give it a range, e.g. tune.uniform(-3, 3)."
-        )
-    if not isinstance(domain, known) or not isinstance(inner, sample.Uniform | sample.LogUniform | sample.BaseSampler):
-        raise dptune.InputError(
-            f"the parameter {path!r}: {type(domain).__name__} sampled by {type(inner).__name__} is not supported."
-        )
-
-
-def _choices(param_space: Mapping[str, Any]) -> dict[str, Any]:
-    """What is chosen in a search space, by path, as Tune shows it; equal choices are equal."""
-    shown = inject_placeholders(copy.deepcopy(dict(param_space)), create_resolvers_map())
-    functions = [path for path, one in leaves(shown) if _is_placeholder(one) and one[0] == _FunctionResolver.TOKEN]
-    return {
-        **dict.fromkeys(functions, "sample_from"),
-        **{path: _described(domain) for path, domain in domains_of(shown).items()},
-    }
-
-
-def _described(domain: Any) -> tuple[Any, ...]:
-    if isinstance(domain, sample.Categorical):
-        return (domain.categories,)
-    sampler = domain.get_sampler()
-    q = sampler.q if isinstance(sampler, sample.Quantized) else None
-    log = isinstance(sampler if q is None else sampler.sampler, sample.LogUniform)
-    return type(domain), domain.lower, domain.upper, log, q
-
-
-def _choice(domain: Any) -> dptune.Categorical | None:
-    """Return the category that is searched; None for a constant and for choices that are objects."""
-    if not isinstance(domain, sample.Categorical) or len(domain.categories) < 2 or hides(domain):
-        return None
-    try:
-        return dptune.Categorical(domain.categories)
-    except dptune.InputError:
-        return None
-
-
-def _number(domain: Any) -> dptune.Float | dptune.Int | None:
-    """Return the number that is searched; a quantised log scale is searched as if it were not quantised."""
-    sampler = domain.get_sampler()
-    quantised = isinstance(sampler, sample.Quantized)
-    log = isinstance(sampler.sampler if quantised else sampler, sample.LogUniform)
-    step = sampler.q if quantised and not log else None
-    if isinstance(domain, sample.Float):
-        number: dptune.Float | dptune.Int = dptune.Float(*_ends(domain), log=log, step=step)
-    elif isinstance(domain, sample.Integer):
-        number = dptune.Int(*_ends(domain), log=log, step=step or 1)
-    else:
-        return None
-    return number if number.low < number.high else None
-
-
-def _ends(domain: Any) -> tuple[Any, Any]:
-    """Return the smallest and the largest value that Tune itself would draw."""
-    sampler = domain.get_sampler()
-    q = sampler.q if isinstance(sampler, sample.Quantized) else None
-    if isinstance(domain, sample.Float):
-        return float(domain.lower), float(domain.upper)
-    if q is None or q == 1:
-        return int(domain.lower), int(domain.upper) - 1  # Tune's upper end is exclusive
-    return int(-(-domain.lower // q) * q), int(domain.upper // q * q)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,40 +32,34 @@ class Server:
 
     def __init__(self, ledger: dptune.accounting.PlanLedger, settings: FTSSettings, timeout: float) -> None:
         self._about = ledger, settings, timeout
-        self._made: InProcess | None = None
         self._life = secrets.token_hex(8)  # another one after a restart
 
-    @property
-    def _inner(self) -> InProcess:
-        if self._made is None:
-            ledger, settings, timeout = self._about
-            self._made = InProcess(FTSServer(ledger, settings), timeout=timeout)
-        return self._made
+    @cached_property
+    def inner(self) -> InProcess:
+        """The server, made when it is first asked: what its ledger refuses is an answer."""
+        ledger, settings, timeout = self._about
+        return InProcess(FTSServer(ledger, settings), timeout=timeout)
 
     def begin(self, ledger: str, settings: FTSSettings, timeout: float) -> None:
-        """Refuse another federation of this name.
-
-        Raises:
-            BudgetMismatch: it has another ledger, settings or time-out; or the ledger was used with other settings.
-        """
+        """Refuse another federation of this name, or a ledger that was used with other settings."""
         if (ledger, settings, timeout) != (repr(self._about[0]), *self._about[1:]):
             raise dptune.errors.BudgetMismatch(
                 "a federation of this name with another ledger, settings or timeout is running; use another name."
             )
-        _ = self._inner
+        _ = self.inner
 
     def tell(self, what: str) -> Any:
         """Return ``open_round``, ``rounds`` or ``settings`` of the server."""
-        return getattr(self._inner, what)()
+        return getattr(self.inner, what)()
 
     def submit(self, message: Message) -> str:
         """Take a message; return which life of the server has it."""
-        self._inner.submit(message)
+        self.inner.submit(message)
         return self._life
 
     def poll(self, t: int) -> tuple[str, Matrix | None]:
         """Return which life of the server this is, and the broadcast of round ``t``, released if it is due, or None."""
-        return self._life, self._inner.poll(t)
+        return self._life, self.inner.poll(t)
 
 
 class RayTransport:
@@ -73,18 +68,12 @@ class RayTransport:
     The process that calls :meth:`serve` owns the server, which runs on that process's node as long as that lives.
     Other processes of the same Ray namespace reach it by ``RayTransport(name)``. **Every job of the cluster can reach
     it, too**: see docs/ray.md.
-
-    Args:
-        name: of the federation.
     """
 
     def __init__(self, name: str = "federation") -> None:
         self.name = name
         self._client = ActorClient.of("server", name, starts="RayTransport.serve(...)")
         self._handle: Any = None
-        self._forget()
-
-    def _forget(self) -> None:
         self._waiting: dict[int, tuple[str, Message]] = {}  # agent -> life of the server that has it, message
         self._latest: tuple[int, Matrix] | None = None
 
@@ -92,14 +81,10 @@ class RayTransport:
     def serve(
         cls, ledger: dptune.accounting.PlanLedger, settings: FTSSettings, *, timeout: float, name: str = "federation"
     ) -> RayTransport:
-        """Start the server on this node, or continue it from its ledger.
+        """Start the server on this node, or continue it from its ledger, which has every broadcast.
 
-        Args:
-            ledger: the plan, and the record of every broadcast.
-            settings: the same for all agents.
-            timeout: seconds to wait for late agents, counted from the round's first message. A lost agent's node must
-                be replaced within it, or the agent counts as 0 in that round.
-            name: of the federation.
+        ``timeout`` are seconds to wait for late agents, counted from the round's first message. A lost agent's node
+        must be replaced within it, or the agent counts as 0 in that round.
 
         Raises:
             InputError: the messages are too long, or timeout is not positive.
@@ -115,8 +100,6 @@ class RayTransport:
     def stop(self) -> None:
         """End the server; its ledger has all there is to know."""
         self._client.stop()
-
-    # ---- Transport -----------------------------------------------------------------------------------
 
     def open_round(self) -> int:
         """Return the round whose messages are taken now."""
@@ -169,13 +152,8 @@ class RayTransport:
                     self._client.call("submit", message)
                 self._waiting[agent] = life, message
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"name": self.name, "_client": self._client}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._handle = None
-        self._forget()
+    def __reduce__(self) -> tuple[object, ...]:
+        return RayTransport, (self.name,)
 
     def __repr__(self) -> str:
         return f"RayTransport({self.name!r})"

@@ -42,12 +42,7 @@ class VaultRun:
     mode: str  # "min": the function returns losses; "max": it returns scores
 
     def begin(self) -> dptune.SearchRun:
-        """Begin the run, or continue it from the ledger.
-
-        Raises:
-            BudgetMismatch: it was begun with other settings, another privatizer or the other mode.
-            BudgetExhausted: the ledger has not that much left for a new run.
-        """
+        """Begin the run, or continue it from the ledger, unless it was begun with the other mode."""
         if self.request.ledger.fix(self.scope, MODE, self.mode) != self.mode:
             raise dptune.errors.BudgetMismatch(
                 f"the run {self.scope!r} was begun with the other mode; give a new search a new name."
@@ -110,11 +105,6 @@ class Vault:
         """Whether each trial has a release of its own."""
         return self._run.plan.monitor_mu > 0
 
-    def _expect_nobody(self) -> None:
-        """Forget trials that an earlier fit has lost."""
-        for trial in self._trials.values():
-            trial.asked = None
-
     def _refuse_ended(self) -> None:
         if self._ended is not None:
             raise self._ended
@@ -124,7 +114,6 @@ class Vault:
 
         Raises:
             BudgetMismatch: this vault, or the ledger, has a run of this name with other settings or privatizer.
-            BudgetExhausted: the ledger has not that much left for a new run.
         """
         other = [name for name, mine in self._about.described().items() if described[name] != mine]
         if other:
@@ -132,17 +121,20 @@ class Vault:
                 f"a search named {self._about.scope!r} with other {' and '.join(other)} is running; give this one "
                 "another name."
             )
-        self._expect_nobody()
-        self._idle = False
-        if self._ended is not None:
-            self._begun, self._ended = None, None  # fitted again, with a better function
+        self._go_on(None if self._ended is not None else self._begun)  # fitted again, with a better function
         return self._about.request.announcement(self._run), self._about.request.warning(self._run)
 
     def extend(self, trials: int, mu: float | None) -> str:
         """Go on with what extends the run (:meth:`dptune.SearchRun.extend`); return what that spends."""
-        self._begun, self._proposals = self._run.extend(trials=trials, mu=mu), 0
-        self._expect_nobody()
+        self._go_on(self._run.extend(trials=trials, mu=mu))
+        self._proposals = 0
         return self._about.request.announcement(self._run)
+
+    def _go_on(self, run: dptune.SearchRun | None) -> None:
+        """Forget trials that an earlier fit has lost, and how that ended."""
+        self._begun, self._ended, self._idle = run, None, False
+        for trial in self._trials.values():
+            trial.asked = None
 
     # ---- before a model is trained -------------------------------------------------------------------
 
@@ -151,7 +143,7 @@ class Vault:
 
         Raises:
             BudgetExhausted: the first trial cannot be paid.
-            DptuneError: why the experiment has ended: all first trials have failed, or none could be of use.
+            DptuneError: why the experiment has ended.
         """
         self._refuse_ended()
         one, run = self._trials[trial], self._run
@@ -180,33 +172,29 @@ class Vault:
     def check(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
         """Refuse a trial before a model is trained, or tell it the value that it has already.
 
-        Returns:
-            None if it has none, or if the losses it had handed in are gone and the present round needs them.
+        None: it has none, or the losses it had handed in are gone and the present round needs them.
 
         Raises:
             KeyConflict: the trial has a value at other parameters.
             PlanComplete, BudgetExhausted: there is nothing left for it.
-            InputError: it is no point of the search space, so that nothing could be learned from it.
+            InputError: it is no point of the search space: a run whose trials are all outside would never end.
             DptuneError: the experiment has ended.
         """
         self._refuse_ended()
         run, value = self._run, self._told_at(trial, parameters)
         if value is None:
             run.check(trial, parameters)
-            self._refuse_outside(trial, parameters)
+            if run.space is not None and (wrong := run.space.wrong_with(parameters)):
+                raise dptune.InputError(
+                    f"the trial {trial!r} is no point of the search space of the run {self._about.scope!r}: {wrong}. "
+                    f"Nothing was trained or paid. The searcher asked for {self._trials[trial].asked}; what changed "
+                    "that?"
+                )
             return None
         if self._trials[trial].stage is Stage.TAKEN or run.space is None or run.complete:
             return value
         earlier = self._own and run.recorded_parameters(trial) is None  # of a run that this one extends
         return value if earlier else None
-
-    def _refuse_outside(self, trial: str, parameters: Mapping[str, Any]) -> None:
-        """Nothing could be learned from such a trial: a run whose trials are all outside would never end."""
-        if self._run.space is not None and (wrong := self._run.space.wrong_with(parameters)):
-            raise dptune.InputError(
-                f"the trial {trial!r} is no point of the search space of the run {self._about.scope!r}: {wrong}. "
-                f"Nothing was trained or paid. The searcher asked for {self._trials[trial].asked}; what changed that?"
-            )
 
     def estimated(self, parameters: Mapping[str, Any], early: bool) -> dptune.search.Estimate | None:
         """Return what was released about these parameters, or None; see :meth:`dptune.SearchRun.check_estimate`."""
@@ -292,17 +280,13 @@ class Vault:
         rows: Sequence[int | None],
         **further: Any,
     ) -> Any:
-        """Take what was put for a trial, and answer; None if losses are missing: put them again.
+        """Take what was put for a trial under ``upload``, and answer; None if losses are missing: put them again.
+
+        ``rows`` are the numbers of losses at ``parameters`` and, for an estimate, at the default; None: a failure.
 
         "finish" tells the trial's value: its own release, or what the run's releases say by now; the same if the trial
         runs again. "report" takes the losses of a half-trained model at ``step=`` and tells whether the trial ends
-        with them, as one release. "estimate" releases the final estimate, from the losses at the default, too.
-
-        Args:
-            purpose: one of these.
-            parameters: where it was really evaluated, by path.
-            upload: under which its losses were put.
-            rows: how many there are, and for an estimate how many at the default; None if the evaluation failed.
+        with them, as one release. "estimate" releases the final estimate.
 
         Raises:
             KeyConflict: the trial has a value at other parameters.

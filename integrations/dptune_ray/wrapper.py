@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from ray.tune.search import Searcher
@@ -61,9 +60,9 @@ class PrivateSearch(SpaceSearch):
             )
         if not isinstance(searcher, Searcher):
             raise dptune.InputError(f"searcher must be a ray.tune Searcher; got {type(searcher).__name__}.")
-        about: dict[str, Any] = {"name": name, "mu": mu, "metric": metric, "mode": mode or searcher.mode}
+        about: dict[str, Any] = {"name": name, "mu": mu, "metric": metric, "mode": mode or searcher.mode, "seed": seed}
         about |= {"default": default, "final_share": final_share, "unprotected": unprotected}
-        super().__init__(None, privatizer, n_trials=n_trials, seed=seed, **about)
+        super().__init__(None, privatizer, n_trials=n_trials, **about)
         if searcher.metric not in (None, metric):
             raise dptune.InputError(f"the inner searcher looks at {searcher.metric!r}; trials report {metric!r}.")
         self.searcher = searcher
@@ -73,8 +72,6 @@ class PrivateSearch(SpaceSearch):
 
     def _space(self) -> None:
         """None: the inner searcher proposes."""
-
-    # ---- Tune's interface --------------------------------------------------------------------------
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
         """Begin the run, and hand metric, mode and search space on."""
@@ -111,8 +108,8 @@ class PrivateSearch(SpaceSearch):
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Hand it on if it is the released value and the inner searcher waits for the trial."""
         super().on_trial_result(trial_id, result)
-        if trial_id in self._open and _finite(result, self.metric):
-            _guarded(partial(self.searcher.on_trial_result, trial_id, result))
+        if trial_id in self._open and self._is_finite(result):
+            _guarded(self.searcher.on_trial_result, trial_id, result)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Hand it on once, likewise; a trial without a value is a failed one."""
@@ -120,37 +117,30 @@ class PrivateSearch(SpaceSearch):
         if trial_id not in self._open:
             return
         self._open.discard(trial_id)
-        if _finite(result, self.metric):
+        if self._is_finite(result):
             self._known.add(trial_id)
-            _guarded(partial(self.searcher.on_trial_complete, trial_id, result=result, error=error))
+            _guarded(self.searcher.on_trial_complete, trial_id, result=result, error=error)
         else:
-            _guarded(partial(self.searcher.on_trial_complete, trial_id, result=None, error=True))
+            _guarded(self.searcher.on_trial_complete, trial_id, result=None, error=True)
+
+    def _is_finite(self, result: Mapping[str, Any] | None) -> bool:
+        return result is not None and math.isfinite(result.get(self.metric, math.nan))
 
     def _catch_up(self) -> None:
         """Tell the inner searcher the released values that a stale restore, or a fresh start, has lost."""
         if self._caught_up:
             return
         self._caught_up = True
-        for trial, parameters, value in self._released():
-            if trial not in self._open | self._known and set(self._domains) <= set(parameters):
+        level = self.vault_run().level  # as Tune sees it
+        for charge in self._request.ledger.charges(self._name, prefix=VALUE):
+            trial, parameters = charge.key.removeprefix(VALUE), charge.note["parameters"]
+            if charge.value and trial not in self._open | self._known and set(self._domains) <= set(parameters):
                 self._known.add(trial)
                 point = {path: parameters[path] for path in self._domains}
-                _guarded(partial(self.searcher.add_evaluated_point, point, value))
-
-    def _released(self) -> list[tuple[str, Mapping[str, Any], float]]:
-        """Trial, parameters by path and released value, as Tune sees it, of all that the ledger has."""
-        run = self.vault_run()
-        charges = self._request.ledger.charges(self._name, prefix=VALUE)
-        return [
-            (charge.key.removeprefix(VALUE), charge.note["parameters"], run.level(charge.value[0]))
-            for charge in charges
-            if charge.value is not None
-        ]
-
-    # ---- saving: Tune saves the inner searcher by itself ---------------------------------------------
+                _guarded(self.searcher.add_evaluated_point, point, level(charge.value[0]))
 
     def get_state(self) -> dict[str, Any]:
-        """Return which trials the inner searcher waits for and knows, too."""
+        """Return which trials the inner searcher, which Tune saves by itself, waits for and knows, too."""
         return {**super().get_state(), "open": sorted(self._open), "known": sorted(self._known)}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -159,14 +149,10 @@ class PrivateSearch(SpaceSearch):
         super().set_state(state)
 
 
-def _finite(result: Mapping[str, Any] | None, metric: str) -> bool:
-    return result is not None and math.isfinite(result.get(metric, math.nan))
-
-
-def _guarded(call: Callable[[], object]) -> None:
+def _guarded(call: Callable[..., object], *args: Any, **further: Any) -> None:
     """An exception in Tune's callbacks would mark a good trial failed. The searcher has seen released values only."""
     try:
-        call()
+        call(*args, **further)
     except NotImplementedError:
         _logger.info("the inner searcher cannot be told values of earlier trials.")
     except Exception as error:  # noqa: BLE001 - whatever another library raises

@@ -93,7 +93,7 @@ def test_completion_may_come_twice_or_without_a_result(fast_path: Path, call: st
     assert transport.open_round() == 2
     assert len(open_plan(fast_path).charges()) == 2
     known = SETTINGS.initial + 2 if call == "twice" else 0
-    assert len(searches[1]._alive[1].agent) == len(searches[1]._log.since(-1)) == known
+    assert len(searches[1].alive()[1].agent) == len(searches[1]._log.since(-1)) == known
     assert all(one.value >= 0 for one in searches[1]._log.since(-1))
 
 
@@ -106,7 +106,7 @@ def test_agents_whose_drivers_died_go_on_from_their_files(fast_path: Path, local
     before = open_plan(fast_path).charges()
     searches = open_searches(fast_path, transport)
     stale = pickle.loads(cloudpickle.dumps(searches[2]))
-    assert len(stale._alive[1].agent) == SETTINGS.initial + 1
+    assert len(stale.alive()[1].agent) == SETTINGS.initial + 1
     for search in searches:
         search.join()
     step(searches, range(10, 12))
@@ -118,7 +118,7 @@ def test_agents_whose_drivers_died_go_on_from_their_files(fast_path: Path, local
 def test_an_exception_in_completion_does_not_fail_a_good_trial(fast_path: Path, monkeypatch: Any) -> None:
     search = open_searches(fast_path, serve(fast_path))[0]
     config = search.suggest("a")
-    monkeypatch.setattr(search._alive[1], "tell", lambda *about: 1 / 0)
+    monkeypatch.setattr(search.alive()[1], "tell", lambda *about: 1 / 0)
     search.on_trial_complete("a", result_of(0.5, config))
     assert [one.value for one in search._log.since(-1)] == [0.5]
 
@@ -164,11 +164,11 @@ def test_a_server_that_was_restarted_in_mid_round_gets_the_messages_again(
     other.submit(a_message(3))
     (name,) = local_actors
     local_actors[name] = Actor(*in_parts(Server, open_plan(fast_path), SETTINGS, LONG))
-    assert local_actors[name].served._inner.server.sent == frozenset()
+    assert local_actors[name].served.inner.server.sent == frozenset()
     life, released = transport._client.call("poll", 0)
     assert released is None
     other._send_again(0, life)
-    assert local_actors[name].served._inner.server.sent == {3}
+    assert local_actors[name].served.inner.server.sent == {3}
     first = transport.fetch(0)
     assert np.array_equal(other.fetch(0), first)
     assert len(open_plan(fast_path).charges()) == 1
@@ -182,7 +182,7 @@ def test_a_server_that_died_after_the_charge_draws_under_the_same_charge(
 ) -> None:
     transport = serve(fast_path)
     (name,) = local_actors
-    monkeypatch.setattr(local_actors[name].served._inner.server, "_sums", lambda t: 1 / 0)
+    monkeypatch.setattr(local_actors[name].served.inner.server, "_sums", lambda t: 1 / 0)
     for n in range(4):
         transport.submit(a_message(n))
     with pytest.raises(dptune.DptuneError, match="the server failed with ZeroDivisionError"):
@@ -205,7 +205,7 @@ def test_a_message_that_was_sent_twice_counts_once_and_refused_ones_are_not_kept
     with pytest.raises(dptune.errors.AlreadySent):
         transport.submit(a_message(0, size=2.0))
     (server,) = local_actors.values()
-    assert np.array_equal(server.served._inner.server._messages[0], np.ones(SETTINGS.M))
+    assert np.array_equal(server.served.inner.server._messages[0], np.ones(SETTINGS.M))
     with pytest.raises(dptune.errors.MessageRefused):
         transport.submit(Message(1, 0, np.full(SETTINGS.M, np.nan)))
     assert list(transport._waiting) == [0]
