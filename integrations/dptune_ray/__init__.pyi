@@ -1,7 +1,7 @@
 """The public names, and where each is defined: read by type checkers and by ``__init__``."""
 
 from dptune_ray.federated import DPFTSSearch as DPFTSSearch
-from dptune_ray.hosts import Federation as Federation
+from dptune_ray.federated import Federation as Federation
 from dptune_ray.local import LDPATASearch as LDPATASearch
 from dptune_ray.local import LDPMoMASearch as LDPMoMASearch
 from dptune_ray.local import LDPTGPSearch as LDPTGPSearch

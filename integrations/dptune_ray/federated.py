@@ -1,19 +1,27 @@
-"""DP-FTS-DE in Ray Tune: one Tuner per agent. Rounds, messages and accounting are in :mod:`dptune.federated`.
+"""DP-FTS-DE in Ray: a Tuner per agent, or many agents on a few actors. Rounds are in :mod:`dptune.federated`.
+
+A host drives its agents in one thread, round by round. It stores nothing. Ray starts a lost host again, on another
+node if its node is lost, and it repeats what its agents did: initial points and released rounds, whose broadcasts the
+server replays. Choices depend on (seed, agent, round) and observations alone, so with a deterministic objective the
+agents are the same as before. No message is sent for a released round, and nothing is charged again.
 
 Guarantee: of the server's ledger, zeroing out one agent, for a trusted server; an agent's own trials are not protected.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
-from collections.abc import Mapping
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import ray
 
 import dptune
 from dptune._checks import at_least
@@ -21,21 +29,27 @@ from dptune.federated import Participant, Transport
 from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
-from dptune_ray.base import RunSearch
+from dptune_ray.actors import answer_of, start
+from dptune_ray.base import RunSearch, check_mode
 from dptune_ray.log import TrialLog
 from dptune_ray.spaces import Domains, domains_of, flat, nested, resolve, to_space
+from dptune_ray.worker import Carried, called_in_worker, prepare_this_process
 
 METRIC = "value"
 CONFIG = "config/"
 Vector = npt.NDArray[np.float64]
+RESTARTS = 10  # of one host: an objective that kills its process would do so for ever
+Objective = Callable[[int, dict[str, Any]], float]
+Best = tuple[dict[str, Any], float]
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class AgentSpace:
-    """A Tune search space all of whose parameters are searched."""
+    """A Tune search space all of whose parameters are searched, for a federation."""
 
     param_space: Mapping[str, Any]
+    settings: FTSSettings
     domains: Domains  # what is to be chosen in it, by path
     space: dptune.Space  # the same as parameters of the unit cube
 
@@ -50,11 +64,12 @@ class AgentSpace:
             )
         if len(space) != settings.d:
             raise dptune.InputError(f"the settings are for d={settings.d} parameters; the space has {len(space)}.")
-        return cls(param_space, domains, space)
+        return cls(param_space, settings, domains, space)
 
-    def model(self, settings: FTSSettings) -> FTSModel:
-        """Return what all agents on this space share."""
-        return FTSModel(settings, domain_of(self.space, settings))
+    def participants(self, agents: Iterable[int], transport: Transport, seed: int | None) -> list[Participant]:
+        """Return agents that have no observations yet; the server must have the same settings."""
+        model = FTSModel(self.settings, domain_of(self.space, self.settings))
+        return [Participant(FTSAgent(model, agent, seed=seed), transport) for agent in agents]
 
     def config(self, x: Vector) -> dict[str, Any]:
         """Return the configuration, constants left out, at a point x (d,) of the cube."""
@@ -141,8 +156,7 @@ class DPFTSSearch(RunSearch):
         """Return the agent, with all its observations."""
         if self._living is None:
             space = AgentSpace.of(self._param_space, self._settings)
-            agent = FTSAgent(space.model(self._settings), self._agent, seed=self._seed)
-            participant = Participant(agent, self._transport)
+            (participant,) = space.participants([self._agent], self._transport, self._seed)
             logged = self._log.since(-1)
             pairs = [(space.point(nested(one.parameters)), larger_is_better(self.mode, one.value)) for one in logged]
             participant.restore([(x, y) for x, y in pairs if x is not None and y is not None], asked=len(logged))
@@ -203,3 +217,141 @@ class DPFTSSearch(RunSearch):
             raise dptune.InputError("the agent has no trial with a value yet; there is nothing to recommend.")
         best = max(logged, key=lambda one: one.value if self.mode == "max" else -one.value).parameters
         return nested({path: value for path, value in best.items() if path in self._domains})
+
+
+@dataclass
+class Host:
+    """A group of agents; knows nothing of Ray. Attributes as of :class:`Federation`."""
+
+    objective: Carried
+    space: AgentSpace
+    transport: Transport
+    numbers: tuple[int, ...]  # of its agents
+    seed: int
+    mode: str
+    silent: bool | None = None  # None: this is no process of its own
+
+    def __post_init__(self) -> None:
+        if self.silent is not None:
+            prepare_this_process(silent=self.silent)
+        self.agents: list[Participant] = []
+        self._done = self._settled = 0  # points; those whose rounds were released before this life of the host
+        self._best: dict[int, tuple[float, Best]] = {}  # agent -> y, and where
+
+    def advance(self, points: int) -> int:
+        """Let every agent evaluate until it has ``points`` points; return that number. May be called again."""
+        objective = self.objective.load()
+        if not self.agents:
+            self.agents = self.space.participants(self.numbers, self.transport, self.seed)
+            self._settled = self.space.settings.initial + self.transport.open_round()
+        for k in range(self._done, points):
+            for one in self.agents:
+                self._evaluate(objective, one, k)
+            self._done += 1
+            if self._done == self._settled:  # nothing was sent so far; from here on every agent sends
+                for one in self.agents:
+                    one.restore((), asked=self._done)
+                    one.send()
+        return self._done
+
+    def _point(self, one: Participant, k: int) -> Vector:
+        initial = self.space.settings.initial
+        if k >= self._settled:
+            return one.ask()
+        if k < initial:
+            return one.agent.initial_point(k)
+        return one.agent.ask(k - initial, self.transport.fetch(k - initial))
+
+    def _evaluate(self, objective: Objective, one: Participant, k: int) -> None:
+        agent, config = one.agent.agent, self.space.config(self._point(one, k))
+        value = called_in_worker(lambda given: float(objective(agent, given)), copy.deepcopy(config), float)
+        y, x = larger_is_better(self.mode, value), self.space.point(config)
+        if value is not None and y is not None and y > self._best.get(agent, (-math.inf,))[0]:
+            self._best[agent] = y, (config, value)
+        known = None if x is None else y
+        if k >= self._settled:
+            one.tell(() if x is None else x, known)
+        elif x is not None and known is not None:
+            one.agent.tell(x, known)
+
+    def best(self, points: int) -> dict[int, Best]:
+        """Return each agent's best configuration of ``points`` and its value. They are the agents': not protected."""
+        self.advance(points)  # a host that was lost meanwhile knows nothing
+        return {agent: found for agent, (_, found) in self._best.items()}
+
+
+class Federation:
+    """The agents of a federation, grouped on a few actors.
+
+    A host that is lost, or whose node is, is started elsewhere and repeats its agents' points; if that takes less than
+    the transport's time-out, its agents' messages are in every round. It costs no privacy in any case. A host that dies
+    more than ten times is given up, unless ``options`` say otherwise.
+
+    Args:
+        objective: (agent, configuration) -> the agent's value; loads the agent's data where it runs. Deterministic, if
+            a lost host is to have the same agents as before. An evaluation that raises counts as failed.
+        param_space: Tune search space, numerical parameters only.
+        transport: the way to the server, e.g. :class:`RayTransport`.
+        settings: the same for all agents and the server.
+        hosts: number of actors.
+        mode: whether small ("min") or large ("max") values are good.
+        seed: of the agents' choices; default drawn once for the life of this object.
+        options: of the actors, e.g. ``{"num_cpus": 0.5}``; default one CPU each.
+        silent: swallow what the hosts print. False: you say that whatever the objective prints is public.
+
+    Raises:
+        InputError: space and settings do not fit together, or there are no hosts.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        param_space: Mapping[str, Any],
+        transport: Transport,
+        settings: FTSSettings,
+        *,
+        hosts: int,
+        mode: str,
+        seed: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        silent: bool = True,
+    ) -> None:
+        if not 1 <= hosts <= settings.agents:
+            raise dptune.InputError(f"hosts must be a whole number from 1 to {settings.agents}; got {hosts!r}.")
+        check_mode(mode)
+        space = AgentSpace.of(param_space, settings)
+        seed = secrets.randbits(63) if seed is None else seed
+        space.participants([0], transport, seed)  # refuses a server with other settings
+        self._transport, self._points = transport, 0  # a server lives as long as its first transport is held
+        usual = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": -1, **(options or {})}
+        groups = [tuple(range(first, settings.agents, hosts)) for first in range(hosts)]
+        about = Carried(objective), space, transport
+        self.hosts = [start(usual, Host, *about, group, seed, mode, silent) for group in groups]
+
+    def advance(self, points: int) -> None:
+        """Let every agent evaluate until it has ``points`` points: the initial ones, then one a round, then its own.
+
+        Raises:
+            DptuneError: a host died too often.
+        """
+        self._points = max(points, self._points)
+        self._of_all("advance")
+
+    def best(self) -> dict[int, Best]:
+        """Return each agent's best configuration and its value. **They are the agents' own: not protected.**"""
+        return dict(sorted(pair for found in self._of_all("best") for pair in found.items()))
+
+    def stop(self) -> None:
+        """End the hosts."""
+        for host in self.hosts:
+            ray.kill(host)
+
+    def _of_all(self, method: str) -> list[Any]:
+        """Call a method of every host, at the same time."""
+        try:
+            return [answer_of(one) for one in [host.call.remote(method, self._points) for host in self.hosts]]
+        except ray.exceptions.RayActorError:
+            raise dptune.DptuneError(
+                f"a host died more often than it may be started again ({RESTARTS} times, or max_restarts= of "
+                "options=). Does the objective kill its process, or need more memory than there is?"
+            ) from None

@@ -24,7 +24,7 @@ from dptune_ray.base import RunSearch
 from dptune_ray.reports import PUBLIC, STOPPED
 from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
 from dptune_ray.vault import MODE, Vault, VaultClient, VaultRun
-from dptune_ray.worker import PrivateTrainable, final_estimate, made_trainable
+from dptune_ray.worker import PrivateTrainable, estimate_here, in_own_process, made_trainable, resources
 
 METRIC = "loss"
 _logger = logging.getLogger(__name__)
@@ -293,7 +293,9 @@ class SpaceSearch(RunSearch):
         if made is not None:
             return made
         others = [] if self._default is None else [merge_dicts(dict(config), self._default)]
-        return final_estimate(trainable, [config, *others])
+        wanted = resources(trainable.default_resource_request(dict(config)))
+        call = partial(estimate_here, trainable, [config, *others])
+        return in_own_process(call, silent=trainable.silent, options=wanted)
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, for a dashboard."""

@@ -49,42 +49,30 @@ def prepare_this_process(*, silent: bool) -> None:
 class Carried:
     """A user's function on its way to another process: pickled as bytes, read by :meth:`load`."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function: Callable[..., Any] | None = function
-        self._bytes = b""
+    def __init__(self, function: Callable[..., Any] | None, pickled: bytes = b"") -> None:
+        self._function, self._bytes = function, pickled
 
     def load(self) -> Callable[..., Any]:
-        """Return the function.
-
-        Raises:
-            InputError: it cannot be read in this process; tells the missing module, or the error's type.
-        """
-        if self._function is None:
-            self._function = _read(self._bytes)
-        return self._function
+        """Return the function, or tell the missing module, or the error's type, if this process cannot read it."""
+        if self._function is not None:
+            return self._function
+        try:
+            self._function = cloudpickle.loads(self._bytes)
+            return self.load()
+        except ModuleNotFoundError as error:
+            failure = f"there is no module {error.name!r}"
+        except BaseException as error:  # noqa: BLE001 - a module's top level is the user's code
+            failure = type(error).__name__
+        raise dptune.InputError(
+            f"the function could not be read where the trial runs ({failure}); are its modules installed there?"
+        )
 
     def __call__(self, *args: Any) -> Any:
         """Read the function and call it."""
         return self.load()(*args)
 
-    def __getstate__(self) -> dict[str, bytes]:
-        return {"bytes": self._bytes if self._function is None else cloudpickle.dumps(self._function)}
-
-    def __setstate__(self, state: dict[str, bytes]) -> None:
-        self._function, self._bytes = None, state["bytes"]
-
-
-def _read(pickled: bytes) -> Callable[..., Any]:
-    try:
-        function: Callable[..., Any] = cloudpickle.loads(pickled)
-        return function
-    except ModuleNotFoundError as error:
-        failure = f"there is no module {error.name!r}"
-    except BaseException as error:  # noqa: BLE001 - a module's top level is the user's code
-        failure = type(error).__name__
-    raise dptune.InputError(
-        f"the function could not be read where the trial runs ({failure}); are its modules installed there?"
-    )
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Carried, (None, self._bytes if self._function is None else cloudpickle.dumps(self._function))
 
 
 def called_in_worker(function: Function, argument: Any, take: Callable[[Any], T]) -> T | None:
@@ -116,11 +104,7 @@ class Call:
 
 
 def in_own_process(call: Callable[[], T], *, silent: bool, options: dict[str, Any]) -> T:
-    """Return what ``call`` returns in a process that is made for it, with Ray's ``options``, and ends with it.
-
-    Raises:
-        DptuneError: the call's own; of any other error it tells the type.
-    """
+    """Return what ``call`` returns in a process that is made for it, with Ray's ``options``, and ends with it."""
     actor = start(options, Call)
     try:
         result: T = answer_of(actor.call.remote("run", call, silent=silent))
@@ -145,11 +129,7 @@ class WorkerTrial(tune.Trainable):  # type: ignore[misc]
             )
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Prepare the worker, then read the user's function there.
-
-        Raises:
-            InputError: the function cannot be read.
-        """
+        """Prepare the worker, then read the user's function there."""
         if self.is_actor():
             prepare_this_process(silent=self.silent)
         type(self).function.load()
@@ -226,10 +206,8 @@ class PrivateTrainable(WorkerTrial):
 
         Raises:
             AllTrialsFailed: so did all first trials; the experiment ends.
-            BudgetExhausted: before the function is called.
-            KeyConflict: likewise; the trial has a value at other parameters.
-            InputError: the function, its data or what it returned is refused; before any trial was accepted the
-                experiment ends, as the others would be refused too.
+            BudgetExhausted, KeyConflict: before the function is called.
+            InputError: the function, its data or what it returned is refused.
         """
         if self._running is None:  # schedulers want their metric in every result
             self._shown = {self.metric: math.nan, **({} if self.public is None else {PUBLIC: math.nan})}
@@ -286,12 +264,6 @@ def estimate_here(trainable: type[PrivateTrainable], configs: Sequence[Mapping[s
     losses = [losses_at(function, config) for config in configs]
     estimate: dptune.search.Estimate = trainable.vault.hand_in("estimate", FINAL, flat(configs[0]), *losses)
     return estimate
-
-
-def final_estimate(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.search.Estimate:
-    """Run :func:`estimate_here` on the cluster, on what a trial gets."""
-    wanted = resources(trainable.default_resource_request(dict(configs[0])))
-    return in_own_process(partial(estimate_here, trainable, configs), silent=trainable.silent, options=wanted)
 
 
 def resources(request: tune.PlacementGroupFactory | None) -> dict[str, Any]:

@@ -22,10 +22,9 @@ import dptune
 from dptune.federated import FTSServer, InProcess, Message
 from dptune.federated.settings import FTSSettings
 from dptune_optuna import DPFTSSampler
-from dptune_ray import DPFTSSearch, Federation, RayTransport, hosts
+from dptune_ray import DPFTSSearch, Federation, RayTransport, federated
 from dptune_ray.actors import Actor, in_parts
-from dptune_ray.federated import AgentSpace
-from dptune_ray.hosts import Host
+from dptune_ray.federated import AgentSpace, Host
 from dptune_ray.transport import Server
 from dptune_ray.worker import Carried
 from federation_harness import (
@@ -232,7 +231,7 @@ def test_a_transport_is_pickled_without_messages(fast_path: Path) -> None:
 
 def a_host(transport: Any, agents: tuple[int, ...] = (0, 1, 2, 3), objective: Any = value) -> Host:
     space = AgentSpace.of(SPACE, SETTINGS)
-    return Host(Carried(objective), space, transport, SETTINGS, agents, seed=1, mode="min")
+    return Host(Carried(objective), space, transport, agents, seed=1, mode="min")
 
 
 @local
@@ -288,10 +287,10 @@ def test_a_host_that_always_dies_is_given_up(fast_path: Path, monkeypatch: Any) 
         raise ray.exceptions.ActorDiedError
 
     transport = serve(fast_path)
-    monkeypatch.setattr(hosts, "start", start)
+    monkeypatch.setattr(federated, "start", start)
     federation = Federation(value, SPACE, transport, SETTINGS, hosts=1, mode="min", seed=1)
     assert 0 < asked[0]["max_restarts"] < 100
-    monkeypatch.setattr(hosts, "answer_of", died)
+    monkeypatch.setattr(federated, "answer_of", died)
     for method in (lambda: federation.advance(3), federation.best):
         with pytest.raises(dptune.DptuneError, match="died more often"):
             method()
