@@ -18,12 +18,9 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import SupportsFloat
 
@@ -46,10 +43,6 @@ class UserLedger:
         BudgetMismatch: the file was created with another cap.
         LedgerError: there is no file and no cap was given, or the file cannot be used.
         InputError: the cap is not positive and finite, or the path is not a file.
-
-    Attributes:
-        path: of the file.
-        cap: epsilon that one user may spend in all.
     """
 
     def __init__(self, path: str | Path, cap: float | None = None) -> None:
@@ -76,11 +69,10 @@ class UserLedger:
         """Charge the user, then read the value and return its reply; a retry returns the recorded reply.
 
         Args:
-            randomizer: of the reply; its epsilon is the price.
+            randomizer: its epsilon is the price.
             value: the private value, or a function that measures it, called only after the charge. A function
                 that raises, whatever it raises, counts as a value that is no number; only KeyboardInterrupt passes,
                 as a new one.
-            user: whose value it is.
             key: of this reply among the user's; the same key is never paid twice.
 
         Raises:
@@ -99,32 +91,27 @@ class UserLedger:
 
     def spent(self, user: str) -> float:
         """Return the epsilon the user has paid."""
-        user = text("user", user)
-        with self._transaction(write=False) as (connection, _):
-            return rows.spent(connection, user)
+        return self._account(user)[0].epsilon
 
     def remaining(self, user: str) -> float:
         """Return the epsilon the user has left; 0 where only rounding is left."""
-        user = text("user", user)
-        with self._transaction(write=False) as (connection, cap):
-            return rows.left(rows.spent(connection, user), cap)
+        account, cap = self._account(user)
+        return rows.left(account.epsilon, cap)
 
     def private(self, user: str) -> bool:
         """Return False if any of the user's replies was made with insecure, seeded noise."""
+        return self._account(user)[0].private
+
+    def _account(self, user: str) -> tuple[Account, float]:
+        """Return what the user has paid, and the cap that stands in the file."""
         user = text("user", user)
-        with self._transaction(write=False) as (connection, _):
-            query = "SELECT COUNT(*) FROM dptune_replies WHERE user = ? AND NOT private"
-            return int(connection.execute(query, (user,)).fetchone()[0]) == 0
+        with self._transaction(write=False) as (connection, cap):
+            return next(rows.accounts(connection, user), Account(user, 0, 0.0, True)), cap
 
     def accounts(self) -> list[Account]:
         """Return what each user has paid, by name."""
-        query = "SELECT user, epsilon, private FROM dptune_replies ORDER BY user"
         with self._transaction(write=False) as (connection, _):
-            users = [(user, list(paid)) for user, paid in groupby(connection.execute(query), key=itemgetter(0))]
-        return [
-            Account(user, len(paid), math.fsum(row[1] for row in paid), all(row[2] for row in paid))
-            for user, paid in users
-        ]
+            return list(rows.accounts(connection))
 
     def statement(self) -> LocalStatement:
         """Return the local privacy statement, to print or to publish. It names no user."""
@@ -139,12 +126,7 @@ class UserLedger:
         return self._seen.to_json(self.identity)
 
     def check_mark(self, mark: object) -> None:
-        """Refuse to go on if the file is not the one of a :meth:`mark`, or is behind it.
-
-        Raises:
-            LedgerError: it is another one, or an older copy was put back.
-            InputError: it is not a mark.
-        """
+        """Refuse with a `LedgerError` a file that is not the one of a :meth:`mark`, or an older copy of it."""
         kept = Mark.from_json(mark, self.identity, str(self.path))
         with self._transaction(write=False) as (connection, _):
             rows.follow(connection, kept, self.path)
@@ -189,12 +171,9 @@ class UserLedger:
         if not self.path.parent.is_dir():
             raise LedgerError(f"the folder of the ledger {self.path} does not exist; create it first.")
         with self._file.transaction(write=True) as connection:  # two processes may create it together
-            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'dptune_ledger'").fetchone() is not None:
+            if rows.has_table(connection, "dptune_ledger"):
                 raise LedgerError(f"{self.path} is the ledger of a curator; give the users a file of their own.")
-            rows.create(connection)
-            if connection.execute("SELECT id FROM dptune_local").fetchone() is None:
-                row = (rows.VERSION, cap, secrets.token_hex(16))
-                connection.execute("INSERT INTO dptune_local VALUES (1, ?, ?, ?)", row)
+            rows.create(connection, cap)
 
     def _open(self) -> tuple[str, float, int]:
         """Return identity, cap and version of the file, after checking all of it."""
@@ -273,5 +252,4 @@ def _holds_ledger(file: SqliteFile) -> bool:
     if not path.is_file() or path.stat().st_size == 0:
         return False
     with file.transaction(write=False, create=False) as connection:
-        query = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'dptune_local'"
-        return int(connection.execute(query).fetchone()[0]) == 1
+        return rows.has_table(connection, "dptune_local")

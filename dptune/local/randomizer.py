@@ -33,6 +33,7 @@ from opendp.measurements import make_laplace
 from opendp.metrics import absolute_distance
 from opendp.mod import enable_features
 
+from dptune._checks import between
 from dptune._numbers import real
 from dptune.errors import InputError
 
@@ -79,9 +80,9 @@ class LocalRandomizer:
     private = True
 
     def __init__(self, epsilon: float, bound: float | Interval, *, invalid: float | None = None) -> None:
-        self.epsilon = _epsilon(epsilon)
+        self.epsilon = between("epsilon", epsilon, SMALLEST_EPSILON, sys.float_info.max)
         self.low, self.high = _interval(bound)
-        self.invalid = self._inside("invalid", self.low if invalid is None else invalid)
+        self.invalid = between("invalid", self.low if invalid is None else invalid, self.low, self.high)
         if not (sys.float_info.min <= self.scale <= LARGEST_SCALE):
             raise InputError(f"{bound!r} at epsilon={epsilon!r} needs noise too small or too large for floating point.")
         self.middle = self.low + (self.high - self.low) / 2
@@ -111,12 +112,6 @@ class LocalRandomizer:
     def standardised(self, value: SupportsFloat | None) -> float:
         """z before it is rounded to the grid, private."""
         return (self.clamp(value) - self.middle) / self.scale
-
-    def _inside(self, name: str, value: float) -> float:
-        number = real(value)
-        if number is None or not self.low <= number <= self.high:
-            raise InputError(f"{name} must lie in the public interval [{self.low!r}, {self.high!r}]; got {value!r}.")
-        return number
 
     def __reduce__(self) -> tuple[Callable[[], LocalRandomizer], tuple[()]]:
         return partial(type(self), self.epsilon, (self.low, self.high), invalid=self.invalid), ()
@@ -151,13 +146,6 @@ def _number(value: SupportsFloat | None) -> float:
     except BaseException:  # noqa: BLE001  what is wrong with a private value is private
         return math.nan
     raise KeyboardInterrupt  # a new one: the other's frames hold the value
-
-
-def _epsilon(epsilon: float) -> float:
-    number = real(epsilon)
-    if number is None or number < SMALLEST_EPSILON:
-        raise InputError(f"epsilon must be a number, finite and at least {SMALLEST_EPSILON:g}; got {epsilon!r}.")
-    return number
 
 
 def _interval(bound: float | Interval) -> Interval:

@@ -7,13 +7,18 @@ rows before it (:mod:`dptune._store`). Version 2 had replies without them.
 from __future__ import annotations
 
 import math
+import secrets
 import sqlite3
+from collections.abc import Iterator
 from decimal import Decimal
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from dptune._numbers import EXACT
 from dptune._store import Mark, append_only, behind, damaged
 from dptune.errors import CapReached
+from dptune.local.statement import Account
 
 VERSION, READ_ONLY = 3, 2  # of new files, and of those that can still be read
 _FORGIVEN = Decimal("1e-12")  # rounding of k replies of cap/k; the noise carries a slack a million times larger
@@ -36,13 +41,21 @@ _COLUMNS = "user, key, epsilon, private, mechanism, nth, epsilon_so_far"
 Charge = tuple[str, str, float, bool, str]  # user, key, epsilon, private, mechanism
 
 
-def create(connection: sqlite3.Connection) -> None:
-    """Create what is missing of the tables and triggers."""
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Tell whether the file has a table of this name."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
+
+
+def create(connection: sqlite3.Connection, cap: float) -> None:
+    """Create what is missing of tables, triggers and header."""
     for statement in _TABLES.split(";")[:-1]:
         connection.execute(statement)
     for table, keys in _KEYS.items():
         for trigger in append_only(table, keys):
             connection.execute(trigger)
+    if connection.execute("SELECT id FROM dptune_local").fetchone() is None:
+        row = (VERSION, cap, secrets.token_hex(16))
+        connection.execute("INSERT INTO dptune_local VALUES (1, ?, ?, ?)", row)
 
 
 def header(connection: sqlite3.Connection) -> tuple[str, float, int]:
@@ -96,10 +109,13 @@ def _so_far(connection: sqlite3.Connection, user: str, nth: int) -> Decimal:
     return Decimal(0) if row is None else Decimal(row[0])
 
 
-def spent(connection: sqlite3.Connection, user: str) -> float:
-    """Return the sum of what a user has paid, also in a file of version 2."""
-    rows = connection.execute("SELECT epsilon FROM dptune_replies WHERE user = ?", (user,))
-    return math.fsum(row[0] for row in rows)
+def accounts(connection: sqlite3.Connection, user: str | None = None) -> Iterator[Account]:
+    """Yield what each user, or one of them, has paid, by name; also in a file of version 2."""
+    one, names = ("", ()) if user is None else ("WHERE user = ?", (user,))
+    found = connection.execute(f"SELECT user, epsilon, private FROM dptune_replies {one} ORDER BY user", names)
+    for name, paid in groupby(found, key=itemgetter(0)):
+        _, prices, private = zip(*paid, strict=True)
+        yield Account(name, len(prices), math.fsum(prices), all(private))
 
 
 def left(spent: float, cap: float) -> float:

@@ -30,34 +30,21 @@ _SEEDED = "NOT PRIVATE: the noise of some replies was drawn from a seeded genera
 
 @dataclass(frozen=True)
 class Account:
-    """What one user has paid.
-
-    Attributes:
-        user: whose it is.
-        replies: how many were charged.
-        epsilon: the sum of their prices.
-        private: False if any was made with seeded noise.
-    """
+    """What one user has paid."""
 
     user: str
-    replies: int
-    epsilon: float
-    private: bool
+    replies: int  # charged
+    epsilon: float  # the sum of their prices
+    private: bool  # False if any was made with seeded noise
 
 
 @dataclass(frozen=True)
 class Device:
-    """Replies that were made in the same way.
+    """Replies that were made in the same way."""
 
-    Attributes:
-        settings: what the randomiser said of itself, public.
-        epsilon: price of one reply.
-        replies: how many were charged.
-    """
-
-    settings: Mapping[str, object]
-    epsilon: float
-    replies: int
+    settings: Mapping[str, object]  # what the randomiser said of itself, public
+    epsilon: float  # price of one reply
+    replies: int  # charged
 
     def __str__(self) -> str:
         name, low, high = (self.settings.get(setting) for setting in ("mechanism", "low", "high"))
@@ -69,19 +56,12 @@ class Device:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalStatement(Statement):
-    """The statement of a ledger of users, at delta = 0. It names no user.
+    """The statement of a ledger of users, at delta = 0. It names no user."""
 
-    Attributes:
-        cap: epsilon that one user may spend in all.
-        spent: the most that one user has spent.
-        users: number of users who were charged.
-        devices: how the replies were made.
-    """
-
-    cap: float
-    spent: float
-    users: int
-    devices: tuple[Device, ...]
+    cap: float  # epsilon that one user may spend in all
+    spent: float  # the most that one user has spent
+    users: int  # who were charged
+    devices: tuple[Device, ...]  # how the replies were made
 
     @property
     def replies(self) -> int:

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, kstest, laplace
 
 from dptune.errors import InputError
-from dptune.local import randomizer as implementation
 from dptune.local.randomizer import GRID, InsecureRandomizer, LocalRandomizer
 
 MISTAKE = 1e-7  # chance that one check fails although nothing is wrong
@@ -180,25 +179,26 @@ def test_the_insecure_variant_is_reproducible_and_says_so() -> None:
     audit_law(lambda epsilon, bound: InsecureRandomizer(epsilon, bound, insecure_seed=1))
 
 
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 1e-12])
-def test_a_bad_epsilon_is_refused(epsilon: float) -> None:
-    with pytest.raises(InputError, match="epsilon"):
-        LocalRandomizer(epsilon, 1.0)
-
-
-BAD_BOUNDS: list[Any] = [0.0, -1.0, math.inf, math.nan, [0, 1], None, "ab", pytest.param(10**400, id="huge")]
+BAD_BOUNDS: list[Any] = [0.0, -1.0, math.inf, math.nan, [0, 1], None, "ab", 10**400]
 BAD_PAIRS = [(1.0, 1.0), (0.0, math.inf), (-1.7e308, 1.7e308), (0.0, 1.5e-323), (0.0, 2e-308), (5.0, 5.0 - 1e-9)]
 
 
-@pytest.mark.parametrize("bound", [*BAD_BOUNDS, *BAD_PAIRS, (0.0, 1.0, 2.0)])
-def test_a_bad_bound_is_refused(bound: Any) -> None:
-    with pytest.raises(InputError, match="bound"):
-        LocalRandomizer(1.0, bound)
+BAD = [
+    *({"epsilon": epsilon} for epsilon in (0.0, -1.0, math.nan, math.inf, 1e-12)),
+    *({"bound": bound} for bound in [*BAD_BOUNDS, *BAD_PAIRS, (0.0, 1.0, 2.0), (0.0, 1.5e-323)]),
+    {"invalid": 2.0},
+]
 
 
-@pytest.mark.parametrize(("epsilon", "bound"), [(2.1, (0.0, 1.5e-323)), (0.01, (0.0, 8e307)), (1e5, 1e-304)])
+@pytest.mark.parametrize("bad", BAD, ids=[str(bad)[:40] for bad in BAD])
+def test_a_bad_setting_is_refused_by_name(bad: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(bad))):
+        LocalRandomizer(**{"epsilon": 1.0, "bound": 1.0, **bad})
+
+
+@pytest.mark.parametrize(("epsilon", "bound"), [(0.01, (0.0, 8e307)), (1e5, 1e-304)])
 def test_an_interval_too_small_or_too_large_for_floating_point_is_refused(epsilon: float, bound: Any) -> None:
-    with pytest.raises(InputError, match=r"floating point|bound"):
+    with pytest.raises(InputError, match="floating point"):
         LocalRandomizer(epsilon, bound)
 
 
@@ -228,12 +228,6 @@ def test_an_interrupt_of_a_value_passes_bare() -> None:
         LocalRandomizer(1.0, 1.0).randomize(RaisesInFloat(KeyboardInterrupt))
     assert caught.value.args == ()
     assert caught.value.__context__ is None
-
-
-def test_a_stand_in_outside_the_interval_is_refused() -> None:
-    with pytest.raises(InputError, match="invalid"):
-        LocalRandomizer(1.0, 1.0, invalid=2.0)
-    assert implementation.SLACK > 1e-9
 
 
 def test_a_randomizer_travels_to_another_process_and_seeded_noise_does_not() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import sqlite3
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +58,8 @@ def audit_race(path: Path, bug: str = "") -> None:
         for name in "xy"
     ]
     for racer in racers:
-        assert racer.stdout is not None
         assert racer.stdout.readline() == "ready\n"
     for racer in racers:  # both go before either is waited for
-        assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
     paid = sum(int(racer.communicate()[0]) for racer in racers)
@@ -91,16 +91,6 @@ def test_k_replies_cost_k_epsilon_and_the_cap_holds(ledger: UserLedger) -> None:
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
 
 
-def test_a_retry_returns_the_same_reply_at_no_cost(ledger: UserLedger) -> None:
-    randomizer = LocalRandomizer(1.0, 1.0)
-    first = ledger.reply(randomizer, 0.2, user="ann", key="k")
-    again = UserLedger(ledger.path)
-    assert again.reply(LocalRandomizer(1.0, 1.0), -0.9, user="ann", key="k") == first
-    assert again.spent("ann") == 1.0
-    with pytest.raises(KeyConflict):
-        ledger.reply(LocalRandomizer(1.5, 1.0), 0.2, user="ann", key="k")
-
-
 def test_the_charge_is_committed_before_the_value_is_read(ledger: UserLedger) -> None:
     def measure() -> float:
         assert ledger.spent("ann") == 1.0
@@ -124,21 +114,22 @@ def test_of_two_answers_to_one_charge_the_first_recorded_is_the_only_one(ledger:
     assert ledger.spent("ann") == 1.0
 
 
+def raising(error: type[BaseException]) -> Callable[[], float]:
+    def measure() -> float:
+        secret = 0.123456789
+        raise error(secret)
+
+    return measure
+
+
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit, GeneratorExit, BaseException])
 def test_a_failed_measurement_is_a_reply_like_any_other(ledger: UserLedger, error: type[BaseException]) -> None:
-    def broken() -> float:
-        raise error("secret")
-
-    assert math.isfinite(ledger.reply(LocalRandomizer(1.0, 1.0), broken, user="ann", key="k"))
+    assert math.isfinite(ledger.reply(LocalRandomizer(1.0, 1.0), raising(error), user="ann", key="k"))
 
 
 def test_an_interrupt_passes_without_the_frames_that_measured(ledger: UserLedger) -> None:
-    def measure() -> float:
-        secret = 0.123456789
-        raise KeyboardInterrupt(secret)
-
     with pytest.raises(KeyboardInterrupt) as caught:
-        ledger.reply(LocalRandomizer(1.0, 1.0), measure, user="ann", key="k")
+        ledger.reply(LocalRandomizer(1.0, 1.0), raising(KeyboardInterrupt), user="ann", key="k")
     seen = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     assert seen.__context__ is None
     assert "0.123456789" not in "".join(seen.format())
@@ -200,27 +191,14 @@ def test_thirds_fit_and_tiny_prices_do_not_slip_through(fast_path: Path) -> None
     assert k < 199
 
 
-def test_seeded_noise_is_remembered(ledger: UserLedger) -> None:
-    ledger.reply(LocalRandomizer(0.5, 1.0), 0.0, user="ann", key="1")
-    assert ledger.private("ann")
-    ledger.reply(InsecureRandomizer(0.5, 1.0, insecure_seed=0), 0.0, user="ann", key="2")
-    assert not ledger.private("ann")
-    with pytest.raises(KeyConflict):
-        ledger.reply(InsecureRandomizer(0.5, 1.0, insecure_seed=0), 0.0, user="ann", key="1")
-
-
 # ---- the statement -------------------------------------------------------------------------------------
-
-
-def test_the_statement_of_an_empty_ledger(ledger: UserLedger) -> None:
-    statement = ledger.statement()
-    assert (statement.epsilon, statement.spent, statement.users, statement.replies) == (ledger.cap, 0.0, 0, 0)
-    assert "none so far" in str(statement)
-    assert ledger.accounts() == []
 
 
 def test_the_statement_says_what_each_user_has_spent_at_most(fast_path: Path) -> None:
     ledger = UserLedger(fast_path / "a.db", cap=1.0)
+    empty = ledger.statement()
+    assert (empty.epsilon, empty.spent, empty.users, empty.replies, ledger.accounts()) == (1.0, 0.0, 0, 0, [])
+    assert "none so far" in str(empty)
     for user, epsilon, key in [("ann", 0.1, "1"), ("ann", 0.2, "2"), ("ann", 0.1, "3"), ("bob", 0.3, "1")]:
         ledger.reply(LocalRandomizer(epsilon, 1.0), 0.5, user=user, key=key)
     statement = ledger.statement()
@@ -239,8 +217,13 @@ def test_the_statement_says_what_each_user_has_spent_at_most(fast_path: Path) ->
         assert "basic composition" in rendered
 
 
-def test_a_seeded_reply_leaves_no_guarantee(ledger: UserLedger) -> None:
-    ledger.reply(InsecureRandomizer(0.1, 1.0, insecure_seed=1), 0.5, user="ann", key="k")
+def test_a_seeded_reply_is_remembered_and_leaves_no_guarantee(ledger: UserLedger) -> None:
+    ledger.reply(LocalRandomizer(0.5, 1.0), 0.0, user="ann", key="1")
+    assert ledger.private("ann")
+    ledger.reply(InsecureRandomizer(0.5, 1.0, insecure_seed=0), 0.0, user="ann", key="2")
+    assert not ledger.private("ann")
+    with pytest.raises(KeyConflict):
+        ledger.reply(InsecureRandomizer(0.5, 1.0, insecure_seed=0), 0.0, user="ann", key="1")
     statement = ledger.statement()
     assert statement.epsilon == math.inf
     assert "NOT PRIVATE" in str(statement)
@@ -276,3 +259,64 @@ def test_a_key_that_was_paid_at_another_price_or_stamp_is_not_answered(tmp_path:
         ledger.reply(other, 0.3, user="a", key="k")
     assert ledger.private("a")
     assert ledger.spent("a") == 1.0
+
+
+# ---- two users with one key have nothing in common ------------------------------------------------------
+
+ONE = LocalRandomizer(1.0, 1.0)
+
+
+def interrupted(ledger: UserLedger, user: str, key: str) -> None:
+    """Pay for a reply that is never recorded."""
+    with pytest.raises(KeyboardInterrupt):
+        ledger.reply(ONE, raising(KeyboardInterrupt), user=user, key=key)
+
+
+def test_users_with_one_key_pay_and_answer_each_for_themselves(ledger: UserLedger) -> None:
+    measured: list[str] = []
+
+    def by(user: str) -> Callable[[], float]:
+        return lambda: measured.append(user) or 0.5
+
+    replies = {user: ledger.reply(ONE, by(user), user=user, key="k") for user in ("ann", "bob", "cy")}
+    assert measured == ["ann", "bob", "cy"], "each is measured, whatever the others have replied"
+    assert len({*replies.values()}) == 3, "one user's reply was given to another"
+    again = UserLedger(ledger.path)
+    for user, first in replies.items():  # everybody's own, at no cost, whatever the value is now
+        assert again.reply(LocalRandomizer(1.0, 1.0), by(user), user=user, key="k") == first
+        assert ledger.spent(user) == 1.0
+    assert len(measured) == 3
+    with pytest.raises(KeyConflict):  # the settings are the user's, too
+        ledger.reply(LocalRandomizer(0.5, 1.0), 0.5, user="ann", key="k")
+    ledger.reply(LocalRandomizer(0.5, 1.0), 0.5, user="dan", key="k")
+    assert ledger.spent("dan") == 0.5
+
+
+def test_a_key_that_another_has_paid_and_not_recorded_is_nobody_elses(ledger: UserLedger) -> None:
+    interrupted(ledger, "ann", "k")
+    theirs = ledger.reply(ONE, 0.5, user="bob", key="k")
+    assert ledger.reply(ONE, 0.5, user="ann", key="k") != theirs
+    assert (ledger.spent("ann"), ledger.spent("bob")) == (1.0, 1.0)
+
+
+def test_every_account_counts_what_was_never_recorded(ledger: UserLedger) -> None:
+    """All views of the ledger against a plain sum over the file's charges."""
+    for user, recorded, lost in (("ann", 1, 1), ("bob", 2, 0), ("cy", 0, 2)):
+        for i in range(recorded):
+            ledger.reply(ONE, 0.1, user=user, key=f"recorded {i}")
+        for i in range(lost):
+            interrupted(ledger, user, f"lost {i}")
+    ledger.reply(LocalRandomizer(0.25, 1.0), 0.1, user="dan", key="k")
+    with sqlite3.connect(ledger.path) as file:
+        paid = dict(file.execute("SELECT user, SUM(epsilon) FROM dptune_replies GROUP BY user"))
+        assert file.execute("SELECT COUNT(*) FROM dptune_values").fetchone() == (4,)
+    assert paid == {"ann": 2.0, "bob": 2.0, "cy": 2.0, "dan": 0.25}
+    for view in (ledger, UserLedger(ledger.path)):
+        assert {account.user: account.epsilon for account in view.accounts()} == paid
+        assert [account.replies for account in view.accounts()] == [2, 2, 2, 1]
+        assert {user: view.spent(user) for user in paid} == paid
+        assert {user: view.cap - view.remaining(user) for user in paid} == paid
+        statement = view.statement()
+        assert (statement.spent, statement.users, statement.replies) == (2.0, 4, 7)
+        with pytest.raises(CapReached):
+            view.reply(ONE, 0.1, user="cy", key="one more")
