@@ -139,8 +139,8 @@ HELD = {
         "federated_audits.py::audit_sample_is_final",
     ],
     "F two users with one key, charges that were never recorded": [
-        "local/test_two_users.py::test_users_with_one_key_pay_and_answer_each_for_themselves",
-        "local/test_two_users.py::test_every_account_counts_what_was_never_recorded",
+        "local/test_user_ledger.py::test_users_with_one_key_pay_and_answer_each_for_themselves",
+        "local/test_user_ledger.py::test_every_account_counts_what_was_never_recorded",
     ],
     "F a line about a loss that is NaN": [
         "audits/test_odd_values_are_silent.py::test_odd_values_are_heard_nowhere",
