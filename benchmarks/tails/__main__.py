@@ -41,10 +41,15 @@ OURS = "package"
 RIVALS = ("start", "values, TPE", "values, CMA-ES", "values, random", "values, ours", "selection")
 
 
-def recommended(task: FrontierTask, mu: float, trials: int, seed: int, **settings: Any) -> Recommendation:
-    """What the package ends with, with its defaults; each family, n and mu has noise of its own."""
+def recommended(
+    task: FrontierTask, mu: float, trials: int, seed: int, *, rest: float | None = None, **settings: Any
+) -> Recommendation:
+    """What the package ends with, with its defaults; each family, n and mu has noise of its own.
+
+    A run has ``rest`` of mu, where something else was paid before; default all.
+    """
     noise = zlib.crc32(repr((task.name, task.n, mu, seed)).encode())
-    curator = Curator(task.n, task.clip, seed=noise, private=True, mu=mu)
+    curator = Curator(task.n, task.clip, seed=noise, private=True, mu=mu if rest is None else rest)
     about = {"trials": trials, "default": task.default, **settings}
     run = SearchRun(CENTRED, curator, scope="t", space=task.space, seed=seed, **about)
     for trial in range(run.plan.trials):

@@ -7,10 +7,11 @@ that many searches of one split share their models; what was trained is kept in 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from benchmarks.data import Array, data_folder, load_table
 from benchmarks.frontier.tables import table
 from benchmarks.frontier.tasks import FrontierTask
 from dptune import Float, Int, Space
+from dptune.losses.functions import EPS
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "tails"
 LEVELS = 33  # values of a parameter: 0, 1/32, ..., 1 in the cube
@@ -78,9 +80,9 @@ def _standard_target(y: Array) -> Array:
     return np.asarray((y - y[:500].mean()) / y[:500].std())
 
 
-def _parkinsons() -> tuple[Array, Array]:
+def _parkinsons(target: Callable[[Array], Array] = _standard_target) -> tuple[Array, Array]:
     data = load_table("parkinsons")
-    return data[:, 1:-1], _standard_target(data[:, -1])
+    return data[:, 1:-1], target(data[:, -1])
 
 
 @cache
@@ -95,8 +97,8 @@ def _landmine() -> tuple[Array, Array]:
 # ---- models and losses ----------------------------------------------------------------------------------------
 
 
-def _log_loss(make: Callable[[Parameters], Any]) -> Model:
-    """A classifier's log losses; a class that it has not seen has probability 0."""
+def _log_loss(make: Callable[[Parameters], Any], least: float = 1e-12) -> Model:
+    """A classifier's log losses, with probabilities of ``least`` or more; a class that it has not seen has 0."""
 
     def train(p: Parameters, X: Array, y: Array) -> Callable[[Array, Array], Array]:
         model = make(p).fit(X, y)
@@ -104,17 +106,16 @@ def _log_loss(make: Callable[[Parameters], Any]) -> Model:
         def losses(Z: Array, answers: Array) -> Array:
             P = np.zeros((len(Z), max(int(answers.max()), int(model.classes_.max())) + 1))
             P[:, model.classes_] = np.nan_to_num(model.predict_proba(Z))
-            return np.asarray(
-                -np.log(np.maximum(_tempered(P, p.get("temperature", 1.0)), 1e-12))[np.arange(len(Z)), answers]
-            )
+            Q = _tempered(P, p.get("temperature", 1.0), least)
+            return np.asarray(-np.log(np.maximum(Q, least))[np.arange(len(Z)), answers])
 
         return losses
 
     return train
 
 
-def _tempered(P: Array, temperature: float) -> Array:
-    logits = np.log(np.maximum(P, 1e-12)) / temperature
+def _tempered(P: Array, temperature: float, least: float) -> Array:
+    logits = np.log(np.maximum(P, least)) / temperature
     Q = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(Q / Q.sum(axis=1, keepdims=True))
 
@@ -255,15 +256,32 @@ FAMILIES: dict[str, Family] = {
     "rare class": Family(_landmine, _FOREST, {"leaf": 1, "features": 0.33}, _log_loss(_forest)),
 }
 
+_EVERYTHING = (0.0, math.inf)
+_RAW_LOG_LOSS = partial(_log_loss, least=EPS)
+_SQUARED = _regression(_boosted_regression("squared_error"), np.square)
+UNCLIPPED: dict[str, Family] = {  # losses as a user has them: in the target's own unit, or dptune's log losses
+    "tree, log": replace(FAMILIES["tree"], model=_RAW_LOG_LOSS(_tree), clip=_EVERYTHING),
+    "boosting, log": replace(FAMILIES["boosting"], model=_RAW_LOG_LOSS(_boosting), clip=_EVERYTHING),
+    "logistic, log": replace(FAMILIES["logistic, temperature"], model=_RAW_LOG_LOSS(_logistic), clip=_EVERYTHING),
+    "visits, squared": Family(_columns("randhie", target=np.expm1), _BOOSTING, _BOOSTED, _SQUARED, clip=_EVERYTHING),
+    "UPDRS, squared": Family(partial(_parkinsons, np.asarray), _BOOSTING, _BOOSTED, _SQUARED, clip=_EVERYTHING),
+    "wages, absolute": replace(FAMILIES["absolute, outliers"], data=_columns("slid", target=np.exp), clip=_EVERYTHING),
+    "wages, squared": Family(_columns("slid", target=np.exp), _BOOSTING, _BOOSTED, _SQUARED, clip=_EVERYTHING),
+}
+
 
 # ---- a split of a family -----------------------------------------------------------------------------------------
+
+
+def _family(name: str) -> Family:
+    return UNCLIPPED[name] if name in UNCLIPPED else FAMILIES[name]
 
 
 class Kept:
     """The losses of everybody who is not in training, by snapped parameters; on disk from one process to the next."""
 
     def __init__(self, name: str, split: int) -> None:
-        self._family, self._split = FAMILIES[name], split
+        self._family, self._split = _family(name), split
         self._path = CACHE / f"{name.replace(' ', '_').replace(',', '')}-{split}.npz"
         self._rows: dict[str, Array] = {}
         self._new = 0
@@ -314,7 +332,7 @@ def make(name: str, n: int, split: int) -> FrontierTask:
     """A family's task on one split; the private people of n = 300 are the first of those of n = 1000."""
     if name in MADE_UP:
         return MADE_UP[name](n, split)
-    family, losses = FAMILIES[name], kept(name, split)
+    family, losses = _family(name), kept(name, split)
     judges = max(family.people)
     return FrontierTask(
         family.space,
