@@ -63,8 +63,7 @@ class OutsourcedCurator:
         folder: the curator's own; the modeler must not be able to read it.
         projection: public W (d, k), as from :func:`random_projection`; default the identity.
         scope: name of this export and its outputs in the ledger.
-        insecure_seed: NOT PRIVATE. Reproducible noise for tests; stamps ledger and statement.
-        noise: NOT PRIVATE. Another source of noise than OpenDP's, for tests; stamps like ``insecure_seed``.
+        insecure_seed, noise: NOT PRIVATE. Reproducible or other noise, for tests; stamps ledger and statement.
 
     Raises:
         InputError: a setting is not usable.
@@ -89,7 +88,11 @@ class OutsourcedCurator:
     ) -> None:
         if not isinstance(ledger, PrivacyLedger):
             raise InputError('the first argument must be a PrivacyLedger, e.g. PrivacyLedger("ledger.db", budget).')
-        _require_adjacency(ledger, max_change)
+        if ledger.adjacency != (wanted := adjacency_of(max_change)):
+            raise BudgetMismatch(
+                f"the export protects {wanted!r}, but the ledger promises {ledger.adjacency!r}. Make the ledger and "
+                f"the curator with the same max_change, here {max_change!r}."
+            )
         outputs.check(ledger)
         self.ledger, self.outputs, self.scope = ledger, outputs, scope
         self.row_norm = positive("row_norm", row_norm)
@@ -117,7 +120,6 @@ class OutsourcedCurator:
         """Release the table into a shared folder, once: the same key shows the same table again at no cost.
 
         Args:
-            shared: folder that the modeler can read.
             mu: price in GDP; the whole budget is ``ledger.budget.mu``.
             key: names the export; another key is another release with its own noise and price.
 
@@ -148,10 +150,6 @@ class OutsourcedCurator:
         o = self.outputs
         return About(event.sigma, o.maximise, o.sigma, o.rounds, promise, o.words, digest)
 
-    @frameless
-    def _draw_and_record(self, charge: Charge, sigma: float) -> Charge:
-        return self._record(charge, to_bytes(self._noisy(sigma)))
-
     def _noisy(self, sigma: float) -> Matrix:
         """C X W + N(0, sigma^2 I), (n, k)."""
         rows = bounded_rows(self._cells, self._middle, self._scale, self.row_norm)  # (n, d)
@@ -160,8 +158,10 @@ class OutsourcedCurator:
         parts = [flat[i : i + _NUMBERS_PER_DRAW] for i in range(0, flat.size, _NUMBERS_PER_DRAW)]
         return np.concatenate([self._noise.add_gaussian(part, sigma) for part in parts]).reshape(Z.shape)
 
-    def _record(self, charge: Charge, data: bytes) -> Charge:
+    @frameless
+    def _draw_and_record(self, charge: Charge, sigma: float) -> Charge:
         """Keep the draw where nobody else looks, then let the ledger name it: the first draw that is named stands."""
+        data = to_bytes(self._noisy(sigma))
         digest = hashlib.sha256(data).digest()
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{digest.hex()}.npy"
@@ -211,12 +211,9 @@ class OutsourcedCurator:
 
 
 def random_projection(d: int, k: int, *, seed: int) -> Matrix:
-    """Return a public W (d, k) with orthogonal columns that keeps squared distances on average; |W|_2 = sqrt(d / k).
+    """Return a public W (d, k), k <= d, with orthogonal columns that keeps squared distances on average.
 
-    Args:
-        d: number of features.
-        k: number of columns, at most d.
-        seed: public; the noise never comes from it.
+    |W|_2 = sqrt(d / k). The seed is public, and the noise never comes from it.
     """
     d, k = at_least("d", d, 1), at_least("k", k, 1, d)
     Q = np.linalg.qr(np.random.default_rng(at_least("seed", seed, 0)).standard_normal((d, k)))[0]
@@ -225,15 +222,6 @@ def random_projection(d: int, k: int, *, seed: int) -> Matrix:
 
 def _exchange(shared: str | os.PathLike[str] | Exchange) -> Exchange:
     return shared if isinstance(shared, Exchange) else Exchange(shared)
-
-
-def _require_adjacency(ledger: PrivacyLedger, max_change: float | None) -> None:
-    wanted = adjacency_of(max_change)
-    if ledger.adjacency != wanted:
-        raise BudgetMismatch(
-            f"the export protects {wanted!r}, but the ledger promises {ledger.adjacency!r}. Make the ledger and the "
-            f"curator with the same max_change, here {max_change!r}."
-        )
 
 
 def largest_change(row_norm: float, max_change: float | None) -> float:

@@ -39,25 +39,15 @@ _LOOK_EVERY = 0.02  # seconds
 
 @dataclass(frozen=True)
 class About:
-    """What a released table is; public.
+    """What a released table is; public."""
 
-    Attributes:
-        sigma: standard deviation of the noise of each number in Z.
-        maximise: whether large outputs are good.
-        output_sigma: standard deviation of the privacy noise of one output; 0 if outputs are public.
-        rounds: how many queries the curator answers; None if it sets no limit.
-        promise: the privacy promise of the table, in words.
-        outputs: what protects the outputs, in words.
-        digest: SHA-256 of table.npy, in hexadecimal digits.
-    """
-
-    sigma: float
-    maximise: bool
-    output_sigma: float
-    rounds: int | None
-    promise: str
-    outputs: str
-    digest: str
+    sigma: float  # standard deviation of the noise of each number in Z
+    maximise: bool  # whether large outputs are good
+    output_sigma: float  # standard deviation of the privacy noise of one output; 0 if outputs are public
+    rounds: int | None  # how many queries the curator answers; None if it sets no limit
+    promise: str  # the privacy promise of the table, in words
+    outputs: str  # what protects the outputs, in words
+    digest: str  # SHA-256 of table.npy, in hexadecimal digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +66,10 @@ def to_bytes(values: Matrix) -> bytes:
 
 
 class Exchange:
-    """The shared folder, used by both halves.
+    """The shared folder, used by both halves; made if it is missing.
 
-    Args:
-        folder: shared by curator and modeler; made if it is missing.
-        timeout: seconds to wait for the other half.
-
-    Raises:
-        InputError: no folder can be made there, or timeout is not a positive number.
+    ``timeout`` is how many seconds to wait for the other half. Whoever waits longer, or finds something else than the
+    other half writes, gets an `InputError`.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, timeout: float = 600.0) -> None:
@@ -96,22 +82,14 @@ class Exchange:
     # ---- the curator's half ------------------------------------------------------------------
 
     def publish(self, data: bytes, about: About) -> None:
-        """Show a table, or show it again.
-
-        Raises:
-            InputError: the folder holds another table.
-        """
+        """Show a table, or show it again; a folder with another table is refused."""
         if (shown := self._read("table.json")) is not None and shown.get("digest") != about.digest:
             raise InputError(f"{str(self.folder)!r} holds another table; give every export a folder of its own.")
         self._write("table.npy", data)
         self._write("table.json", _json(asdict(about)))
 
     def query(self, t: int, n: int) -> int:
-        """Wait for the row that the modeler asks for in round ``t``, from 1.
-
-        Raises:
-            InputError: nobody asks in time, or not for a row of the table.
-        """
+        """Wait for the row, of n, that the modeler asks for in round ``t``, from 1."""
         asked = self._wait(lambda: self._read(_query(t)), f"query {t}", "modeler")
         row = whole(asked.get("row"))
         if row is None or not 0 <= row < n:
@@ -126,12 +104,13 @@ class Exchange:
     # ---- the modeler's half ------------------------------------------------------------------
 
     def table(self) -> Table:
-        """Wait for the table.
-
-        Raises:
-            InputError: nobody publishes one in time, or what lies there is not a table.
-        """
-        about = _about(self._wait(lambda: self._read("table.json"), "a table", "curator"))
+        """Wait for the table."""
+        found = self._wait(lambda: self._read("table.json"), "a table", "curator")
+        try:
+            about = About(**found)
+            positive("sigma", about.sigma)
+        except (TypeError, InputError):
+            raise InputError("table.json does not describe a table of this version of dptune.") from None
         data = (self.folder / "table.npy").read_bytes()
         if hashlib.sha256(data).hexdigest() != about.digest:
             raise InputError("table.npy is not the file that table.json describes; ask the curator to publish again.")
@@ -143,23 +122,18 @@ class Exchange:
 
     def ask(self, row: int) -> int:
         """Ask for the output of a row; return the round: of two trials at the same time each gets its own."""
-        draft = self._draft(_json({"row": int(row)}))
-        t = 1
+        draft, t = self._draft(_json({"row": int(row)})), 1
         while True:
             try:
                 os.link(draft, self.folder / _query(t))
             except FileExistsError:
                 t += 1
-                continue
-            draft.unlink()
-            return t
+            else:
+                draft.unlink()
+                return t
 
     def evaluate(self, row: int) -> float:
-        """Ask the curator for the output of a row, and wait for it.
-
-        Raises:
-            InputError: nobody answers in time.
-        """
+        """Ask the curator for the output of a row, and wait for it."""
         t = self.ask(row)
         return self._wait(lambda: self.answered(t), f"an answer to {_query(t)}", "curator")[1]
 
@@ -211,15 +185,6 @@ class Exchange:
         draft = self.folder / f".{secrets.token_hex(8)}"
         draft.write_bytes(data)
         return draft
-
-
-def _about(found: dict[str, Any]) -> About:
-    try:
-        about = About(**found)
-        positive("sigma", about.sigma)
-    except (TypeError, InputError):
-        raise InputError("table.json does not describe a table of this version of dptune.") from None
-    return about
 
 
 def _json(data: object) -> bytes:

@@ -32,8 +32,7 @@ from collections.abc import Collection
 import numpy as np
 from scipy.linalg import blas
 
-from dptune._checks import at_least, positive, share
-from dptune._numbers import real
+from dptune._checks import at_least, between, positive, share
 from dptune.errors import InputError
 from dptune.gp.kernels import RBF
 from dptune.gp.points import FloatArray
@@ -55,9 +54,6 @@ class OutsourcedModeler:
         mean: prior mean of f, in units of the output.
         delta: the confidence bounds fail with at most this probability.
         exploration: multiplies beta_t; 1 is the theorem's.
-
-    Raises:
-        InputError: a setting is out of range.
     """
 
     def __init__(
@@ -78,9 +74,12 @@ class OutsourcedModeler:
         self._prior = kernel.variance  # k(z, z), of one row with itself
         self.noise_variance = positive("noise_variance", noise_variance) + table.about.output_sigma**2
         self.delta, self.exploration = share("delta", positive("delta", delta)), positive("exploration", exploration)
-        self.mean, self.variance = np.full(n, self._sign * _number("mean", mean)), np.full(n, self._prior)  # (n,), (n,)
+        self.mean, self.variance = np.full(n, self._signed("mean", mean)), np.full(n, self._prior)  # (n,), (n,)
         self._columns: list[FloatArray] = []  # v_1 ... v_t, (n,) each
         self.rows: list[int] = []  # evaluated so far
+
+    def _signed(self, name: str, value: float) -> float:
+        return self._sign * between(name, value, -_LARGEST_OUTPUT, _LARGEST_OUTPUT)
 
     @property
     def beta(self) -> float:
@@ -89,23 +88,15 @@ class OutsourcedModeler:
         return self.exploration * 2 * math.log(n * t**2 * math.pi**2 / (6 * self.delta))
 
     def ask(self, skip: Collection[int] = ()) -> int:
-        """Return the row with the largest upper confidence bound, the first of equal ones.
-
-        Args:
-            skip: rows being evaluated at the moment, which are not asked for again.
-        """
+        """Return the row with the largest upper confidence bound, the first of equal ones; not one of ``skip``."""
         bound = self.mean + math.sqrt(self.beta) * np.sqrt(self.variance)  # (n,)
         if len(skip) < len(bound):
             bound[list(skip)] = -np.inf
         return int(np.argmax(bound))
 
     def tell(self, row: int, y: float) -> None:
-        """Learn the output of a row; in O(n (k + t)).
-
-        Raises:
-            InputError: there is no such row, or y is not a number of reasonable size.
-        """
-        j, y = at_least("row", row, 0, len(self.Z) - 1), self._sign * _number("y", y)
+        """Learn the output of a row; in O(n (k + t)). A row that there is not, or no finite number, is refused."""
+        j, y = at_least("row", row, 0, len(self.Z) - 1), self._signed("y", y)
         c = self.kernel(self.Z, self.Z[j : j + 1])[:, 0]  # (n,)
         c[j] = self._prior
         for v in self._columns:
@@ -118,11 +109,7 @@ class OutsourcedModeler:
         self.rows.append(j)
 
     def recommend(self) -> int:
-        """Return the evaluated row with the best posterior mean: never the best noisy output.
-
-        Raises:
-            InputError: nothing was evaluated yet.
-        """
+        """Return the evaluated row with the best posterior mean: never the best noisy output."""
         if not self.rows:
             raise InputError("no row was evaluated yet; there is nothing to recommend.")
         return max(dict.fromkeys(self.rows), key=lambda j: self.mean[j])
@@ -136,10 +123,3 @@ def noisy_kernel(kernel: RBF, sigma: float, k: int) -> RBF:
     if kernel.variance * shrink == 0.0:
         raise InputError(f"noise of {sigma:g} hides every length-scale: nothing can be learned from this table.")
     return RBF(tuple(np.sqrt(wider).tolist()), kernel.variance * shrink)
-
-
-def _number(name: str, value: object) -> float:
-    number = real(value)
-    if number is None or abs(number) > _LARGEST_OUTPUT:
-        raise InputError(f"{name} must be a finite number, at most {_LARGEST_OUTPUT:g} in size; got {value!r}.")
-    return number

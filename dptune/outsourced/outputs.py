@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy.typing as npt
 
-from dptune._checks import at_least, boolean, function, positive
+from dptune._checks import at_least, boolean, check, check_fields, function, positive
 from dptune._numbers import real
 from dptune.accounting.gdp import split_mu
 from dptune.accounting.ledger import Limit, PrivacyLedger
@@ -18,33 +18,37 @@ from dptune.privacy.privatizer import LossPrivatizer
 _KEY = "output/"
 
 
+def _sentence(name: str, value: object) -> str:
+    if not (isinstance(value, str) and value.strip()):
+        raise InputError(f"say in words why everybody may know the outputs: PublicOutputs(measure, {name}=...).")
+    return value
+
+
+def _privatizer(name: str, value: object) -> LossPrivatizer:
+    if not isinstance(value, LossPrivatizer):
+        raise InputError(f"{name} must be a LossPrivatizer; got {type(value).__name__}.")
+    return value
+
+
 @dataclass(frozen=True)
 class PublicOutputs:
     """Outputs that the user declares public. Nothing protects them; the statement repeats the user's words.
-
-    ``rounds``, ``mu`` and ``sigma`` say that queries have no limit, no price and no noise.
 
     Attributes:
         measure: row number -> y. What it raises is public, too, and ends the curator's loop.
         because: why everybody may know which row has which output, in a sentence.
         maximise: whether large outputs are good.
-
-    Raises:
-        InputError: there are no words.
     """
 
-    measure: Callable[[int], float]
-    because: str
-    maximise: bool = True
-    rounds: None = field(default=None, init=False)
-    mu: float = field(default=0.0, init=False)
-    sigma: float = field(default=0.0, init=False)
+    measure: Callable[[int], float] = field(metadata=check(function))
+    because: str = field(metadata=check(_sentence))
+    maximise: bool = field(default=True, metadata=check(boolean))
+    rounds: None = field(default=None, init=False)  # queries have no limit,
+    mu: float = field(default=0.0, init=False)  # no price
+    sigma: float = field(default=0.0, init=False)  # and no noise
 
     def __post_init__(self) -> None:
-        function("measure", self.measure)
-        object.__setattr__(self, "maximise", boolean("maximise", self.maximise))
-        if not (isinstance(self.because, str) and self.because.strip()):
-            raise InputError("say in words why everybody may know the outputs: PublicOutputs(measure, because=...).")
+        check_fields(self)
 
     @property
     def words(self) -> str:
@@ -55,11 +59,7 @@ class PublicOutputs:
         """Every ledger will do."""
 
     def answer(self, scope: str, t: int, row: int) -> float:
-        """Return the measured output.
-
-        Raises:
-            InputError: it is not a finite number.
-        """
+        """Return the measured output, a finite number; else `InputError`."""
         y = real(self.measure(row))
         if y is None:
             raise InputError(f"measure({row}) must return a finite number.")
@@ -76,23 +76,16 @@ class PrivateOutputs:
         privatizer: pays in the same ledger.
         rounds: number of queries that are answered.
         mu: what all of them cost together; each costs mu / sqrt(rounds).
-
-    Raises:
-        InputError: a setting is out of range.
     """
 
-    measure: Callable[[int], npt.ArrayLike]
-    privatizer: LossPrivatizer
-    rounds: int
-    mu: float
+    measure: Callable[[int], npt.ArrayLike] = field(metadata=check(function))
+    privatizer: LossPrivatizer = field(metadata=check(_privatizer))
+    rounds: int = field(metadata=check(at_least, 1))
+    mu: float = field(metadata=check(positive))
     maximise: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        function("measure", self.measure)
-        if not isinstance(self.privatizer, LossPrivatizer):
-            raise InputError(f"privatizer must be a LossPrivatizer; got {type(self.privatizer).__name__}.")
-        object.__setattr__(self, "rounds", at_least("rounds", self.rounds, 1))
-        object.__setattr__(self, "mu", positive("mu", self.mu))
+        check_fields(self)
 
     @property
     def sigma(self) -> float:
@@ -109,11 +102,7 @@ class PrivateOutputs:
         return f"mean clipped losses, {self.rounds} releases of mu = {self._price:.4g} charged to this ledger"
 
     def check(self, ledger: PrivacyLedger) -> None:
-        """Refuse another ledger: the statement would say that the answers are charged to this one.
-
-        Raises:
-            InputError: the privatizer pays elsewhere.
-        """
+        """Refuse another ledger: the statement would say that the answers are charged to this one."""
         if self.privatizer.ledger != ledger:
             raise InputError("the privatizer of the outputs must pay in the curator's ledger; give both the same.")
 
@@ -130,18 +119,15 @@ class PrivateOutputs:
             self.privatizer.ledger.check(self._price)
         try:
             if known is None or known.value is None:
-                self._observe(point, row)
+                losses = attempt(self.measure, row, failed=None)
+                if losses is None:
+                    self.privatizer.observe_failure(point)
+                else:
+                    self.privatizer.observe(point, losses)
             query = self.privatizer.mean_query(point, self._price)
             return self.privatizer.release(query, scope=scope, key=key, limit=Limit(_KEY, self.rounds)).scalar
         finally:
             self.privatizer.forget(point)
-
-    def _observe(self, point: str, row: int) -> None:
-        losses = attempt(self.measure, row, failed=None)
-        if losses is None:
-            self.privatizer.observe_failure(point)
-        else:
-            self.privatizer.observe(point, losses)
 
 
 Outputs = PublicOutputs | PrivateOutputs

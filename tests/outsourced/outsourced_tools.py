@@ -15,10 +15,7 @@ from noises import CannedNoise, NoNoise
 from scipy.stats import chi2, kstest, norm
 
 import dptune
-from dptune import (
-    Budget,
-    PrivacyLedger,
-)
+from dptune import Budget, PrivacyLedger
 from dptune.accounting import schema
 from dptune.accounting.ledger import adjacency_of
 from dptune.outsourced.curator import OutsourcedCurator, random_projection

@@ -11,15 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from outsourced_tools import (
-    PROJECTION_SEED,
-    R,
-    audit_changing,
-    audit_noise,
-    audit_pair,
-    audit_replacing,
-    audit_wire,
-)
+from outsourced_tools import PROJECTION_SEED, R, audit_changing, audit_noise, audit_pair, audit_replacing, audit_wire
 
 from dptune.outsourced import curator as implementation
 from dptune.outsourced.curator import OutsourcedCurator

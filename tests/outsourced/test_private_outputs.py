@@ -5,19 +5,13 @@ from __future__ import annotations
 import math
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from outsourced_tools import TABLE, curator, measure
 
-from dptune import (
-    Budget,
-    BudgetExhausted,
-    InputError,
-    LossPrivatizer,
-    PlanComplete,
-    PrivacyLedger,
-)
+from dptune import Budget, BudgetExhausted, InputError, LossPrivatizer, PlanComplete, PrivacyLedger
 from dptune.errors import KeyConflict
 from dptune.outsourced.curator import OutsourcedCurator
 from dptune.outsourced.formats import Exchange
@@ -47,13 +41,23 @@ def test_public_outputs_are_served_and_a_curator_that_starts_again_goes_on(
     assert exchange.history() == [(3, measure(3)), (5, measure(5)), (3, measure(3))]
 
 
-def test_public_outputs_need_words_and_numbers(ledger: PrivacyLedger, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="in words"):
-        PublicOutputs(measure, because=" ")
-    with pytest.raises(InputError, match="function"):
-        PublicOutputs(1.0, because="known")
-    with pytest.raises(InputError, match="True or False"):
-        PublicOutputs(measure, because="known", maximise="no")
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [({"because": " "}, "in words"), ({"measure": 1.0}, "function"), ({"maximise": "no"}, "True or False")],
+)
+def test_public_outputs_are_checked(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        PublicOutputs(**{"measure": measure, "because": "known", **wrong})
+
+
+@pytest.mark.parametrize("wrong", [{"measure": None}, {"privatizer": None}, {"rounds": 0}, {"mu": 0.0}])
+def test_private_outputs_are_checked_by_name(ledger: PrivacyLedger, wrong: dict[str, Any]) -> None:
+    right = {"measure": losses_at, "privatizer": LossPrivatizer(ledger, n=7, clip=(0.0, 1.0)), "rounds": 4, "mu": 1.0}
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        PrivateOutputs(**{**right, **wrong})
+
+
+def test_public_outputs_are_numbers() -> None:
     with pytest.raises(InputError, match="finite number"):
         PublicOutputs(lambda row: math.nan, because="known").answer("s", 1, 0)
 
