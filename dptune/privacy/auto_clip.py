@@ -33,12 +33,12 @@ from dptune.errors import InputError
 
 Vector = npt.NDArray[np.float64]
 
-ABOVE, ABOVE_CAPPED = 0.05, 0.03  # share of people above the bound that is aimed at; where there is a largest loss
+ABOVE = 0.05  # least share of people above the bound that is aimed at
 TOLD_APART = 16.0  # times 1/(n eta): a share that is told from 0
 FEWEST = 24.0  # n eta: with less the answer would be noise
 MARGIN, MARGIN_OF_CAPPED = 4.0, 8.0  # of the clip over the bound
 PREFERS = 0.1  # nats an octave, for bounds near 1
-PREFERS_CAP = 0.4  # nats an octave, for larger bounds where a loss has a largest value
+PREFERS_CAP = 0.2  # nats an octave, for larger bounds where a loss has a largest value
 OF_ALL = (-30.0, 60.0)  # octaves of the bounds: a loss in any unit lies between
 OCTAVES = 6.0  # of bounds below the largest value of a loss that has one
 STEP = 0.5  # octaves from one bound to the next
@@ -111,7 +111,7 @@ class ClipRule:
         """
         if most is not None:
             octaves = np.arange(-OCTAVES, STEP / 2, STEP)
-            return cls(most * 2.0**octaves, ABOVE_CAPPED, -PREFERS_CAP * octaves)
+            return cls(most * 2.0**octaves, ABOVE, -PREFERS_CAP * octaves)
         if n * eta < FEWEST:
             raise InputError(
                 f"a clip cannot be chosen from {n} people's losses at this price: n eta = {n * eta:.3g}, and less "

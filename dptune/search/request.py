@@ -103,16 +103,13 @@ class SearchRequest:
             people = PublicFacts(self.privatizer.n, 1.0, share)
         return self.method.plan(people, space, mu=share, seed=self.seed or 0, default=default, **self.settings)
 
-    def choose_clip(
-        self, scope: str, losses: Callable[[], Losses | None], *, most: float = math.inf, known: bool = False
-    ) -> str:
+    def choose_clip(self, scope: str, losses: Callable[[], Losses | None], *, most: float = math.inf) -> str:
         """Let the privatizer choose its clip, if it is to and has not; return a line that says so, or "".
 
         Args:
             scope: name of the run that begins next.
             losses: returns those of the default configuration; None: it failed.
             most: the largest loss there is, if there is one.
-            known: whether (0, most) is a clip that need not be narrowed.
 
         Raises:
             BudgetExhausted: the ledger has not that much left, for the clip and the run; before ``losses`` is called.
@@ -120,9 +117,6 @@ class SearchRequest:
         """
         people = self.privatizer
         if people.auto is None or people.knows_clip:
-            return ""
-        if known:
-            people.use_clip((0.0, most))
             return ""
         self.check_start(scope)
         if self.mu is not None:

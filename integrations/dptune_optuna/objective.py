@@ -12,6 +12,7 @@ Guarantee: what a study stores and logs of such trials is a function of releases
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypedDict, Unpack
@@ -93,7 +94,10 @@ class PrivateFunction:
         self._shield: Callable[..., ShieldedTrial] = ShieldedTrial if public is None else PublicTrial
         if runs.request.settings.get("rung_share"):
             self._shield = functools.partial(RungTrial, losses_of=losses_of_result(self._function))
-        if why := too_wide(loss, self._privatizer.loss_range):
+        self._most = math.inf if loss is None else as_loss(loss).most
+        if loss is not None and as_loss(loss).known_clip and not self._privatizer.knows_clip:
+            self._privatizer.use_clip((0.0, self._most))
+        if self._privatizer.knows_clip and (why := too_wide(loss, self._privatizer.loss_range)):
             logger.warning(why)
         functools.update_wrapper(self, function, updated=())
 
@@ -141,10 +145,13 @@ class PrivateFunction:
         run = self.run_of(study)
         if run is None:
             self._runs.check_start(study)
+        self._declare(study.study_name)
+        if run is None and not self._privatizer.knows_clip:
+            self._runs.choose_clip(study, self._losses_at, self._most)
+            run = self.run_of(study)
         try:
             if run is not None:
                 run.check(name)
-            self._declare(study.study_name)
             try:
                 losses = shielded(self._function, self._shield(trial, run), wrapped)
                 run = run or self._runs.begin(study, trial.distributions)
@@ -233,7 +240,10 @@ class PrivateFunction:
         except ValueError as error:
             if isinstance(error, dptune.InputError):
                 raise
-            missing = f"{error} Add what the run did not search: estimate(study, {{**recommend(study), name: value}})."
+            missing = (
+                f"{error} Add what the run did not search: estimate(study, {{**recommend(study), name: value}}); in "
+                "default= name every parameter that the function suggests."
+            )
             raise dptune.InputError(missing) from None
 
     def try_out(self, parameters: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import unwrap
 from typing import Any
 
@@ -21,6 +21,7 @@ from optuna.trial import Trial, TrialState
 import dptune
 from dptune._locks import ForkSafeLock
 from dptune.algorithms import VALUES
+from dptune.privacy import PerExampleLosses
 from dptune.search.answer import listed
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
@@ -34,6 +35,7 @@ _BAR = 30  # cells of the bar of the budget
 _TITLE = "## Private search"
 _NOTE = "dashboard:note_"  # where optuna-dashboard keeps a study's note (save_note)
 _PART = 2045  # in parts of this length
+LossesAt = Callable[[Mapping[str, Any]], PerExampleLosses | None]
 _KEPT = "A run keeps its space and its plan: with another space= give the study a new name, and mu=."
 
 
@@ -54,7 +56,7 @@ class StudyRuns:
         self._warned = False  # of a trial without parameters that are searched
 
     def of(self, study: optuna.Study) -> SearchRun | None:
-        """Return the study's run, begun or continued; None as long as its search space is not known.
+        """Return the study's run, begun or continued; None as long as its search space or its clip is not known.
 
         Raises:
             LedgerError: the study was paid for by another ledger, or by a later state of this one.
@@ -64,6 +66,8 @@ class StudyRuns:
         name, request = study.study_name, self.request
         if name in self.known:
             return self.known[name]
+        if not request.privatizer.knows_clip:
+            return None
         if request.method == VALUES:
             return self._begin(study, None)
         space = request.space or request.stored_space(name)
@@ -106,6 +110,13 @@ class StudyRuns:
         with self.lock:
             self.known[study.study_name] = extension = run.extend(trials=n_trials, mu=mu)
         _announce(self.request, extension)
+
+    def choose_clip(self, study: optuna.Study, losses_at: LossesAt, most: float) -> None:
+        """Let the privatizer choose its clip, if it has to, from the losses at the default configuration."""
+        with self.lock:  # of the threads that begin a study one trains the default
+            default = dict(self.request.default or {})
+            if said := self.request.choose_clip(study.study_name, lambda: losses_at(default), most=most):
+                logger.info(said)
 
     def check_start(self, study: optuna.Study) -> None:
         """Refuse, before a model is trained, a study whose run could not begin.

@@ -103,7 +103,7 @@ def test_the_clip_follows_the_losses_in_any_unit(scale: float, tmp_path: Path) -
     assert min(found) > 3
 
 
-@pytest.mark.parametrize("worst", [0.2, 0.1])
+@pytest.mark.parametrize("worst", [0.3, 0.2])
 def test_a_loss_with_a_largest_value_keeps_it_where_some_people_have_it(worst: float, tmp_path: Path) -> None:
     two_sided = np.where(np.arange(1000) < 1000 * worst, 36.0, 0.0)  # a tree's log losses
     privatizer = LossPrivatizer(PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0)), n=1000, clip="auto")

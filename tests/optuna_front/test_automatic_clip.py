@@ -1,0 +1,139 @@
+"""clip="auto" in Optuna: the default configuration is trained once more, first, and its losses choose the clip."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+from sklearn.linear_model import Ridge
+
+from dptune import Budget, LossPrivatizer, PrivacyLedger
+from dptune.errors import BudgetExhausted, InputError
+from dptune_optuna import CentredSampler, PrivateObjective
+
+SPACE = {"alpha": FloatDistribution(1e-3, 1e3, log=True)}
+DEFAULT = {"alpha": 1.0}
+N = 300
+
+
+def rows(n: int, seed: int) -> tuple[Any, Any]:
+    """Inputs (n, 5), and answers (n,) in dollars."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5))
+    return X, 1000 * (X @ np.arange(5) + rng.normal(size=n))
+
+
+def about(loss: str) -> dict[str, Any]:
+    """What the objective is told of the loss and of the private rows."""
+
+    def load() -> tuple[Any, Any]:
+        X, y = rows(N, 1)
+        return X, y > 0 if loss == "zero_one" else y
+
+    return {"loss": loss, "data": load}
+
+
+class Fitting:
+    """A function that trains a Ridge on public rows, and keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+
+    def __call__(self, trial: Any) -> Any:
+        self.asked.append(trial.suggest_float("alpha", 1e-3, 1e3, log=True))
+        return Ridge(self.asked[-1]).fit(*rows(40, 0))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> PrivacyLedger:
+    return PrivacyLedger(tmp_path / "ledger.db", Budget.gdp(1.0))
+
+
+def sampled(ledger: PrivacyLedger, **settings: Any) -> Callable[..., Any]:
+    sampler = CentredSampler(SPACE, LossPrivatizer(ledger, n=N, clip="auto"), n_trials=12, default=DEFAULT, **settings)
+
+    def begin(function: Any, loss: str, storage: str | None = None) -> tuple[optuna.Study, Any]:
+        study = optuna.create_study(study_name="s", sampler=sampler, storage=storage, load_if_exists=True)
+        return study, sampler.objective(**about(loss))(function)
+
+    return begin
+
+
+def any_sampler(ledger: PrivacyLedger) -> Callable[..., Any]:
+    privatizer = LossPrivatizer(ledger, n=N, clip="auto")
+
+    def begin(function: Any, loss: str, storage: str | None = None) -> tuple[optuna.Study, Any]:
+        objective = PrivateObjective(function, privatizer, n_trials=12, default=DEFAULT, **about(loss))
+        return optuna.create_study(study_name="s", storage=storage, load_if_exists=True), objective
+
+    return begin
+
+
+@pytest.mark.parametrize("front", [sampled, any_sampler])
+def test_the_default_chooses_the_clip_before_the_run_begins(
+    front: Callable[..., Any], ledger: PrivacyLedger, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    function = Fitting()
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    study, objective = front(ledger)(function, "squared_error", storage)
+    with caplog.at_level(logging.INFO, "optuna.dptune"):
+        study.optimize(objective, n_trials=6)
+    assert function.asked[0] == 1.0
+    assert len(function.asked) == 7
+    first, *runs = ledger.charges()
+    assert first.scope == "automatic clip"
+    assert {charge.scope for charge in runs} == {"s"}
+    high = 4 * first.value[0]  # type: ignore[index]
+    assert 1e6 < high < 1e9  # dollars, squared
+    assert f"The clip is (0, {high:.4g}), chosen privately for mu=0.224" in caplog.text
+    again, objective = front(PrivacyLedger(tmp_path / "ledger.db"))(other := Fitting(), "squared_error", storage)
+    again.optimize(objective, n_trials=1)
+    assert len(ledger.charges("automatic clip")) == 1
+    assert len(other.asked) == 1
+
+
+def test_the_sampler_tries_the_default_first_and_ends_within_the_budget(ledger: PrivacyLedger) -> None:
+    study, objective = sampled(ledger)(Fitting(), "squared_error")
+    study.optimize(objective)
+    assert study.trials[0].params == DEFAULT
+    assert len(study.trials) == 12
+    assert ledger.spent() <= 1.0
+    assert study.sampler.recommend(study).summary()  # type: ignore[attr-defined]
+
+
+def test_a_loss_whose_range_is_known_needs_no_release(ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=N, clip="auto")
+    sampler = CentredSampler(SPACE, privatizer, n_trials=12, default=DEFAULT)
+    sampler.objective(**about("zero_one"))(Fitting())
+    assert (privatizer.interval.low, privatizer.interval.high) == (0.0, 1.0)
+    assert ledger.spent() == 0
+
+
+def test_a_default_is_asked_for_and_one_that_fails_costs_nothing(ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=N, clip="auto")
+    with pytest.raises(InputError, match="Give default=, or clip"):
+        CentredSampler(SPACE, privatizer)
+
+    class Failing(Fitting):
+        def __call__(self, trial: Any) -> Any:
+            trial.suggest_float("alpha", 1e-3, 1e3, log=True)
+            raise ValueError("a public bug")
+
+    study, objective = sampled(ledger)(Failing(), "squared_error")
+    with pytest.raises(ValueError, match="a public bug"):
+        study.optimize(objective, n_trials=1)
+    assert ledger.spent() == 0
+
+
+def test_a_budget_that_has_no_room_for_clip_and_run_is_refused_before_training(ledger: PrivacyLedger) -> None:
+    study, objective = sampled(ledger, mu=1.0)(function := Fitting(), "squared_error")
+    with pytest.raises(BudgetExhausted):
+        study.optimize(objective, n_trials=1)
+    assert function.asked == []
+    assert ledger.spent() == 0
