@@ -48,7 +48,7 @@ class Rungs:
     """
 
     def __init__(self, run: RunView) -> None:
-        self._run = run
+        self.run = run
         self._reported: dict[str, dict[int, str]] = {}  # trial -> step -> point, in the order of the reports
         self._ended: dict[str, tuple[str, Vector]] = {}  # trial -> its point, and where that is in the cube
         self._spared: set[str] = set()  # trials at the default
@@ -61,33 +61,34 @@ class Rungs:
         Raises:
             InputError: the plan pays for no decisions, the step is no whole number, or the losses have a wrong shape.
         """
-        if self._run.plan.rung_share == 0:
+        if self.run.plan.rung_share == 0:
             raise InputError("this run was planned without decisions on private losses: give it rung_share=0.2, say.")
         refuse_name(trial)
         if (found := whole(step)) is None or found < 0:  # not quoted: it may be a loss, in the step's place
             raise InputError("the step of a report must be a whole number >= 0, as 1, 2, ... epochs.")
         step = found
-        point = point_name(self._run.scope, f"{trial} at step {step}", parameters)
-        hand_in(self._run.privatizer, point, losses)
-        with self._run.lock:
+        point = point_name(self.run.scope, f"{trial} at step {step}", parameters)
+        hand_in(self.run.privatizer, point, losses)
+        with self.run.lock:
             (self._failed.add if losses is None else self._failed.discard)(point)
-            (self._spared.add if self._run.same(parameters, self._run.default or {}) else self._spared.discard)(trial)
+            (self._spared.add if self.run.same(parameters, self.run.default or {}) else self._spared.discard)(trial)
             steps = self._reported.setdefault(trial, {})
             steps.pop(step, None)  # of a trial that begins again: the question is about its last report
             steps[step] = point
 
     def stops(self, trial: str) -> bool:
         """Ask, and pay, whether the trial is to end with what it reported last."""
-        with self._run.lock:
-            self._run.fold.sync()
+        with self.run.lock:
+            self.run.fold.sync()
             asked = self.question(trial)
-            return asked is not None and self._answered(asked)
+            return asked is not None and self.decide(asked)
 
-    def _answered(self, asked: Question) -> bool:
-        limit = Limit(RUNG, self._run.plan.decisions)
+    def decide(self, asked: Question) -> bool:
+        """Pay for the answer; return whether it stops the trial."""
+        limit = Limit(RUNG, self.run.plan.decisions)
         try:
-            released = self._run.privatizer.release(
-                asked.query, scope=self._run.scope, key=asked.key, note=asked.note, limit=limit
+            released = self.run.privatizer.release(
+                asked.query, scope=self.run.scope, key=asked.key, note=asked.note, limit=limit
             )
         except (PlanComplete, BudgetExhausted):
             return False
@@ -99,34 +100,34 @@ class Rungs:
 
     def question(self, trial: str) -> Question | None:
         """Return the question about the trial's last report; None after its last rung, or without an incumbent."""
-        if self._run.plan.rung_share == 0 or not self._reported.get(trial) or trial in self._spared:
+        if self.run.plan.rung_share == 0 or not self._reported.get(trial) or trial in self._spared:
             return None
         step, mine = list(self._reported[trial].items())[-1]
-        incumbent = self._incumbent(step, trial)
+        incumbent = self.incumbent(step, trial)
         nth = sum(each <= step for each in self._reported[trial])  # one that begins again may have reported later ones
-        if incumbent is None or nth > self._run.plan.rungs:
+        if incumbent is None or nth > self.run.plan.rungs:
             return None
         points = (mine, self._reported[incumbent][step])
-        radius = self._run.plan.rung_radius * self._run.algorithm.radius_ratio
-        query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(radius), self._run.plan.rung_mu)
-        bar = EARLIER if nth < self._run.plan.rungs else LAST
+        radius = self.run.plan.rung_radius * self.run.algorithm.radius_ratio
+        query = MeanQuery(points, np.array([[1.0, -1.0]]), Ball(radius), self.run.plan.rung_mu)
+        bar = EARLIER if nth < self.run.plan.rungs else LAST
         note = {"trial": trial, "incumbent": incumbent, "step": step, "bar": bar}
         return Question(f"{RUNG}{trial}/{step}", query, note)
 
-    def _incumbent(self, step: int, of: str) -> str | None:
+    def incumbent(self, step: int, of: str) -> str | None:
         """Of the other trials trained to their end, with losses at the step held, the best by the answers so far."""
         others = (trial for trial in self._ended if trial != of and self._compares(trial, step))
-        return min(others, key=self._standing, default=None)
+        return min(others, key=self.standing, default=None)
 
     def _compares(self, trial: str, step: int) -> bool:
         """Whether neither an ended trial's end nor its report at the step failed."""
         at_step, (end, _) = self._reported[trial].get(step), self._ended[trial]
         return at_step is not None and self._failed.isdisjoint((at_step, end))
 
-    def _standing(self, trial: str) -> float:
+    def standing(self, trial: str) -> float:
         """By the released centred values; before there are any by the answers at rungs."""
         _, any_of_them = next(iter(self._ended.values()))
-        known = self._run.algorithm.difference(self._ended[trial][1], any_of_them)
+        known = self.run.algorithm.difference(self._ended[trial][1], any_of_them)
         return self._behind.get(trial, 0.0) if known is None else known[0]
 
     def ended(self, trial: str, point: str, u: Vector, *, failed: bool) -> None:
@@ -142,11 +143,11 @@ class Rungs:
 
     def withdraw(self, trial: str) -> None:
         """Forget a trial's reports."""
-        with self._run.lock:
+        with self.run.lock:
             self._behind.pop(trial, None)
             self._spared.discard(trial)
             end, _ = self._ended.pop(trial, ("", None))
             reported = self._reported.pop(trial, {}).values()
             self._failed.difference_update({end, *reported})
             for point in reported:
-                self._run.privatizer.forget(point)
+                self.run.privatizer.forget(point)

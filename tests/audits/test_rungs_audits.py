@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ from hypothesis.extra.numpy import arrays
 from noises import NoNoise
 
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.algorithms import Plan
 from dptune.algorithms.centred import Centred
 from dptune.privacy import held
 from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.query import Ball, MeanQuery, Question
+from dptune.search.fold import point_name
 from dptune.search.rungs import EARLIER, LAST, Rungs
 
 ANY = st.one_of(st.sampled_from([np.nan, np.inf, -np.inf, 1e300]), st.floats(-3, 3))
@@ -53,6 +55,19 @@ class Drawn(NoNoise):
         return np.array(statistic) + noise
 
 
+def reported(trial: str, x: float, step: int) -> str:
+    """The name of a half-trained model's losses with the curator."""
+    return point_name("run", f"{trial} at step {step}", {"x": x})
+
+
+def difference_of(note: Mapping[str, Any]) -> np.ndarray:
+    """The losses that a question is about, which nobody but this test knows, (N,)."""
+    mine, theirs = (
+        losses(int(t), TRIALS[int(t) % len(TRIALS)], int(note["step"])) for t in (note["trial"], note["incumbent"])
+    )
+    return mine - theirs
+
+
 def audit_decisions(folder: Path) -> int:
     """Play a run; every decision is the released answer to the right question; return how many there were."""
     ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(2.0))
@@ -69,7 +84,7 @@ def audit_decisions(folder: Path) -> int:
             break
         for step in (1, 2):
             run.rungs.report(str(i), {"x": x}, losses(i, x, step), step)
-            held = [t for t in trained if run.rungs._ended.get(t) and step in run.rungs._reported[t]]
+            held = [t for t in trained if reported(t, ended[t], step) in privatizer.points()]
             known = [run.algorithm.difference(np.array([ended[t]]), np.array([0.5])) for t in held]
             standing = [behind.get(t, 0.0) if found is None else found[0] for t, found in zip(held, known, strict=True)]
             stops = run.rungs.stops(str(i))
@@ -114,29 +129,26 @@ def test_every_decision_is_the_released_answer_to_the_right_question(tmp_path: P
 
 
 def raw_mean(patch: pytest.MonkeyPatch) -> None:
-    def raw(self: Rungs, asked: Question) -> bool:
-        return bool(self._run.privatizer._held.mean(asked.query)[0] > 0)
-
-    patch.setattr(Rungs, "_answered", raw)
+    patch.setattr(Rungs, "decide", lambda self, asked: bool(difference_of(asked.note).mean() > 0))
 
 
 def raw_mean_after_the_charge(patch: pytest.MonkeyPatch) -> None:
-    true = Rungs._answered
+    true = Rungs.decide
 
     def raw(self: Rungs, asked: Question) -> bool:
         true(self, asked)
-        return bool(self._run.privatizer._held.mean(asked.query)[0] > 0)
+        return bool(difference_of(asked.note).mean() > 0)
 
-    patch.setattr(Rungs, "_answered", raw)
+    patch.setattr(Rungs, "decide", raw)
 
 
 def no_charge(patch: pytest.MonkeyPatch) -> None:
     def drawn(self: Rungs, asked: Question) -> bool:
-        sigma = self._run.privatizer.sigma(asked.query)
-        noisy = OpenDPNoise().add_gaussian(self._run.privatizer._held.mean(asked.query), sigma)
+        sigma = self.run.privatizer.sigma(asked.query)
+        noisy = OpenDPNoise().add_gaussian(difference_of(asked.note).mean(keepdims=True), sigma)
         return bool(noisy[0] > LAST * sigma)
 
-    patch.setattr(Rungs, "_answered", drawn)
+    patch.setattr(Rungs, "decide", drawn)
 
 
 def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
@@ -144,36 +156,46 @@ def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
 
 
 def cheaper(patch: pytest.MonkeyPatch) -> None:
-    from dptune.algorithms.method import Plan
-
     true = Plan.rung_mu.fget
     patch.setattr(Plan, "rung_mu", property(lambda self: true(self) / 2))
 
 
 def stale_incumbent(patch: pytest.MonkeyPatch) -> None:
     """The first trial stays the incumbent."""
-    patch.setattr(Rungs, "_incumbent", lambda self, step, of: next(iter(self._ended), None))
+    first: dict[Rungs, str] = {}
+
+    def incumbent(self: Rungs, step: int, of: str) -> str | None:
+        found = true(self, step, of)
+        return found and first.setdefault(self, found)
+
+    true = Rungs.incumbent
+    patch.setattr(Rungs, "incumbent", incumbent)
 
 
 def incumbent_by_losses(patch: pytest.MonkeyPatch) -> None:
     """The best one by its losses, which nobody has paid for."""
 
     def mean(self: Rungs, trial: str) -> float:
-        return float(self._run.privatizer._held.mean(self._run.privatizer.mean_query(self._ended[trial][0], 1.0))[0])
+        return float(losses(int(trial), TRIALS[int(trial) % len(TRIALS)], 3).mean())
 
-    patch.setattr(Rungs, "_standing", mean)
+    patch.setattr(Rungs, "standing", mean)
 
 
 def answers_of_other_incumbents(patch: pytest.MonkeyPatch) -> None:
     """Answers about different incumbents are compared as if they were about one."""
-    true = Rungs._answered
+    true, known = Rungs.decide, dict[str, float]()
 
-    def answered(self: Rungs, asked: Question) -> bool:
-        stops = true(self, asked)
-        self._behind[str(asked.note["trial"])] -= self._behind.get(str(asked.note["incumbent"]), 0.0)
+    def decide(self: Rungs, asked: Question) -> bool:
+        stops, trial = true(self, asked), str(asked.note["trial"])
+        known[trial] = self.run.ledger.find("run", asked.key).value[0]
         return stops
 
-    patch.setattr(Rungs, "_answered", answered)
+    def standing(self: Rungs, trial: str) -> float:
+        return known.get(trial, 0.0) if self.run.algorithm.t == 0 else by_answers(self, trial)
+
+    by_answers = Rungs.standing
+    patch.setattr(Rungs, "decide", decide)
+    patch.setattr(Rungs, "standing", standing)
 
 
 def incumbents_last_losses(patch: pytest.MonkeyPatch) -> None:
@@ -184,7 +206,8 @@ def incumbents_last_losses(patch: pytest.MonkeyPatch) -> None:
         asked = true(self, trial)
         if asked is None:
             return None
-        points = (asked.query.points[0], list(self._reported[str(asked.note["incumbent"])].values())[-1])
+        best = str(asked.note["incumbent"])
+        points = (asked.query.points[0], reported(best, TRIALS[int(best) % len(TRIALS)], 2))
         query = MeanQuery(points, asked.query.weights, asked.query.clip, asked.query.mu)
         return Question(asked.key, query, asked.note)
 
@@ -199,8 +222,7 @@ def radius_of_the_losses(patch: pytest.MonkeyPatch) -> None:
         asked = true(self, trial)
         if asked is None:
             return None
-        apart = self._run.privatizer._held.combine(asked.query.points, asked.query.weights)[0]
-        ball = Ball(float(np.median(np.abs(apart))) + 1e-6)
+        ball = Ball(float(np.median(np.abs(difference_of(asked.note)))) + 1e-6)
         return Question(asked.key, MeanQuery(asked.query.points, asked.query.weights, ball, asked.query.mu), asked.note)
 
     patch.setattr(Rungs, "question", question)

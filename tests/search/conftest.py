@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from every_kind import KINDS, Kind, readable
+from runs import KINDS, Kind, readable
 
 from dptune import Budget, PrivacyLedger
 

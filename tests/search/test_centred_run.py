@@ -1,4 +1,4 @@
-"""A run of CMA-ES on centred releases: what it releases, keeps and finds; crashes, meetings, and falling behind."""
+"""A run of the centred search: what it releases, keeps and finds; a generation's two questions; falling behind."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from centred_runs import EVERY, GENERATIONS, POPULATION, TRIALS, N, a_generation, losses, start
-from run_harness import SPACE, keys, trial, trials
+from runs import CENTRED_RUN, SPACE, keys, losses_of, trial, trials, when_released
 
-from dptune import CENTRED, Budget, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun
+from dptune import CENTRED, Budget, LossPrivatizer, PrivacyLedger, SearchRun
+from dptune.figures import save_figure
 from dptune.gp.grouped import GroupedRegression
+
+start, N, POPULATION, GENERATIONS, TRIALS = CENTRED_RUN.start, 50, 5, 4, 20
+EVERY = [f"{kind}/{g}" for g in range(1, GENERATIONS + 1) for kind in ("share", "generation")]
 
 # ---- a whole run ---------------------------------------------------------------------------------------
 
@@ -30,25 +33,15 @@ def test_a_run_makes_two_releases_a_generation_or_one_if_its_radius_stays(ledger
     assert share or run.algorithm.radius == run.plan.settings.radius
 
 
-def test_each_charge_says_what_it_is(ledger: PrivacyLedger) -> None:
+def test_each_charge_says_what_it_is_and_the_surrogate_is_told_the_noise_that_was_drawn(ledger: PrivacyLedger) -> None:
     run = start(ledger)
-    trials(run, POPULATION)
-    share, generation = ledger.charges("run")
+    trials(run, 2 * POPULATION)
+    share, generation, *_ = ledger.charges("run")
     assert "share of people" in share.description["statistic"]
     assert generation.description["dimension"] == POPULATION
     assert np.shape(generation.note["points"]) == (POPULATION, 2)
-    assert generation.note["radius"] == pytest.approx(
-        share.note["radius"] * math.exp(-(min(max(share.value[0], 0), 1) - run.plan.settings.quantile))
-    )
-    assert generation.description["sensitivity"] == pytest.approx(2 * generation.note["radius"] / N)
     assert sum(generation.value) != 0.0
-
-
-def test_the_surrogate_is_told_the_noise_that_was_drawn(ledger: PrivacyLedger) -> None:
-    run = start(ledger)
-    trials(run, 2 * POPULATION)
     charges = ledger.charges("run", prefix="generation/")
-    assert len(charges) == 2
     told = zip(charges, run.algorithm.generations, start(ledger).algorithm.generations, strict=True)
     for charge, own, folded in told:
         sigma = 2 * charge.note["radius"] / (N * run.plan.settings.mean_mu)
@@ -65,10 +58,7 @@ def test_references_are_asked_again_and_other_losses_are_forgotten(ledger: Priva
 
 
 def test_the_run_can_be_drawn_from_its_ledger(ledger: PrivacyLedger, tmp_path: Path) -> None:
-    from dptune.figures import save_figure
-
-    run = start(ledger)
-    trials(run, 2 * POPULATION)
+    trials(start(ledger), 2 * POPULATION)
     text = save_figure(ledger, tmp_path / "figure.svg").read_text()
     assert len(text) > 10_000
     assert "NOT PRIVATE" not in text
@@ -97,78 +87,29 @@ def test_it_finds_where_the_loss_is_small_also_if_a_fifth_of_the_trials_fails_an
     assert failing or value < 0  # better than the centre
 
 
-# ---- charges and records that failed, came late or never came ----------------------------------------
+# ---- between a generation's two questions --------------------------------------------------------------
 
 
 def test_a_run_whose_last_share_is_paid_and_generation_is_not_can_be_finished(
-    ledger: PrivacyLedger, monkeypatch: Any
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing but the generation's own price is left, and nothing more is asked for before its trials are trained."""
-    run, true = start(ledger, final_share=0.0), LossPrivatizer.release
+    run = start(ledger, final_share=0.0)
     trials(run, TRIALS - 1)
 
-    def dies(self: LossPrivatizer, query: Any, **options: Any) -> Any:
-        if options["key"] == f"generation/{GENERATIONS}":
+    def dies(privatizer: LossPrivatizer, key: str) -> None:
+        if key == f"generation/{GENERATIONS}":
             raise KeyboardInterrupt
-        return true(self, query, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(LossPrivatizer, "release", dies)
+        when_released(patch, dies)
         with pytest.raises(KeyboardInterrupt):
             trial(run, "last")
     assert keys(ledger) == EVERY[:-1]
     again = start(ledger, final_share=0.0)
-    a_generation(again, "again")
+    trials(again, POPULATION, "again ")
     assert again.complete
     assert keys(ledger) == EVERY
-
-
-def test_a_generation_that_was_recorded_late_is_not_asked_again_at_the_same_points(
-    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = start(ledger)
-    record, failed = run.ledger.record, []
-
-    def full(charge: Any, value: Any) -> Any:
-        if charge.key == "generation/1" and not failed:
-            failed.append(charge)
-            raise LedgerError("disk full")
-        return record(charge, value)
-
-    monkeypatch.setattr(run.ledger, "record", full)
-    with pytest.raises(LedgerError):
-        a_generation(run, "a")
-    trials(run, POPULATION - 1, "b")
-    assert keys(ledger) == EVERY[:2]
-    trial(run, "last")
-    first, second = (c.note["points"][:POPULATION] for c in ledger.charges("run", prefix="generation/"))
-    assert not [point for point in first if point in second]
-
-
-# ---- two processes, or two threads, that meet within a release ---------------------------------------
-
-
-def test_who_comes_second_with_a_share_keeps_its_points(ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first makes its own between the second's look at the ledger and its charge."""
-    first, second = start(ledger), start(ledger)
-    for run in (first, second):
-        for i in range(POPULATION - 1):
-            trial(run, f"{run is first} {i}")
-    true, met = LossPrivatizer.release, []
-
-    def release(self: LossPrivatizer, query: Any, **options: Any) -> Any:
-        if self is second.privatizer and options["key"] == "share/1" and not met:
-            met.append(trial(first, "first"))
-        return true(self, query, **options)
-
-    monkeypatch.setattr(LossPrivatizer, "release", release)
-    trial(second, "second")
-    assert met
-    assert keys(ledger) == EVERY[:2]
-    assert np.array_equal(second.algorithm.means, first.algorithm.means)
-    assert second.algorithm.missing() == 0  # its points wait for the next generation
-    trial(second, "next")
-    assert keys(ledger) == EVERY[:4]
 
 
 def test_a_radius_follows_the_share_of_who_came_first_with_it_alone(
@@ -176,19 +117,16 @@ def test_a_radius_follows_the_share_of_who_came_first_with_it_alone(
 ) -> None:
     """The first dies between its two releases; the second meets the share as a conflict and makes the generation."""
     first, second = start(ledger), start(ledger)
-    for i in range(POPULATION - 1):
-        trial(first, f"a{i}"), trial(second, f"b{i}")
-    true = LossPrivatizer.release
+    trials(first, POPULATION - 1, "a"), trials(second, POPULATION - 1, "b")
 
-    def release(self: LossPrivatizer, query: Any, **options: Any) -> Any:
-        if self is first.privatizer and options["key"] == "generation/1":
+    def meets(privatizer: LossPrivatizer, key: str) -> None:
+        if privatizer is first.privatizer and key == "generation/1":
             raise KeyboardInterrupt
-        if self is second.privatizer and options["key"] == "share/1":
+        if privatizer is second.privatizer and key == "share/1":
             with pytest.raises(KeyboardInterrupt):
                 trial(first, "first")
-        return true(self, query, **options)
 
-    monkeypatch.setattr(LossPrivatizer, "release", release)
+    when_released(monkeypatch, meets)
     trial(second, "second")
     share, generation = ledger.charges("run")
     assert (share.key, generation.key) == ("share/1", "generation/1")
@@ -197,29 +135,24 @@ def test_a_radius_follows_the_share_of_who_came_first_with_it_alone(
 
 
 def test_progress_waits_for_a_generation_that_another_thread_is_learning_from(
-    ledger: PrivacyLedger, monkeypatch: Any
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the surrogate's new points and its new weights nobody may ask it anything."""
-    run, true, threads = start(ledger), GroupedRegression._take, []
+    run, true, threads = start(ledger), GroupedRegression.fit, []
     seen: list[object] = []
 
-    def show() -> None:
-        try:
-            seen.append(run.progress()["generations_done"])
-        except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
-            seen.append(error)
-
-    def take(self: GroupedRegression, groups: Any) -> None:
-        true(self, groups)
-        threads.append(Thread(target=show))
+    def fit(self: GroupedRegression, groups: Any) -> None:
+        threads.append(Thread(target=lambda: seen.append(run.progress()["generations_done"])))
         threads[-1].start()
-        threads[-1].join(0.2)
+        threads[-1].join(0.1)
+        assert len(seen) < len(threads), "it did not wait"
+        true(self, groups)
 
-    monkeypatch.setattr(GroupedRegression, "_take", take)
-    trials(run, TRIALS)
-    for thread in threads:
-        thread.join()
-    assert len(seen) == 4
+    monkeypatch.setattr(GroupedRegression, "fit", fit)
+    for g in range(GENERATIONS):
+        trials(run, POPULATION, f"{g} ")
+        threads[g].join()
+    assert len(seen) == GENERATIONS
     assert all(isinstance(done, int) and done > i for i, done in enumerate(seen))
 
 
@@ -264,6 +197,6 @@ def test_a_warning_says_why_generations_are_missing(ledger: PrivacyLedger) -> No
     other.release(other.mean_query("x", ledger.remaining() * 0.999), scope="another study", key="1")
     for i in range(POPULATION):
         x = run.ask()
-        run.finish(f"late {i}", x, losses(x))
+        run.finish(f"late {i}", x, losses_of(x, N))
     with pytest.warns(UserWarning, match="0 of 4.*Other runs have spent the budget"):
         run.recommend()

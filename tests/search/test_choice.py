@@ -5,23 +5,23 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-import centred_runs
-import mixed_runs
 import numpy as np
 import pytest
-from run_harness import keys, losses_of
+from runs import CENTRED_RUN, MIXED_RUN, MIXED_SPACE, SPACE, keys, losses_of, to_the_end, when_released
 
-from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
-from dptune.algorithms import CentredMixed
+from dptune import BudgetExhausted, InputError, LossPrivatizer, PlanComplete, PrivacyLedger, SearchRun, Space
+from dptune.algorithms import SELECTION, CentredMixed
 
-N = centred_runs.N
+N, BATCH = MIXED_RUN.n, MIXED_RUN.batch
+start = MIXED_RUN.start
 
 
-def trials(run, count, name=""):
+def trials(run: SearchRun, count: int, name: str = "") -> list[dict[str, Any]]:
+    """Make trials; return their points."""
     return [run_one(run, f"{name}{i}") for i in range(count)]
 
 
-def run_one(run, name):
+def run_one(run: SearchRun, name: str) -> dict[str, Any]:
     run.check(name)
     x = run.ask()
     run.finish(name, x, losses_of(x, N))
@@ -29,7 +29,7 @@ def run_one(run, name):
 
 
 def test_a_run_in_a_mixed_space_ends_with_one_paid_choice_of_an_evaluated_point(ledger: PrivacyLedger) -> None:
-    run = mixed_runs.start(ledger, mu=3.0)
+    run = start(ledger, mu=3.0)
     points = trials(run, run.plan.trials)
     assert run.complete
     assert keys(ledger, "choice") == ["choice"]
@@ -42,19 +42,51 @@ def test_a_run_in_a_mixed_space_ends_with_one_paid_choice_of_an_evaluated_point(
     assert run.privatizer.points() == ()  # nothing is held any more
     means = [losses_of(x, N).mean() for x in points]
     assert losses_of(run.recommend(), N).mean() < np.quantile(means, 0.75)
+    assert start(ledger, mu=3.0).recommend() == pickle.loads(pickle.dumps(run)).recommend() == run.recommend()
 
 
 def test_the_choice_takes_its_part_of_what_else_is_left(ledger: PrivacyLedger) -> None:
-    plan = mixed_runs.start(ledger, final_share=0.2, rung_share=0.4).plan
+    plan = start(ledger, final_share=0.2, rung_share=0.4).plan
     assert plan.choice_share == pytest.approx(0.7 * 0.4)
     assert plan.settings.mu**2 == pytest.approx(0.3 * 0.4 * plan.mu**2)
 
 
-def test_restarts_and_copies_know_the_choice(ledger: PrivacyLedger) -> None:
-    run = mixed_runs.start(ledger)
-    trials(run, run.plan.trials)
-    assert mixed_runs.start(ledger).recommend() == run.recommend()
-    assert pickle.loads(pickle.dumps(run)).recommend() == run.recommend()
+def test_of_two_processes_one_chooses_among_its_own(ledger: PrivacyLedger) -> None:
+    one, other = start(ledger), start(ledger)
+    theirs = trials(other, BATCH - 1, "other ")  # one short of a generation
+    mine = trials(one, one.plan.trials)
+    assert len(keys(ledger, "choice")) == 1
+    theirs.append(other.space.centre())
+    other.finish("other 4", theirs[-1], losses_of(theirs[-1], N))
+    assert len(keys(ledger, "choice")) == 1
+    assert dict(other.recommend()) == dict(one.recommend()) in mine
+
+
+def test_where_the_budget_was_spent_by_others_the_algorithm_answers(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spent(privatizer: LossPrivatizer, key: str) -> None:
+        if key == "choice":
+            raise BudgetExhausted(1.0, 0.0, 4.0)
+
+    when_released(monkeypatch, spent)
+    run = to_the_end(start(ledger, mu=3.0))
+    assert keys(ledger, "choice") == []
+    assert dict(run.recommend()) == run.space.decode(run.algorithm.recommend())
+
+
+def test_a_failed_trial_is_not_chosen_and_numbers_have_no_choice_unless_asked(ledger: PrivacyLedger) -> None:
+    run = CENTRED_RUN.start(ledger, choice_share=0.5, mu=2.0)
+    points = trials(run, 4)
+    run.finish("failed", run.ask(), None)
+    points += trials(run, run.plan.trials - 5, "more ")
+    assert dict(run.recommend()) in points
+    assert CENTRED_RUN.start(ledger, scope="plain", mu=1.0).plan.choice_mu == 0
+    with pytest.raises(InputError, match=r"final_share \+ choice_share"):
+        CENTRED_RUN.start(ledger, scope="bad", mu=1.0, final_share=0.5, choice_share=0.6)
+
+
+# ---- points whose losses were lost ---------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -80,43 +112,29 @@ def test_a_restarted_run_asks_again_for_the_best_of_the_lost_points_at_its_end(
     ledger: PrivacyLedger, asked_again: list[Any]
 ) -> None:
     """Their losses were in the memory of the process that ended; the choice is to be among them, too."""
-    plan = mixed_runs.start(ledger).plan
-    batch = plan.settings.population
-    trials(mixed_runs.start(ledger), plan.trials - 2 * batch)
-    run = mixed_runs.start(ledger)
-    between = trials(run, batch, "between ")
+    trials(start(ledger), start(ledger).plan.trials - 2 * BATCH)
+    run = start(ledger)
+    between = trials(run, BATCH, "between ")
     assert asked_again == []
     mine = [run.space.encode(point) for point in between]
-    best = run.algorithm.best_points(batch)
+    best = run.algorithm.best_points(BATCH)
     lost = [run.space.decode(x) for x in best if not any(np.allclose(x, u) for u in mine)]
-    last = trials(run, batch, "last ")
+    last = trials(run, BATCH, "last ")
     assert asked_again == lost == last[: len(lost)]
     chosen_among = ledger.find("run", "choice").note["parameters"]
     assert all(point in chosen_among for point in (*between, *last))
 
 
-def test_a_run_that_lost_nothing_or_will_not_choose_asks_for_no_point_again(
+def test_a_run_that_lost_nothing_or_will_not_choose_or_extends_another_asks_for_no_point_again(
     ledger: PrivacyLedger, asked_again: list[Any]
 ) -> None:
-    run = mixed_runs.start(ledger, mu=1.0)
-    trials(run, run.plan.trials)
+    run = to_the_end(start(ledger, mu=1.0))
+    to_the_end(run.extend(trials=2 * run.plan.trials, mu=2.0))  # it compares with what the first one chose
     about = {"scope": "without", "choice_share": 0.0, "mu": 1.0}
-    trials(mixed_runs.start(ledger, **about), run.plan.trials - 5)
-    again = mixed_runs.start(ledger, **about)
-    trials(again, 5, "last ")
+    trials(start(ledger, **about), run.plan.trials - BATCH)
+    again = start(ledger, **about)
+    trials(again, BATCH, "last ")
     assert again.complete
-    assert asked_again == []
-
-
-def test_an_extension_asks_again_for_no_point_of_the_run_that_it_extends(
-    ledger: PrivacyLedger, asked_again: list[Any]
-) -> None:
-    """It compares with what that run chose."""
-    first = mixed_runs.start(ledger, mu=1.0)
-    trials(first, first.plan.trials)
-    more = first.extend(trials=2 * first.plan.trials, mu=2.0)
-    trials(more, more.plan.trials, "more ")
-    assert more.complete
     assert asked_again == []
 
 
@@ -124,7 +142,7 @@ def test_a_point_that_failed_here_is_not_asked_for_again(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No proposal depends on which evaluations failed."""
-    run = mixed_runs.start(ledger)
+    run = start(ledger)
     space = run.space
     failed, lost = (space.decode(u) for u in np.random.default_rng(0).random((2, space.d)))
     run.finish("good", space.centre(), losses_of(space.centre(), N))
@@ -135,41 +153,65 @@ def test_a_point_that_failed_here_is_not_asked_for_again(
     assert run.ask() not in (failed, lost)
 
 
-def test_of_two_processes_one_chooses_among_its_own(ledger: PrivacyLedger) -> None:
-    one, other = mixed_runs.start(ledger), mixed_runs.start(ledger)
-    theirs = trials(other, 4, "other ")  # one short of a generation
-    mine = trials(one, one.plan.trials)
-    assert len(keys(ledger, "choice")) == 1
-    theirs.append(other.space.centre())
-    other.finish("other 4", theirs[-1], losses_of(theirs[-1], N))
-    assert len(keys(ledger, "choice")) == 1
-    assert dict(other.recommend()) == dict(one.recommend()) in mine
+# ---- search by one choice: nothing is released before all candidates are in ------------------------------
+
+CANDIDATES = 40
 
 
-def test_where_the_budget_was_spent_by_others_the_algorithm_answers(
-    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, true = mixed_runs.start(ledger, mu=3.0), LossPrivatizer.release
+def selection(ledger: PrivacyLedger, *, space: Space = MIXED_SPACE, scope: str = "run", **settings: Any) -> SearchRun:
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
+    settings = {"trials": CANDIDATES, **settings}
+    return SearchRun(SELECTION, privatizer, scope=scope, space=space, mu=3.0, seed=1, **settings)
 
-    def release(self: LossPrivatizer, query: Any, *, key: str, **options: Any) -> Any:
-        if key == "choice":
-            raise BudgetExhausted(query.mu, 0.0, 4.0)
-        return true(self, query, key=key, **options)
 
-    monkeypatch.setattr(LossPrivatizer, "release", release)
-    trials(run, run.plan.trials)
+def candidate(run: SearchRun, number: int, *, fails: bool = False) -> dict[str, Any]:
+    point = run.ask(number, trial=str(number))
+    assert run.finish(str(number), point, None if fails else losses_of(point, N)) == np.inf
+    return point
+
+
+@pytest.mark.parametrize("space", [MIXED_SPACE, SPACE], ids=["any space", "numbers"])
+def test_one_choice_is_paid_when_all_candidates_are_in(ledger: PrivacyLedger, space: Space) -> None:
+    run = selection(ledger, space=space)
+    points = [candidate(run, i) for i in range(CANDIDATES - 1)]
+    assert ledger.spent() == 0
+    assert not run.complete
+    points.append(candidate(run, CANDIDATES - 1))
     assert run.complete
-    assert keys(ledger, "choice") == []
-    assert dict(run.recommend()) == run.space.decode(run.algorithm.recommend())
+    assert keys(ledger, "choice") == ["choice"]
+    assert ledger.spent() ** 2 == pytest.approx(9 * 0.95)
+    best = run.recommend()
+    assert dict(best) in points
+    losses = sorted(losses_of(point, N).mean() for point in points)
+    assert losses_of(best, N).mean() <= losses[3 * CANDIDATES // 4]  # a right choice is worse once in 10^12
+    with pytest.raises(PlanComplete):
+        run.check("another")
+    again = selection(ledger, space=space)  # another process
+    assert dict(again.recommend()) == dict(best)
+    assert again.complete
 
 
-def test_a_failed_trial_is_not_chosen_and_numbers_have_no_choice_unless_asked(ledger: PrivacyLedger) -> None:
-    run = centred_runs.start(ledger, choice_share=0.5, mu=2.0)
-    points = trials(run, 4)
-    failed = run.ask()
-    run.finish("failed", failed, None)
-    points += trials(run, run.plan.trials - 5, "more ")
-    assert dict(run.recommend()) in points
-    assert centred_runs.start(ledger, scope="plain", mu=1.0).plan.choice_mu == 0
-    with pytest.raises(InputError, match=r"final_share \+ choice_share"):
-        centred_runs.start(ledger, scope="bad", mu=1.0, final_share=0.5, choice_share=0.6)
+def test_the_default_is_the_first_candidate_and_processes_share_the_sequence(ledger: PrivacyLedger) -> None:
+    run, again = (selection(ledger, space=SPACE, default=SPACE.centre()) for _ in range(2))
+    assert run.ask(0) == pytest.approx(SPACE.centre())
+    assert run.ask(7) == again.ask(7) != run.ask(8)
+    with pytest.warns(UserWarning, match="no answer is released yet"):
+        assert dict(run.recommend()) == pytest.approx(SPACE.centre())
+
+
+def test_a_failed_candidate_counts_and_is_never_chosen(ledger: PrivacyLedger) -> None:
+    run = selection(ledger, trials=3)
+    good = [candidate(run, 0), candidate(run, 1)]
+    candidate(run, 2, fails=True)
+    assert run.complete
+    assert dict(run.recommend()) in good
+
+
+def test_a_choice_that_could_not_be_paid_is_refused_before_training(ledger: PrivacyLedger) -> None:
+    run = selection(ledger)
+    candidate(run, 0)
+    spender = selection(ledger, scope="other", space=SPACE, trials=2)
+    for i in range(2):
+        candidate(spender, i)
+    with pytest.raises(BudgetExhausted):
+        run.check("1")

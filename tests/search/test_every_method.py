@@ -8,13 +8,24 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import gibo_runs
 import numpy as np
 import pytest
 from audit_tools import dump
-from every_kind import CENTRED, GIBO, KINDS, TOY, Kind, finish, readable
 from noises import CannedNoise
-from run_harness import SPACE, keys, losses_of, trial, trials
+from runs import (
+    CENTRED_RUN,
+    GIBO_RUN,
+    KINDS,
+    SPACE,
+    TOY_RUN,
+    Kind,
+    keys,
+    losses_of,
+    readable,
+    to_the_end,
+    trial,
+    trials,
+)
 
 from dptune import (
     Budget,
@@ -142,21 +153,21 @@ def test_losses_of_a_wrong_shape_are_refused_and_cost_nothing(ledger: PrivacyLed
 # ---- one plan ------------------------------------------------------------------------------------------
 
 OTHERS = [
-    (GIBO, {"steps": gibo_runs.STEPS + 1}),
-    (GIBO, {"clip": 0.6}),
-    (GIBO, {"rule": AdaGradNorm(0.2)}),
-    (GIBO, {"monitor_share": 0.2}),
-    (GIBO, {"seed": 8}),
-    (GIBO, {"mu": 2.0}),
-    (GIBO, {"space": Space({"a": Float(0.0, 2.0), "b": Float(1e-2, 1e2, log=True)})}),
-    (CENTRED, {"trials": 30}),
-    (CENTRED, {"radius": 0.6}),
-    (CENTRED, {"share": 0.2}),
-    (CENTRED, {"seed": 8}),
-    (CENTRED, {"mu": 2.0}),
-    (CENTRED, {"references": 1}),
-    (TOY, {"trials": 6}),
-    (TOY, {"clip": 0.5}),
+    (GIBO_RUN, {"steps": 5}),
+    (GIBO_RUN, {"clip": 0.6}),
+    (GIBO_RUN, {"rule": AdaGradNorm(0.2)}),
+    (GIBO_RUN, {"monitor_share": 0.2}),
+    (GIBO_RUN, {"seed": 8}),
+    (GIBO_RUN, {"mu": 2.0}),
+    (GIBO_RUN, {"space": Space({"a": Float(0.0, 2.0), "b": Float(1e-2, 1e2, log=True)})}),
+    (CENTRED_RUN, {"trials": 30}),
+    (CENTRED_RUN, {"radius": 0.6}),
+    (CENTRED_RUN, {"share": 0.2}),
+    (CENTRED_RUN, {"seed": 8}),
+    (CENTRED_RUN, {"mu": 2.0}),
+    (CENTRED_RUN, {"references": 1}),
+    (TOY_RUN, {"trials": 6}),
+    (TOY_RUN, {"clip": 0.5}),
 ]
 
 
@@ -250,7 +261,7 @@ def test_a_run_that_goes_on_keeps_its_one_estimate_unless_it_is_asked_for_early(
     with pytest.raises(InputError, match="early must be True or False"):
         run.check_estimate(point, early="no")
     run.check_estimate(point, early=True)
-    finish(run)
+    to_the_end(run)
     estimate = run.estimate(point, losses)
     assert kind.start(ledger).estimate(point, losses) == estimate
 

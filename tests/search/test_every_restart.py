@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from audit_tools import dump
-from every_kind import Kind, fails_once, finish
-from run_harness import SPACE, keys, losses_of, trial, trials
+from runs import SPACE, Kind, fails_once, keys, losses_of, to_the_end, trial, trials, when_released
 
 from dptune import (
     BudgetExhausted,
@@ -38,7 +37,7 @@ def test_a_restart_continues_with_the_same_state_and_the_remaining_budget(
     if stop == "after a round":
         assert [again.ask() for _ in range(kind.batch)] == [first.ask() for _ in range(kind.batch)]
     assert dump(ledger) == before
-    finish(again)
+    to_the_end(again)
     assert keys(ledger, kind.last_question) == kind.questions
     assert ledger.spent() <= 4.0
 
@@ -70,7 +69,7 @@ def test_a_round_whose_answer_was_lost_is_used_up(
         with pytest.raises(KeyboardInterrupt):
             trials(run, kind.first_round)
     again = kind.start(ledger)
-    finish(again)
+    to_the_end(again)
     assert keys(ledger, kind.last_question) == kind.questions
     assert ledger.charges("run", prefix=kind.questions[0])[0].value is None
     assert kind.state(kind.start(ledger)) == kind.state(again)
@@ -130,21 +129,22 @@ def test_a_round_that_another_process_charged_leaves_ones_own_points_waiting(
     assert (run.algorithm.t, run.algorithm.missing()) == (1, 0)
 
 
+@pytest.mark.parametrize("question", ["first", "last"])
 def test_who_comes_second_with_a_question_keeps_its_points(
-    ledger: PrivacyLedger, kind: Kind, monkeypatch: pytest.MonkeyPatch
+    ledger: PrivacyLedger, kind: Kind, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
-    """The first asks its own between the second's look at the ledger and its charge."""
+    """The first makes the round between the second's look at the ledger and its charge."""
     first, second = kind.start(ledger), kind.start(ledger)
     trials(first, kind.first_round - 1, "first ")
     trials(second, kind.batch - 1, "second ")
-    true, met = LossPrivatizer.release, []
+    asked = f"{kind.first_question}/1" if question == "first" and kind.first_question else kind.questions[0]
+    met: list[float] = []
 
-    def release(self: LossPrivatizer, query: Any, **options: Any) -> Any:
-        if self is second.privatizer and options["key"] == kind.questions[0] and not met:
+    def meets(privatizer: LossPrivatizer, key: str) -> None:
+        if privatizer is second.privatizer and key == asked and not met:
             met.append(trial(first, "meets"))
-        return true(self, query, **options)
 
-    monkeypatch.setattr(LossPrivatizer, "release", release)
+    when_released(monkeypatch, meets)
     trial(second, "met")
     assert met
     assert keys(ledger, kind.last_question) == kind.questions[:1]

@@ -7,17 +7,14 @@ import pickle
 from contextlib import suppress
 from typing import Any
 
-import centred_runs
-import gibo_runs
-import mixed_runs
 import numpy as np
 import pytest
-import toy_runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_harness import SPACE, keys, trial
+from runs import CENTRED_RUN, SPACE, TOY, TOY_RUN, Kind, keys, to_the_end, trial, trials
 
 from dptune import (
+    CENTRED,
     Budget,
     BudgetExhausted,
     InputError,
@@ -29,27 +26,17 @@ from dptune import (
 )
 from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import Charge
-from dptune.algorithms import VALUES
+from dptune.algorithms import VALUES, Method
 from dptune.errors import BudgetMismatch
 from dptune.search import agreement, fold
 
-METHODS = pytest.mark.parametrize("method", [centred_runs, gibo_runs, toy_runs, mixed_runs])
 EXTENDED = "run, extended"
 
 
-def to_the_end(run: SearchRun, name: str = "") -> SearchRun:
-    number = 0
-    while not run.complete:
-        trial(run, f"{name}{number}")
-        number += 1
-    return run
-
-
-@METHODS
 def test_an_extension_learns_everything_at_no_cost_and_composes_to_the_budget_in_all(
-    ledger: PrivacyLedger, method: Any
+    ledger: PrivacyLedger, kind: Kind
 ) -> None:
-    run = to_the_end(method.start(ledger, mu=0.6, seed=1))
+    run = to_the_end(kind.start(ledger, mu=0.6, seed=1))
     paid, known = ledger.count(), run.recommend()
     more = run.extend(trials=2 * run.trials, mu=1.0)
     assert ledger.count() == paid
@@ -65,14 +52,13 @@ def test_an_extension_learns_everything_at_no_cost_and_composes_to_the_budget_in
     assert math.hypot(ledger.spent(), final) <= 1.0 + 1e-9
 
 
-@METHODS
-def test_restarts_other_processes_and_copies_go_on_with_the_same_extension(ledger: PrivacyLedger, method: Any) -> None:
-    run = to_the_end(method.start(ledger, mu=0.6, seed=1))
+def test_restarts_other_processes_and_copies_go_on_with_the_same_extension(ledger: PrivacyLedger, kind: Kind) -> None:
+    run = to_the_end(kind.start(ledger, mu=0.6, seed=1))
     wanted = {"trials": 2 * run.trials, "mu": 1.0}
     more = run.extend(**wanted)
     trial(more, "a")
-    others = [run.extend(**wanted), method.start(ledger, mu=0.6, seed=1).extend(**wanted), more.extend(**wanted)]
-    others += [method.start(ledger, mu=0.6, seed=1).newest(), pickle.loads(pickle.dumps(more))]
+    others = [run.extend(**wanted), kind.start(ledger, mu=0.6, seed=1).extend(**wanted), more.extend(**wanted)]
+    others += [kind.start(ledger, mu=0.6, seed=1).newest(), pickle.loads(pickle.dumps(more))]
     to_the_end(more, "more ")
     for other in others:
         assert other.recommend() == more.recommend()
@@ -84,8 +70,8 @@ def test_restarts_other_processes_and_copies_go_on_with_the_same_extension(ledge
 
 
 def test_a_run_may_start_from_another_with_a_budget_of_its_own(ledger: PrivacyLedger) -> None:
-    run = to_the_end(centred_runs.start(ledger, mu=0.5, seed=1))
-    new = centred_runs.start(ledger, scope="new", mu=0.5, seed=7, start_from="run", trials=10)
+    run = to_the_end(CENTRED_RUN.start(ledger, mu=0.5, seed=1))
+    new = CENTRED_RUN.start(ledger, scope="new", mu=0.5, seed=7, start_from="run", trials=10)
     groups = new.algorithm.surrogate.groups
     assert [g.values.tolist() for g in groups] == [g.values.tolist() for g in run.algorithm.surrogate.groups]
     assert np.array_equal(new.algorithm.means, run.algorithm.means)
@@ -97,23 +83,23 @@ def test_a_run_may_start_from_another_with_a_budget_of_its_own(ledger: PrivacyLe
 def test_a_trial_that_failed_in_the_earlier_run_or_was_paid_there_has_no_say_in_the_new_one(
     ledger: PrivacyLedger,
 ) -> None:
-    run = toy_runs.start(ledger, mu=0.5)
+    run = TOY_RUN.start(ledger, mu=0.5)
     trial(run, "0")
-    new = toy_runs.start(ledger, scope="new", mu=0.5, start_from="run")
+    new = TOY_RUN.start(ledger, scope="new", mu=0.5, start_from="run")
     assert new.recorded_parameters("0") is None
     trial(new, "0")
     assert keys(ledger, scope="new") == ["value/0"]
 
 
 def test_what_the_earlier_run_pays_later_is_not_learned_and_every_process_agrees(ledger: PrivacyLedger) -> None:
-    run = centred_runs.start(ledger, mu=0.5, seed=1)
-    centred_runs.a_generation(run, "first")
-    new = centred_runs.start(ledger, scope="new", mu=0.5, seed=2, start_from="run")
-    centred_runs.a_generation(run, "second")
-    assert centred_runs.start(ledger, scope="new", mu=0.5, seed=2, start_from="run").algorithm.t == 1
-    centred_runs.a_generation(new, "third")
+    run = CENTRED_RUN.start(ledger, mu=0.5, seed=1)
+    trials(run, 5, "first ")
+    new = CENTRED_RUN.start(ledger, scope="new", mu=0.5, seed=2, start_from="run")
+    trials(run, 5, "second ")
+    assert CENTRED_RUN.start(ledger, scope="new", mu=0.5, seed=2, start_from="run").algorithm.t == 1
+    trials(new, 5, "third ")
     new.ask()
-    again = centred_runs.start(ledger, scope="new", mu=0.5, seed=2, start_from="run")
+    again = CENTRED_RUN.start(ledger, scope="new", mu=0.5, seed=2, start_from="run")
     assert again.recommend() == new.recommend()
     assert again.algorithm.t == 2
 
@@ -121,7 +107,7 @@ def test_what_the_earlier_run_pays_later_is_not_learned_and_every_process_agrees
 def test_an_answer_of_the_earlier_run_that_is_recorded_late_is_learned_in_its_place(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, record = toy_runs.start(ledger, mu=0.5), PrivacyLedger.record
+    run, record = TOY_RUN.start(ledger, mu=0.5), PrivacyLedger.record
 
     def not_of_a_round(self: PrivacyLedger, charge: Charge, value: Any) -> Charge:
         return charge if charge.key.startswith("round/") else record(self, charge, value)
@@ -132,11 +118,11 @@ def test_an_answer_of_the_earlier_run_that_is_recorded_late_is_learned_in_its_pl
             trial(run, name)
     charge = ledger.charges("run")[-1]
     assert charge.value is None
-    new = toy_runs.start(ledger, scope="new", mu=0.5, start_from="run")
+    new = TOY_RUN.start(ledger, scope="new", mu=0.5, start_from="run")
     assert (new.algorithm.t, new.algorithm.winners) == (1, [])
     ledger.record(charge, [3.0, 1.0, 2.0])
     new.ask()
-    assert (new.algorithm.t, len(new.algorithm.winners), new.algorithm.rounds) == (1, 1, toy_runs.ROUNDS + 1)
+    assert (new.algorithm.t, len(new.algorithm.winners), new.algorithm.rounds) == (1, 1, TOY_RUN.rounds + 1)
 
 
 def test_values_of_another_searcher_are_extended_too_and_all_of_them_recommend(ledger: PrivacyLedger) -> None:
@@ -158,7 +144,7 @@ def people(ledger: PrivacyLedger, **change: Any) -> LossPrivatizer:
 
 
 def test_progress_tells_the_budget_that_another_process_has_raised(ledger: PrivacyLedger) -> None:
-    run = toy_runs.start(ledger, mu=0.5)
+    run = TOY_RUN.start(ledger, mu=0.5)
     PrivacyLedger(ledger.url.database).raise_budget(Budget.gdp(5.0))
     trial(run, "0")
     assert run.progress()["mu_budget"] == 5.0
@@ -168,13 +154,13 @@ def test_progress_tells_the_budget_that_another_process_has_raised(ledger: Priva
 
 
 def test_an_extension_needs_a_complete_run_and_more_of_both(ledger: PrivacyLedger) -> None:
-    run = toy_runs.start(ledger, mu=0.6)
+    run = TOY_RUN.start(ledger, mu=0.6)
     with pytest.raises(InputError, match=r"not complete.*start_from="):
         run.extend(trials=24, mu=1.0)
     to_the_end(run)
-    for trials, mu in ((12, 1.0), (24, 0.6), (24, 0.1), (3, None)):
+    for count, mu in ((12, 1.0), (24, 0.6), (24, 0.1), (3, None)):
         with pytest.raises(InputError, match=r"in all, and it has 12 trials and mu=0\.6; give more"):
-            run.extend(trials=trials, mu=mu)
+            run.extend(trials=count, mu=mu)
     with pytest.raises(InputError, match="trials must be"):
         run.extend(trials=0)
     with pytest.raises(PlanComplete, match="extend it"):
@@ -185,7 +171,7 @@ def test_an_extension_needs_a_complete_run_and_more_of_both(ledger: PrivacyLedge
 def test_two_processes_that_extend_to_different_ends_do_not_both_get_their_way(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = to_the_end(toy_runs.start(ledger, mu=0.6))
+    run = to_the_end(TOY_RUN.start(ledger, mu=0.6))
     monkeypatch.setattr(SearchRun, "newest", lambda run: run)  # neither knows of the other
     assert run.extend(trials=24, mu=1.0).trials == 24
     with pytest.raises(BudgetMismatch, match="planned with other settings"):
@@ -193,36 +179,34 @@ def test_two_processes_that_extend_to_different_ends_do_not_both_get_their_way(
 
 
 @pytest.mark.parametrize(
-    ("change", "what"),
+    ("method", "change", "privatizer", "what"),
     [
-        ({"start_from": "none"}, "no run of that name"),
-        ({"space": Space({"a": SPACE["a"]})}, "another search space"),
-        ({"privatizer": {"clip": (0.0, 2.0)}}, "another privatizer"),
-        ({"method": centred_runs}, "another method"),
+        (TOY, {"start_from": "none"}, {}, "no run of that name"),
+        (TOY, {"space": Space({"a": SPACE["a"]})}, {}, "another search space"),
+        (TOY, {}, {"clip": (0.0, 2.0)}, "another privatizer"),
+        (CENTRED, {}, {}, "another method"),
     ],
 )
-def test_answers_about_something_else_are_refused(ledger: PrivacyLedger, change: dict[str, Any], what: str) -> None:
-    toy_runs.start(ledger, mu=0.5)
+def test_answers_about_something_else_are_refused(
+    ledger: PrivacyLedger, method: Method, change: dict[str, Any], privatizer: dict[str, Any], what: str
+) -> None:
+    TOY_RUN.start(ledger, mu=0.5)
     how = {"start_from": "run", "space": SPACE, **change}
-    method = how.pop("method", toy_runs)
-    privatizer = people(ledger, **how.pop("privatizer", {"n": method.N} if method is toy_runs else {}))
     with pytest.raises(InputError, match=what):
-        SearchRun(getattr(method, "TOY", None) or centred_runs.CENTRED, privatizer, scope="new", mu=0.1, **how)
+        SearchRun(method, people(ledger, **privatizer), scope="new", mu=0.1, **how)
     assert ledger.fact("new", "plan") is None
 
 
 def test_a_start_is_part_of_the_plan_and_cmaes_keeps_its_population(ledger: PrivacyLedger) -> None:
-    to_the_end(centred_runs.start(ledger, mu=0.5, seed=1, most_explored=9))
-    with pytest.raises(InputError, match="population=5 like the one that it starts from; got 6"):
-        centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=6)
-    with pytest.raises(InputError, match="explored=6 like the one that it starts from; got 3"):
-        centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", explored=3)
-    with pytest.raises(InputError, match="most_explored=9 like the one that it starts from; got 0"):
-        centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", most_explored=0)
-    assert centred_runs.start(ledger, scope="new", mu=0.5, start_from="run").plan.settings.most_explored == 9
-    centred_runs.start(ledger, scope="new", mu=0.5, start_from="run", population=None)
+    to_the_end(CENTRED_RUN.start(ledger, mu=0.5, seed=1, most_explored=9))
+    new = {"scope": "new", "mu": 0.5, "start_from": "run"}
+    for name, had, asked in (("population", 5, 6), ("explored", 6, 3), ("most_explored", 9, 0)):
+        with pytest.raises(InputError, match=f"{name}={had} like the one that it starts from; got {asked}"):
+            CENTRED_RUN.start(ledger, **{**new, name: asked})
+    assert CENTRED_RUN.start(ledger, **new).plan.settings.most_explored == 9
+    CENTRED_RUN.start(ledger, **new, population=None)
     with pytest.raises(BudgetMismatch):
-        centred_runs.start(ledger, scope="new", mu=0.5)
+        CENTRED_RUN.start(ledger, scope="new", mu=0.5)
 
 
 # ---- random interleavings ----------------------------------------------------------------------------------
@@ -232,13 +216,13 @@ STEPS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["trial"] * 6 + ["
 
 def audit_interleaving(path: str, steps: list[tuple[int, str]]) -> int:
     """Two processes share a run, extend it and raise the budget; what they spend is what they were ever allowed."""
-    ledger, n = PrivacyLedger(path, Budget.gdp(0.6)), toy_runs.N
+    ledger, n = PrivacyLedger(path, Budget.gdp(0.6)), TOY_RUN.n
     targets = [(12 * k, 0.5 * math.sqrt(k)) for k in range(1, 6)]
-    runs, allowed, names = [toy_runs.start(ledger, mu=0.5) for _ in range(2)], 0.6, 0
+    runs, allowed, names = [TOY_RUN.start(ledger, mu=0.5) for _ in range(2)], 0.6, 0
     for who, step in steps:
         run = runs[who]
         if step == "restart":
-            runs[who] = toy_runs.start(ledger, mu=0.5).newest()
+            runs[who] = TOY_RUN.start(ledger, mu=0.5).newest()
         elif step == "raise":
             allowed = min(allowed + 0.3, 1.5)
             PrivacyLedger(path).raise_budget(Budget.gdp(allowed))
@@ -247,18 +231,18 @@ def audit_interleaving(path: str, steps: list[tuple[int, str]]) -> int:
             with suppress(PlanComplete, BudgetExhausted):
                 trial(run, str(names))
         else:
-            trials, mu = next((t, m) for t, m in targets if t > run.trials)
+            count, mu = next((t, m) for t, m in targets if t > run.trials)
             with suppress(InputError, BudgetExhausted):
-                runs[who] = run.extend(trials=trials, mu=mu)
+                runs[who] = run.extend(trials=count, mu=mu)
     charges = PrivacyLedger(path).charges()
     assert Spent.of(c.mu for c in charges).mu <= allowed * (1 + 1e-9), "more was spent than was ever allowed"
     assert PrivacyLedger(path).spent() == pytest.approx(math.sqrt(math.fsum(c.mu**2 for c in charges)), rel=1e-12)
     for scope in {c.scope for c in charges}:
-        trials, mu = agreement.totals(ledger, scope)
+        count, mu = agreement.totals(ledger, scope)
         whole = [c.mu for c in charges if c.scope in agreement.lineage(ledger, scope)]
-        assert (trials, pytest.approx(mu)) in targets, "the runs together are not what was asked for"
+        assert (count, pytest.approx(mu)) in targets, "the runs together are not what was asked for"
         assert Spent.of(whole).mu <= mu * (1 + 1e-9), "the runs together spent more than they were given"
-    ends = {run.scope: run for run in [*runs, toy_runs.start(ledger, mu=0.5).newest()]}
+    ends = {run.scope: run for run in [*runs, TOY_RUN.start(ledger, mu=0.5).newest()]}
     for scope, run in ends.items():
         copies = [pickle.loads(pickle.dumps(run)), run]
         assert copies[0].recommend() == copies[1].recommend(), "two processes disagree"
@@ -294,7 +278,7 @@ def learns_what_is_newer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def admits_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PrivacyLedger, "_admit", lambda self, spent, mu: None)
+    monkeypatch.setattr(Spent, "admits", lambda self, mu, budget: True)
 
 
 @pytest.mark.filterwarnings("ignore:the run 'run, extended' begins with")

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gibo_runs import BATCH, STARTS, STEPS, TRIALS, N, losses, start
 from noises import CannedNoise, NoNoise
-from run_harness import SPACE, keys, trial, trials
+from runs import GIBO_RUN, SPACE, keys, losses_of, trial, trials
 
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger
 from dptune.errors import KeyConflict
+
+start, N, STEPS, BATCH, STARTS, TRIALS = GIBO_RUN.start, 20, 4, 3, 4, 16
 
 # ---- a whole run ---------------------------------------------------------------------------------------
 
@@ -46,24 +47,24 @@ def test_a_failed_trial_is_a_point_of_the_worst_loss(ledger: PrivacyLedger) -> N
     run = start(ledger, noise=CannedNoise())
     for i in range(TRIALS):
         x = run.ask()
-        run.finish(str(i), x, None if i else losses(x))
+        run.finish(str(i), x, None if i else losses_of(x, N))
     assert run.complete
     noiseless = start(PrivacyLedger(ledger.url.database + "2", Budget.gdp(4.0)), noise=NoNoise())
     x = noiseless.ask()
-    noiseless.finish("0", x, losses(x))
+    noiseless.finish("0", x, losses_of(x, N))
     assert noiseless.finish("1", noiseless.ask(), None) == 1.0
 
 
 def test_the_same_trial_twice_is_paid_once(ledger: PrivacyLedger) -> None:
     run = start(ledger)
     x = run.ask()
-    value = run.finish("0", x, losses(x))
+    value = run.finish("0", x, losses_of(x, N))
     spent, left = ledger.spent(), run.algorithm.missing()
-    assert run.finish("0", x, losses(x)) == value
-    assert start(ledger).finish("0", x, losses(x)) == value  # after a crash of the front end
+    assert run.finish("0", x, losses_of(x, N)) == value
+    assert start(ledger).finish("0", x, losses_of(x, N)) == value  # after a crash of the front end
     assert (ledger.spent(), run.algorithm.missing()) == (spent, left)
     with pytest.raises(KeyConflict):
-        run.finish("0", {**x, "a": x["a"] / 2}, losses(x))
+        run.finish("0", {**x, "a": x["a"] / 2}, losses_of(x, N))
     with pytest.raises(KeyConflict, match="storage="):  # before a model is trained
         run.check("0", {**x, "a": x["a"] / 2})
     run.check("0", x)

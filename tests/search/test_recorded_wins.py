@@ -11,12 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import centred_runs
-import gibo_runs
 import numpy as np
 import pytest
 from federated_audits import SETTINGS, send, server
-from run_harness import trial
+from runs import CENTRED_RUN, GIBO_RUN, Kind, trial
 
 from dptune import Budget, LedgerError, LossPrivatizer, PrivacyLedger
 from dptune.accounting.durable import DurableLedger
@@ -89,11 +87,11 @@ def _fail() -> None:
     raise LedgerError("disk full")
 
 
-def audit_run(folder: Path, start: Callable[..., Any], key: str, count: int) -> None:
+def audit_run(folder: Path, kind: Kind, key: str, count: int) -> None:
     """A run: what ``finish`` returns, what the algorithm learns, and the state of a run that begins later."""
     ledger = PrivacyLedger(folder / "run.db", Budget.gdp(4.0))
     watched = Watched()
-    mine, other = start(ledger, noise=watched), start(ledger, noise=Watched())
+    mine, other = kind.start(ledger, noise=watched), kind.start(ledger, noise=Watched())
     told: dict[str, list[Any]] = {"mine": [], "other": []}
     for name, run in (("mine", mine), ("other", other)):
         _remember(run, told[name])
@@ -120,7 +118,7 @@ def audit_run(folder: Path, start: Callable[..., Any], key: str, count: int) -> 
         assert mine.released(str(count - 1), returned[-1])
     else:
         assert dict(told["mine"])[key] == dict(told["other"])[key] == paid.value, "a draw of its own was learned"
-    late = start(ledger, noise=Watched())
+    late = kind.start(ledger, noise=Watched())
     assert late.progress()["mu_spent"] == mine.progress()["mu_spent"]
     assert np.array_equal(late.algorithm.recommend(), mine.algorithm.recommend())
 
@@ -153,10 +151,10 @@ def audit_server(folder: Path) -> None:
 AUDITS: dict[str, Callable[[Path], None]] = {
     "privatizer": audit_privatizer,
     "recorded late": audit_late_record,
-    "value": lambda folder: audit_run(folder, gibo_runs.start, "value/1", 2),
-    "start": lambda folder: audit_run(folder, gibo_runs.start, "start", gibo_runs.STARTS),
-    "share": lambda folder: audit_run(folder, centred_runs.start, "share/1", centred_runs.POPULATION),
-    "generation": lambda folder: audit_run(folder, centred_runs.start, "generation/1", centred_runs.POPULATION),
+    "value": lambda folder: audit_run(folder, GIBO_RUN, "value/1", 2),
+    "start": lambda folder: audit_run(folder, GIBO_RUN, "start", GIBO_RUN.first),
+    "share": lambda folder: audit_run(folder, CENTRED_RUN, "share/1", 5),
+    "generation": lambda folder: audit_run(folder, CENTRED_RUN, "generation/1", 5),
     "server": audit_server,
 }
 

@@ -60,52 +60,6 @@ def asked(run: SearchRun) -> list[Any]:
     return run.ledger.charges("run", prefix="rung/")
 
 
-def test_before_anything_is_released_the_best_so_far_is_the_one_that_the_answers_say(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    assert [train(run, name, x) for name, x in (("a", 0.5), ("b", 0.9), ("c", 0.3))] == [3, 1, 3]
-    assert run.algorithm.t == 0
-    assert train(run, "d", 0.65) == 2
-    incumbents = {charge.note["trial"]: charge.note["incumbent"] for charge in asked(run)}
-    assert incumbents == {"b": "a", "c": "a", "d": "c"}
-
-
-def test_nobody_is_compared_before_a_trial_has_ended_and_then_the_worse_is_stopped(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    a_generation(run)
-    assert asked(run) == []
-    assert train(run, "worse", 0.9) == 1
-    assert train(run, "better", 0.3) == 3  # equal to the incumbent: not above 0
-    assert [charge.key for charge in asked(run)] == ["rung/worse/1", "rung/better/1", "rung/better/2"]
-    assert {charge.note["incumbent"] for charge in asked(run)} == {"first 0"}
-
-
-def test_the_answer_is_the_clipped_mean_difference_at_the_same_rung_and_is_priced_by_the_plan(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    a_generation(run)
-    train(run, "worse", 0.6)
-    charge, *_ = asked(run)
-    assert charge.value == pytest.approx([(0.3**2) / 2], rel=1e-5)
-    assert charge.mu == run.plan.rung_mu == math.sqrt(0.2 / (2 * TRIALS))
-    assert charge.description["sensitivity"] == pytest.approx(2 * followed(run) / N)
-    assert charge.description["sigma"] == pytest.approx(2 * followed(run) / N / charge.mu, rel=1e-5)
-    train(run, "far", 1.0)
-    assert asked(run)[-1].value == pytest.approx([followed(run)])  # 0.245 for everybody, clipped
-
-
-def followed(run: SearchRun) -> float:
-    """C of a rung after the first generation, in proportion to that of the generations."""
-    (generation,) = run.ledger.charges("run", prefix="generation/")
-    assert generation.note["radius"] < run.plan.settings.radius, "people agree on these losses"
-    return float(C * generation.note["radius"] / run.plan.settings.radius)
-
-
-def test_c_is_as_planned_before_anything_is_released(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    train(run, "first", 0.3)
-    train(run, "far", 1.0)
-    assert asked(run)[-1].value == pytest.approx([C])
-
-
 def test_nobody_is_compared_with_a_trial_whose_end_or_report_failed(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     train(run, "good", 0.5)
@@ -163,21 +117,10 @@ def test_a_trial_that_begins_again_meets_the_bar_of_its_step_and_none_after_its_
     a_generation(run)
     for step in (1, 2, 1, 5):
         run.rungs.report("again", {"x": 0.3}, losses(0.3, step), step)
+        question = run.rungs.question("again")
+        assert (None if question is None else question.key) == (None if step == 5 else f"rung/again/{step}")
         run.rungs.stops("again")
     assert [(charge.note["step"], charge.note["bar"]) for charge in asked(run)] == [(1, EARLIER), (2, LAST)]
-
-
-def test_a_stopped_trial_takes_no_part_and_others_take_its_place(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    a_generation(run)
-    for name in "abcd":
-        assert train(run, f"worse than {name}", 0.8) == 1
-        assert not run.complete
-        assert train(run, name, 0.3) == 3
-    assert run.complete
-    charge = run.ledger.charges("run", prefix="generation/")[1]
-    assert [x for (x,) in charge.note["points"]][: charge.note["new"]] == pytest.approx(4 * [0.3])
-    assert run.privatizer.points() == ()  # all is forgotten
 
 
 def test_a_trial_that_goes_on_when_told_to_stop_takes_part_with_what_it_ends_with(tmp_path: Path) -> None:
@@ -189,16 +132,6 @@ def test_a_trial_that_goes_on_when_told_to_stop_takes_part_with_what_it_ends_wit
     for name in ("b", "c", "d"):
         run.finish(name, {"x": 0.3}, losses(0.3, 3))
     assert run.ledger.charges("run", prefix="generation/")[1].note["points"][0] == pytest.approx([0.9])
-
-
-def test_a_trial_that_begins_again_is_asked_about_the_step_that_it_reported_last(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    a_generation(run)
-    for step in (1, 2, 1):
-        run.rungs.report("a", {"x": 0.3}, losses(0.3, step), step)
-        question = run.rungs.question("a")
-        assert question is not None
-        assert question.key == f"rung/a/{step}"
 
 
 @pytest.mark.parametrize("step", [0.123456, np.float64(-0.123456), "0.123456"])
@@ -278,20 +211,8 @@ def test_losses_of_a_wrong_shape_are_refused_and_a_failed_rung_is_the_upper_clip
     a_generation(run)
     run.rungs.report("a", {"x": 0.3}, None, 1)
     assert run.rungs.stops("a")
-    assert asked(run)[0].value == pytest.approx([followed(run)])
-
-
-def test_the_bar_is_in_standard_deviations_of_the_noise_and_falls_at_the_last_rung(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    a_generation(run)
-    sigma = 2 * followed(run) / N / run.plan.rung_mu
-    for step, bar in ((1, EARLIER), (2, LAST)):
-        for name, above in (("above", 0.1 * sigma), ("below", -0.1 * sigma)):
-            if step == 2:
-                run.rungs.report(name, {"x": 0.3}, losses(0.3, 1), 1)
-            run.rungs.report(name, {"x": 0.3}, losses(0.3, step) + bar * sigma + above, step)
-            assert run.rungs.stops(name) is (name == "above")
-            run.rungs.withdraw(name)
+    (generation,) = run.ledger.charges("run", prefix="generation/")
+    assert asked(run)[0].value == pytest.approx([C * generation.note["radius"] / run.plan.settings.radius])
 
 
 def test_an_answer_that_could_not_be_recorded_is_paid_once_and_told_to_nobody_else(

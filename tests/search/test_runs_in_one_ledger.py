@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from audit_tools import dump
-from gibo_runs import SETTINGS, TRIALS, N, losses, start
-from run_harness import SPACE, begin, trial, trials
+from runs import GIBO_RUN, GIBO_SETTINGS, SPACE, losses_of, trial, trials
 
 from dptune import GIBO, Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.algorithms import VALUES, Method, Plan, PublicFacts
 from dptune.errors import BudgetMismatch, BudgetPlanned
 from dptune.search.agreement import check_start
+
+start, N, TRIALS = GIBO_RUN.start, 20, 16
 
 
 def values_run(ledger: PrivacyLedger, scope: str, **change: Any) -> SearchRun:
@@ -55,7 +57,7 @@ def test_a_new_run_leaves_what_others_have_planned(ledger: PrivacyLedger) -> Non
     assert pickle.loads(pickle.dumps(refused.value)).args == refused.value.args
     assert dump(ledger) == before
     assert start(ledger).plan == first.plan  # it goes on as it was
-    first.estimate(first.recommend(), losses(first.recommend()))
+    first.estimate(first.recommend(), losses_of(first.recommend(), N))
     assert ledger.fact("again", "plan") is None
 
 
@@ -80,7 +82,7 @@ def test_too_little_for_a_plan_names_who_holds_the_rest_and_bad_settings_are_nam
         return GIBO.planner(facts, **settings)
 
     with pytest.raises(BudgetPlanned, match="'run'"):
-        begin(Method("particular", plan, GIBO.algorithm), ledger, N, scope="late", **SETTINGS)
+        replace(GIBO_RUN, method=Method("particular", plan, GIBO.algorithm)).start(ledger, scope="late")
     with pytest.raises(InputError, match="steps"):
         start(ledger, scope="wrong", steps=0)
     assert ledger.fact("late", "plan") is None
@@ -107,4 +109,4 @@ def test_a_run_keeps_its_privatizer(ledger: PrivacyLedger, kind: str, change: di
     run = start(PrivacyLedger(ledger.url.database + "2", Budget.gdp(4.0)))
     privatizer = LossPrivatizer(run.ledger, **{"n": N, "clip": (0.0, 1.0), **change})
     with pytest.raises(BudgetMismatch, match=f"another privatizer .other {kind}"):
-        SearchRun(GIBO, privatizer, scope="run", space=SPACE, **SETTINGS)
+        SearchRun(GIBO, privatizer, scope="run", space=SPACE, **GIBO_SETTINGS)

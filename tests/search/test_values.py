@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_harness import begin
+from runs import VALUES_RUN
 
 from dptune import BudgetExhausted, InputError, PlanComplete, PrivacyLedger, SearchRun
-from dptune.algorithms import VALUES
 from dptune.errors import BudgetMismatch
 
 N = 20
 
 
 def values(ledger: PrivacyLedger, **change: Any) -> SearchRun:
-    return begin(VALUES, ledger, N, **{"scope": "values", "space": None, "trials": 5, **change})
+    return VALUES_RUN.start(ledger, **{"scope": "values", "trials": 5, **change})
 
 
 def test_a_value_run_divides_its_budget_among_its_trials(ledger: PrivacyLedger) -> None:

@@ -1,0 +1,191 @@
+"""Every method with its small run, what the tests do to a run, and a method of a few lines beside the package's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dptune import CENTRED, GIBO, Categorical, Float, LedgerError, LossPrivatizer, PrivacyLedger, SearchRun, Space
+from dptune.algorithms import SELECTION, VALUES, AdaGradNorm, Method, Plan, PublicFacts, Rounds, RoundSettings
+from dptune.privacy import Ball, MeanQuery, Question
+
+SPACE = Space({"a": Float(0.0, 1.0), "b": Float(1e-2, 1e2, log=True)})
+MIXED_SPACE = Space(
+    {**SPACE, "kind": Categorical(["x", "y", "z"]), "c": Float(0.0, 1.0), "fixed": Categorical([7])},
+    when={"c": {"kind": ["y"]}},
+)
+
+
+class RandomPoints(Rounds):
+    """Ends with the mean of the points that won a round, so that the contract of all methods is not one of two."""
+
+    def __init__(self, settings: RoundSettings) -> None:
+        super().__init__(settings)
+        self.winners: list[list[float]] = []
+
+    def ask(self, slot: int) -> np.ndarray:
+        return np.random.default_rng([self.settings.seed, self.t, slot]).random(self.settings.d)
+
+    def next_question(self) -> Question:
+        names = self.waiting()
+        query = MeanQuery(names, np.eye(self.batch) - 1 / self.batch, Ball(self.settings.clip), self.settings.round_mu)
+        return Question(f"round/{self.t + 1}", query, {"points": self.points_at(names).tolist()})
+
+    def learn(self, key: str, note: Mapping[str, Any], answer: Any, sigma: float, *, own: bool) -> None:
+        self.used_up(own=own, forget=True)
+        if answer is not None:
+            self.winners.append(note["points"][int(np.argmin(answer))])
+
+    def recommend(self) -> np.ndarray:
+        return np.mean(self.winners or [[0.5] * self.settings.d], axis=0)
+
+
+def plan_toy(facts: PublicFacts, *, trials: int = 12, clip: float = 0.4) -> Plan:
+    mu, radius = facts.mu * math.sqrt(0.85), clip * facts.loss_range
+    settings = RoundSettings(facts.d, trials // 3, 3, mu, radius, facts.seed)
+    return Plan("toy", facts.mu, settings, trials, monitor_share=0.1, final_share=0.05, spare=6)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One method and its small run."""
+
+    name: str
+    method: Method
+    settings: dict[str, Any]
+    n: int
+    trials: int
+    batch: int
+    rounds: int
+    last_question: str  # of each round
+    state: Callable[[Any], Any]
+    first: int  # points of the first question
+    first_round: int  # after how many trials it is made
+    space: Space | None = field(default_factory=lambda: SPACE)
+    first_question: str = ""  # of each round, if it is not the last
+
+    @property
+    def questions(self) -> list[str]:
+        """Keys of the charges that make the rounds."""
+        return [f"{self.last_question}/{t}" for t in range(1, self.rounds + 1)]
+
+    def start(self, ledger: PrivacyLedger, *, noise: Any = None, pending: Any = None, **change: Any) -> SearchRun:
+        """Return the run with a ledger and a privatizer of its own, as another process would have."""
+        own = PrivacyLedger(ledger.url.database)
+        privatizer = LossPrivatizer(own, n=self.n, clip=(0.0, 1.0), noise=noise, pending=pending)
+        settings = {"scope": "run", "space": self.space, **self.settings, **change}
+        return SearchRun(self.method, privatizer, **settings)
+
+
+GIBO_SETTINGS: dict[str, Any] = {
+    "steps": 4,
+    "batch": 3,
+    "starts": 4,
+    "start_clip": 1.0,
+    "clip": 0.5,
+    "rule": AdaGradNorm(0.1),
+    "lengthscale": 0.3,
+    "noise_variance": 1e-4,
+    "memory": 1,
+    "average": 1,
+}
+
+
+def path(run: Any) -> Any:
+    return np.array(run.algorithm.path).tolist()
+
+
+GIBO_RUN = Kind("gibo", GIBO, GIBO_SETTINGS, 20, 16, 3, 4, "step", path, first=4, first_round=7)
+CENTRED_RUN = Kind(
+    "centred",
+    CENTRED,
+    {"trials": 20, "population": 5},
+    n=50,
+    trials=20,
+    batch=5,
+    rounds=4,
+    last_question="generation",
+    state=lambda run: np.array(run.algorithm.means).tolist(),
+    first=5,
+    first_round=5,
+    first_question="share",
+)
+MIXED_RUN = replace(
+    CENTRED_RUN,
+    name="mixed",
+    space=MIXED_SPACE,
+    state=lambda run: [generation.points.tolist() for generation in run.algorithm.generations],
+)
+TOY = Method("toy", plan_toy, RandomPoints, shared_slots=True)
+TOY_RUN = Kind("toy", TOY, {}, 30, 12, 3, 4, "round", lambda run: run.algorithm.winners, first=3, first_round=3)
+KINDS = [GIBO_RUN, CENTRED_RUN, MIXED_RUN, TOY_RUN]
+
+# what asks nothing has no rounds: it passes what is about runs of all kinds
+SELECTION_RUN = replace(CENTRED_RUN, name="selection", method=SELECTION, settings={"trials": 5}, trials=5)
+VALUES_RUN = replace(GIBO_RUN, name="values", method=VALUES, settings={"trials": 6}, trials=6, space=None)
+
+
+def readable(value: object) -> str | None:
+    """Return the id of a kind or of a changed option."""
+    if isinstance(value, Kind):
+        return value.name
+    return next(iter(value)) if isinstance(value, dict) else None
+
+
+def losses_of(x: Mapping[str, Any], n: int) -> np.ndarray:
+    """Return the loss at x of each of n people, (n,)."""
+    return np.asarray((x["a"] - np.linspace(0.2, 0.6, n)) ** 2 + 0.02 * math.log10(x["b"]) ** 2)
+
+
+def trial(run: Any, name: str, *, fails: bool = False) -> float:
+    run.check(name)
+    x = run.ask()
+    return run.finish(name, x, None if fails else losses_of(x, run.privatizer.n))
+
+
+def trials(run: Any, count: int, name: str = "") -> list[float]:
+    return [trial(run, f"{name}{i}") for i in range(count)]
+
+
+def to_the_end(run: Any, name: str = "more ") -> Any:
+    """Go on until the run is complete; of the plan's trials some may have been lost."""
+    for i in range(3 * run.plan.trials):
+        if run.complete:
+            break
+        trial(run, f"{name}{i}")
+    assert run.complete
+    return run
+
+
+def keys(ledger: PrivacyLedger, prefix: str = "", scope: str = "run") -> list[str]:
+    return [c.key for c in ledger.charges(scope, prefix=prefix)]
+
+
+def fails_once(monkeypatch: pytest.MonkeyPatch, run: Any, method: str, key: str) -> None:
+    """The ledger of this run fails at the charge, or the record, of a question."""
+    true, failed = getattr(run.ledger, method), []
+
+    def full(*args: Any, **options: Any) -> Any:
+        named = args[1] if method == "charge" else args[0].key
+        if named == key and not failed:
+            failed.append(key)
+            raise LedgerError("disk full")
+        return true(*args, **options)
+
+    monkeypatch.setattr(run.ledger, method, full)
+
+
+def when_released(patch: pytest.MonkeyPatch, meets: Callable[[LossPrivatizer, str], object]) -> None:
+    """Call ``meets`` with privatizer and key between a run's last look at its ledger and each charge."""
+    true = LossPrivatizer.release
+
+    def release(self: LossPrivatizer, query: Any, *, key: str, **options: Any) -> Any:
+        meets(self, key)
+        return true(self, query, key=key, **options)
+
+    patch.setattr(LossPrivatizer, "release", release)
