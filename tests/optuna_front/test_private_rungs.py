@@ -81,7 +81,7 @@ def test_a_decision_from_the_raw_mean_is_found(tmp_path: Path, monkeypatch: pyte
 
     def leak(self: Any, trial: str) -> bool:
         asked = self.question(trial)
-        held = self._run.privatizer._held
+        held = self.run.privatizer._held
         return bool(asked and held.combine(asked.query.points, asked.query.weights, slice(7, 8))[0, 0] > 0)
 
     monkeypatch.setattr("dptune.search.rungs.Rungs.stops", leak)
