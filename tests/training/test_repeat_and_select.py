@@ -26,7 +26,6 @@ from dptune import InputError, PlanComplete
 from dptune.accounting import entries
 from dptune.errors import KeyConflict
 from dptune.privacy.noise import OpenDPNoise
-from dptune.privacy.query import Interval
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training import select as implementation
 from dptune.training.select import Selected, repeat_and_select
@@ -111,7 +110,7 @@ def test_a_killed_selection_is_spent(tmp_path: Path, monkeypatch: pytest.MonkeyP
     audit_nothing_is_drawn_again(tmp_path)
     with pytest.raises(PlanComplete, match="new ledgers"):
         repeat_and_select(countdown(), ledgers(tmp_path), clip=CLIP)
-    monkeypatch.setattr(implementation, "_DRAWN", "another fact")  # a planted bug: it forgets that it has drawn
+    monkeypatch.setattr(TrainingLedger, "fix", lambda self, scope, name, value: value)  # a planted bug: it forgets
     with pytest.raises(AssertionError):
         audit_nothing_is_drawn_again(tmp_path)
 
@@ -135,23 +134,19 @@ def test_people_who_scored_once_do_not_score_for_another_selection(fast_path: Pa
     assert (other.count(), val.count()) == (0, 1), "what is refused costs nobody"
 
 
-def test_nothing_is_selected_of_nothing_and_failures_are_sealed(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_failures_and_repeats_of_a_wrong_shape_are_sealed_and_never_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails() -> Any:
         raise RuntimeError("row 7 has 'Smith'")
 
     always(monkeypatch, 3)
-    best = repeat_and_select(fails, ledgers(fast_path), clip=CLIP)
-    assert (best.parameters, best.model) == (None, None)
-    assert math.isnan(best.score)
-    assert math.isnan(repeat_and_select(countdown(), ledgers(fast_path), clip=CLIP).score)
-
-
-def test_a_repeat_of_the_wrong_shape_is_never_chosen(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    always(monkeypatch, 1)
-    best = repeat_and_select(lambda: ({"i": 1}, "model", np.zeros(N - 1)), ledgers(fast_path), clip=CLIP)
-    assert best.parameters is None
+    for name, once in (("fails", fails), ("short", lambda: ({"i": 1}, "model", np.zeros(N - 1)))):
+        (tmp_path / name).mkdir()
+        best = repeat_and_select(once, ledgers(tmp_path / name), clip=CLIP)
+        assert (best.parameters, best.model) == (None, None)
+        assert math.isnan(best.score)
+        assert math.isnan(repeat_and_select(countdown(), ledgers(tmp_path / name), clip=CLIP).score)
 
 
 def test_ledgers_that_do_not_fit_together_are_refused(fast_path: Path) -> None:
@@ -223,9 +218,16 @@ class Heard:
 
 
 @pytest.mark.parametrize("low", [0.0, -1.0, 1e9, 1e12, 1e15])
-def test_one_person_moves_a_score_by_what_its_noise_covers_wherever_the_clip_lies(low: float) -> None:
-    rng, n, clip, heard = np.random.default_rng(7), 1000, Interval(low, low + 1), Heard()
-    score = implementation._score(clip, n, 1.0, heard)
+def test_one_person_moves_a_score_by_what_its_noise_covers_wherever_the_clip_lies(
+    low: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, n, heard = np.random.default_rng(7), 1000, Heard()
+    always(monkeypatch, 1)
+    monkeypatch.setattr(implementation, "noise_source", lambda *asked: heard)
+
+    def score(losses: np.ndarray) -> float:
+        return selections(lambda: ({}, "", losses), 1, law=LAW, n=n, score_mu=1.0, clip=(low, low + 1))[0].score
+
     for i in range(100):
         losses = low + rng.choice([0.0, 1.0, rng.uniform()], n)
         assert score(losses) == pytest.approx(np.mean(losses - low) + low, rel=1e-15, abs=1e-12)
@@ -275,10 +277,10 @@ def audit_the_number_of_repeats_is_secret(tmp: Path, monkeypatch: pytest.MonkeyP
     assert len(few[3]) == 1
 
 
-def audit_the_score_is_noisy(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def audit_the_score_is_noisy(monkeypatch: pytest.MonkeyPatch) -> None:
     """600 selections of one repeat: their scores have the noise of mu = .5 at n = 40, sigma = .05."""
     always(monkeypatch, 1)
-    made = selections(monkeypatch, lambda: ({}, "", np.full(N, 0.5)), 600, law=LAW, n=N, score_mu=0.5)
+    made = selections(lambda: ({}, "", np.full(N, 0.5)), 600, law=LAW, n=N, score_mu=0.5)
     scores = [each.score for each in made]
     assert abs(np.std(scores) / 0.05 - 1) < 0.15
     assert abs(np.mean(scores) - 0.5) < 0.01
@@ -288,25 +290,18 @@ def test_the_number_of_repeats_is_secret(tmp_path: Path, monkeypatch: Any, caplo
     audit_the_number_of_repeats_is_secret(tmp_path, monkeypatch, caplog, capfd)
 
 
-def test_the_score_is_noisy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    audit_the_score_is_noisy(tmp_path, monkeypatch)
-
-
 def shows_the_number_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(implementation, "silence", contextlib.nullcontext)
 
 
 def stores_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, fix = implementation._best, TrainingLedger.fix
+    scored, real, fix = [], implementation.loss_vector, TrainingLedger.fix
 
-    def storing(once: Any, repeats: int, score: Any) -> Any:
-        more = {f"of {repeats}": 0}
-        monkeypatch.setattr(
-            TrainingLedger, "fix", lambda self, s, n, v: fix(self, s, n, {**v, **more} if isinstance(v, dict) else v)
-        )
-        return real(once, repeats, score)
+    def storing(self: TrainingLedger, scope: str, name: str, value: object) -> object:
+        return fix(self, scope, name, {**value, f"of {len(scored)}": 0} if isinstance(value, dict) else value)
 
-    monkeypatch.setattr(implementation, "_best", storing)
+    monkeypatch.setattr(implementation, "loss_vector", lambda losses: scored.append(1) or real(losses))
+    monkeypatch.setattr(TrainingLedger, "fix", storing)
 
 
 def shows_every_trial(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,10 +318,11 @@ def test_a_number_of_repeats_that_shows_is_found(
         audit_the_number_of_repeats_is_secret(tmp_path, monkeypatch, caplog, capfd)
 
 
-def test_a_best_that_is_shown_with_its_own_score_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_best_that_is_shown_with_its_own_score_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    audit_the_score_is_noisy(monkeypatch)
     without_noise(monkeypatch)
     with pytest.raises(AssertionError):
-        audit_the_score_is_noisy(tmp_path, monkeypatch)
+        audit_the_score_is_noisy(monkeypatch)
 
 
 def audit_no_training_past_the_plan(folder: Path) -> None:
@@ -337,12 +333,10 @@ def audit_no_training_past_the_plan(folder: Path) -> None:
     assert ledger.count() == 2
 
 
-def test_no_training_past_the_plan(fast_path: Path) -> None:
-    audit_no_training_past_the_plan(fast_path)
-
-
 def test_a_plan_that_is_overrun_by_one_training_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = TrainingLedger._admit
-    monkeypatch.setattr(TrainingLedger, "_admit", lambda self, begun: real(self, begun - 1))
+    audit_no_training_past_the_plan(fast_path)
+    real = TrainingPlan.charges.fget
+    monkeypatch.setattr(TrainingPlan, "charges", property(lambda self: real(self) + 1))
+    (fast_path / "bug").mkdir()
     with pytest.raises(AssertionError):
-        audit_no_training_past_the_plan(fast_path)
+        audit_no_training_past_the_plan(fast_path / "bug")

@@ -26,7 +26,7 @@ def quick_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(implementation, "noise_source", lambda *asked: NOISE)
 
 
-def models(patch: pytest.MonkeyPatch, canary: int, noise: float, rate: float = 1.0) -> np.ndarray:
+def models(canary: int, noise: float, rate: float = 1.0) -> np.ndarray:
     """Training half: one DP-SGD step on one coordinate; the canary's gradient is the whole clipping norm.
 
     The losses of the scoring people are a function of the model, and the worst one: the largest model wins.
@@ -36,15 +36,15 @@ def models(patch: pytest.MonkeyPatch, canary: int, noise: float, rate: float = 1
         model = float(canary * (RANDOM.random() < rate) + noise * RANDOM.normal())
         return {}, model, np.full(N, 0.5 - model / 50)
 
-    made = selections(patch, once, COUNT, law=LAW, n=N, score_mu=1e4)
+    made = selections(once, COUNT, law=LAW, n=N, score_mu=1e4)
     return np.array([each.model for each in made])
 
 
-def scores(patch: pytest.MonkeyPatch, canary: int, score_mu: float) -> np.ndarray:
+def scores(canary: int, score_mu: float) -> np.ndarray:
     """Validation half: one of N people has the loss 1 instead of 0."""
     losses = np.zeros(N)
     losses[0] = canary
-    made = selections(patch, lambda: ({}, "", losses), COUNT, law=LAW, n=N, score_mu=score_mu)
+    made = selections(lambda: ({}, "", losses), COUNT, law=LAW, n=N, score_mu=score_mu)
     return np.array([each.score for each in made])
 
 
@@ -59,10 +59,10 @@ def scoring_claim(score_mu: float) -> float:
 # Each bar is more than five standard deviations from what is proved in the mean.
 
 
-def test_both_halves_keep_their_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    train = proved(models(monkeypatch, 0, 0.5), models(monkeypatch, 1, 0.5), DELTA)
-    sampled = proved(models(monkeypatch, 0, 0.7, 0.1), models(monkeypatch, 1, 0.7, 0.1), DELTA)
-    val = proved(scores(monkeypatch, 0, 2.0), scores(monkeypatch, 1, 2.0), DELTA)
+def test_both_halves_keep_their_claim() -> None:
+    train = proved(models(0, 0.5), models(1, 0.5), DELTA)
+    sampled = proved(models(0, 0.7, 0.1), models(1, 0.7, 0.1), DELTA)
+    val = proved(scores(0, 2.0), scores(1, 2.0), DELTA)
     print(
         f"training: {train:.2f} of {training_claim(0.5):.2f} proved, with sampling rate .1 {sampled:.2f} of "
         f"{training_claim(0.7, 0.1):.2f}; validation: {val:.2f} of {scoring_claim(2.0):.2f}"
@@ -72,15 +72,15 @@ def test_both_halves_keep_their_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < val <= scoring_claim(2.0)
 
 
-def test_an_eighth_of_the_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert proved(models(monkeypatch, 0, 0.25), models(monkeypatch, 1, 0.25), DELTA) > training_claim(2.0)
-    assert proved(scores(monkeypatch, 0, 4.0), scores(monkeypatch, 1, 4.0), DELTA) > scoring_claim(0.5)
+def test_an_eighth_of_the_noise_is_found() -> None:
+    assert proved(models(0, 0.25), models(1, 0.25), DELTA) > training_claim(2.0)
+    assert proved(scores(0, 4.0), scores(1, 4.0), DELTA) > scoring_claim(0.5)
 
 
-def test_a_wrong_sampling_rate_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_sampling_rate_is_found() -> None:
     """Everybody in every step, where a fiftieth was planned."""
-    assert proved(models(monkeypatch, 0, 0.5), models(monkeypatch, 1, 0.5), DELTA) > training_claim(0.5, 0.02)
+    assert proved(models(0, 0.5), models(1, 0.5), DELTA) > training_claim(0.5, 0.02)
 
 
-def test_a_best_that_is_shown_with_its_own_score_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert proved(scores(monkeypatch, 0, 1e9), scores(monkeypatch, 1, 1e9), DELTA) > scoring_claim(0.5)
+def test_a_best_that_is_shown_with_its_own_score_is_found() -> None:
+    assert proved(scores(0, 1e9), scores(1, 1e9), DELTA) > scoring_claim(0.5)

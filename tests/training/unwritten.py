@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from dptune.training import Repeats, SelectionPlan
-from dptune.training import select as implementation
+from dptune.training import Repeats, SelectionPlan, TrainingLedger
 from dptune.training.select import Selected, repeat_and_select
 
 
-class Unwritten:
-    """A ledger that keeps nothing."""
+class Unwritten(TrainingLedger):
+    """A ledger of one selection that keeps nothing."""
 
-    identity = ""
+    identity, n = "", 0
+
+    def __init__(self, plan: SelectionPlan, n: int) -> None:
+        self.plan, self.n = plan, n
 
     def begin_selection(self, *_: object, **__: object) -> Any:
         return type("Charge", (), {"value": (), "private": True})()
@@ -28,10 +28,14 @@ class Unwritten:
 
 
 def selections(
-    monkeypatch: pytest.MonkeyPatch, once: Callable[[], Any], count: int, *, law: Repeats, n: int, score_mu: float
+    once: Callable[[], Any],
+    count: int,
+    *,
+    law: Repeats,
+    n: int,
+    score_mu: float,
+    clip: tuple[float, float] = (0.0, 1.0),
 ) -> list[Selected]:
-    """Make ``count`` of them; their losses lie in [0, 1]."""
-    monkeypatch.setattr(implementation, "_scoring", lambda _: (SelectionPlan(law, score_mu=score_mu), n))
-    monkeypatch.setattr(implementation, "_digest", lambda *_: "")
-    ledger: Any = Unwritten()
-    return [repeat_and_select(once, [ledger], clip=(0.0, 1.0)) for _ in range(count)]
+    """Make ``count`` of them."""
+    ledger = Unwritten(SelectionPlan(law, score_mu=score_mu), n)
+    return [repeat_and_select(once, [ledger], clip=clip) for _ in range(count)]
