@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from audit_tools import FreeLedger, dump
+from audit_tools import FreeLedger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from noises import CannedNoise, NoNoise
+from noises import NoNoise
 from selection_audits import audit_law, audit_worst_pair
 
-from dptune import Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
+from dptune import InputError, LossPrivatizer
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.privacy.held import HeldLosses
 from dptune.privacy.mechanism import Mechanism, noisy_min
@@ -220,16 +218,6 @@ def test_it_is_charged_before_anything_is_read_and_once(
     assert "exponential mechanism" in mine.ledger.statement(delta=1e-5).to_text()
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_read(privatizer: Callable[..., LossPrivatizer]) -> None:
-    noise = NoNoise()
-    mine = privatizer(noise=noise)
-    for point in "ab":
-        mine.observe(point, np.zeros(4))
-    with pytest.raises(BudgetExhausted):
-        mine.release(mine.means_query("ab", 11.0), scope="s", key="k", mechanism=noisy_min)
-    assert noise.seen == []
-
-
 @pytest.mark.parametrize("prior", [(0.0, 1.0), (float("nan"), 1.0), (-1.0, 1.0), (1.0, 1.0, 1.0)])
 def test_a_prior_that_is_none_is_refused_before_anything_is_charged(
     privatizer: Callable[..., LossPrivatizer], prior: tuple[float, ...]
@@ -240,24 +228,3 @@ def test_a_prior_that_is_none_is_refused_before_anything_is_charged(
     with pytest.raises(InputError, match="prior must"):
         mine.release(mine.means_query("ab", 1.0), scope="s", key="k", mechanism=partial(noisy_min, prior=prior))
     assert mine.ledger.count() == 0
-
-
-def test_seeded_noise_is_said_not_to_be_private(privatizer: Callable[..., LossPrivatizer]) -> None:
-    mine = privatizer(insecure_seed=0)
-    for point in "ab":
-        mine.observe(point, np.zeros(4))
-    released = mine.release(mine.means_query("ab", 1.0), scope="s", key="k", mechanism=noisy_min)
-    assert not released.charge.private
-    assert "NOT PRIVATE" in mine.ledger.statement(delta=1e-5).to_text()
-
-
-def test_neighbours_leave_the_same_ledger_when_the_index_is_the_same(tmp_path: Path) -> None:
-    left = []
-    for name, first in (("a", 0.1), ("b", np.nan)):
-        ledger = PrivacyLedger(tmp_path / f"{name}.db", Budget.gdp(5.0))
-        mine = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0), noise=CannedNoise())
-        for j, point in enumerate("abc"):
-            mine.observe(point, [first, 0.2, 0.3, 0.1 * j])
-        released = mine.release(mine.means_query("abc", 0.5), scope="s", key="k", mechanism=noisy_min)
-        left.append((released.value.tolist(), released.sigma, dump(ledger), json.dumps(released.charge.description)))
-    assert left[0] == left[1]

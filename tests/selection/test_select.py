@@ -42,19 +42,17 @@ def mine(privatizer: Make) -> LossPrivatizer:
         losses().tolist(),
         [dptune.privacy.PerExampleLosses(row) for row in losses()],
         [None if j == 5 else row for j, row in enumerate(losses())],
+        "a generator",
     ],
-    ids=["array", "lists", "wrapped", "one failed"],
+    ids=["array", "lists", "wrapped", "one failed", "lazily"],
 )
 @pytest.mark.parametrize("method", [exponential, race])
 def test_what_it_takes(mine: LossPrivatizer, given: Any, method: Any) -> None:
+    given = (row for row in losses()) if isinstance(given, str) else given
     chosen = dptune.select(given, mine, mu=8.0, name="which", method=method)
     assert (chosen.index, chosen.candidates, chosen.private, chosen.estimate) == (3, 12, True, None)
     assert mine.ledger.spent() == pytest.approx(8.0)
     assert mine.points() == ()  # nothing is kept in memory
-
-
-def test_a_generator_is_taken_once_and_may_be_lazy(mine: LossPrivatizer) -> None:
-    assert dptune.select((row for row in losses()), mine, mu=8.0, name="which").index == 3
 
 
 def fitted() -> tuple[list[Any], np.ndarray, np.ndarray]:
@@ -145,14 +143,10 @@ def test_what_cannot_be_used_is_refused_before_anything_is_spent(
     assert mine.points() == ()
 
 
-def test_a_metric_that_is_no_mean_is_refused(mine: LossPrivatizer) -> None:
+def test_a_metric_that_is_no_mean_and_a_model_that_was_not_fitted_are_refused(mine: LossPrivatizer) -> None:
     models, X, y = fitted()
     with pytest.raises(UnsupportedMetric):
         dptune.select(models, mine, mu=0.5, name="which", loss="roc_auc", data=(X, y))
-
-
-def test_a_model_that_was_not_fitted_is_refused_and_nothing_is_spent(mine: LossPrivatizer) -> None:
-    models, X, y = fitted()
     with pytest.raises(InputError, match="fit"):
         dptune.select([*models, LogisticRegression()], mine, mu=0.5, name="n", loss="log_loss", data=(X, y))
     assert mine.ledger.spent() == 0
@@ -183,19 +177,13 @@ def test_points_that_are_held_stay_held(mine: LossPrivatizer) -> None:
         select_points([*points, "lost"], mine, mu=0.5, name="other")
 
 
-def test_the_usual_method_is_a_function_of_public_numbers() -> None:
-    few, many = int(FEW / 2), int(FEW * 2)
-    assert usual_method(few, 1.0) is not usual_method(many, 1.0)
-    assert usual_method(many, 1.0) is usual_method(many * 2, 0.5)
-
-
 @pytest.mark.parametrize(
     ("mu", "method", "key"), [(0.5, race, "radius/1/1"), (2.4, race, "radius/1/1"), (2.6, exponential, "index")]
 )
 def test_few_people_race_and_many_draw_once(mine: LossPrivatizer, mu: float, method: Any, key: str) -> None:
     """The two differ in what the ledger keeps: joint answers about all of them, or one index."""
     assert FEW == 2.5 * N
-    assert usual_method(N, mu) is method
+    assert usual_method(N, mu) is usual_method(2 * N, mu / 2) is method
     chosen = dptune.select(losses(), mine, mu=mu, name="which")
     assert chosen.method == f"{method.__name__} selection"
     assert mine.ledger.charges("which")[0].key == key
