@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import optuna
 from optuna.distributions import FloatDistribution
+from optuna.samplers import RandomSampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 import dptune
-from dptune_optuna import CentredCMASampler, DPGIBOSampler
+from dptune_optuna import CentredSampler, DPGIBOSampler, PrivateObjective
 
 N = 60
 SPACE = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}
@@ -32,37 +33,59 @@ def losses_at(data: np.ndarray, x: float, y: float) -> np.ndarray:
     return (x - data[:, 0]) ** 2 + (np.log10(y) / 2 - data[:, 1]) ** 2
 
 
-def open_ledger(folder: Path, mu: float = 1.0) -> dptune.PrivacyLedger:
-    return dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=mu))
-
-
-def open_privatizer(folder: Path, *, mu: float = 1.0, **sources: Any) -> dptune.LossPrivatizer:
-    return dptune.LossPrivatizer(open_ledger(folder, mu), n=N, clip=(0.0, 4.0), **sources)
-
-
-def open_sampler(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSampler:
-    return DPGIBOSampler(SPACE, privatizer, **{"n_trials": 24, "seed": 1, **settings})
-
-
-def open_centred(privatizer: dptune.LossPrivatizer, **settings: Any) -> CentredCMASampler:
-    return CentredCMASampler(SPACE, privatizer, **{"n_trials": 24, "seed": 1, **settings})
-
-
-OPEN: dict[str, Callable[..., Any]] = {"gibo": open_sampler, "centred": open_centred}
-
-
 def point(trial: Any) -> tuple[float, float]:
     """Suggest the parameters of SPACE."""
     return trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
+
+
+def losses_of(data: np.ndarray) -> Callable[[Any], np.ndarray]:
+    return lambda trial: losses_at(data, *point(trial))
 
 
 def people_s_losses(trial: Any) -> np.ndarray:
     return losses_at(people(), *point(trial))
 
 
-def objective_of(sampler: DPGIBOSampler | CentredCMASampler, data: np.ndarray | None = None) -> Any:
-    private = people() if data is None else data
-    return sampler.objective(lambda trial: losses_at(private, *point(trial)))
+def open_ledger(folder: Path, mu: float = 1.0) -> dptune.PrivacyLedger:
+    return dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=mu))
+
+
+def open_privatizer(folder: Path, *, mu: float = 1.0, **sources: Any) -> dptune.LossPrivatizer:
+    return dptune.LossPrivatizer(open_ledger(folder, mu), **{"n": N, "clip": (0.0, 4.0), **sources})
+
+
+def open_sampler(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSampler:
+    return DPGIBOSampler(SPACE, privatizer, **{"n_trials": 24, "seed": 1, **settings})
+
+
+def open_centred(privatizer: dptune.LossPrivatizer, **settings: Any) -> CentredSampler:
+    return CentredSampler(SPACE, privatizer, **{"n_trials": 24, "seed": 1, **settings})
+
+
+OPEN: dict[str, Callable[..., Any]] = {"gibo": open_sampler, "centred": open_centred}
+FRONTS = (*OPEN, "values")
+
+
+def front(kind: str, privatizer: Any, function: Any = people_s_losses, about: Any = None, **settings: Any) -> Any:
+    """A sampler and the objective of its studies: one of ours, or for "values" any sampler with a PrivateObjective."""
+    about = about or {}
+    if kind == "values":
+        settings = {"n_trials": 24, **settings}
+        return RandomSampler(seed=0), PrivateObjective(function, privatizer, **settings, **about)
+    sampler = OPEN[kind](privatizer, **settings)
+    return sampler, sampler.objective(**about)(function)
+
+
+def ran(kind: str, folder: Path, trials: int | None = None, *, storage: Any = None, **settings: Any) -> Any:
+    """A sampler, its study after so many trials, by default those of its plan, and their objective."""
+    sampler, objective = front(kind, open_privatizer(folder), **settings)
+    study = create(storage, sampler)
+    study.optimize(objective, n_trials=sampler.n_trials if trials is None else trials)
+    return sampler, study, objective
+
+
+def objective_of(sampler: Any, data: np.ndarray | None = None) -> Any:
+    return sampler.objective(people_s_losses if data is None else losses_of(data))
 
 
 def keys(folder: Path, prefix: str = "") -> list[str]:
@@ -114,5 +137,5 @@ def transcript(folder: Path, run: Callable[[Any], object], *, sqlite: bool = Fal
     return re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?", "<time>", text)
 
 
-def create(storage: Any, sampler: Any, name: str = "study") -> optuna.Study:
-    return optuna.create_study(storage=storage, study_name=name, sampler=sampler, load_if_exists=True)
+def create(storage: Any, sampler: Any, name: str = "study", **more: Any) -> optuna.Study:
+    return optuna.create_study(storage=storage, study_name=name, sampler=sampler, load_if_exists=True, **more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,21 +11,35 @@ import optuna
 from optuna.distributions import FloatDistribution
 
 import dptune
+from dptune.bandits import LaplaceReplies, LDPSettings
+from dptune.local import InsecureRandomizer, LocalRandomizer, UserLedger
 from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
 
 SECRET = 0.123456789
 SPACE = {"x": FloatDistribution(0.0, 1.0)}
-SAMPLERS = {
-    "tgp": LDPTGPSampler,
-    "ata": LDPATASampler,
-    "moma": LDPMoMASampler,
-    "tpe": lambda *args, **more: optuna.samplers.TPESampler(seed=2),
-}
+KINDS = {"tgp": LDPTGPSampler, "ata": LDPATASampler, "moma": LDPMoMASampler}
 
 
-def open_sampler(kind: str = "tgp") -> Any:
-    settings = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=0.8, R=0.2), plays=2)
-    return SAMPLERS[kind](SPACE, settings, count=16, seed=1)
+def open_sampler(kind: str = "tgp", replies: LaplaceReplies | None = None, **more: Any) -> Any:
+    if kind == "tpe":
+        return optuna.samplers.TPESampler(seed=2)
+    if kind == "wrapped":
+        return optuna.samplers.PartialFixedSampler({}, open_sampler("tgp", replies))
+    settings = LDPSettings(replies or LaplaceReplies(1.0, B=0.8, R=0.2), plays=2)
+    return KINDS[kind](**{"space": SPACE, "settings": settings, "count": 16, "seed": 1, **more})
+
+
+def usual() -> LocalRandomizer:
+    return LocalRandomizer(1.0, 1.0, invalid=1.0)
+
+
+def almost_exact(bound: Any = 1.0, invalid: Any = 1.0) -> InsecureRandomizer:
+    return InsecureRandomizer(1e6, bound, invalid=invalid, insecure_seed=0)
+
+
+def paid(folder: Path, cap: float = 10.0) -> dict[str, Any]:
+    """What a LocalObjective takes of a user with a ledger."""
+    return {"ledger": UserLedger(folder / "u.db", cap=cap), "user": "me"}
 
 
 def at_x(trial: Any, value: Any) -> Any:
@@ -52,7 +67,7 @@ def users_function(kind: str) -> Any:
     return measure
 
 
-def counted(randomizer: Any) -> tuple[LocalObjective, list[int]]:
+def counted(randomizer: Any, **whose: Any) -> tuple[LocalObjective, list[int]]:
     """An objective and the trials in which its function was called."""
     calls: list[int] = []
-    return LocalObjective(lambda trial: calls.append(trial.number) or at_x(trial, 0.5), randomizer), calls
+    return LocalObjective(lambda trial: calls.append(trial.number) or at_x(trial, 0.5), randomizer, **whose), calls

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.testing.pytest_samplers import BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 import dptune
 from dptune.accounting.plan_ledger import PlanLedger
@@ -20,9 +19,8 @@ from dptune.accounting.subsampled import SubsampledGaussianPlan
 from dptune.federated import FTSServer, InProcess
 from dptune.federated.settings import FTSSettings
 from dptune_optuna import DPFTSSampler
-from harness import stored
+from harness import SPACE, create, point, stored
 
-SPACE = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}
 SETTINGS = FTSSettings(agents=3, d=2, M=20, own_features=40, candidates=64, regions=(2, 1), initial=3, refit=5)
 ROUNDS = 5
 
@@ -32,38 +30,54 @@ def quiet() -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
-def open_server(folder: Path, settings: FTSSettings = SETTINGS, rounds: int = ROUNDS) -> FTSServer:
-    plan = SubsampledGaussianPlan(q=0.5, z=1.0, steps=rounds)
-    return FTSServer(PlanLedger(folder / "agents.db", plan, n=settings.agents), settings)
+def open_server(folder: Path) -> FTSServer:
+    plan = SubsampledGaussianPlan(q=0.5, z=1.0, steps=ROUNDS)
+    return FTSServer(PlanLedger(folder / "agents.db", plan, n=SETTINGS.agents), SETTINGS)
+
+
+class InStep(InProcess):
+    """The transport of agents in one thread that must never wait."""
+
+    def fetch(self, t: int) -> Any:
+        released = self.poll(t)
+        assert released is not None, "somebody waits for a time-out"
+        return released
 
 
 def in_step(server: FTSServer) -> InProcess:
-    """The transport of agents in one thread that must never wait: waiting fails at once."""
-    transport = InProcess(server, timeout=600.0)
+    return InStep(server, timeout=600.0)
 
-    def wait(timeout: float) -> None:
-        raise AssertionError("somebody waits for a time-out")
 
-    transport._changed.wait = wait
-    return transport
+class Silent:
+    """A transport that can be pickled and knows of no open round."""
+
+    def settings(self) -> dict[str, object]:
+        return SETTINGS.describe()
+
+    def open_round(self) -> int:
+        return 0
+
+    rounds = open_round
+
+    def submit(self, message: object) -> None:
+        raise AssertionError("the plan is complete")
+
+    fetch: Any = submit
+
+
+def alone(space: Any = SPACE, direction: str = "minimize", agent: int = 0) -> optuna.Study:
+    """The study of an agent that hears of nobody."""
+    return create(None, DPFTSSampler(space, Silent(), SETTINGS, agent=agent, seed=1), direction=direction)
 
 
 def objective(trial: optuna.Trial) -> float:
-    x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
+    x, y = point(trial)
     return (x - 0.3) ** 2 + (np.log10(y) / 2 + 0.2) ** 2
 
 
-def open_studies(transport: InProcess, storage: str | None = None, seed: int = 1, **more: Any) -> list[optuna.Study]:
-    return [
-        optuna.create_study(
-            sampler=DPFTSSampler(SPACE, transport, SETTINGS, agent=n, seed=seed),
-            storage=storage,
-            study_name=f"agent {n}",
-            load_if_exists=True,
-            **more,
-        )
-        for n in range(SETTINGS.agents)
-    ]
+def open_studies(transport: InProcess, storage: Any = None) -> list[optuna.Study]:
+    samplers = [DPFTSSampler(SPACE, transport, SETTINGS, agent=n, seed=1) for n in range(SETTINGS.agents)]
+    return [create(storage, sampler, f"agent {n}") for n, sampler in enumerate(samplers)]
 
 
 def step(studies: list[optuna.Study], trials: int, function: Callable[[optuna.Trial], float] = objective) -> None:
@@ -76,15 +90,13 @@ def test_agents_in_one_thread_go_through_the_rounds_in_step_and_then_on_alone(fa
     server = open_server(fast_path)
     studies = open_studies(in_step(server))
     step(studies, SETTINGS.initial)
-    assert server.open_round == 0
-    assert server.sent == {0, 1, 2}
+    assert (server.open_round, server.sent) == (0, {0, 1, 2})
     for t in range(ROUNDS):
         step(studies, 1)
         assert server.open_round == t + 1
     step(studies, 3)
-    assert len(server.ledger.charges()) == ROUNDS
+    assert len(server.ledger.charges()) == server.ledger.statement(delta=0.01).releases == ROUNDS
     assert [len(study.trials) for study in studies] == [SETTINGS.initial + ROUNDS + 3] * 3
-    assert server.ledger.statement(delta=0.01).releases == ROUNDS
 
 
 def test_agents_in_threads(fast_path: Path) -> None:
@@ -138,49 +150,15 @@ def test_a_killed_federation_goes_on_from_ledger_and_studies(fast_path: Path) ->
     assert server.open_round == 3
     assert server.ledger.charges()[:2] == before
     assert [len(study.trials) for study in studies] == [6, 6, 6]
-    knows = studies[0].sampler._participant.agent
-    assert len(knows) == 6
 
 
-def test_a_restarted_agent_knows_what_its_study_knows(fast_path: Path) -> None:
-    server = open_server(fast_path)
-    studies = open_studies(in_step(server))
-    step(studies, 4)
-    study = studies[1]
-    study.sampler = pickle.loads(pickle.dumps(DPFTSSampler(SPACE, Silent(server), SETTINGS, agent=1, seed=1)))
-    study.sampler._follow(study, 4)
-    agent = study.sampler._participant.agent
-    assert np.allclose(agent.values, [-value for value in (t.value for t in study.trials)])
-    assert np.array_equal(agent.message(1), studies[0].sampler._model and _rebuilt(study).message(1))
-
-
-def _rebuilt(study: optuna.Study) -> Any:
-    sampler = study.sampler
-    sampler._new_participant()
-    sampler._follow(study, 4)
-    return sampler._participant.agent
-
-
-class Silent:
-    """A transport that can be pickled and knows of no open round."""
-
-    def __init__(self, server: FTSServer | None = None) -> None:
-        pass
-
-    def settings(self) -> dict[str, object]:
-        return SETTINGS.describe()
-
-    def open_round(self) -> int:
-        return 0
-
-    def rounds(self) -> int:
-        return 0
-
-    def submit(self, message: object) -> None:
-        raise AssertionError("the plan is complete")
-
-    def fetch(self, t: int) -> Any:
-        raise AssertionError("the plan is complete")
+def test_a_restarted_agent_knows_what_its_study_knows() -> None:
+    whole, study = alone(), alone()
+    whole.optimize(objective, n_trials=10)
+    study.optimize(objective, n_trials=9)
+    study.sampler = pickle.loads(pickle.dumps(DPFTSSampler(SPACE, Silent(), SETTINGS, agent=0, seed=1)))
+    study.optimize(objective, n_trials=1)
+    assert study.trials[-1].params == pytest.approx(whole.trials[-1].params, rel=1e-3)  # it fits its model anew
 
 
 def test_failed_and_infinite_trials_teach_nothing_and_hold_nobody_up(fast_path: Path) -> None:
@@ -195,71 +173,46 @@ def test_failed_and_infinite_trials_teach_nothing_and_hold_nobody_up(fast_path: 
 
     step(studies, SETTINGS.initial + ROUNDS, sometimes)
     assert server.open_round == ROUNDS
-    agent = studies[0].sampler._participant.agent
-    assert len(agent) == sum(t.number % 3 == 0 for t in studies[0].trials)
 
 
-def test_it_maximises_and_minimises(fast_path: Path) -> None:
-    for direction in ("minimize", "maximize"):
-        sampler = DPFTSSampler(SPACE, Silent(), SETTINGS, agent=0, seed=1)
-        study = optuna.create_study(sampler=sampler, direction=direction)
-        sign = 1 if direction == "minimize" else -1
-        study.optimize(lambda trial, sign=sign: sign * objective(trial), n_trials=25)
-        assert sign * study.best_value < 0.02
-
-
-def test_small_discrete_spaces_are_searched_without_repeats() -> None:
-    space = {"k": IntDistribution(1, 8, log=True), "s": FloatDistribution(0.0, 1.0, step=0.5)}
-    sampler = DPFTSSampler(space, Silent(), SETTINGS, agent=0, seed=1)
-    study = optuna.create_study(sampler=sampler)
-    study.optimize(lambda t: t.suggest_int("k", 1, 8, log=True) + t.suggest_float("s", 0, 1, step=0.5), n_trials=24)
-    assert len({tuple(t.params.items()) for t in study.trials}) == 24
-    assert study.best_value == 1.0
+@pytest.mark.parametrize(("direction", "sign"), [("minimize", 1), ("maximize", -1)])
+def test_it_maximises_and_minimises(direction: str, sign: int) -> None:
+    study = alone(direction=direction)
+    study.optimize(lambda trial: sign * objective(trial), n_trials=25)
+    assert sign * study.best_value < 0.02
 
 
 @pytest.mark.parametrize(
-    "space",
+    ("space", "trials"),
     [
-        {"j": IntDistribution(0, 99), "k": IntDistribution(0, 99)},
-        {"j": IntDistribution(1, 3), "k": IntDistribution(1, 5000, log=True)},
-        {"j": FloatDistribution(0.0, 1.0, step=0.01), "k": IntDistribution(0, 990, step=10)},
+        ({"k": IntDistribution(1, 8, log=True), "s": FloatDistribution(0.0, 1.0, step=0.5)}, 24),  # all of them
+        ({"j": IntDistribution(0, 99), "k": IntDistribution(0, 99)}, 34),
+        ({"j": IntDistribution(1, 3), "k": IntDistribution(1, 5000, log=True)}, 34),
+        ({"j": FloatDistribution(0.0, 1.0, step=0.01), "k": IntDistribution(0, 990, step=10)}, 34),
     ],
 )
 @pytest.mark.parametrize("agent", [0, 1])
-def test_large_discrete_spaces_are_searched_without_repeats(
-    space: dict[str, optuna.distributions.BaseDistribution], agent: int
-) -> None:
-    sampler = DPFTSSampler(space, Silent(), SETTINGS, agent=agent, seed=1)
-    study = optuna.create_study(sampler=sampler)
-    study.optimize(lambda t: sum((t._suggest(name, d) - 0.3) ** 2 for name, d in space.items()), n_trials=34)
-    assert len({tuple(t.params.items()) for t in study.trials}) == 34
-    pickle.loads(pickle.dumps(sampler))
+def test_discrete_spaces_are_searched_without_repeats(space: dict[str, BaseDistribution], trials: int, agent: int):
+    study = alone(space, agent=agent)
+    for _ in range(trials):
+        trial = study.ask(space)
+        study.tell(trial, sum((value - 0.3) ** 2 for value in trial.params.values()))
+    assert len({tuple(t.params.items()) for t in study.trials}) == trials
 
 
 def test_what_does_not_fit_is_refused_early() -> None:
-    for space, settings in (
-        ({"x": CategoricalDistribution(["a", "b"])}, SETTINGS),
-        ({"x": FloatDistribution(0, 1)}, SETTINGS),
-        ({**SPACE, "z": CategoricalDistribution(["a"])}, SETTINGS),
+    for space, settings, says in (
+        ({"x": CategoricalDistribution(["a", "b"])}, SETTINGS, "float and int"),
+        ({"x": FloatDistribution(0, 1)}, SETTINGS, "for d=2"),
+        ({**SPACE, "z": CategoricalDistribution(["a"])}, SETTINGS, "float and int"),
+        (SPACE, None, "DPFTSSampler needs settings"),
     ):
-        with pytest.raises(dptune.InputError):
+        with pytest.raises(dptune.InputError, match=says):
             DPFTSSampler(space, Silent(), settings, agent=0)
     for agent in (3, "0", 1.0, True):
         with pytest.raises(dptune.InputError, match="agents are numbered"):
             DPFTSSampler(SPACE, Silent(), SETTINGS, agent=agent)
-    sampler = DPFTSSampler(SPACE, Silent(), SETTINGS, agent=0)
-    optuna.create_study(sampler=sampler).optimize(objective, n_trials=1)
+    study = alone()
+    study.optimize(objective, n_trials=1)
     with pytest.raises(dptune.InputError, match="one study"):
-        optuna.create_study(sampler=sampler).optimize(objective, n_trials=1)
-
-
-class TestDPFTSSampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
-    """Optuna's own conformance suite for samplers, unmodified.
-
-    Its objectives suggest x, y, ... of every kind and range; the agents' common space has other names.
-    """
-
-    @pytest.fixture
-    def sampler(self) -> Callable[[], optuna.samplers.BaseSampler]:
-        space = {f"common {name}": distribution for name, distribution in SPACE.items()}
-        return lambda: DPFTSSampler(space, Silent(), SETTINGS, agent=0, seed=0)
+        create(None, study.sampler, "another").optimize(objective, n_trials=1)

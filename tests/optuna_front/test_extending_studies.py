@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
-import optuna
 import pytest
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 
 import dptune
-from dptune_optuna import PrivateObjective
-from harness import SPACE, N, create, objective_of, open_centred, open_privatizer, open_sampler, stored
+from harness import OPEN, SPACE, create, objective_of, open_centred, open_privatizer, ran, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-BOTH = pytest.mark.parametrize("opened", [open_centred, open_sampler])
 
 
-@BOTH
-def test_a_study_goes_on_where_it_was_and_every_script_that_says_so_agrees(tmp_path, opened):
+@pytest.mark.parametrize("kind", OPEN)
+def test_a_study_goes_on_where_it_was_and_every_script_that_says_so_agrees(tmp_path, kind):
     def script(n_trials):
-        sampler = opened(open_privatizer(tmp_path), n_trials=12, mu=0.6)
-        study, objective = create(stored(tmp_path), sampler), objective_of(sampler)
-        study.optimize(objective, n_trials=12)
+        sampler, study, objective = ran(kind, tmp_path, 12, storage=stored(tmp_path), n_trials=12, mu=0.6)
         objective.extend(study, n_trials=24, mu=1.0)
         study.optimize(objective, n_trials=n_trials)
         return sampler, study, objective
@@ -42,9 +36,7 @@ def test_a_study_goes_on_where_it_was_and_every_script_that_says_so_agrees(tmp_p
 
 
 def test_an_extension_that_the_ledger_cannot_pay_names_the_remedy(tmp_path):
-    sampler = open_centred(open_privatizer(tmp_path), n_trials=8)
-    study, objective = create(None, sampler), objective_of(sampler)
-    study.optimize(objective, n_trials=4)
+    sampler, study, objective = ran("centred", tmp_path, 4, n_trials=8)
     with pytest.raises(dptune.InputError, match="not complete"):
         objective.extend(study, n_trials=16)
     study.optimize(objective, n_trials=20)
@@ -57,16 +49,11 @@ def test_an_extension_that_the_ledger_cannot_pay_names_the_remedy(tmp_path):
 
 
 def test_a_study_of_another_sampler_is_extended_by_its_objective(tmp_path):
-    objective = PrivateObjective(
-        lambda trial: np.full(N, trial.suggest_float("x", -1, 1) ** 2), open_privatizer(tmp_path), n_trials=3, mu=0.5
-    )
-    study = create(None, optuna.samplers.RandomSampler(seed=0))
-    study.optimize(objective, n_trials=9)
+    _, study, objective = ran("values", tmp_path, 9, n_trials=3, mu=0.5)
     objective.extend(study, n_trials=6, mu=0.8)
     study.optimize(objective, n_trials=9)
-    completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    assert len(completed) == 6
-    assert objective.recommend(study).keys() == {"x"}
+    assert len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))) == 6
+    assert objective.recommend(study).keys() == SPACE.keys()
 
 
 def test_a_new_study_starts_from_another_of_the_same_ledger(tmp_path):
@@ -82,29 +69,23 @@ def test_a_new_study_starts_from_another_of_the_same_ledger(tmp_path):
     assert open_privatizer(tmp_path).ledger.count("new") == 0
 
 
-def test_optuna_closes_the_trials_of_a_killed_process_when_the_study_goes_on(tmp_path):
-    """docs/optuna.md: a storage with a heartbeat. A killed process beats no more."""
+@pytest.mark.filterwarnings("ignore:.*supposed to be used with Study.optimize")
+@pytest.mark.parametrize("closed_by", ["heartbeat", "user"])
+def test_trials_of_a_killed_process_are_closed_and_the_study_goes_on(tmp_path, closed_by):
+    """docs/optuna.md: a storage with a heartbeat, or the user, who knows them to be dead."""
 
     def opened():
         storage = RDBStorage(f"sqlite:///{tmp_path}/s.db", heartbeat_interval=1, grace_period=1)
         sampler = open_centred(open_privatizer(tmp_path), n_trials=8)
-        return create(storage, sampler), objective_of(sampler)
+        return create(storage if closed_by == "heartbeat" else stored(tmp_path), sampler), objective_of(sampler)
 
     study, _ = opened()
-    with pytest.warns(UserWarning, match="supposed to be used with Study.optimize"):
-        trial = study.ask()
-    study._storage.record_heartbeat(trial._trial_id)  # the last one of the process
-    time.sleep(2.1)
+    trial = study.ask()
+    if closed_by == "heartbeat":
+        study._storage.record_heartbeat(trial._trial_id)  # the last one of the process
+        time.sleep(2.1)
+    else:
+        study.tell(trial.number, state=TrialState.FAIL)
     study, objective = opened()
     study.optimize(objective, n_trials=1)
-    assert [t.state for t in study.trials] == [TrialState.FAIL, TrialState.COMPLETE]
-
-
-def test_a_trial_that_its_user_knows_to_be_dead_is_told_to_have_failed(tmp_path):
-    sampler = open_centred(open_privatizer(tmp_path), n_trials=8)
-    study = create(stored(tmp_path), sampler)
-    study.ask()
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        study.tell(trial.number, state=TrialState.FAIL)
-    study.optimize(objective_of(sampler), n_trials=1)
     assert [t.state for t in study.trials] == [TrialState.FAIL, TrialState.COMPLETE]

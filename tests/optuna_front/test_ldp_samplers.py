@@ -1,4 +1,4 @@
-"""The LDP samplers as a user meets them: storages, restarts, threads, processes, lost replies."""
+"""The contract of the LDP samplers as a user meets them: storages, restarts, threads, processes, lost replies."""
 
 from __future__ import annotations
 
@@ -46,8 +46,20 @@ def reply_of(trial: optuna.Trial) -> float:
     return InsecureRandomizer(8.0, 1.2, insecure_seed=trial.number).randomize(measured(trial))
 
 
+def told(kind: type[LDPSampler] = LDPTGPSampler, replies: int = 0, storage: Any = None, **more: Any) -> optuna.Study:
+    """A study with so many replies; it goes on where the storage has it."""
+    study = create(storage, open_sampler(kind, **more), direction="maximize")
+    study.optimize(reply_of, n_trials=replies)
+    return study
+
+
 def points(study: optuna.Study) -> list[dict[str, Any]]:
     return [t.params for t in study.trials]
+
+
+def mean(study: optuna.Study, sampler: Any = None) -> list[float]:
+    """What a sampler, by default the study's, has learned of a study."""
+    return (sampler or study.sampler).run_of(study).bandit.mean().tolist()
 
 
 @pytest.mark.parametrize(
@@ -59,12 +71,11 @@ def points(study: optuna.Study) -> list[dict[str, Any]]:
     ],
 )
 def test_a_run_with_real_noise(tmp_path, kind, storage, n_jobs):
-    sampler = open_sampler(kind)
-    study = optuna.create_study(storage=storage_of(storage, tmp_path), sampler=sampler, direction="maximize")
-    randomizer = dptune.local.LocalRandomizer(8.0, 1.2)
+    study, randomizer = told(kind, storage=storage_of(storage, tmp_path)), dptune.local.LocalRandomizer(8.0, 1.2)
     study.optimize(LocalObjective(measured, randomizer), n_trials=40, n_jobs=n_jobs)
-    assert sampler.run_of(study).bandit.t == 40
-    assert all(params in sampler.run_of(study).candidates for params in points(study))
+    run = study.sampler.run_of(study)
+    assert run.bandit.t == 40
+    assert all(params in run.candidates for params in points(study))
     for trial in study.trials:  # every reply lies on the randomiser's public grid
         cells = trial.value / randomizer.scale * 2**40
         assert cells == pytest.approx(round(cells), abs=1e-3 * max(1, abs(cells) * 1e-12))
@@ -72,59 +83,44 @@ def test_a_run_with_real_noise(tmp_path, kind, storage, n_jobs):
 
 @ALL
 def test_it_finds_a_good_setting(kind):
-    sampler = open_sampler(kind)
-    study = optuna.create_study(sampler=sampler, direction="maximize")
-    study.optimize(reply_of, n_trials=400)
-    values = [value(**candidate) for candidate in sampler.run_of(study).candidates]
-    assert value(**sampler.recommend(study)) > np.quantile(values, 0.8)
+    study = told(kind, 400)
+    values = [value(**candidate) for candidate in study.sampler.run_of(study).candidates]
+    assert value(**study.sampler.recommend(study)) > np.quantile(values, 0.8)
 
 
 @ALL
-def test_a_restart_equals_the_uninterrupted_run(tmp_path, kind):
-    whole = optuna.create_study(sampler=open_sampler(kind), direction="maximize")
-    whole.optimize(reply_of, n_trials=90)
+def test_a_restart_equals_the_uninterrupted_run_and_stores_nothing_but_the_trials(tmp_path, kind):
+    whole = told(kind, 90)
     for _ in range(3):
-        study = optuna.create_study(
-            storage=stored(tmp_path),
-            study_name="s",
-            sampler=open_sampler(kind),
-            direction="maximize",
-            load_if_exists=True,
-        )
-        study.optimize(reply_of, n_trials=30)
+        study = told(kind, 30, stored(tmp_path))
     assert points(study) == points(whole)
     assert open_sampler(kind).recommend(study) == whole.sampler.recommend(whole)
+    assert study.user_attrs == {}
+    assert all(trial.user_attrs == trial.system_attrs == {} for trial in study.trials)
 
 
 @ALL
 def test_minimising_is_maximising_the_negative(kind):
-    up = optuna.create_study(sampler=open_sampler(kind), direction="maximize")
-    up.optimize(reply_of, n_trials=60)
-    down = optuna.create_study(sampler=open_sampler(kind), direction="minimize")
+    up, down = told(kind, 60), create(None, open_sampler(kind))
     down.optimize(lambda trial: -reply_of(trial), n_trials=60)
     assert points(down) == points(up)
     assert down.sampler.recommend(down) == up.sampler.recommend(up)
 
 
 def test_moma_proposes_a_point_k_times():
-    study = optuna.create_study(sampler=open_sampler(LDPMoMASampler))
-    study.optimize(reply_of, n_trials=30)
-    asked = points(study)
+    asked = points(told(LDPMoMASampler, 30))
     assert all(asked[i] == asked[i + 1] == asked[i + 2] for i in range(0, 30, 3))
     assert len({tuple(p.values()) for p in asked}) > 1
 
 
 @ALL
 def test_lost_replies_and_odd_trials_block_nothing(tmp_path, kind):
-    sampler = open_sampler(kind, patience=5)
-    study = create(stored(tmp_path), sampler)
+    study = told(kind, storage=stored(tmp_path), patience=5)
     study.enqueue_trial({"x": 0.5, "n": 7})
     study.enqueue_trial({"x": 0.5})
-    study.add_trial(optuna.create_trial(params={"x": 0.0, "n": 3}, distributions=SPACE, value=0.1))
-    wider = {"x": FloatDistribution(-9.0, 9.0), "n": SPACE["n"]}
-    study.add_trial(optuna.create_trial(params={"x": 7.0, "n": 3}, distributions=wider, value=0.1))  # outside: ignored
-    other = {"z": FloatDistribution(0, 1)}
-    study.add_trial(optuna.create_trial(params={"z": 0.0}, distributions=other, value=0.1))
+    wider, other = {**SPACE, "x": FloatDistribution(-9.0, 9.0)}, {"z": FloatDistribution(0, 1)}
+    for at, space in (({"x": 0.0, "n": 3}, SPACE), ({"x": 7.0, "n": 3}, wider), ({"z": 0.0}, other)):
+        study.add_trial(optuna.create_trial(params=at, distributions=space, value=0.1))  # two of them lie outside
     stale = study.ask()
     measured(stale)
     for state in (TrialState.FAIL, TrialState.PRUNED):
@@ -132,55 +128,46 @@ def test_lost_replies_and_odd_trials_block_nothing(tmp_path, kind):
         measured(trial)
         study.tell(trial, state=state)
     study.optimize(lambda trial: float("nan") if trial.number % 5 == 0 else reply_of(trial), n_trials=40)
-    session = sampler.run_of(study)
-    keys = [key_of(session.space, t.params) for t in study.trials if t.state == TrialState.COMPLETE]
-    assert keys.count(None) == 2  # outside the space, and of another one
-    before = session.bandit.t
-    assert before == sum(key is not None and session._curator.row(key) is not None for key in keys) > 30
+    run = study.sampler.run_of(study)
+    replies = [t.params for t in study.trials if t.state == TrialState.COMPLETE]
+    assert [key_of(run.space, params) for params in replies].count(None) == 2
+    before = run.bandit.t
+    assert 30 < before <= len(replies) - 2
     study.tell(stale, 0.3)  # very late, and it counts
-    assert sampler.run_of(study).bandit.t == before + 1
-    again = open_sampler(kind, patience=5)
-    assert again.run_of(study).ask() == sampler.run_of(study).ask()
+    assert study.sampler.run_of(study).bandit.t == before + 1
+    assert open_sampler(kind, patience=5).run_of(study).ask() == study.sampler.run_of(study).ask()
 
 
 @ALL
 def test_trials_that_run_at_the_same_time_are_spread(kind):
-    study = optuna.create_study(sampler=open_sampler(kind))
-    for _ in range(20):
-        measured(study.ask())
-    assert len({tuple(p.values()) for p in points(study)}) > 3
-    impatient = optuna.create_study(sampler=open_sampler(kind, patience=0))
-    for _ in range(20):
-        measured(impatient.ask())
-    assert len({tuple(p.values()) for p in points(impatient)}) == 1
+    for patience, different in ((1000, range(4, 21)), (0, [1])):
+        study = told(kind, patience=patience)
+        for _ in range(20):
+            measured(study.ask())
+        assert len({tuple(p.values()) for p in points(study)}) in different
 
 
 WORKER = """
-    import optuna
     from test_ldp_samplers import *
-    kind = {{k.__name__: k for k in (LDPTGPSampler, LDPATASampler, LDPMoMASampler)}}[{kind!r}]
-    study = optuna.load_study(storage={storage!r}, study_name="s", sampler=open_sampler(kind))
-    study.optimize(reply_of, n_trials=25)
+    told({kind}, 25, {storage!r})
 """
 
 
 @pytest.mark.parametrize("kind", [LDPTGPSampler, *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])])
 def test_two_processes_on_one_study_are_one_run(tmp_path, kind):
     storage = f"sqlite:///{tmp_path}/s.db"
-    study = optuna.create_study(storage=storage, study_name="s", sampler=open_sampler(kind), direction="maximize")
+    study = told(kind, storage=storage)
     code = textwrap.dedent(WORKER).format(storage=storage, kind=kind.__name__)
     for worker in [start_forked(code) for _ in range(2)]:
         ended = worker.wait()
         assert ended.returncode == 0, ended.stdout
     assert sorted(t.number for t in study.trials) == list(range(50))
     assert study.sampler.run_of(study).bandit.t == 50
-    whole = open_sampler(kind)  # reads the replies at once; the first one read them in the order they came
-    assert whole.run_of(study).bandit.mean().tolist() == study.sampler.run_of(study).bandit.mean().tolist()
+    assert mean(study, open_sampler(kind)) == mean(study)  # read at once, and in the order in which they came
 
 
 def test_a_follower_sees_what_others_are_told_in_any_order():
-    follower, study = open_sampler(), optuna.create_study(sampler=open_sampler())
-    rng = np.random.default_rng(0)
+    follower, study, rng = open_sampler(), told(), np.random.default_rng(0)
     running: list[tuple[optuna.Trial, float]] = []
     for _ in range(120):
         trial = study.ask()
@@ -190,67 +177,52 @@ def test_a_follower_sees_what_others_are_told_in_any_order():
         follower.run_of(study)
     for trial, reply in running:
         study.tell(trial, reply)
-    fresh = open_sampler()
-    assert follower.run_of(study).bandit.mean().tolist() == fresh.run_of(study).bandit.mean().tolist()
+    assert mean(study, follower) == mean(study, open_sampler())
 
 
-def test_a_trial_that_the_storage_shows_late_is_read_late(monkeypatch):
-    study = optuna.create_study(sampler=open_sampler())
-    study.optimize(reply_of, n_trials=20)
-    shown, follower = study._storage.get_all_trials(study._study_id), open_sampler()
-    hidden = [t for t in shown if t.number not in {3, 17}]
-    monkeypatch.setattr(study._storage, "get_all_trials", lambda *args, **more: hidden)
-    assert follower.run_of(study).bandit.t == 18
+@pytest.mark.parametrize("late", [{3, 17}, {0}])
+def test_a_trial_that_the_storage_shows_late_is_read_late(monkeypatch, late):
+    study, follower = told(replies=20), open_sampler()
+    storage, shown = type(study._storage), study.get_trials()
+    hidden = [t for t in shown if t.number not in late]
+    monkeypatch.setattr(storage, "get_all_trials", lambda *args, **more: hidden)
+    assert follower.run_of(study).bandit.t == len(hidden)
     hidden = shown
     assert follower.run_of(study).bandit.t == 20
     assert follower.run_of(study).ask() == study.sampler.run_of(study).ask()
 
 
-@ALL
-def test_nothing_is_stored_but_the_trials(tmp_path, kind):
-    study = create(stored(tmp_path), open_sampler(kind))
-    study.optimize(reply_of, n_trials=10)
-    attributes = [study._storage.get_study_system_attrs(study._study_id), study.user_attrs]
-    attributes += [a for t in study.trials for a in (t.user_attrs, t.system_attrs)]
-    assert all(a == {} for a in attributes)
-
-
 def test_copies_and_another_study_of_the_same_name_have_a_run_of_their_own():
-    sampler = open_sampler()
-    study = create(None, sampler)
-    study.optimize(reply_of, n_trials=20)
-    for twin in (pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler)):
-        assert twin.recommend(study) == sampler.recommend(study)
-    assert sampler.run_of(create(None, sampler)).bandit.t == 0
+    study = told(replies=20)
+    for twin in (pickle.loads(pickle.dumps(study.sampler)), copy.deepcopy(study.sampler)):
+        assert twin.recommend(study) == study.sampler.recommend(study)
+    assert study.sampler.run_of(create(None, study.sampler)).bandit.t == 0
 
 
 @pytest.mark.parametrize(
-    ("space", "before", "after"), [(SPACE, 8, 3), (None, 8, 0), (SPACE, 3, 8), (None, 8, 8), (None, 0, 4)]
+    ("space", "before", "after"),
+    [(SPACE, 8, 3), (None, 8, 0), (SPACE, 3, 8), (None, 8, 8), (None, 0, 4), (SPACE, 8, 0)],
 )
 def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_path, space, before, after):
-    storage, sampler = optuna.storages.get_storage(f"sqlite:///{tmp_path}/s.db"), open_sampler(space=space)
-    study = create(storage, sampler)
-    study.optimize(reply_of, n_trials=before)
-    running = [study.ask(SPACE) for _ in range(2)]
-    sampler.run_of(study)
-    first = study._study_id
+    storage = optuna.storages.get_storage(f"sqlite:///{tmp_path}/s.db")
+    first = told(replies=before, storage=storage, space=space)
+    running = [first.ask(SPACE) for _ in range(2)]
+    first.sampler.run_of(first)
     optuna.delete_study(study_name="study", storage=storage)
     study = create(storage, open_sampler(space=space))  # another process
     study.optimize(lambda trial: -measured(trial), n_trials=after)
-    assert study._study_id == first, "the storage gives numbers to one study only"
-    fresh = open_sampler(space=space)
+    assert study._study_id == first._study_id, "the storage gives numbers to one study only"
     if after or space:
-        assert sampler.run_of(study).bandit.mean().tolist() == fresh.run_of(study).bandit.mean().tolist()
-        assert sampler.run_of(study).bandit.t == after
+        assert mean(study, first.sampler) == mean(study, open_sampler(space=space))
+        assert first.sampler.run_of(study).bandit.t == after
     else:
-        assert sampler.run_of(study) is None
+        assert first.sampler.run_of(study) is None
     assert len(running) == 2
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_interrupt_while_reading_loses_no_reply(monkeypatch, when):
-    study, follower, original = optuna.create_study(sampler=open_sampler()), open_sampler(), dptune.bandits.LDPRun.tell
-    study.optimize(reply_of, n_trials=12)
+    study, follower, original = told(replies=12), open_sampler(), dptune.bandits.LDPRun.tell
 
     def press(self: Any, number: int, *reply: Any) -> bool:
         taken = original(self, number, *reply) if when == "after" or number != 7 else True
@@ -263,71 +235,48 @@ def test_an_interrupt_while_reading_loses_no_reply(monkeypatch, when):
     with pytest.raises(KeyboardInterrupt):
         follower.run_of(study)
     assert follower.run_of(study).bandit.t == 12
-    assert follower.run_of(study).bandit.mean().tolist() == study.sampler.run_of(study).bandit.mean().tolist()
+    assert mean(study, follower) == mean(study)
 
 
 def test_without_a_space_the_first_completed_trial_fixes_it():
-    sampler = open_sampler(space=None)
-    study = optuna.create_study(sampler=sampler)
+    study = told(space=None)
     with pytest.raises(dptune.InputError, match="no completed trial"):
-        sampler.recommend(study)
+        study.sampler.recommend(study)
     study.optimize(reply_of, n_trials=20)
-    assert set(sampler.recommend(study)) == set(SPACE)
-    assert all(params in sampler.run_of(study).candidates for params in points(study)[1:])
-    other = optuna.create_study(sampler=sampler)
+    assert set(study.sampler.recommend(study)) == set(SPACE)
+    assert all(params in study.sampler.run_of(study).candidates for params in points(study)[1:])
+    other = create(None, study.sampler)
     first, second = other.ask(), other.ask()
     other.tell(second, reply_of(second))
     first.suggest_float("z", 0, 1)
-    assert set(sampler.run_of(other).space) == set(SPACE)
+    assert set(other.sampler.run_of(other).space) == set(SPACE)
     other.tell(first, 0.0)
-    assert set(sampler.run_of(other).space) == {"z"}
+    assert set(other.sampler.run_of(other).space) == {"z"}
 
 
 def test_categorical_and_conditional_parameters_are_drawn_with_a_warning(monkeypatch):
     messages: list[str] = []
     monkeypatch.setattr(optuna.logging.get_logger("optuna.dptune"), "warning", messages.append)
-    space = {**SPACE, "kernel": CategoricalDistribution(["rbf", "poly"])}
-    study = optuna.create_study(sampler=open_sampler(space=space))
 
     def objective(trial):
         if trial.suggest_categorical("kernel", ["rbf", "poly"]) == "rbf":
             trial.suggest_float("gamma", 0, 1)
         return reply_of(trial)
 
-    study.optimize(objective, n_trials=12)
-    assert any("'kernel'" in m and "LDPTGPSampler" in m for m in messages)
-    assert any("'gamma'" in m for m in messages)
-    assert not any("'x'" in m or "'n'" in m for m in messages)
-    assert study.sampler.run_of(study).bandit.t == 12
-    messages.clear()
-    study.sampler = open_sampler(warn_independent_sampling=False)
-    study.optimize(objective, n_trials=2)
-    assert messages == []
+    for warn in (True, False):
+        messages.clear()
+        space = {**SPACE, "kernel": CategoricalDistribution(["rbf", "poly"])}
+        study = told(space=space, warn_independent_sampling=warn)
+        study.optimize(objective, n_trials=12)
+        told_of = [any(name in m and "LDPTGPSampler" in m for m in messages) for name in ("'kernel'", "'gamma'", "'x'")]
+        assert told_of == [warn, warn, False]
+        assert study.sampler.run_of(study).bandit.t == 12
 
 
 def test_a_pruner_hides_no_replies():
-    sampler = open_sampler()
-    study = optuna.create_study(sampler=sampler, pruner=optuna.pruners.HyperbandPruner(1, 9))
+    study = create(None, open_sampler(), direction="maximize", pruner=optuna.pruners.HyperbandPruner(1, 9))
     study.optimize(reply_of, n_trials=30)
-    plain = optuna.create_study(sampler=open_sampler())
-    plain.optimize(reply_of, n_trials=30)
-    assert points(study) == points(plain)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"settings": None}, "LDPTGPSampler needs settings"),
-        ({"space": {"k": CategoricalDistribution(["a", "b"])}}, "no float or int"),
-        ({"space": None, "candidates": [{"x": 0.0, "n": 1}]}, "give space="),
-        ({"candidates": [{"x": 2.0, "n": 1}]}, "inside the space"),
-        ({"patience": -1}, "patience"),
-        ({"count": 0}, "count"),
-    ],
-)
-def test_bad_settings_are_refused_when_the_sampler_is_made(options, message):
-    with pytest.raises(dptune.InputError, match=message):
-        open_sampler(**options)
+    assert points(study) == points(told(replies=30))
 
 
 def test_several_objectives_are_refused():

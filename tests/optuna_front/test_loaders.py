@@ -11,12 +11,7 @@ import pytest
 
 import dptune
 from dptune_optuna import PrivateObjective
-from harness import (
-    N,
-    create,
-    open_ledger,
-    open_privatizer,
-)
+from harness import N, create, front, open_ledger, open_privatizer
 from sealed_harness import MARK, SECRET, seen_in
 
 # ---- the loader of data= --------------------------------------------------------------------------------
@@ -135,10 +130,11 @@ def test_an_interrupted_loader_passes_the_interrupt_bare(tmp_path):
 
 
 def test_a_copy_of_an_objective_does_not_carry_what_its_loader_loaded(tmp_path):
-    objective, _ = loading(tmp_path, load_marked)
-    objective._function._function = module_model  # a local function cannot be pickled
-    create(None, optuna.samplers.RandomSampler(seed=0)).optimize(objective, n_trials=1)
-    assert np.float64(SECRET).tobytes() not in pickle.dumps(objective.__dict__["_function"])
+    about = {"loss": "squared_error", "data": load_marked}
+    sampler, objective = front("values", open_privatizer(tmp_path), module_model, about)
+    create(None, sampler).optimize(objective, n_trials=1)
+    held = vars(objective)["_function"]
+    assert np.float64(SECRET).tobytes() not in pickle.dumps(held)
 
 
 def load_marked():

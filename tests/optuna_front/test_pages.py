@@ -10,30 +10,16 @@ from typing import Any
 import optuna
 import pytest
 
-from dptune_optuna import PrivateObjective
 from dptune_optuna.studies import SIGMA
-from harness import create, losses_at, objective_of, open_centred, open_ledger, open_privatizer, open_sampler, people
+from harness import create, front, open_ledger, open_privatizer, ran
 
 
-def run_study(folder: Path, front: str, *, storage: str | None = None, mine: str = "") -> tuple[optuna.Study, Any]:
-    """Run a whole study, with warnings as errors; ``mine`` is a metric name that the user has set."""
-    privatizer = open_privatizer(folder)
-    if front == "values":
-        sampler, n = optuna.samplers.RandomSampler(seed=0), 6
-        objective: Any = PrivateObjective(
-            lambda t: losses_at(people(), t.suggest_float("x", -1, 1), t.suggest_float("y", 1e-3, 1e1)),
-            privatizer,
-            n_trials=n,
-        )
-    else:
-        sampler = {"gibo": open_sampler, "centred": open_centred}[front](privatizer, n_trials=12)
-        objective, n = objective_of(sampler), sampler.n_trials
-    study = create(storage, sampler)
-    if mine:
-        study.set_metric_names([mine])
+def run_study(folder: Path, kind: str, **more: Any) -> tuple[optuna.Study, Any]:
+    """Run a whole study, with warnings as errors."""
+    trials = 6 if kind == "values" else 12
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        study.optimize(objective, n_trials=n)
+        _, study, objective = ran(kind, folder, trials, n_trials=trials, **more)
     return study, objective
 
 
@@ -75,11 +61,14 @@ def test_the_first_generation_shows_no_constant_that_looks_like_a_result(tmp_pat
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_a_name_and_a_note_of_the_users_stay(tmp_path: Path) -> None:
-    study, objective = run_study(tmp_path, "values", mine="score")
+    sampler, objective = front("values", open_privatizer(tmp_path))
+    study = create(None, sampler)
+    study.set_metric_names(["score"])
+    study.optimize(objective, n_trials=2)
     assert study.metric_names == ["score"]
     assert note_of(study).startswith("## Private search: values")
     study._storage.set_study_system_attr(study._study_id, "dashboard:note_str:0", "my own words")
-    objective.estimate(study, objective.recommend(study))
+    study.optimize(objective, n_trials=1)
     assert note_of(study) == "my own words"
 
 

@@ -14,7 +14,7 @@ from sklearn.linear_model import SGDClassifier
 import dptune
 from dptune.privacy.held import HeldLosses
 from dptune.search.request import SearchRequest
-from harness import N, create, losses_at, open_centred, open_privatizer, people, transcript
+from harness import N, create, losses_at, open_centred, open_privatizer, people, point, transcript
 from test_non_interference import canned, neighbour
 
 SETTINGS: dict[str, Any] = {"n_trials": 12, "rung_share": 0.2, "rungs": 2}
@@ -24,7 +24,7 @@ def training(data: np.ndarray, kind: str = "other") -> Any:
     """A function whose losses fall step by step, and that may fail half-way."""
 
     def losses(trial: Any) -> np.ndarray:
-        x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", 1e-3, 1e1, log=True)
+        x, y = point(trial)
         for step in range(1, 4):
             with np.errstate(all="ignore"):
                 now = losses_at(data, x, y) + 1 / step
@@ -123,8 +123,7 @@ def test_with_a_named_loss_the_model_is_reported_and_nothing_is_kept_of_a_failed
 
 def test_reports_of_a_wrong_shape_are_public_mistakes_and_unplanned_ones_are_refused(tmp_path: Path) -> None:
     def wrong(trial: Any) -> Any:
-        trial.suggest_float("x", -1, 1)
-        trial.suggest_float("y", 1e-3, 1e1, log=True)
+        point(trial)
         trial.report_private(np.zeros(N - 1), 1)
 
     sampler = open_centred(open_privatizer(tmp_path), **SETTINGS)

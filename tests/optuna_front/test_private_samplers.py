@@ -1,4 +1,4 @@
-"""Both private samplers as a user meets them: a trial's life, restarts, copies, odd trials, refusals, the answer."""
+"""The contract of the private samplers: a trial's life, restarts, copies, odd trials, refusals, the answer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 import dptune
-from dptune_optuna import CentredCMASampler, DPGIBOSampler
+from dptune_optuna import CentredSampler, DPGIBOSampler
 from harness import (
     OPEN,
     SPACE,
     N,
     create,
+    front,
     keys,
     losses_at,
     objective_of,
@@ -28,12 +29,13 @@ from harness import (
     open_sampler,
     people,
     people_s_losses,
+    ran,
     spend_elsewhere,
     storage_of,
     stored,
 )
 
-SAMPLERS = {"gibo": DPGIBOSampler, "centred": CentredCMASampler}
+SAMPLERS = {"gibo": DPGIBOSampler, "centred": CentredSampler}
 BOTH = pytest.mark.parametrize("kind", OPEN)
 LOST = pytest.mark.filterwarnings("ignore:24 trials have ended")  # those of a batch were lost with a process
 
@@ -64,8 +66,7 @@ def test_a_complete_run_pays_for_each_question_once(tmp_path, kind, where, n_job
 @BOTH
 def test_the_run_finds_the_minimum_when_people_are_many(tmp_path, kind):
     data = np.repeat(people(), 1000, axis=0)
-    privatizer = dptune.LossPrivatizer(open_ledger(tmp_path), n=len(data), clip=(0.0, 4.0))
-    sampler = OPEN[kind](privatizer, n_trials=60)
+    sampler = OPEN[kind](open_privatizer(tmp_path, n=len(data)), n_trials=60)
     study = create(None, sampler)
     study.optimize(objective_of(sampler, data), n_trials=sampler.n_trials)
     best = losses_at(data, data[:, 0].mean(), 10 ** (2 * data[:, 1].mean())).mean()
@@ -77,11 +78,10 @@ def test_the_run_finds_the_minimum_when_people_are_many(tmp_path, kind):
 
 
 def test_the_value_of_a_centred_trial_is_what_was_known_when_it_ended(tmp_path):
-    sampler = open_centred(open_privatizer(tmp_path))
-    study, objective, run = create(None, sampler), objective_of(sampler), None
+    sampler, study, objective = ran("centred", tmp_path, 0)
     for i in range(sampler.n_trials):
         study.optimize(objective, n_trials=1)
-        run = run or sampler.run_of(study)
+        run = sampler.run_of(study)
         known = run.algorithm.value(run.space.encode(study.trials[-1].params))
         assert study.trials[-1].value == (math.inf if known is None else known)
         assert (known is None) == (i < run.plan.settings.population - 1)  # nothing is released yet
@@ -92,16 +92,12 @@ def test_the_value_of_a_centred_trial_is_what_was_known_when_it_ended(tmp_path):
 @BOTH
 @LOST
 def test_a_restart_continues_in_the_same_state_with_the_remaining_budget(tmp_path, kind):
-    first = OPEN[kind](open_privatizer(tmp_path))
-    study = create(stored(tmp_path), first)
-    study.optimize(objective_of(first), n_trials=14)
+    first, study, _ = ran(kind, tmp_path, 14, storage=stored(tmp_path))
     found, spent = first.recommend(study), open_ledger(tmp_path).spent()
-
-    second = OPEN[kind](open_privatizer(tmp_path))
-    study = create(stored(tmp_path), second)
+    second, study, objective = ran(kind, tmp_path, 0, storage=stored(tmp_path))
     assert second.recommend(study) == found
     assert open_ledger(tmp_path).spent() == spent
-    study.optimize(objective_of(second), n_trials=40)
+    study.optimize(objective, n_trials=40)
     assert second.run_of(study).complete
     assert spent < open_ledger(tmp_path).spent() <= 1.0
     assert len(keys(tmp_path)) == len(set(keys(tmp_path)))
@@ -109,9 +105,7 @@ def test_a_restart_continues_in_the_same_state_with_the_remaining_budget(tmp_pat
 
 @BOTH
 def test_copies_share_the_budget(tmp_path, kind):
-    sampler = OPEN[kind](open_privatizer(tmp_path))
-    study = create(None, sampler)
-    study.optimize(objective_of(sampler), n_trials=8)
+    sampler, study, _ = ran(kind, tmp_path, 8)
     for twin in (pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler)):
         assert twin.run_of(study).ledger.spent() == open_ledger(tmp_path).spent()
         assert twin.recommend(study) == sampler.recommend(study)
@@ -121,8 +115,7 @@ def test_copies_share_the_budget(tmp_path, kind):
 @BOTH
 @LOST
 def test_odd_trials_do_not_block_the_run(tmp_path, kind):
-    sampler = OPEN[kind](open_privatizer(tmp_path))
-    study = create(stored(tmp_path), sampler)
+    sampler, study, objective = ran(kind, tmp_path, 0, storage=stored(tmp_path))
     study.enqueue_trial({"x": 0.5, "y": 1.0})
     study.enqueue_trial({"x": 0.5})
     study.ask()  # stale: it never comes back
@@ -130,34 +123,25 @@ def test_odd_trials_do_not_block_the_run(tmp_path, kind):
     study.add_trial(optuna.create_trial(params={"x": 0.0, "y": 1.0}, distributions=SPACE, value=0.1))
     study.tell(study.ask(), state=TrialState.FAIL)
     study.tell(study.ask(), state=TrialState.PRUNED)
-    study.optimize(objective_of(sampler), n_trials=sampler.n_trials + 2)
+    study.optimize(objective, timeout=0.1)  # a timeout leaves a run that goes on
+    study.optimize(objective, n_trials=sampler.n_trials + 2)
     assert sampler.run_of(study).complete
     assert open_ledger(tmp_path).spent() <= 1.0
 
 
 @pytest.mark.filterwarnings("ignore:Fixed parameter")
 def test_a_point_outside_the_space_gets_a_value_and_no_place_in_a_batch(tmp_path):
-    sampler = open_sampler(open_privatizer(tmp_path))
-    study = create(None, sampler)
+    sampler, study, objective = ran("gibo", tmp_path, 0)
     study.enqueue_trial({"x": 7.0, "y": 1.0})
-    study.optimize(objective_of(sampler), n_trials=1)
+    study.optimize(objective, n_trials=1)
     run = sampler.run_of(study)
     assert (keys(tmp_path), run.algorithm.points_in_use(), run.privatizer.points()) == (["value/0"], (), ())
 
 
-def test_a_timeout_leaves_a_run_that_goes_on(tmp_path):
-    sampler = open_sampler(open_privatizer(tmp_path))
-    study = create(None, sampler)
-    study.optimize(objective_of(sampler), timeout=0.1)
-    study.optimize(objective_of(sampler), n_trials=50)
-    assert sampler.run_of(study).complete
-
-
 @BOTH
 def test_the_trials_end_by_themselves_when_the_plan_is_done_and_more_are_refused_untrained(tmp_path, kind):
-    sampler, calls = OPEN[kind](open_privatizer(tmp_path)), []
-    study = create(None, sampler)
-    study.optimize(objective_of(sampler), n_trials=None)
+    (sampler, study, objective), calls = ran(kind, tmp_path, 0), []
+    study.optimize(objective, n_trials=None)
     assert sampler.run_of(study).complete
     assert len(study.trials) == sampler.n_trials
     study.optimize(sampler.objective(calls.append), n_trials=5)
@@ -197,36 +181,28 @@ def test_n_trials_is_the_plans_before_and_after_a_study_begins(tmp_path, mu, spe
 
 
 @BOTH
-def test_a_spent_ledger_refuses_before_training(tmp_path, kind):
-    sampler, calls = OPEN[kind](open_privatizer(tmp_path)), []
+@pytest.mark.parametrize("known", [True, False], ids=["space", "no space"])
+def test_a_spent_ledger_refuses_before_training(tmp_path, kind, known):
+    sampler, calls = SAMPLERS[kind](SPACE if known else None, open_privatizer(tmp_path), n_trials=24, seed=1), []
     study = create(None, sampler)
-    study.optimize(objective_of(sampler), n_trials=3)
-    spend_elsewhere(open_privatizer(tmp_path), open_ledger(tmp_path).remaining() * 0.999999)
+    if known:
+        study.optimize(objective_of(sampler), n_trials=3)
+    spend_elsewhere(open_privatizer(tmp_path), open_ledger(tmp_path).remaining() * (0.999999 if known else 1.0))
     with pytest.raises(dptune.BudgetExhausted) as caught:
         study.optimize(sampler.objective(calls.append), n_trials=1)
     assert not calls
-    assert caught.value.left < caught.value.asked
-
-
-@BOTH
-def test_a_ledger_that_is_spent_when_no_space_is_known_refuses_before_training_too(tmp_path, kind):
-    spend_elsewhere(open_privatizer(tmp_path), 1.0)
-    sampler, calls = SAMPLERS[kind](privatizer=open_privatizer(tmp_path)), []
-    with pytest.raises(dptune.BudgetExhausted):
-        create(None, sampler).optimize(sampler.objective(calls.append), n_trials=1)
-    assert not calls
+    assert not known or caught.value.left < caught.value.asked
 
 
 def test_a_new_study_of_the_same_name_is_not_answered_with_old_values(tmp_path):
     for x in (0.0, 0.1):
-        sampler = open_sampler(open_privatizer(tmp_path))
-        study = create(None, sampler)
+        _, study, objective = ran("gibo", tmp_path, 0)
         study.enqueue_trial({"x": x, "y": 1.0})
         if x == 0.0:
-            study.optimize(objective_of(sampler), n_trials=1)
+            study.optimize(objective, n_trials=1)
         else:
             with pytest.raises(dptune.errors.KeyConflict, match="new name"):
-                study.optimize(objective_of(sampler), n_trials=1)
+                study.optimize(objective, n_trials=1)
 
 
 @pytest.mark.parametrize("change", [{"seed": 2}, {"n_trials": 40}, {"mu": 0.5}], ids=str)
@@ -264,8 +240,10 @@ def test_step_int_log_and_choices_are_tuned_on_their_grid(tmp_path, kind):
     assert sampler.recommend(study)["i"] in (1, 3, 5, 7, 9)
 
 
-def test_categorical_and_conditional_parameters_are_sampled_independently_with_a_warning(tmp_path, monkeypatch):
-    sampler, messages = open_sampler(open_privatizer(tmp_path)), []
+@BOTH
+@pytest.mark.parametrize("warn", [True, False])
+def test_parameters_outside_the_space_are_drawn_with_a_warning(tmp_path, monkeypatch, kind, warn):
+    sampler, messages = OPEN[kind](open_privatizer(tmp_path), warn_independent_sampling=warn), []
     study = create(None, sampler)
     monkeypatch.setattr(optuna.logging.get_logger("optuna.dptune"), "warning", messages.append)
 
@@ -277,12 +255,19 @@ def test_categorical_and_conditional_parameters_are_sampled_independently_with_a
         return people_s_losses(trial)
 
     study.optimize(losses, n_trials=sampler.n_trials)
-    assert [any(name in m for m in messages) for name in ("'kernel'", "'only_sometimes'", "'x'")] == [True, True, False]
+    told = [any(name in m for m in messages) for name in ("'kernel'", "'only_sometimes'", "'x'")]
+    assert told == [warn, warn, False]
     assert sampler.run_of(study).complete
 
 
 def test_without_a_space_the_first_trial_of_each_study_fixes_it(tmp_path):
     sampler, again = (DPGIBOSampler(privatizer=open_privatizer(tmp_path), n_trials=20, mu=0.5, seed=0) for _ in "ab")
+    with pytest.raises(dptune.InputError, match="give the sampler its space"):
+        sampler.n_trials  # noqa: B018
+    with pytest.raises(dptune.InputError, match="nothing to recommend"):
+        sampler.recommend(create(None, sampler))
+    with pytest.raises(dptune.InputError, match="n_trials= and mu="):
+        objective_of(sampler).extend(create(None, sampler), n_trials=30)
     for name in ("one", "two"):
         study = create(stored(tmp_path), sampler, name)
         study.optimize(objective_of(sampler), n_trials=5)
@@ -307,6 +292,12 @@ def test_of_two_first_trials_with_different_parameters_one_begins_the_run(tmp_pa
     assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 8
 
 
+def test_a_first_trial_without_anything_to_search_is_refused(tmp_path):
+    sampler = DPGIBOSampler(privatizer=open_privatizer(tmp_path), n_trials=20)
+    with pytest.raises(dptune.InputError, match="the first trial had no float or int parameter"):
+        create(None, sampler).optimize(sampler.objective(lambda trial: np.zeros(N)), n_trials=1)
+
+
 def test_a_wrapped_sampler_is_recognised(tmp_path):
     sampler = open_sampler(open_privatizer(tmp_path))
     study = create(None, optuna.samplers.PartialFixedSampler({"x": 0.3}, sampler))
@@ -316,13 +307,12 @@ def test_a_wrapped_sampler_is_recognised(tmp_path):
 
 @BOTH
 def test_refusals_before_anything_is_read(tmp_path, kind):
-    sampler = OPEN[kind](open_privatizer(tmp_path))
-    study = optuna.create_study(direction="maximize", sampler=sampler)
+    sampler, objective = front(kind, open_privatizer(tmp_path))
     with pytest.raises(dptune.InputError, match=r"minimize.*stored keeps its direction"):
-        study.optimize(objective_of(sampler), n_trials=1)
+        optuna.create_study(direction="maximize", sampler=sampler).optimize(objective, n_trials=1)
     for other in (optuna.create_study(), create(None, OPEN[kind](open_privatizer(tmp_path)))):
         with pytest.raises(dptune.InputError, match=rf"{type(sampler).__name__}.*made again.*sampler=sampler"):
-            other.optimize(objective_of(sampler), n_trials=1)
+            other.optimize(objective, n_trials=1)
     with pytest.raises(dptune.PrivacyError, match="Decorate the function"):
         create(None, sampler).optimize(lambda trial: trial.suggest_float("x", -1, 1), n_trials=1)
     assert keys(tmp_path) == []
@@ -332,9 +322,7 @@ def test_refusals_before_anything_is_read(tmp_path, kind):
 
 
 def test_withheld_values_are_none_that_could_look_good(tmp_path):
-    sampler = open_sampler(open_privatizer(tmp_path), monitor_share=0.0)
-    study = create(None, sampler)
-    study.optimize(objective_of(sampler), n_trials=sampler.n_trials)
+    sampler, study, _ = ran("gibo", tmp_path, monitor_share=0.0)
     assert {t.value for t in study.trials} == {math.inf}
     assert keys(tmp_path, "value/") == []
     assert sampler.run_of(study).complete
@@ -342,10 +330,7 @@ def test_withheld_values_are_none_that_could_look_good(tmp_path):
 
 @BOTH
 def test_the_estimate_is_released_once_and_covers_the_truth(tmp_path, kind):
-    sampler = OPEN[kind](open_privatizer(tmp_path))
-    study = create(None, sampler)
-    objective = objective_of(sampler)
-    study.optimize(objective, n_trials=sampler.n_trials)
+    sampler, study, objective = ran(kind, tmp_path)
     best = sampler.recommend(study)
     estimate = objective.estimate(study, best)
     assert objective.estimate(study, best) == estimate
@@ -360,10 +345,7 @@ def test_the_estimate_is_released_once_and_covers_the_truth(tmp_path, kind):
 @BOTH
 def test_the_recommendation_is_compared_with_the_users_defaults(fast_path, kind):
     default = {"x": -0.9, "y": 5.0}
-    sampler = OPEN[kind](open_privatizer(fast_path), default=default)
-    study = create(None, sampler)
-    objective = objective_of(sampler)
-    study.optimize(objective, n_trials=sampler.n_trials)
+    sampler, study, objective = ran(kind, fast_path, default=default)
     assert sampler.n_trials == sampler.run_of(study).plan.trials == len(study.trials)
     found = sampler.recommend(study)
     assert found.defaults == default
@@ -388,9 +370,7 @@ def test_a_seeded_run_says_so_everywhere_from_its_first_trial_on(tmp_path, caplo
 
 @BOTH
 def test_progress_is_stored_and_public_and_a_private_run_says_what_it_spends(tmp_path, capfd, caplog, kind):
-    sampler = OPEN[kind](open_privatizer(tmp_path))
-    study = create(None, sampler)
-    study.optimize(objective_of(sampler), n_trials=8)
+    sampler, study, _ = ran(kind, tmp_path, 8)
     run = sampler.run_of(study)
     shown = {name.removeprefix("dptune:"): value for name, value in study.user_attrs.items()}
     assert shown["mu_spent"] == open_ledger(tmp_path).spent()

@@ -3,53 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
-import optuna
 import pytest
+from optuna.samplers import BaseSampler
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase
 
 import dptune
-from dptune_optuna import CentredCMASampler, DPGIBOSampler, LDPATASampler, LDPMoMASampler, LDPTGPSampler
-from dptune_optuna.local import LDPSampler
+from dptune_optuna import CentredSampler, DPFTSSampler, DPGIBOSampler, LDPATASampler, LDPMoMASampler, LDPTGPSampler
+from harness import SPACE, open_privatizer
+from test_dpfts_sampler import SETTINGS, Silent
 
 # The suite's objectives are ordinary ones: their values are public, and the sampler warns of each.
 pytestmark = pytest.mark.filterwarnings("ignore::dptune_optuna.UnprotectedValueWarning")
+REPLIES = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=1.0, R=0.5), plays=2)
+COMMON = {f"common {name}": distribution for name, distribution in SPACE.items()}  # what the suite does not suggest
 
 
-class TestDPGIBOSampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+def private(kind: type) -> Callable[[Path], BaseSampler]:
+    return lambda folder: kind(privatizer=open_privatizer(folder), seed=0, unprotected="allow")
+
+
+def local(kind: type) -> Callable[[Path], BaseSampler]:
+    return lambda folder: kind(settings=REPLIES, seed=0)
+
+
+MADE = {
+    "DP-GIBO": private(DPGIBOSampler),
+    "centred": private(CentredSampler),
+    "TGP": local(LDPTGPSampler),
+    "ATA": local(LDPATASampler),
+    "MoMA": local(LDPMoMASampler),
+    "DP-FTS": lambda folder: DPFTSSampler(COMMON, Silent(), SETTINGS, agent=0, seed=0),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+class TestSampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
     @pytest.fixture
-    def sampler(self, tmp_path) -> Callable[[], optuna.samplers.BaseSampler]:
-        ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
-        privatizer = dptune.LossPrivatizer(ledger, n=100, clip=(0.0, 1.0))
-        return lambda: DPGIBOSampler(privatizer=privatizer, seed=0, unprotected="allow")
-
-
-class TestCentredCMASampler(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
-    @pytest.fixture
-    def sampler(self, tmp_path) -> Callable[[], optuna.samplers.BaseSampler]:
-        ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
-        privatizer = dptune.LossPrivatizer(ledger, n=100, clip=(0.0, 1.0))
-        return lambda: CentredCMASampler(privatizer=privatizer, seed=0, unprotected="allow")
-
-
-SETTINGS = dptune.bandits.LDPSettings(dptune.bandits.LaplaceReplies(1.0, B=1.0, R=0.5), plays=2)
-
-
-class _LDPSuite(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
-    kind: type[LDPSampler]
-
-    @pytest.fixture
-    def sampler(self) -> Callable[[], optuna.samplers.BaseSampler]:
-        return lambda: self.kind(settings=SETTINGS, seed=0)
-
-
-class TestLDPTGPSampler(_LDPSuite):
-    kind = LDPTGPSampler
-
-
-class TestLDPATASampler(_LDPSuite):
-    kind = LDPATASampler
-
-
-class TestLDPMoMASampler(_LDPSuite):
-    kind = LDPMoMASampler
+    def sampler(self, name: str, tmp_path: Path) -> Callable[[], BaseSampler]:
+        return lambda: MADE[name](tmp_path)

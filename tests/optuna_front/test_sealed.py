@@ -12,14 +12,17 @@ from dptune_optuna import LocalObjective, PrivateObjective, UnprotectedValueWarn
 from harness import (
     N,
     create,
+    front,
     objective_of,
     open_centred,
     open_ledger,
     open_privatizer,
     open_sampler,
+    point,
     stored,
     transcript,
 )
+from local_harness import paid, usual
 from sealed_harness import MARK, SECRET, seen_in
 
 
@@ -27,8 +30,7 @@ def failing_inside(mistake):
     """An objective that fails on a private value, and makes a public mistake while it handles that."""
 
     def objective(trial):
-        trial.suggest_float("x", -1, 1)
-        trial.suggest_float("y", 1e-3, 1e1, log=True)
+        point(trial)
         secret = SECRET
         try:
             raise ValueError(f"row 17 has income {secret}")
@@ -39,21 +41,10 @@ def failing_inside(mistake):
 
 
 FRONTS = {
-    "PrivateObjective": lambda folder, f: (None, PrivateObjective(f, open_privatizer(folder), n_trials=2)),
-    "sampler": lambda folder, f: ((s := open_centred(open_privatizer(folder))), s.objective(f)),
-    "LocalObjective": lambda folder, f: (
-        None,
-        LocalObjective(f, dptune.local.LocalRandomizer(1.0, (0.0, 1.0), invalid=1.0)),
-    ),
-    "ledger": lambda folder, f: (
-        None,
-        LocalObjective(
-            f,
-            dptune.local.LocalRandomizer(1.0, (0.0, 1.0), invalid=1.0),
-            ledger=dptune.local.UserLedger(folder / "u.db", cap=5.0),
-            user="me",
-        ),
-    ),
+    "PrivateObjective": lambda folder, f: front("values", open_privatizer(folder), f),
+    "sampler": lambda folder, f: front("centred", open_privatizer(folder), f),
+    "LocalObjective": lambda folder, f: (None, LocalObjective(f, usual())),
+    "ledger": lambda folder, f: (None, LocalObjective(f, usual(), **paid(folder))),
 }
 MISTAKES = {
     "refused": lambda trial: trial.set_user_attr("failed", True),
@@ -116,8 +107,7 @@ class Quoting:
 
 
 def undecorated(trial, vector):
-    trial.suggest_float("x", -1, 1)
-    trial.suggest_float("y", 1e-3, 1e1, log=True)
+    point(trial)
     return vector()
 
 
@@ -190,24 +180,15 @@ def test_public_values_are_stored_with_a_warning_if_the_user_says_so(tmp_path, o
     assert open_ledger(tmp_path).count() == 0
 
 
-def test_public_failures_of_a_decorated_objective_and_pruned_trials_end_nothing(tmp_path):
-    sampler = open_centred(open_privatizer(tmp_path))
-    study = create(None, sampler)
-    with pytest.raises(dptune.InputError):
-        study.optimize(sampler.objective(lambda trial: undecorated(trial, lambda: np.zeros(3))), n_trials=1)
-
-    def pruned(trial):
-        raise optuna.TrialPruned
-
-    study.optimize(pruned, n_trials=1)
-    assert [t.state for t in study.trials] == [TrialState.FAIL, TrialState.PRUNED]
-
-
 def test_an_undecorated_objective_that_raises_ends_the_study(tmp_path):
-    study = create(None, open_sampler(open_privatizer(tmp_path)))
+    sampler, bad = front("gibo", open_privatizer(tmp_path), lambda trial: undecorated(trial, lambda: np.zeros(3)))
+    study = create(None, sampler)
+    with pytest.raises(dptune.InputError):  # a public failure of a decorated one ends nothing, nor does
+        study.optimize(bad, n_trials=1)
+    study.tell(study.ask(), state=TrialState.PRUNED)
     with pytest.raises(dptune.PrivacyError, match="is in Optuna's log"):
         study.optimize(lambda trial: 1 / 0, n_trials=3, catch=ZeroDivisionError)
-    assert len(study.trials) == 1
+    assert [t.state for t in study.trials] == [TrialState.FAIL, TrialState.PRUNED, TrialState.FAIL]
 
 
 # ---- a seeded run ---------------------------------------------------------------------------------------

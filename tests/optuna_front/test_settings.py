@@ -5,71 +5,38 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution
 
 import dptune
-from dptune_optuna import (
-    CentredCMASampler,
-    DPGIBOSampler,
-    LDPATASampler,
-    LDPMoMASampler,
-    LDPTGPSampler,
-    PrivateObjective,
-)
-from harness import (
-    SPACE,
-    create,
-    losses_at,
-    open_centred,
-    open_ledger,
-    open_privatizer,
-    open_sampler,
-    people,
-    point,
-    stored,
-)
+from dptune_optuna import LDPTGPSampler, PrivateObjective
+from harness import FRONTS, OPEN, SPACE, create, front, open_ledger, open_privatizer, people_s_losses, point, stored
 
-PRIVATE = pytest.mark.parametrize("sampler", [DPGIBOSampler, CentredCMASampler])
-PLAIN = {"mu": 0.5, "n_trials": 40, "seed": 3, "final_share": 0.25}
-NUMPY = {"mu": np.float32(0.5), "n_trials": np.int64(40), "seed": np.int64(3), "final_share": np.float32(0.25)}
+BOTH = pytest.mark.parametrize("kind", OPEN)
+PLAIN = {"mu": 0.5, "n_trials": 40, "final_share": 0.25}
+NUMPY = {"mu": np.float32(0.5), "n_trials": np.int64(40), "final_share": np.float32(0.25)}
 REPLIES = dptune.bandits.LaplaceReplies(1.0, B=0.8, R=0.2)
 
 
-def losses(trial):
-    return losses_at(people(), *point(trial))
-
-
-@PRIVATE
-def test_numpys_numbers_begin_the_same_run(tmp_path, sampler):
-    for settings in (NUMPY, PLAIN, NUMPY):  # a run that continues is one that was planned alike
-        made = sampler(SPACE, open_privatizer(tmp_path), **settings)
-        study = optuna.create_study(storage=stored(tmp_path), study_name="s", sampler=made, load_if_exists=True)
-        study.optimize(made.objective(losses), n_trials=2)
-        assert type(made.n_trials) is int
-    assert {t.state.name for t in study.trials} == {"COMPLETE"}
-    assert len(study.trials) == 6
+@pytest.mark.parametrize("kind", FRONTS)
+def test_numpys_numbers_begin_the_same_run(tmp_path, kind):
+    seeds = ({}, {}) if kind == "values" else ({"seed": np.int64(3)}, {"seed": 3})
+    for settings in (NUMPY | seeds[0], PLAIN | seeds[1], NUMPY | seeds[0]):  # one that goes on was planned alike
+        sampler, objective = front(kind, open_privatizer(tmp_path), **settings)
+        study = create(stored(tmp_path), sampler)
+        study.optimize(objective, n_trials=2)
+        assert kind == "values" or type(sampler.n_trials) is int
+    assert [t.state.name for t in study.trials] == ["COMPLETE"] * 6
     json.dumps(study.user_attrs)
 
 
-def test_numpys_numbers_begin_the_same_values(tmp_path):
-    study = create(None, optuna.samplers.RandomSampler(seed=0))
-    for settings in (NUMPY, PLAIN):
-        told = {name: value for name, value in settings.items() if name != "seed"}
-        study.optimize(PrivateObjective(losses, open_privatizer(tmp_path), **told), n_trials=2)
-    assert [t.state.name for t in study.trials] == ["COMPLETE"] * 4
-
-
-@PRIVATE
+@BOTH
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
         ({"mu": "1"}, "mu must"),
         ({"mu": True}, "mu must"),
-        ({"n_trials": "20"}, "n_trials must"),
         ({"n_trials": -5}, "n_trials must"),
-        ({"n_trials": 0}, "n_trials must"),
         ({"n_trials": 10.0}, "n_trials must"),
         ({"seed": "x"}, "seed must"),
         ({"seed": -1}, "seed must"),
@@ -77,116 +44,92 @@ def test_numpys_numbers_begin_the_same_values(tmp_path):
         ({"foo": 1}, "has no option 'foo'; it has n_trials, mu, seed, "),
         ({"trials": 20}, "has no option 'trials'"),
         ({"cells": [0.5]}, "has no option 'cells'"),
+        ({"loss_range": 3}, "Sampler has no option 'loss_range'"),
         ({"default": [0.5]}, "default must be a dict"),
         ({"warn_independent_sampling": "no"}, "warn_independent_sampling must be True or False"),
+        ({"unprotected": "yes"}, 'unprotected must be "refuse" or "allow"'),
     ],
 )
-def test_wrong_settings_are_refused_by_name(tmp_path, sampler, wrong, says):
+def test_wrong_settings_are_refused_by_name(tmp_path, kind, wrong, says):
     with pytest.raises(dptune.InputError, match=says):
-        sampler(SPACE, open_privatizer(tmp_path), **wrong)
+        OPEN[kind](open_privatizer(tmp_path), **wrong)
     assert open_ledger(tmp_path).count() == 0
 
 
-def test_dp_gibo_names_its_own_options(tmp_path):
-    with pytest.raises(dptune.InputError, match=r"^DPGIBOSampler .*steps, batch, .*monitor_share"):
-        DPGIBOSampler(SPACE, open_privatizer(tmp_path), monitr_share=0.1)
+@pytest.mark.parametrize(
+    ("kind", "wrong", "says"),
+    [
+        ("gibo", {"monitr_share": 0.1}, r"^DPGIBOSampler .*steps, batch, .*monitor_share"),
+        ("gibo", {"batch": 0}, "batch"),
+        ("centred", {"n_trials": 20, "population": 50}, "n_trials.*population"),
+        ("centred", {"steps": 20}, "steps.*n_trials"),
+        ("centred", {"sigmaa": 3}, "CentredSampler has no option 'sigmaa'.*sigma"),
+        ("values", {"n_trials": 0}, "n_trials"),
+        ("values", {"mu": -1.0}, "mu"),
+        ("values", {"final_share": 1.0}, "final_share"),
+        ("values", {"about": {"loss": "log_loss"}}, "data="),
+        ("values", {"about": {"loss": "roc_auc", "data": ([[0.0]], [0])}}, "roc_auc"),
+    ],
+)
+def test_what_a_plan_or_a_loss_refuses_is_refused_in_their_words(tmp_path, kind, wrong, says):
+    with pytest.raises(dptune.InputError, match=says):
+        front(kind, open_privatizer(tmp_path), **wrong)
 
 
 @pytest.mark.parametrize("early", ["no", 1, None])
 def test_an_estimate_is_early_or_it_is_not(tmp_path, early):
-    study, objective = create(None, None), PrivateObjective(losses, open_privatizer(tmp_path), n_trials=3)
+    study, objective = create(None, None), PrivateObjective(people_s_losses, open_privatizer(tmp_path), n_trials=3)
     with pytest.raises(dptune.InputError, match="early must be True or False"):
         objective.estimate(study, {"x": 0.0, "y": 1.0}, early=early)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"n_trials": 3}, "n_trials"),
-        ({"n_trials": 20, "population": 50}, "n_trials.*population"),
-        ({"radius": -1.0}, "radius"),
-        ({"final_share": 1.0}, "final_share"),
-        ({"population": 3}, "population"),
-        ({"population": "8"}, "population"),
-        ({"steps": 20}, "steps.*n_trials"),
-        ({"mu": 1e-9}, "mu"),
-        ({"sigmaa": 3}, "CentredSampler has no option 'sigmaa'.*sigma"),
-        ({"loss_range": 3}, "CentredSampler has no option 'loss_range'"),
-    ],
-)
-def test_wrong_settings_of_the_plan_of_centred_releases_are_refused_by_name(tmp_path, wrong, says):
-    with pytest.raises(dptune.InputError, match=says):
-        open_centred(open_privatizer(tmp_path), **wrong)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"steps": 0}, {"batch": 0}, {"mu": -1.0}, {"monitor_share": 1.5}, {"clip": 0.0}], ids=str
-)
-def test_wrong_settings_of_the_plan_of_dp_gibo_are_refused(tmp_path, wrong):
-    with pytest.raises(dptune.InputError, match=next(iter(wrong))):
-        open_sampler(open_privatizer(tmp_path), **wrong)
-
-
 def test_every_setting_of_the_plan_is_an_option(tmp_path):
     chosen = {"population": 5, "radius": 1.0, "rate": 0.5, "steps": (0.0, 0.0), "average": 2, "candidates": 2}
-    sampler = open_centred(open_privatizer(tmp_path), **chosen)
+    sampler = OPEN["centred"](open_privatizer(tmp_path), **chosen)
     settings = sampler.run_of(create(None, sampler)).plan.settings
     assert {name: getattr(settings, name) for name in chosen} == chosen
 
 
-@PRIVATE
-def test_a_sampler_needs_a_privatizer_and_something_to_search(tmp_path, sampler):
-    with pytest.raises(dptune.InputError, match=f"{sampler.__name__} needs a LossPrivatizer"):
-        sampler(SPACE)
-    for nothing in ({"k": CategoricalDistribution(["only"])}, {}):
+@pytest.mark.parametrize("kind", FRONTS)
+def test_a_privatizer_and_something_to_search_are_needed(tmp_path, kind):
+    sampler = None if kind == "values" else type(OPEN[kind](open_privatizer(tmp_path)))
+    for nobody in (None, "ledger.db"):
+        with pytest.raises(dptune.InputError, match="LossPrivatizer"):
+            front(kind, nobody)
+    for nothing in ({"k": CategoricalDistribution(["only"])}, {}) if sampler else ():
         with pytest.raises(dptune.InputError, match="more than one value to search"):
             sampler(nothing, open_privatizer(tmp_path))
 
 
-@pytest.mark.parametrize("nobody", [None, "ledger.db"])
-def test_a_private_objective_needs_a_privatizer(nobody):
-    with pytest.raises(dptune.InputError, match="LossPrivatizer"):
-        PrivateObjective(losses, nobody, n_trials=3)
-
-
-@pytest.mark.parametrize("sampler", [LDPTGPSampler, LDPATASampler, LDPMoMASampler])
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
+        ({"settings": None}, "LDPTGPSampler needs settings"),
+        ({"space": {"k": CategoricalDistribution(["a", "b"])}}, "no float or int"),
+        ({"space": None, "candidates": [{"x": 0.0, "y": 1.0}]}, "give space="),
+        ({"candidates": [{"x": 2.0, "y": 1.0}]}, "inside the space"),
+        ({"patience": -1}, "patience"),
         ({"patience": "1"}, "patience"),
         ({"centre": "0"}, "centre"),
-        ({"count": "9"}, "count"),
+        ({"count": 0}, "count"),
         ({"seed": "x"}, "seed"),
     ],
 )
-def test_wrong_settings_of_local_samplers_are_refused_by_name(sampler, wrong, says):
+def test_wrong_settings_of_local_samplers_are_refused_by_name(wrong, says):
     numpys = {"patience": np.int64(3), "centre": np.float32(0.0), "count": np.int8(9), "seed": np.int64(1)}
-    study = create(None, sampler(SPACE, dptune.bandits.LDPSettings(REPLIES), **numpys))
-    study.ask(SPACE)
+    usual = {"space": SPACE, "settings": dptune.bandits.LDPSettings(REPLIES)}
+    create(None, LDPTGPSampler(**usual, **numpys)).ask(SPACE)
     with pytest.raises(dptune.InputError, match=says):
-        sampler(SPACE, dptune.bandits.LDPSettings(REPLIES), **wrong)
-
-
-@pytest.mark.parametrize("sampler", [DPGIBOSampler, CentredCMASampler, LDPTGPSampler])
-@pytest.mark.parametrize(
-    ("space", "says"),
-    [
-        (["x"], "got list"),
-        ({**SPACE, "z": (0.0, 1.0)}, "'z' must be an Optuna distribution"),
-    ],
-)
-def test_a_space_that_is_none_is_refused(tmp_path, sampler, space, says):
-    told = dptune.bandits.LDPSettings(REPLIES) if sampler is LDPTGPSampler else open_privatizer(tmp_path)
-    with pytest.raises(dptune.InputError, match=says):
-        sampler(space, told)
+        LDPTGPSampler(**{**usual, **wrong})
 
 
 @pytest.mark.parametrize(("clip", "values"), [((-1e30, 1e30), (-1e30, 1e30)), ((0.0, 3e-30), (0.0,))])
 def test_losses_of_any_allowed_range_are_searched(tmp_path, clip, values):
     """The radius stays where a release is possible, whether everybody differs or all agree."""
-    privatizer = dptune.LossPrivatizer(open_ledger(tmp_path), n=60, clip=clip)
-    sampler = open_centred(privatizer, n_trials=80, rate=3.0, share=0.9, mu=0.9)
-    study = create(None, sampler)
     data = np.random.default_rng(0).choice(values, (1000, 60))
-    study.optimize(sampler.objective(lambda trial: point(trial) and data[trial.number]), n_trials=sampler.n_trials)
+    privatizer = open_privatizer(tmp_path, clip=clip)
+    function = lambda trial: point(trial) and data[trial.number]  # noqa: E731
+    sampler, objective = front("centred", privatizer, function, n_trials=80, rate=3.0, share=0.9, mu=0.9)
+    study = create(None, sampler)
+    study.optimize(objective, n_trials=sampler.n_trials)
     assert sampler.run_of(study).complete
