@@ -52,11 +52,7 @@ class Private:
 def given_halves(
     X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, options: Mapping[str, Any]
 ) -> tuple[Training, Private]:
-    """Return the halves; ``groups`` belong to the validation rows.
-
-    Raises:
-        InputError: rows or answers are missing, lengths differ, or one half is a data frame and the other is not.
-    """
+    """Return the halves; refuse missing ones, different lengths, and a data frame beside what is none."""
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None.")
     for name, each in {"X_val": X_val, "y_val": y_val}.items():
@@ -71,7 +67,12 @@ def given_halves(
             "arrays. The last step of a Pipeline gets X transformed and X_val as it was: put the steps before it into "
             "the estimator that is searched, PrivateSearch(make_pipeline(scaler, model), ...)."
         )
-    _same_length("X_val, y_val and groups= (of the validation rows)", X_val, y_val, groups)
+    try:
+        check_consistent_length(X_val, y_val, groups)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"X_val, y_val and groups= (of the validation rows) must have as many rows each. {error}"
+        ) from None
     return Training(X, _column(y), options), Private(Rows(X_val, _column(y_val), like=X), _identifiers(groups))
 
 
@@ -90,13 +91,6 @@ def _identifiers(groups: Any) -> Any:
     return array.astype(str) if array is not None and text else array
 
 
-def _same_length(what: str, *arrays: Any) -> None:
-    try:
-        check_consistent_length(*arrays)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{what} must have as many rows each. {error}") from None
-
-
 @dataclass(frozen=True)
 class Failed:
     """A training that raised: its traceback, as text."""
@@ -107,16 +101,9 @@ class Failed:
 class Models:
     """Trains in any number of processes; asks for private losses in this one only.
 
-    Args:
-        estimator: of the user; a clone of it is trained for each set of parameters.
-        training: public rows.
-        private: private rows; they must not be within reach of the estimator or of the training rows.
-        loss: the per-example loss: a name, or a ``NamedLoss`` of the user's own.
-        n_jobs: number of processes, as everywhere in scikit-learn.
-
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
-        InputError: private rows are within reach, or have no usable shape.
+        InputError: private rows have no usable shape, or are within reach of the estimator or of the training rows.
     """
 
     def __init__(
@@ -136,11 +123,7 @@ class Models:
             yield model
 
     def fitted(self, parameters: Mapping[str, Any]) -> Any:
-        """Return one model.
-
-        Raises:
-            InputError: its training failed.
-        """
+        """Return one model; raises what :func:`usable` raises."""
         return usable(self._train(parameters))
 
     def losses(self, model: Any) -> PerExampleLosses | None:
@@ -153,11 +136,7 @@ class Models:
 
 
 def usable(model: Any) -> Any:
-    """Return a model, or raise what its training raised.
-
-    Raises:
-        InputError: the training failed; says why.
-    """
+    """Return a model, or raise an InputError that says what its training raised."""
     if isinstance(model, Failed):
         raise InputError(f"training failed, and nothing was paid for it:\n{model.traceback}")
     return model

@@ -19,7 +19,7 @@ from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, too_wide
 from dptune_sklearn.models import Models, given_halves
 from dptune_sklearn.spaces import Distributions, refuse_unknown
-from dptune_sklearn.strategies import Search, charges_of, strategy
+from dptune_sklearn.strategies import charges_of, strategy
 from dptune_sklearn.wrappers import Around
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -100,7 +100,7 @@ class PrivateSearch(Around):
         scoring: None = None,
         n_iter: None = None,
         validation: None = None,
-    ) -> None:
+    ) -> None:  # scikit-learn wants each setting as it is given, under its name
         self.estimator = estimator
         self.param_distributions = param_distributions
         self.ledger = ledger
@@ -136,7 +136,7 @@ class PrivateSearch(Around):
             X, y: public training rows (m, d) and answers (m,), read without the private ones: in one table a private
                 cell can change what a column of the training rows holds.
             X_val, y_val: private rows (n, d) and answers (n,), of people who are not among the training rows.
-            groups: whose a private row is (n,). Default a person a row.
+            groups: whose a private row is (n,); default a person a row.
             options: of the estimator's ``fit``.
 
         Raises:
@@ -157,20 +157,8 @@ class PrivateSearch(Around):
         if why := too_wide(self.loss, privatizer.loss_range):
             warnings.warn(why, stacklevel=2)
         self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
-        found = spend(
-            Search(
-                self.param_distributions,
-                self.estimator.get_params(),
-                self.n_trials,
-                self.mu,
-                self.random_state,
-                self.settings or {},
-                self.name_,
-                boolean("warm_start", self.warm_start),
-                privatizer,
-                models,
-            )
-        )
+        boolean("warm_start", self.warm_start)
+        found = spend(self, privatizer, models)
         self.best_params_, self.best_estimator_, self.best_loss_ = found.best, found.model, found.loss
         self.released_ = _released(privatizer.ledger, self.name_)
         if hasattr(found.model, "feature_names_in_"):
@@ -195,23 +183,18 @@ class PrivateSearch(Around):
 
 def _released(ledger: dptune.PrivacyLedger, name: str) -> dict[str, list[Any]]:
     """Return what was released under a name: keys, mechanisms, prices, noise and values, in the ledger's order."""
-    charges = charges_of(ledger, name)
-    return {
-        "release": [charge.key for charge in charges],
-        "what": [charge.description["statistic"] for charge in charges],
-        "mu": [charge.mu for charge in charges],
-        "sigma": [charge.description["sigma"] for charge in charges],
-        "value": [charge.value for charge in charges],
-        "private": [charge.private for charge in charges],
-    }
+    columns = ("release", "what", "mu", "sigma", "value", "private")
+    rows = [
+        (each.key, each.description["statistic"], each.mu, each.description["sigma"], each.value, each.private)
+        for each in charges_of(ledger, name)
+    ]
+    return {column: [row[i] for row in rows] for i, column in enumerate(columns)}
 
 
 def name_of(estimator: Any, *public: Any) -> str:
-    """Return a search's name in the ledger, where the user gives none: the estimator's, and a digest of all in public.
+    """Return a search's name in the ledger, where the user gives none: a digest of everything public.
 
-    A ledger tells recorded answers again under a name. So everything public that an answer depends on is in it: the
-    estimator with its parameters, what is searched and how, and the training rows. Private rows are not; a ledger is
-    theirs.
+    A ledger tells recorded answers again under a name, so all that an answer depends on is in it but the private rows.
     """
     digest = hashlib.sha256()
     for word in _words((estimator, *public)):

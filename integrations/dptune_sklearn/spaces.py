@@ -30,26 +30,18 @@ WHICH = "which space"  # the category that says in which of several spaces a poi
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One searched parameter.
-
-    Attributes:
-        parameter: of the search space.
-        user: a value of the space -> what the estimator is given.
-        ours: what an estimator was given -> a value of the space; raises if it is none.
-    """
+    """One searched parameter."""
 
     parameter: Float | Int | Categorical
-    user: Callable[[Any], Any]
-    ours: Callable[[Any], Any]
+    user: Callable[[Any], Any]  # a value of the space -> what the estimator is given
+    ours: Callable[[Any], Any]  # what an estimator was given -> a value of the space; raises if it is none
 
 
 class UserSpace:
-    """A search space in the user's terms, for searches that propose points.
+    """A search space in the user's terms, for searches that propose points; a point lies in one of several spaces.
 
-    Args:
-        distributions: name -> list of values, or frozen scipy.stats distribution; or a list of such spaces, of which a
-            point lies in one. Lists of numbers are searched in their order, by position; other lists as categories;
-            ``uniform``, ``loguniform`` and ``randint`` over their range; any other distribution by its quantiles.
+    Lists of numbers are searched in their order, by position; other lists as categories; ``uniform``, ``loguniform``
+    and ``randint`` over their range; any other distribution by its quantiles.
 
     Raises:
         InputError: a parameter is none of these, or there is nothing to search.
@@ -87,9 +79,8 @@ class UserSpace:
     def _ours(self, i: int, parameters: Mapping[str, Any]) -> dict[str, Value] | None:
         """The same as a point of one of the spaces."""
         several, space = len(self._spaces) > 1, self._spaces[i]
-        if several and any(
-            _is_one(given) and repr(parameters.get(name)) != repr(given[0]) for name, given in space.items()
-        ):
+        fixed = {name: given[0] for name, given in space.items() if _is_one(given)}
+        if several and any(repr(parameters.get(name)) != repr(value) for name, value in fixed.items()):
             return None
         searched = {ours: name for name in space if (ours := self._name(i, name)) in self._searched}
         try:
@@ -101,11 +92,7 @@ class UserSpace:
 
 
 def refuse_unknown(distributions: Distributions, estimator: Any) -> None:
-    """Refuse an empty search, and a parameter that the estimator has in none of a space's models.
-
-    Raises:
-        InputError: names it, and the one that it looks like.
-    """
+    """Refuse an empty search, and by its name a parameter that the estimator has in none of a space's models."""
     for space in _listed(distributions):
         parts = {name: found for name, given in space.items() if (found := _estimators(given))}
         models = [clone(estimator)]
@@ -154,10 +141,7 @@ def _estimators(given: Any) -> list[Any]:
 def candidates(distributions: Distributions, n_trials: int | None, seed: int) -> list[dict[str, Any]]:
     """Return what a selection chooses among: the whole grid where all are lists, else random draws without repetition.
 
-    Args:
-        distributions: as ``RandomizedSearchCV`` takes them, several spaces in a list too.
-        n_trials: the most candidates; None: the whole grid, or 100 draws.
-        seed: of the draws.
+    At most ``n_trials``; by default the whole grid, or 100 draws.
     """
     spaces = _listed(distributions)
     for name, values in (each for space in spaces for each in space.items()):

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dptune
 from dptune.algorithms import VALUES
@@ -19,84 +19,73 @@ from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune.selection.methods import lead
 from dptune_sklearn.models import Failed, Models, usable
-from dptune_sklearn.spaces import USUAL_TRIALS, Distributions, UserSpace, candidates
+from dptune_sklearn.spaces import USUAL_TRIALS, UserSpace, candidates
+
+if TYPE_CHECKING:
+    from dptune_sklearn.private_search import PrivateSearch
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search ends with; public.
+    """What a search ends with; public."""
 
-    Attributes:
-        best: parameters, as the estimator is given them, and what is known about them.
-        model: the estimator, fitted with them.
-        loss: released mean clipped loss there, with its interval; None if no budget was kept for it.
-    """
-
-    best: Recommendation
-    model: Any
-    loss: dptune.search.Estimate | None
+    best: Recommendation  # parameters as the estimator is given them
+    model: Any  # the estimator, fitted with them
+    loss: dptune.search.Estimate | None  # released; None if no budget was kept for it
 
 
-@dataclass(frozen=True)
-class Search:
-    """What a user asks of a search, who pays for it, and what trains."""
-
-    distributions: Distributions
-    usual: Mapping[str, Any]  # the estimator's own parameters
-    n_trials: int | None
-    mu: float | None
-    seed: int
-    settings: Mapping[str, Any]
-    name: str
-    goes_on: bool  # with a search of fewer trials under this name
-    privatizer: dptune.LossPrivatizer
-    models: Models
+Strategy = Callable[["PrivateSearch", dptune.LossPrivatizer, Models], Found]
+# may raise InputError, or BudgetExhausted before a model is trained
 
 
-Strategy = Callable[[Search], Found]  # may raise InputError, or BudgetExhausted before a model is trained
-
-
-def select(search: Search) -> Found:
+def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
     """Train all candidates in parallel, choose one, and pay once."""
-    if search.goes_on:
+    if search.warm_start:
         raise InputError('a choice is made once, among all candidates: warm_start= cannot go with method="selection".')
     tried: list[dict[str, Any]] = []
 
     def losses() -> Any:
-        for parameters, model in zip(points, search.models.trained(points), strict=True):
+        for parameters, model in zip(points, models.trained(points), strict=True):
             if not isinstance(model, Failed):  # that it failed is public, so it costs nothing
                 tried.append(parameters)
-                yield search.models.losses(model)
+                yield models.losses(model)
         if not tried:
             usable(model)
 
-    points = candidates(search.distributions, search.n_trials, search.seed)
-    settings, mu = {"estimate_share": 0.1, **search.settings}, _mu(search)
-    if (needed := lead(search.privatizer.n, mu, len(points))) > 1:
+    points = candidates(search.param_distributions, search.n_trials, search.random_state)
+    ledger, name, mu = privatizer.ledger, search.name_, search.mu
+    check_start(ledger, name, mu)
+    if mu is None:  # what it was begun with, or what other runs leave
+        begun = stored_plan(ledger, name)
+        mu = usual_share(ledger, mu) if begun is None else float(begun["mu"])
+    if (needed := lead(privatizer.n, mu, len(points))) > 1:
         why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
-        _warn(search.name, why, depth=4)
-    chosen = dptune.select(losses(), search.privatizer, mu=mu, name=search.name, **settings)
+        _warn(name, why, depth=4)
+    settings = {"estimate_share": 0.1, **(search.settings or {})}
+    chosen = dptune.select(losses(), privatizer, mu=mu, name=name, **settings)
     best = tried[chosen.index]
-    return Found(Recommendation(best, defaults={}), search.models.fitted(best), chosen.estimate)
+    return Found(Recommendation(best, defaults={}), models.fitted(best), chosen.estimate)
 
 
-def propose(method: dptune.algorithms.Method, search: Search) -> Found:
+def propose(
+    method: dptune.algorithms.Method, search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models
+) -> Found:
     """Search with a method that proposes points, a round at a time; the models of a round are trained in parallel."""
-    where = UserSpace(search.distributions)
-    for run in _runs(search, method, where):
-        _drive(run, search.models, where)
-    return _ended(run, search.models, where)
+    where = UserSpace(search.param_distributions)
+    for run in _runs(search, privatizer, method, where):
+        _drive(run, models, where)
+    return _ended(run, models, where)
 
 
-def sample(sampler: Any, search: Search) -> Found:
+def sample(sampler: Any, search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
     """Search with any Optuna sampler, told the noisy value of each trial; one that was stopped goes on with those."""
     import optuna
 
     from dptune_optuna.spaces import to_distributions
 
-    where, asked = UserSpace(search.distributions), dict[str, Any]()
+    where, asked = UserSpace(search.param_distributions), dict[str, Any]()
     distributions = to_distributions(where.space)
-    study = optuna.create_study(study_name=search.name, sampler=sampler)
+    study = optuna.create_study(study_name=search.name_, sampler=sampler)
 
     def ask(name: str) -> dict[str, Any]:
         asked[name] = study.ask(distributions)
@@ -105,16 +94,14 @@ def sample(sampler: Any, search: Search) -> Found:
     def tell(name: str, value: float | None) -> None:
         study.tell(asked.pop(name), value, state=None if value is not None else optuna.trial.TrialState.FAIL)
 
-    for run in _runs(search, VALUES, where):
-        known = [] if study.trials else charges_of(search.privatizer.ledger, search.name, prefix=VALUE)
+    for run in _runs(search, privatizer, VALUES, where):
+        known = [] if study.trials else charges_of(privatizer.ledger, search.name_, prefix=VALUE)
         for charge in known:
             if charge.value is not None:
-                at = dict(charge.note["parameters"])
-                study.add_trial(
-                    optuna.trial.create_trial(params=at, distributions=distributions, value=charge.value[0])
-                )
-        _drive(run, search.models, where, ask=ask, tell=tell)
-    return _ended(run, search.models, where)
+                at, value = dict(charge.note["parameters"]), charge.value[0]
+                study.add_trial(optuna.trial.create_trial(params=at, distributions=distributions, value=value))
+        _drive(run, models, where, ask=ask, tell=tell)
+    return _ended(run, models, where)
 
 
 def _drive(run: SearchRun, models: Models, where: UserSpace, **proposing: Any) -> None:
@@ -140,33 +127,27 @@ def charges_of(ledger: dptune.PrivacyLedger, name: str, *, prefix: str = "") -> 
     return [charge for scope in scopes for charge in ledger.charges(scope, prefix=prefix)]
 
 
-def _mu(search: Search) -> float:
-    """The budget of a choice: given, the one that it was begun with, or what other runs leave."""
-    ledger = search.privatizer.ledger
-    check_start(ledger, search.name, search.mu)
-    begun = stored_plan(ledger, search.name)
-    return usual_share(ledger, search.mu) if begun is None or search.mu is not None else float(begun["mu"])
-
-
-def _runs(search: Search, method: dptune.algorithms.Method, where: UserSpace) -> Iterator[SearchRun]:
+def _runs(
+    search: PrivateSearch, privatizer: dptune.LossPrivatizer, method: dptune.algorithms.Method, where: UserSpace
+) -> Iterator[SearchRun]:
     """Yield the run, begun or continued; when it is complete, what extends it, if it is to go on and has fewer trials.
 
     Noise that leaves a run little to learn is warned of.
     """
 
     def request(trials: int | None, mu: float | None) -> SearchRequest:
-        settings = {"trials": trials or (USUAL_TRIALS if method is VALUES else None), **search.settings}
-        about = settings, where.ours(search.usual), "PrivateSearch", where.space
-        return SearchRequest(method, search.privatizer, mu, search.seed, *about)
+        settings = {"trials": trials or (USUAL_TRIALS if method is VALUES else None), **(search.settings or {})}
+        about = settings, where.ours(search.estimator.get_params()), "PrivateSearch", where.space
+        return SearchRequest(method, privatizer, mu, search.random_state, *about)
 
     space = None if method is VALUES else where.space
     wanted = request(search.n_trials, search.mu)
-    begun = stored_plan(search.privatizer.ledger, search.name) if search.goes_on else None
+    begun = stored_plan(privatizer.ledger, search.name_) if search.warm_start else None
     first = wanted if begun is None else request(begun["trials"], begun["mu"])
-    first.check_start(search.name)
-    run = first.begin(search.name, space)
+    first.check_start(search.name_)
+    run = first.begin(search.name_, space)
     if warning := first.warning(run):
-        _warn(search.name, warning, depth=5)
+        _warn(search.name_, warning, depth=5)
     yield run
     planned = wanted.plan(space).trials
     if begun is not None and planned > run.trials:
@@ -199,11 +180,7 @@ METHODS: Mapping[str, Strategy] = {
 
 
 def strategy(method: Any) -> Strategy:
-    """Return how a search with this ``method=`` spends its budget.
-
-    Raises:
-        InputError: it is neither a name, nor a method, nor a sampler.
-    """
+    """Return how a search with this ``method=`` spends its budget; refuse what is no name, method or sampler."""
     if isinstance(method, dptune.algorithms.Method):
         return partial(propose, method)
     if hasattr(method, "sample_relative"):
