@@ -9,7 +9,7 @@ trusted with it. Only :meth:`FTSAgent.message` leaves an agent, and only a trust
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,58 +40,37 @@ def _apart(points: FloatArray, distance: float) -> list[int]:
     return chosen
 
 
-class Domain(Protocol):
-    """Where an agent may evaluate, on the unit cube."""
+class Points:
+    """Where an agent may evaluate: a finite set of points (m, d) of the unit cube, and nothing else."""
 
-    @property
-    def points(self) -> FloatArray:
-        """Points from which the search for the largest value starts, (m, d)."""
+    discrete = True
 
-    @property
-    def discrete(self) -> bool:
-        """Whether nothing but ``points`` can be evaluated."""
+    def __init__(self, points: npt.ArrayLike) -> None:
+        self.points = as_points(points).copy()  # where the search for the largest value starts
 
     def snap(self, x: FloatArray) -> FloatArray:
-        """The point (d,) that is evaluated, and observed, when x (d,) is asked for."""
+        """The point (d,) that is evaluated, and observed, when x (d,) is asked for: itself."""
+        return x
 
 
-class Cube:
+class Cube(Points):
     """The whole unit cube [0, 1]^d: Sobol candidates, refined by exact gradients."""
 
     discrete = False
 
     def __init__(self, settings: FTSSettings) -> None:
-        self.points = sobol_candidates(settings.d, settings.candidates, seed=settings.seed)
-
-    def snap(self, x: FloatArray) -> FloatArray:
-        """The point itself."""
-        return x
-
-
-class Points:
-    """A finite set of points (m, d) of the unit cube; nothing else is evaluated."""
-
-    discrete = True
-
-    def __init__(self, points: npt.ArrayLike) -> None:
-        self.points = as_points(points).copy()
-
-    def snap(self, x: FloatArray) -> FloatArray:
-        """The point itself."""
-        return x
+        super().__init__(sobol_candidates(settings.d, settings.candidates, seed=settings.seed))
 
 
 class FTSModel:
     """What all agents have in common, and may share in memory: features, candidates and their regions. Public.
 
-    Args:
-        settings: agreed on by all.
-        domain: where agents may evaluate; default the cube.
+    ``domain`` is where agents may evaluate; default the cube.
     """
 
-    def __init__(self, settings: FTSSettings, domain: Domain | None = None) -> None:
+    def __init__(self, settings: FTSSettings, domain: Points | None = None) -> None:
         s = self.settings = settings
-        self.domain: Domain = Cube(settings) if domain is None else domain
+        self.domain = Cube(settings) if domain is None else domain
         self.features = s.features()
         self.own_features = FourierFeatures.draw(d=s.d, M=s.own_features, lengthscale=1.0, seed=s.seed + 1)
         self.points32 = self.domain.points.astype(np.float32)
@@ -100,17 +79,10 @@ class FTSModel:
 
 
 class FTSAgent:
-    """One agent: tell it observations, ask it for a message and for the next point.
+    """Agent n, from 0: tell it observations, ask it for a message and for the next point.
 
-    Every random choice depends on (seed, agent, round) alone, so an agent rebuilt from its observations repeats it.
-
-    Args:
-        model: shared by all agents.
-        agent: n, from 0.
-        seed: of this agent's own choices; default drawn by the operating system.
-
-    Raises:
-        InputError: the agent's number is out of range.
+    Every random choice depends on (seed, agent, round) alone, so an agent rebuilt from its observations repeats it. By
+    default the operating system draws the seed.
     """
 
     def __init__(self, model: FTSModel, agent: int, *, seed: int | None = None) -> None:
@@ -128,11 +100,7 @@ class FTSAgent:
     # ---- observations ------------------------------------------------------------------------------
 
     def tell(self, x: npt.ArrayLike, y: float) -> None:
-        """Add an observation, larger is better.
-
-        Raises:
-            InputError: x is not a point of the cube, or y is not finite.
-        """
+        """Add an observation, larger is better; x is a point of the cube (d,) and y finite, else `InputError`."""
         point = as_vector(x, self.settings.d, name="x")
         if not ((point >= -_SAME) & (point <= 1 + _SAME)).all():
             raise InputError("x must lie in the unit cube.")
@@ -163,12 +131,12 @@ class FTSAgent:
 
     def initial_point(self, k: int) -> FloatArray:
         """Line 1: the k-th of the initial points, uniform in the agent's own region; (d,)."""
-        rng = self._rng(_INITIAL, k)
+        rng, region = self._rng(_INITIAL, k), self.settings.assigned(self.agent)
         if self.model.domain.discrete:
             order = rng.permutation(len(self.model.regions))
-            mine = self.model.regions[order] == self.settings.assigned(self.agent)
+            mine = self.model.regions[order] == region
             return self._not_yet(self.model.domain.points[np.concatenate([order[mine], order[~mine]])])
-        low, high = self.settings.box(np.array([self.settings.assigned(self.agent)]))
+        low, high = self.settings.box(np.array([region]))
         return self._not_yet(rng.uniform(low[0], high[0], (_TRIES, self.settings.d)))
 
     def message(self, t: int) -> FloatArray:
@@ -178,11 +146,9 @@ class FTSAgent:
         return posterior.sample(self._rng(_MESSAGE, t), spread=self.settings.spread)
 
     def ask(self, t: int, broadcast: FloatArray | None) -> FloatArray:
-        """Lines 2-6: the point to evaluate in round t, (d,).
+        """Lines 2-6: the point to evaluate in round t, from 0, (d,).
 
-        Args:
-            t: round, from 0.
-            broadcast: the noisy sums of round t, (P, M). Without a broadcast (None) the agent follows its own sample.
+        ``broadcast`` is the noisy sums of round t, (P, M). Without one (None) the agent follows its own sample.
         """
         follow = self._rng(_CHOICE, t).random() < self.settings.joint_chance(t)
         return self.joint_point(broadcast, t) if follow and broadcast is not None else self.own_point(t)

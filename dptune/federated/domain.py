@@ -6,13 +6,11 @@ import itertools
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-from dptune.federated.agent import Cube, Domain, Points
+from dptune.federated.agent import Cube, Points
 from dptune.federated.settings import FTSSettings
+from dptune.gp.points import FloatArray
 from dptune.space import Float, Int, Space
-
-Vector = npt.NDArray[np.float64]
 
 _MOST_CELLS = 4096  # a space with at most this many combinations is searched point by point
 
@@ -24,12 +22,12 @@ class RoundedCube(Cube):
         super().__init__(settings)
         self._space = space
 
-    def snap(self, x: Vector) -> Vector:
+    def snap(self, x: FloatArray) -> FloatArray:
         """The point (d,) at which the rounded parameters lie."""
         return self._space.encode(self._space.decode(x))
 
 
-def domain_of(space: Space, settings: FTSSettings) -> Domain:
+def domain_of(space: Space, settings: FTSSettings) -> Points:
     """Return every combination of a small discrete space, else the cube, rounded where the space is."""
     cells = [parameter.cells for parameter in space.numbers.values()]
     known = [count for count in cells if count is not None]

@@ -11,24 +11,18 @@ import numpy.typing as npt
 
 from dptune._numbers import whole
 from dptune.errors import MessageRefused
+from dptune.gp.points import FloatArray
 
-Vector = npt.NDArray[np.float64]
 _NOT_SHOWN = 10**9
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Message:
-    """One agent's weights of one round. Private: for the trusted server only.
+    """One agent's weights of one round. Private: for the trusted server only."""
 
-    Attributes:
-        agent: n, from 0.
-        round: t, from 0.
-        weights: omega_n (M,).
-    """
-
-    agent: int
-    round: int
-    weights: npt.ArrayLike
+    agent: int  # n, from 0
+    round: int  # t, from 0
+    weights: npt.ArrayLike  # omega_n (M,)
 
     def __repr__(self) -> str:
         """Show agent and round only if they are plausible numbers: the caller may have swapped the arguments."""
@@ -41,11 +35,7 @@ class Message:
 
     @classmethod
     def from_json(cls, text: str) -> Message:
-        """Return the message that :meth:`to_json` wrote.
-
-        Raises:
-            MessageRefused: the text is not a message.
-        """
+        """Return the message that :meth:`to_json` wrote; another text is a `MessageRefused`."""
         try:
             data = json.loads(text)
             return cls(data["agent"], data["round"], data["weights"])
@@ -53,7 +43,7 @@ class Message:
             raise MessageRefused("the text is not a message: it needs agent, round and weights.") from None
 
 
-def checked_message(message: object, *, agents: int, M: int) -> tuple[int, int, Vector]:
+def checked_message(message: object, *, agents: int, M: int) -> tuple[int, int, FloatArray]:
     """Return agent, round and a copy of the weights (M,) of a message that is valid by itself.
 
     Each attribute is read once. A refusal never repeats what was sent: the caller may have swapped the arguments.
@@ -80,7 +70,7 @@ def _shown(value: object) -> str:
     return str(number) if number is not None and 0 <= number < _NOT_SHOWN else "?"
 
 
-def _vector(weights: Any) -> Vector | None:
+def _vector(weights: Any) -> FloatArray | None:
     """A float64 copy of real numbers, or None."""
     try:
         raw = np.asarray(weights)

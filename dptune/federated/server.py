@@ -16,14 +16,15 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from dptune._checks import at_least
 from dptune._locks import ForkSafeLock
-from dptune._numbers import whole
 from dptune.accounting.entries import Charge
 from dptune.accounting.events import SubsampledGaussianRelease
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.errors import AlreadySent, BudgetMismatch, InputError, MessageRefused, PlanComplete, RoundClosed
 from dptune.federated.messages import Message, checked_message
 from dptune.federated.settings import FTSSettings
+from dptune.gp.points import FloatArray
 from dptune.privacy.noise import (
     NoiseSource,
     SampleSource,
@@ -35,7 +36,6 @@ from dptune.privacy.noise import (
 )
 from dptune.privacy.private import frameless
 
-Matrix = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 _LARGEST_SIGMA = 1e100  # sums of noise of this size are far from overflow
@@ -51,8 +51,7 @@ class FTSServer:
     Args:
         ledger: the plan, and the record of every broadcast.
         settings: agreed on with the agents; fixed in the ledger when the first server starts.
-        insecure_seed: NOT PRIVATE. Reproducible noise and samples for tests; stamps ledger and statement.
-        noise, samples: NOT PRIVATE. Other sources than OpenDP and the system, for tests; stamp like ``insecure_seed``.
+        insecure_seed, noise, samples: NOT PRIVATE. Other noise and samples, for tests; they stamp ledger and statement.
 
     Raises:
         BudgetMismatch: the ledger protects another number of agents, or was used with other settings.
@@ -84,13 +83,10 @@ class FTSServer:
         self._noise = noise_source(noise, insecure_seed)
         self._samples = sample_source(samples, insecure_seed)
         self._lock = ForkSafeLock()
-        self._broadcasts = self._recorded()  # round -> (P, M)
-        self._messages: dict[int, Matrix] = {}  # agent -> omega of the open round
-        self._unrecorded: dict[int, Matrix] = {}  # round -> a draw that could not be recorded and was shown to nobody
-
-    def _recorded(self) -> dict[int, Matrix]:
-        values = [charge.value for charge in self.ledger.charges()]  # in order of the rounds
-        return {t: self._matrix(value) for t, value in enumerate(values) if value is not None}
+        released = [charge.value for charge in ledger.charges()]  # in order of the rounds
+        self._broadcasts = {t: self._matrix(value) for t, value in enumerate(released) if value is not None}  # (P, M)
+        self._messages: dict[int, FloatArray] = {}  # agent -> omega of the open round
+        self._unrecorded: dict[int, FloatArray] = {}  # round -> a draw that could not be recorded; shown to nobody
 
     # ---- private messages in -------------------------------------------------------------------------
 
@@ -116,8 +112,7 @@ class FTSServer:
         """Take a message of the open round; a refused one changes nothing.
 
         Raises:
-            MessageRefused: its agent is out of range, its round is still to come, its weights have another length or
-                are not finite, or it is a second message.
+            MessageRefused: it is not valid by itself, its round is still to come, or it is a second one (AlreadySent).
             RoundClosed: the round was released or drawn without this message, which counted as 0.
             PlanComplete: all rounds are released.
         """
@@ -141,12 +136,12 @@ class FTSServer:
 
     # ---- released vectors out ------------------------------------------------------------------------
 
-    def broadcast(self, t: int) -> Matrix | None:
+    def broadcast(self, t: int) -> FloatArray | None:
         """Return the released vectors (P, M) of round ``t``, or None if it is not released yet."""
         with self._lock:
-            return self._broadcasts.get(_round(t))
+            return self._broadcasts.get(at_least("a round", t, 0))
 
-    def release(self, t: int) -> Matrix:
+    def release(self, t: int) -> FloatArray:
         """Release round ``t`` with the messages that have arrived; a released round is returned as it is.
 
         Charge, then read, then draw, then record. A missing message counts as 0; an empty sample is released as noise.
@@ -155,7 +150,7 @@ class FTSServer:
             PlanComplete: ``t`` is beyond the plan; nothing was read.
             InputError: ``t`` is not a whole number from 0, or an earlier round is not released yet.
         """
-        t = _round(t)
+        t = at_least("a round", t, 0)
         with self._lock:
             if t not in self._broadcasts:
                 self._release(t)
@@ -190,7 +185,7 @@ class FTSServer:
         self._unrecorded.pop(t, None)
         return recorded
 
-    def _sums(self, t: int) -> Matrix:
+    def _sums(self, t: int) -> FloatArray:
         """Lines 3-7 of Algorithm 1 without the noise, (P, M). Private."""
         s, q = self.settings, self.plan.q
         sample = self._samples.draw(s.agents, q)
@@ -200,7 +195,7 @@ class FTSServer:
         with np.errstate(all="ignore"):  # a floating-point warning would depend on the messages
             return weighted_sums(messages, sample, s.weights(t), clip=s.clip, q=q)
 
-    def _matrix(self, value: npt.ArrayLike) -> Matrix:
+    def _matrix(self, value: npt.ArrayLike) -> FloatArray:
         matrix = np.array(value, dtype=np.float64).reshape(self.settings.P, self.settings.M)
         matrix.setflags(write=False)
         return matrix
@@ -217,17 +212,7 @@ class FTSServer:
         return f"FTSServer(agents={self.settings.agents}, round={self.open_round} of {self.plan.steps}{warning})"
 
 
-def _round(t: object) -> int:
-    number = whole(t)
-    if number is None or number < 0:
-        raise InputError("a round is a whole number from 0.")
-    return number
-
-
-# ---- Algorithm 1, lines 4-7, without the noise -----------------------------------------------------
-
-
-def clipped(messages: Matrix, clip: float) -> Matrix:
+def clipped(messages: FloatArray, clip: float) -> FloatArray:
     """Scale every row of (N, M) finite messages back to norm <= clip; shorter rows stay as they are.
 
     Dividing by the largest entry first keeps the squares of huge and tiny entries from overflowing or vanishing.
@@ -238,17 +223,11 @@ def clipped(messages: Matrix, clip: float) -> Matrix:
     return np.asarray(unit * np.minimum(largest, clip / np.maximum(norms, 1.0))[:, None])
 
 
-def weighted_sums(messages: Matrix, sample: Mask, weights: Matrix, *, clip: float, q: float) -> Matrix:
+def weighted_sums(messages: FloatArray, sample: Mask, weights: FloatArray, *, clip: float, q: float) -> FloatArray:
     """Row i: sum over the sampled n of (phi_n^(i) / q) times the clipped message of n; (P, M).
 
-    A sum over an empty sample is 0. Sums are never divided by the number of sampled agents or of messages.
-
-    Args:
-        messages: (N, M), 0 for an agent that sent nothing.
-        sample: (N,) who is in S_t; secret.
-        weights: phi (N, P), public.
-        clip: S / sqrt(P).
-        q: sampling probability.
+    A sum over an empty sample is 0. Sums are never divided by the number of sampled agents or of messages (N, M); one
+    that was not sent is 0. The sample S_t (N,) is secret, the weights phi (N, P) are public; clip is S / sqrt(P).
     """
     chosen = np.where(sample[:, None], weights, 0.0) / q  # (N, P)
     return np.asarray(chosen.T @ clipped(messages, clip))

@@ -11,17 +11,14 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol, runtime_checkable
 
-import numpy as np
 import numpy.typing as npt
 
-from dptune._numbers import real
+from dptune._checks import between, positive
 from dptune.errors import AlreadySent, InputError, PlanComplete, RoundClosed
 from dptune.federated.agent import FTSAgent
 from dptune.federated.messages import Message
 from dptune.federated.server import FTSServer
-
-Matrix = npt.NDArray[np.float64]
-Vector = npt.NDArray[np.float64]
+from dptune.gp.points import FloatArray
 
 
 @runtime_checkable
@@ -40,7 +37,7 @@ class Transport(Protocol):
     def submit(self, message: Message) -> None:
         """Send a message; raises what :meth:`FTSServer.submit` raises."""
 
-    def fetch(self, t: int) -> Matrix:
+    def fetch(self, t: int) -> FloatArray:
         """Wait for the broadcast (P, M) of round ``t``; never longer than the transport's time-out."""
 
 
@@ -50,22 +47,15 @@ class InProcess:
     A round is released when all agents have sent, or ``timeout`` seconds after its first message. An agent that is late
     or dead counts as 0 and delays the others no longer than that. An observer can see that a time-out happened.
 
-    Args:
-        server: the trusted server.
-        timeout: seconds to wait for late agents, from the round's first message. It should exceed the slowest
-            agent's evaluation, because an agent that sends later has counted as 0.
-
-    Raises:
-        InputError: ``server`` is not an FTSServer, or ``timeout`` is not a positive number that a clock can wait for.
+    ``timeout`` is in seconds, positive, and should exceed the slowest agent's evaluation, because an agent that sends
+    later has counted as 0.
     """
 
     def __init__(self, server: FTSServer, *, timeout: float) -> None:
-        seconds = real(timeout)
-        if seconds is None or not 0 < seconds <= threading.TIMEOUT_MAX:
-            raise InputError(f"timeout must be a positive and finite number of seconds; got {timeout!r}.")
+        self.timeout = between("timeout", positive("timeout", timeout), 0.0, threading.TIMEOUT_MAX)
         if not isinstance(server, FTSServer):
             raise InputError(f"InProcess needs an FTSServer; got {type(server).__name__}.")
-        self.server, self.timeout = server, seconds
+        self.server = server
         self._changed = threading.Condition()
         self._began: tuple[int, float] = (-1, 0.0)  # round, time of its first message
 
@@ -90,19 +80,14 @@ class InProcess:
                 self._began = (t, time.monotonic())
             self._changed.notify_all()
 
-    def fetch(self, t: int) -> Matrix:
-        """Wait for the broadcast (P, M) of round ``t``, and release it when it is due.
-
-        Raises:
-            PlanComplete: ``t`` is beyond the plan.
-            InputError: a round before ``t`` is not released yet.
-        """
+    def fetch(self, t: int) -> FloatArray:
+        """Wait for the broadcast (P, M) of round ``t``, and release it when it is due; raises as `poll` does."""
         with self._changed:
             while (released := self.poll(t)) is None:
                 self._changed.wait(self._left(t))
         return released
 
-    def poll(self, t: int) -> Matrix | None:
+    def poll(self, t: int) -> FloatArray | None:
         """Return the broadcast (P, M) of round ``t``, releasing it if it is due, or None; does not wait.
 
         Raises:
@@ -133,17 +118,10 @@ class Participant:
     is complete, the agent goes on by itself. If several agents share a thread, let every agent ``tell`` before any of
     them asks again: then all messages are sent, and no agent waits for another.
 
-    ``notice`` tells an agent, and only that agent, which rounds were released without its message. Its sentences are
-    about rounds, never about data; only the server knows which other agents were missing.
+    ``notice`` is called with a sentence, for the agent's own log, when a round was released without its message, and
+    when the plan is complete before it has sent anything: about rounds, never about data or other agents.
 
-    Args:
-        agent: whose data and choices these are.
-        transport: the way to the server.
-        notice: called with a sentence, for the agent's own log, when the plan is complete before this agent has sent
-            anything, and when a round was released without its message. Default: does nothing.
-
-    Raises:
-        InputError: ``transport`` is not one, or the server has other settings: its sums would mean nothing here.
+    A server with other settings is refused with an `InputError`: its sums would mean nothing here.
     """
 
     def __init__(self, agent: FTSAgent, transport: Transport, notice: Callable[[str], object] | None = None) -> None:
@@ -167,17 +145,15 @@ class Participant:
             self._alone()
 
     def restore(self, observations: Iterable[tuple[npt.ArrayLike, float]], asked: int | None = None) -> None:
-        """Tell the agent what an earlier process observed, without sending anything.
+        """Tell the agent what an earlier process observed, pairs (x, y), without sending anything.
 
-        Args:
-            observations: pairs (x, y), larger y is better.
-            asked: number of points asked for so far; default the number of observations.
+        ``asked`` is the number of points asked for so far; default the number of observations.
         """
         for x, y in observations:
             self.agent.tell(x, y)
         self._asked = len(self.agent) if asked is None else asked
 
-    def ask(self) -> Vector:
+    def ask(self) -> FloatArray:
         """Return the next point (d,); after the initial ones it waits for the round's broadcast."""
         k = self._asked
         self._asked += 1

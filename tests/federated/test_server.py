@@ -8,6 +8,8 @@ import json
 import math
 import pickle
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.subsampled import epsilon_pld
 from dptune.errors import AlreadySent, BudgetMismatch, KeyConflict, MessageRefused, RoundClosed
 from dptune.federated import FTSServer, Message
+from dptune.federated import server as implementation
 from dptune.privacy.noise import SecretSample
 
 GOOD = np.arange(10.0)
@@ -119,25 +122,24 @@ def test_a_bad_message_is_refused_and_the_round_goes_on(
     assert one.release(0).shape == (2, 10)
 
 
+def direction(one: FTSServer) -> np.ndarray:
+    """Release round 0, without noise and with everybody in the sample; the direction of its first sum, (M,)."""
+    first = one.release(0)[0]
+    return first / np.linalg.norm(first)
+
+
 def test_a_second_message_is_refused_and_the_first_stands(fast_path: Path) -> None:
-    noise = NoNoise()
-    one = server(fast_path, "one", noise=noise, samples=Chosen(np.ones(7)))
+    one = server(fast_path, "one", noise=NoNoise(), samples=Chosen(np.ones(7)))
     one.submit(Message(0, 0, GOOD))
     with pytest.raises(AlreadySent, match="agent 0"):
         one.submit(Message(0, 0, -GOOD))
-    one.release(0)
-    assert (noise.statistic.reshape(2, 10)[0][1:] > 0).all()
+    assert np.allclose(direction(one), GOOD / np.linalg.norm(GOOD))
 
 
-def test_a_messages_attributes_are_read_once(one: FTSServer) -> None:
-    one.submit(TwoFaced(0, 0, GOOD))
-    assert one.sent == {0}
-    assert all(type(agent) is int for agent in one.sent)
-
-
-def test_numpy_numbers_are_numbers(one: FTSServer) -> None:
+def test_numpy_numbers_are_numbers_and_a_messages_attributes_are_read_once(one: FTSServer) -> None:
     one.submit(Message(np.int64(3), np.uint8(0), GOOD.astype(np.float32)))
-    assert {(type(agent), agent) for agent in one.sent} == {(int, 3)}
+    one.submit(TwoFaced(0, 0, GOOD))
+    assert {(type(agent), agent) for agent in one.sent} == {(int, 0), (int, 3)}
     assert np.array_equal(one.release(np.int64(0)), one.broadcast(0))
 
 
@@ -156,25 +158,24 @@ def test_a_late_message_is_told_the_open_round_and_changes_nothing(one: FTSServe
     assert one.sent == frozenset()
 
 
-def test_a_message_is_copied_and_not_shown(one: FTSServer) -> None:
-    weights = np.full(10, PRIVATE)
+def test_a_message_is_copied_and_not_shown(fast_path: Path) -> None:
+    one, weights = server(fast_path, "one", noise=NoNoise(), samples=Chosen(np.ones(7))), np.full(10, PRIVATE)
     message = Message(0, 0, weights)
     assert repr(message) == str(message) == f"{message}" == "Message(agent=0, round=0)"
     assert repr(Message(weights, HUGE, 0)) == "Message(agent=?, round=?)"
     one.submit(message)
-    weights[:] = 0.0
-    assert one._messages[0][0] == PRIVATE
+    weights[0] = 0.0
     for show in (repr(one), str(one), repr(one.sent)):
         assert "3.03" not in show
     for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(InputError, match="private messages"):
             attempt(one)
+    assert np.allclose(direction(one), 0.1**0.5)
 
 
 def test_messages_travel_as_json(one: FTSServer) -> None:
     message = Message.from_json(Message(1, 0, GOOD / 3).to_json())
-    one.submit(message)
-    assert np.array_equal(one._messages[1], GOOD / 3)
+    assert (message.agent, message.round, message.weights) == (1, 0, (GOOD / 3).tolist())
     for text in ("", "{", "[]", "3", '{"agent": 1, "round": 0}', "[" * 100_000):
         with pytest.raises(MessageRefused, match="not a message"):
             Message.from_json(text)
@@ -187,7 +188,8 @@ def test_messages_travel_as_json(one: FTSServer) -> None:
 
 def test_every_release_is_charged_before_a_message_is_read(one: FTSServer, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    for owner, name in ((PlanLedger, "charge"), (FTSServer, "_sums"), (PlanLedger, "record")):
+    steps = (PlanLedger, "charge"), (SecretSample, "draw"), (implementation, "weighted_sums"), (PlanLedger, "record")
+    for owner, name in steps:
         true = getattr(owner, name)
 
         def watched(*args: Any, _true: Any = true, _name: str = name, **more: Any) -> Any:
@@ -196,9 +198,9 @@ def test_every_release_is_charged_before_a_message_is_read(one: FTSServer, monke
 
         monkeypatch.setattr(owner, name, watched)
     one.release(0)
-    assert order == ["charge", "_sums", "record"]
+    assert order == [name for _, name in steps]
     one.release(0)
-    assert order == ["charge", "_sums", "record"], "a released round is not released again"
+    assert order == [name for _, name in steps], "a released round is not released again"
 
 
 def test_the_plan_is_kept_to_the_last_round_and_no_further(one: FTSServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,13 +225,40 @@ def test_the_charge_describes_the_release(one: FTSServer) -> None:
     assert (description["q"], description["z"], description["dimension"]) == (PLAN.q, PLAN.z, 20)
 
 
-def test_a_round_that_was_charged_and_lost_is_not_skipped(one: FTSServer) -> None:
+@contextmanager
+def full_disk() -> Iterator[list[list[float]]]:
+    """While it is full nothing can be recorded; what should have been."""
+    drawn: list[list[float]] = []
+
+    def record(self: PlanLedger, charge: object, value: list[float]) -> None:
+        drawn.append(value)
+        raise LedgerError("the disk is full")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlanLedger, "record", record)
+        with pytest.raises(LedgerError, match="disk"):
+            yield drawn
+
+
+def test_a_draw_that_could_not_be_recorded_is_kept_for_the_retry(one: FTSServer) -> None:
+    with full_disk() as drawn:
+        one.release(0)
+    assert (one.broadcast(0), one.open_round) == (None, 0)
+    with pytest.raises(RoundClosed, match="drawn"):
+        one.submit(Message(0, 0, GOOD))
+    assert [one.release(0).ravel().tolist()] == drawn
+    assert len(one.ledger.charges()) == 1
+
+
+def test_a_round_that_was_charged_and_lost_is_not_skipped(one: FTSServer, fast_path: Path) -> None:
     one.release(0)
-    one.ledger.charge(1, one.event(1), digest=one._digest(one.event(1)))  # and then the power failed
+    with full_disk():
+        one.release(1)
+    again = server(fast_path, "one")  # after a power failure
     with pytest.raises(InputError, match="the next is 1"):
-        one.release(2)
-    one.release(1)
-    one.release(2)
+        again.release(2)
+    again.release(1)
+    again.release(2)
     assert [charge.value is not None for charge in one.ledger.charges()] == [True] * 3
 
 
@@ -241,25 +270,6 @@ def test_two_servers_on_one_ledger_publish_the_same(fast_path: Path) -> None:
     assert len(a.ledger.charges()) == 1
     with pytest.raises(ValueError, match="read-only"):
         first[0, 0] = 1.0
-
-
-def test_a_draw_that_could_not_be_recorded_is_kept_for_the_retry(
-    one: FTSServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(self: PlanLedger, charge: object, value: object) -> None:
-        raise LedgerError("the disk is full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(PlanLedger, "record", broken)
-        with pytest.raises(LedgerError, match="disk"):
-            one.release(0)
-    assert one.broadcast(0) is None
-    assert one.open_round == 0
-    with pytest.raises(RoundClosed, match="drawn"):
-        one.submit(Message(0, 0, GOOD))
-    kept = one._unrecorded[0].copy()
-    assert np.array_equal(one.release(0).ravel(), kept)
-    assert len(one.ledger.charges()) == 1
 
 
 def test_a_server_is_made_for_its_ledgers_agents_and_settings(fast_path: Path) -> None:
@@ -291,8 +301,10 @@ def test_seeded_noise_is_reproducible_and_stamped(fast_path: Path) -> None:
         ledger = PlanLedger(fast_path / f"{name}.db", PLAN, n=7)
         one = FTSServer(ledger, SETTINGS, insecure_seed=3)
         assert "NOT PRIVATE" in repr(one)
+        with full_disk():
+            one.release(0)
+        with pytest.raises(KeyConflict):
+            server(fast_path, name).release(0)
         released.append(one.release(0).tolist())
         assert ledger.statement(delta=0.01).epsilon == math.inf
-        with pytest.raises(KeyConflict):
-            server(fast_path, name)._release(0)
     assert released[0] == released[1]

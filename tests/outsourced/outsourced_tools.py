@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sqlalchemy as sa
-from audit_tools import MISTAKE, FreeLedger, audit_uncorrelated
+from audit_tools import MISTAKE, FreeLedger, audit_uncorrelated, dump
+from every_logger import every_logger, without_clocks
 from noises import CannedNoise, NoNoise
 from scipy.stats import chi2, kstest, norm
 
-import dptune
 from dptune import Budget, PrivacyLedger
-from dptune.accounting import schema
 from dptune.accounting.ledger import adjacency_of
 from dptune.outsourced.curator import OutsourcedCurator, random_projection
 from dptune.outsourced.formats import Exchange
@@ -141,13 +137,8 @@ def audit_wire(folder: Path) -> None:
 
 def transcript(table: Array, folder: Path) -> dict[str, object]:
     folder.mkdir()
-    lines: list[str] = []
-    handler, root = Collector(lines.append), logging.getLogger()
-    root.addHandler(handler)
-    level, root.level = root.level, logging.NOTSET
-    try:
-        budget = Budget.gdp(mu=2.0)
-        ledger = PrivacyLedger(folder / "ledger.db", budget, dataset="rows", unit="one row")
+    with every_logger() as lines:
+        ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(mu=2.0), dataset="rows", unit="one row")
         made = curator(ledger, table, folder, noise=CannedNoise())
         made.export(folder / "shared", mu=MU)
         exchange = Exchange(folder / "shared", timeout=5)
@@ -155,31 +146,8 @@ def transcript(table: Array, folder: Path) -> dict[str, object]:
             exchange.ask(row)
             made.serve(exchange, rounds=t)
         said = [repr(made), ledger.statement(delta=1e-5).to_json()]
-    finally:
-        root.removeHandler(handler)
-        root.level = level
     files = {p.name: p.read_bytes() for p in (folder / "shared").iterdir()}
-    return {"files": files, "ledger": dump(ledger), "said": said, "log": [x.replace(str(folder), "") for x in lines]}
-
-
-def dump(ledger: PrivacyLedger) -> list[tuple[object, ...]]:
-    """All charges, facts and releases without clock times."""
-    c = dptune.accounting.schema.charges.c
-    wanted = [c.scope, c.key, c.mu, c.mechanism, c.private, c.digest, sa.cast(c.description, sa.Text)]
-    with schema.connect(ledger.url).connect() as connection:
-        rows = [tuple(row) for row in connection.execute(sa.select(*wanted))]
-        released = connection.execute(sa.select(sa.cast(dptune.accounting.schema.releases.c.value, sa.Text)))
-        facts = connection.exec_driver_sql("SELECT scope, name, value FROM dptune_facts ORDER BY scope, name")
-        return [*rows, *map(tuple, released), *map(tuple, facts)]
-
-
-class Collector(logging.Handler):
-    def __init__(self, take: Callable[[str], None]) -> None:
-        super().__init__(logging.NOTSET)
-        self._take = take
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._take(record.getMessage())
+    return {"files": files, "ledger": dump(ledger), "said": said, "log": without_clocks(lines, folder)}
 
 
 def published(folder: Path) -> str | None:
