@@ -80,7 +80,7 @@ def _save(figure: Figure, path: Path, charges: list[Charge], ledger: PrivacyLedg
         raise InputError(f"a figure's file ends in one of {', '.join('.' + e for e in endings)}; got {str(path)!r}.")
     left, right = figure.subplots(1, 2)
     _draw_losses(left, charges)
-    _draw_budget(right, charges, ledger, delta)
+    draw_budget(right, charges, ledger, delta)
     if not ledger.private:
         figure.suptitle("NOT PRIVATE: seeded noise", color="crimson", fontweight="bold")
     try:
@@ -161,7 +161,8 @@ def _trials_of(charge: Charge) -> int:
     return int(charge.note["new"]) if charge.key.startswith(GENERATION) else int(charge.key.startswith(VALUE))
 
 
-def _draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
+def draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
+    """Draw what was spent against the number of trials, and the budget."""
     spent = np.sqrt(np.cumsum(np.array([c.mu for c in charges], dtype=float) ** 2))  # (releases,)
     trials = np.cumsum([_trials_of(c) for c in charges])  # (releases,) trials that were released by then
     axes.step(trials, spent, where="post", color="C0", ls="-", label="spent (odometer)")

@@ -159,13 +159,10 @@ class RunView:
 
         That is the user's default where the answers or the final estimate say that it is better.
         """
-        ends = chosen(self.ledger, self._lineage) if self.plan.choice_mu > 0 else []
+        ends: list[dict[str, Value]] = chosen(self.ledger, self._lineage) if self.plan.choice_mu > 0 else []
         if not ends:
-            ends = [
-                space.decode(self.algorithm.recommend()),
-                *([space.completed(self.default)] if self.default else []),
-            ]
-        best = min(ends, key=self._mean)
+            ends = [space.decode(self.algorithm.recommend()), *([dict(self.default)] if self.default else [])]
+        best = min((space.completed(point) for point in ends), key=self._mean)  # with what has joined since
         found = {name: best[name] for name in space if space.active(name, best)}
         if self.default and (self.same(found, self.default) or self._final.worse(found)):
             return dict(self.default)

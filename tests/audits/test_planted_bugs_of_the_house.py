@@ -64,7 +64,7 @@ def test_every_kind_of_release_has_the_sensitivity_of_its_formula(fast_path: Pat
 @pytest.mark.parametrize(("key", "default"), [*((key, False) for key in audits.KEYS), ("final", True)])
 @pytest.mark.parametrize(
     ("people", "factor"),
-    [("groups", lambda p: p.n / p.rows), ("weights", lambda p: 1 / p.n / p._people.weights.max())],
+    [("groups", lambda p: p.n / p.rows), ("weights", lambda p: 1 / p.n / audits.LARGEST_SHARE["weights"])],
     ids=["rows for people", "equal for largest weight"],
 )
 def test_a_sensitivity_that_is_too_small_in_one_kind_of_release_is_found(

@@ -22,7 +22,7 @@ from dptune.accounting.plan_ledger import PlanLedger
 from dptune.algorithms import VALUES
 from dptune.cli import app
 from dptune.errors import BudgetMismatch, CapReached, KeyConflict
-from dptune.figures import _draw_budget, save_figure
+from dptune.figures import draw_budget, save_figure
 from dptune.local import LocalRandomizer, UserLedger
 
 PEOPLE = np.linspace(0.1, 0.9, 10)
@@ -84,7 +84,7 @@ def staircase(path: Path) -> list[float]:
     """What the figure of the budget shows."""
     ledger = PrivacyLedger(path)
     axes = Figure().subplots()
-    _draw_budget(axes, ledger.charges("run"), ledger, 1e-5)
+    draw_budget(axes, ledger.charges("run"), ledger, 1e-5)
     assert save_figure(ledger, path.with_suffix(".png")).exists()
     return [float(y) for y in axes.lines[0].get_ydata()]
 

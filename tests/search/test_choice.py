@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from runs import CENTRED_RUN, MIXED_RUN, MIXED_SPACE, SPACE, keys, losses_of, to_the_end, when_released
 
-from dptune import BudgetExhausted, InputError, LossPrivatizer, PlanComplete, PrivacyLedger, SearchRun, Space
+from dptune import BudgetExhausted, Float, InputError, LossPrivatizer, PlanComplete, PrivacyLedger, SearchRun, Space
 from dptune.algorithms import SELECTION, CentredMixed
 
 N, BATCH = MIXED_RUN.n, MIXED_RUN.batch
@@ -84,6 +84,15 @@ def test_a_failed_trial_is_not_chosen_and_numbers_have_no_choice_unless_asked(le
     assert CENTRED_RUN.start(ledger, scope="plain", mu=1.0).plan.choice_mu == 0
     with pytest.raises(InputError, match=r"final_share \+ choice_share"):
         CENTRED_RUN.start(ledger, scope="bad", mu=1.0, final_share=0.5, choice_share=0.6)
+
+
+def test_what_was_chosen_has_the_parameters_that_have_joined_since(ledger: PrivacyLedger) -> None:
+    run = start(ledger)
+    for i in range(run.plan.trials):
+        if i == BATCH:
+            run.join(Space({**MIXED_SPACE, "later": Float(0.0, 1.0)}, when=MIXED_SPACE.when))
+        run.finish(str(i), run.ask(), np.full(N, float(i >= BATCH)))  # the first ones are much better
+    assert run.recommend()["later"] == 0.5
 
 
 # ---- points whose losses were lost ---------------------------------------------------------------------

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from noises import CannedNoise, NoNoise
 from runs import GIBO_RUN, SPACE, keys, losses_of, trial, trials
 
-from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger
+from dptune import BudgetExhausted, InputError, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger
 from dptune.errors import KeyConflict
 
 start, N, STEPS, BATCH, STARTS, TRIALS = GIBO_RUN.start, 20, 4, 3, 4, 16
@@ -41,18 +40,6 @@ def test_a_run_releases_a_start_steps_and_values_at_the_prices_of_its_plan(ledge
 
 
 # ---- odd trials ----------------------------------------------------------------------------------------
-
-
-def test_a_failed_trial_is_a_point_of_the_worst_loss(ledger: PrivacyLedger) -> None:
-    run = start(ledger, noise=CannedNoise())
-    for i in range(TRIALS):
-        x = run.ask()
-        run.finish(str(i), x, None if i else losses_of(x, N))
-    assert run.complete
-    noiseless = start(PrivacyLedger(ledger.url.database + "2", Budget.gdp(4.0)), noise=NoNoise())
-    x = noiseless.ask()
-    noiseless.finish("0", x, losses_of(x, N))
-    assert noiseless.finish("1", noiseless.ask(), None) == 1.0
 
 
 def test_the_same_trial_twice_is_paid_once(ledger: PrivacyLedger) -> None:
