@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import logging
 import subprocess
 import traceback
 import warnings
@@ -22,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from audit_tools import MISTAKE, dump, run_forked
+from every_logger import every_logger
 from noises import CannedNoise, NoNoise
 from scipy.stats import binom, chi2, kstest, norm
 
@@ -204,11 +204,18 @@ def _usual(count: float, trials: int, p: float) -> bool:
 # ---- what is written down --------------------------------------------------------------------------------
 
 
-class BrokenDisk:
-    """A ledger's ``record`` that fails once, while the draw is in memory."""
+@contextmanager
+def full_disk() -> Iterator[list[list[float]]]:
+    """While it is full nothing can be recorded; what should have been."""
+    drawn: list[list[float]] = []
 
-    def __call__(self, charge: object, value: object) -> None:
+    def record(self: PlanLedger, charge: object, value: list[float]) -> None:
+        drawn.append(value)
         raise LedgerError("the disk is full")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlanLedger, "record", record)
+        yield drawn
 
 
 def audit_transcript(folder: Path) -> None:
@@ -229,8 +236,7 @@ def audit_transcript(folder: Path) -> None:
                 send(one, t, messages)
                 shown += [repr(one), sorted(one.sent)]
                 shown += [traces(one.submit, bad) for bad in refused(t, messages)]
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(PlanLedger, "record", BrokenDisk())
+                with full_disk():
                     shown.append(traces(one.release, t))
                 shown += [one.release(t).tolist(), held(one)]
             shown += [str(one.ledger.statement(delta=0.01)), one.ledger.charges(), dump(one.ledger)]
@@ -257,18 +263,12 @@ def everything_said() -> Iterator[list[object]]:
     """Collect what any logger is told, whatever its level, and all warnings and output."""
     said: list[object] = []
     output = io.StringIO()
-
-    def log(self: logging.Logger, record: logging.LogRecord) -> None:
-        if not record.name.startswith("sqlalchemy"):  # its statements are the ledger's rows
-            said.append((record.name, record.getMessage(), record.exc_text, str(record.exc_info)))
-
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as warned:
+    with warnings.catch_warnings(record=True) as warned, every_logger() as lines:
         warnings.simplefilter("always")
-        patch.setattr(logging.Logger, "isEnabledFor", lambda self, level: True)
-        patch.setattr(logging.Logger, "handle", log)
         with redirect_stdout(output), redirect_stderr(output):
             yield said
-    said += [output.getvalue(), *(str(warning.message) for warning in warned)]
+    lines = [line for line in lines if not line.startswith("sqlalchemy")]  # its statements are the ledger's rows
+    said += [lines, output.getvalue(), *(str(warning.message) for warning in warned)]
 
 
 def traces(call: Callable[[Any], object], argument: object) -> list[object]:

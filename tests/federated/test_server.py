@@ -8,15 +8,13 @@ import json
 import math
 import pickle
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from federated_audits import PLAN, SETTINGS, Chosen, server
+from federated_audits import PLAN, SETTINGS, Chosen, full_disk, server
 from noises import NoNoise
 
 from dptune import Budget, InputError, LedgerError, PlanComplete, PrivacyLedger
@@ -225,23 +223,8 @@ def test_the_charge_describes_the_release(one: FTSServer) -> None:
     assert (description["q"], description["z"], description["dimension"]) == (PLAN.q, PLAN.z, 20)
 
 
-@contextmanager
-def full_disk() -> Iterator[list[list[float]]]:
-    """While it is full nothing can be recorded; what should have been."""
-    drawn: list[list[float]] = []
-
-    def record(self: PlanLedger, charge: object, value: list[float]) -> None:
-        drawn.append(value)
-        raise LedgerError("the disk is full")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PlanLedger, "record", record)
-        with pytest.raises(LedgerError, match="disk"):
-            yield drawn
-
-
 def test_a_draw_that_could_not_be_recorded_is_kept_for_the_retry(one: FTSServer) -> None:
-    with full_disk() as drawn:
+    with full_disk() as drawn, pytest.raises(LedgerError, match="disk"):
         one.release(0)
     assert (one.broadcast(0), one.open_round) == (None, 0)
     with pytest.raises(RoundClosed, match="drawn"):
@@ -252,7 +235,7 @@ def test_a_draw_that_could_not_be_recorded_is_kept_for_the_retry(one: FTSServer)
 
 def test_a_round_that_was_charged_and_lost_is_not_skipped(one: FTSServer, fast_path: Path) -> None:
     one.release(0)
-    with full_disk():
+    with full_disk(), pytest.raises(LedgerError):
         one.release(1)
     again = server(fast_path, "one")  # after a power failure
     with pytest.raises(InputError, match="the next is 1"):
@@ -301,7 +284,7 @@ def test_seeded_noise_is_reproducible_and_stamped(fast_path: Path) -> None:
         ledger = PlanLedger(fast_path / f"{name}.db", PLAN, n=7)
         one = FTSServer(ledger, SETTINGS, insecure_seed=3)
         assert "NOT PRIVATE" in repr(one)
-        with full_disk():
+        with full_disk(), pytest.raises(LedgerError):
             one.release(0)
         with pytest.raises(KeyConflict):
             server(fast_path, name).release(0)

@@ -17,20 +17,25 @@ from dptune.errors import BudgetMismatch, InputError, LedgerError
 from dptune.local import CapReached, LocalRandomizer, UserLedger
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM dptune_replies",
-        "UPDATE dptune_replies SET epsilon = 0",
-        "INSERT OR REPLACE INTO dptune_replies VALUES (1, 'bob', 'l', 0.0, 1, '', 1, '0', '')",
-        "UPDATE dptune_values SET value = 0",
-        "UPDATE dptune_local SET cap = 100",
-    ],
+def reply_of_ann(ledger: UserLedger, key: str) -> float:
+    return ledger.reply(LocalRandomizer(1.0, 1.0), 0.5, user="ann", key=key)
+
+
+CHANGES = (
+    "DELETE FROM dptune_replies",
+    "UPDATE dptune_replies SET epsilon = 0",
+    "INSERT OR REPLACE INTO dptune_replies VALUES (1, 'bob', 'l', 0.0, 1, '', 1, '0', '')",
+    "UPDATE dptune_values SET value = 0",
+    "UPDATE dptune_local SET cap = 100",
 )
-def test_the_file_is_append_only(ledger: UserLedger, statement: str) -> None:
-    ledger.reply(LocalRandomizer(0.5, 1.0), 0.0, user="ann", key="k")
-    with closing(sqlite3.connect(ledger.path)) as connection, pytest.raises(sqlite3.IntegrityError, match="append"):
-        connection.execute(statement)
+
+
+def test_the_file_is_append_only(ledger: UserLedger) -> None:
+    reply_of_ann(ledger, "k")
+    with closing(sqlite3.connect(ledger.path)) as connection:
+        for change in CHANGES:
+            with pytest.raises(sqlite3.IntegrityError, match="append"):
+                connection.execute(change)
 
 
 def test_the_cap_is_fixed_and_the_file_is_a_file(ledger: UserLedger, fast_path: Path) -> None:
@@ -58,10 +63,6 @@ def another(path: Path, cap: float = 2.0) -> None:
     """Put a fresh ledger in the place of the one at ``path``."""
     path.unlink()
     UserLedger(path, cap=cap)
-
-
-def reply_of_ann(ledger: UserLedger, key: str) -> float:
-    return ledger.reply(LocalRandomizer(1.0, 1.0), 0.5, user="ann", key=key)
 
 
 @pytest.mark.parametrize("copied", [lambda ledger: pickle.loads(pickle.dumps(ledger)), copy.copy, copy.deepcopy])
