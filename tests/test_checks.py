@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dptune import InputError
-from dptune._checks import at_least, between, check, check_fields, positive
-from dptune._numbers import real, whole
+from dptune._checks import at_least, between, check, check_fields, positive, share
+from dptune._numbers import plain, real, whole
 
 
 class Forged(int):
@@ -72,3 +72,12 @@ def test_a_declared_check_converts_or_refuses_by_name_and_none_stays_where_it_is
     for name in ("count", "part"):
         with pytest.raises(InputError, match=f"^{name} must"):
             Checked(**{"count": 1, name: None})
+
+
+def test_the_helpers_convert_or_refuse_by_name() -> None:
+    assert plain((np.int8(1), (np.float32(0.5), "a"), None, True)) == (1, (0.5, "a"), None, True)
+    assert [type(plain(kind(1))) for kind in (np.int8, np.float32)] == [int, float]
+    assert (at_least("k", np.int8(2), 2), positive("x", np.int8(2)), share("s", 0)) == (2, 2.0, 0.0)
+    for refuse in (lambda: at_least("it", 1, 2), lambda: positive("it", 0), lambda: share("it", 1)):
+        with pytest.raises(InputError, match="it must"):
+            refuse()

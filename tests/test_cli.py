@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 
@@ -14,7 +15,6 @@ from dptune.algorithms import VALUES
 from dptune.cli import app, main
 from dptune.figures import save_figure, style
 from dptune.local import InsecureRandomizer
-from dptune.training.ledger import open_ledger
 
 
 def values(privatizer, scope, trials):
@@ -37,6 +37,16 @@ def invoke(*arguments: str) -> str:
     return result.output
 
 
+def one_line(monkeypatch, *arguments):
+    """Return the error of a command that must be one line."""
+    monkeypatch.setattr("sys.argv", ["dptune", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert isinstance(ended.value.code, str)
+    assert len(ended.value.code.splitlines()) == 1
+    return ended.value.code
+
+
 def test_statement_in_three_formats(path):
     assert "epsilon = 4.378 at" in invoke("statement", path)
     assert "replace all records of one unit, with n public" in invoke("statement", path)
@@ -51,16 +61,6 @@ def test_the_statement_of_a_plan(tmp_path, monkeypatch):
     assert "0 of 60 releases of the plan q=0.35, z=1 made" in invoke("show", plan)
     assert json.loads(invoke("show", plan, "--format", "json"))["plan"] == {"q": 0.35, "z": 1.0, "steps": 60}
     assert "PlanLedger" in one_line(monkeypatch, "plot", plan, str(tmp_path / "f.png"))
-
-
-def one_line(monkeypatch, *arguments):
-    """Return the error of a command that must be one line."""
-    monkeypatch.setattr("sys.argv", ["dptune", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert isinstance(ended.value.code, str)
-    assert len(ended.value.code.splitlines()) == 1
-    return ended.value.code
 
 
 def test_the_delta_is_the_stated_one_unless_given(tmp_path):
@@ -94,114 +94,65 @@ def test_a_ledger_of_users_has_a_local_statement(users, monkeypatch, tmp_path):
     assert "UserLedger" in one_line(monkeypatch, "plot", users, str(tmp_path / "f.png"))
 
 
-def test_every_list_says_first_that_it_is_not_private(users):
-    noisy = InsecureRandomizer(0.1, 1.0, insecure_seed=1)
-    dptune.local.UserLedger(users).reply(noisy, 0.3, user="carl", key="1")
-    assert invoke("show", users).startswith("NOT PRIVATE (seeded noise): local privacy")
-
-
-def test_lists_round_what_may_be_spent_up(tmp_path):
+def test_show_rounds_up_and_says_what_each_study_spent(path, tmp_path):
+    shown = json.loads(invoke("show", path, "--format", "json"))
+    assert (shown["private"], shown["budget"]["mu"], shown["spent"]["mu"]) == (True, 1.0, pytest.approx(1.0))
+    assert shown["studies"] == [{"study": "study", "releases": 5, "mu": pytest.approx(1.0), "private": True}]
+    assert "NOT PRIVATE" not in invoke("show", path)
     dptune.local.UserLedger(tmp_path / "users.db", cap=1.0000012)
     assert "a cap of epsilon = 1.00001 for" in invoke("show", str(tmp_path / "users.db"))
     dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=0.71723))
     assert "mu 0 of 0.7173 spent" in invoke("show", str(tmp_path / "l.db"))
 
 
-def test_show_as_json(path):
-    shown = json.loads(invoke("show", path, "--format", "json"))
-    assert (shown["private"], shown["budget"]["mu"], shown["spent"]["mu"]) == (True, 1.0, pytest.approx(1.0))
-    assert shown["studies"] == [{"study": "study", "releases": 5, "mu": pytest.approx(1.0), "private": True}]
+def test_names_are_no_markup_and_are_not_cut(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert invoke("plot", path, "[bold]x.png") == "wrote [bold]x.png\n"
+    privatizer = dptune.LossPrivatizer(dptune.PrivacyLedger(path), n=50, clip=(0.0, 1.0))
+    privatizer.ledger.raise_budget(dptune.Budget.gdp(2.0))
+    privatizer.observe("x", [0.5] * 50)
+    for name in ("run [/x] 1", ":smile:", "a\\", "[bold]b", "long" * 60):
+        privatizer.release(privatizer.mean_query("x", 0.1), scope=name, key="1")
+        assert f" {name} " in invoke("show", path)
 
 
-def test_a_long_name_is_not_cut(tmp_path):
+def test_seeded_noise_is_named_first_in_lists_and_in_figures(users, tmp_path, monkeypatch):
+    noisy = InsecureRandomizer(0.1, 1.0, insecure_seed=1)
+    dptune.local.UserLedger(users).reply(noisy, 0.3, user="carl", key="1")
+    assert invoke("show", users).startswith("NOT PRIVATE (seeded noise): local privacy")
     ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=1.0))
-    values(dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0)), "long" * 60, 1).finish("0", {}, np.zeros(5))
-    assert "long" * 60 in invoke("show", str(tmp_path / "l.db"))
+    privatizer = dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0), insecure_seed=1)
+    values(privatizer, "s", 1).finish("0", {}, np.zeros(5))
+    assert invoke("show", str(tmp_path / "l.db")).startswith("NOT PRIVATE (seeded noise)")
+    from matplotlib import rcParams
+
+    monkeypatch.setitem(rcParams, "svg.fonttype", "none")
+    text = save_figure(ledger, tmp_path / "f.svg").read_text()
+    assert "NOT PRIVATE" in text
+    assert "eps =" not in text
 
 
-def test_the_version():
-    assert invoke("--version") == f"dptune {dptune.__version__}\n"
-
-
-def test_a_figure_that_cannot_be_written_is_one_line(path, tmp_path, monkeypatch):
+def test_an_error_is_one_line(path, tmp_path, monkeypatch):
+    assert "there is no ledger" in one_line(monkeypatch, "show", str(tmp_path / "none.db"))
     for name in ("x.xyz", "x", "x.p n g"):
         assert ".pdf, " in one_line(monkeypatch, "plot", path, str(tmp_path / name))
     assert "cannot be written" in one_line(monkeypatch, "plot", path, str(tmp_path / "none" / "x.png"))
+    assert "study" in one_line(monkeypatch, "plot", path, str(tmp_path / "f.png"), "--study", "other")
 
 
-def test_a_file_s_name_is_no_markup(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert invoke("plot", path, "[bold]x.png") == "wrote [bold]x.png\n"
-
-
-def test_show_lists_what_each_study_spent(path):
-    assert "study" in invoke("show", path)
-    assert "5" in invoke("show", path)
-
-
-def test_show_says_first_that_a_ledger_is_not_private(path, tmp_path):
-    assert "NOT PRIVATE" not in invoke("show", path)
-    ledger = dptune.PrivacyLedger(tmp_path / "seeded.db", dptune.Budget.gdp(mu=1.0))
-    privatizer = dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0), insecure_seed=1)
-    values(privatizer, "s", 1).finish("0", {}, np.zeros(5))
-    shown = invoke("show", str(tmp_path / "seeded.db"))
-    assert shown.index("NOT PRIVATE") < shown.index("study")
-
-
-def test_plot_writes_a_figure(path, tmp_path):
-    for name in ("figure.png", "figure.pdf"):
-        invoke("plot", path, str(tmp_path / name))
-        assert (tmp_path / name).stat().st_size > 5000
+def test_a_file_that_exists_and_is_no_ledger_is_not_called_missing(tmp_path, monkeypatch):
+    with contextlib.closing(sqlite3.connect(tmp_path / "study.db")) as connection:
+        connection.execute("CREATE TABLE trials (number INTEGER)")
+    assert "what lies there holds none" in one_line(monkeypatch, "show", str(tmp_path / "study.db"))
 
 
 def test_convert_both_ways():
+    assert invoke("--version") == f"dptune {dptune.__version__}\n"
     assert "epsilon = 4.37718" in invoke("convert", "--mu", "1")
     assert "mu = 1 " in invoke("convert", "--epsilon", "4.377178095681228")
     assert CliRunner().invoke(app, ["convert"]).exit_code == 2
     assert "epsilon = 3.31262" in invoke("convert", "--mu", "1", "--choice-share", "0.665")
     assert "bounded range 1.006, fixed" in invoke("convert", "--epsilon", "1", "--choice-share", "1")
-
-
-def test_an_error_is_one_line(monkeypatch, tmp_path):
-    monkeypatch.setattr("sys.argv", ["dptune", "show", str(tmp_path / "none.db")])
-    with pytest.raises(SystemExit, match="there is no ledger"):
-        main()
-
-
-def test_a_file_that_exists_and_is_no_ledger_is_not_called_missing(tmp_path):
-    with sqlite3.connect(tmp_path / "study.db") as connection:
-        connection.execute("CREATE TABLE trials (number INTEGER)")
-    connection.close()
-    with pytest.raises(dptune.LedgerError, match="what lies there holds none"):
-        open_ledger(tmp_path / "study.db")
-
-
-def test_a_figure_of_an_unknown_study_is_refused(path, tmp_path):
-    with pytest.raises(dptune.InputError, match="study"):
-        save_figure(dptune.PrivacyLedger(path), tmp_path / "f.png", scope="other")
-
-
-def test_a_seeded_figure_says_so(tmp_path):
-    ledger = dptune.PrivacyLedger(tmp_path / "l.db", dptune.Budget.gdp(mu=1.0))
-    privatizer = dptune.LossPrivatizer(ledger, n=5, clip=(0.0, 1.0), insecure_seed=1)
-    values(privatizer, "s", 1).finish("0", {}, np.zeros(5))
-    save_figure(ledger, tmp_path / "f.svg")
-    from matplotlib import rcParams
-
-    rcParams["svg.fonttype"] = "none"
-    save_figure(ledger, tmp_path / "f.svg")
-    text = (tmp_path / "f.svg").read_text()
-    assert "NOT PRIVATE" in text
-    assert "eps =" not in text
-
-
-def test_a_study_s_name_is_no_markup(tmp_path):
-    ledger = dptune.PrivacyLedger(tmp_path / "odd.db", dptune.Budget.gdp(1.0))
-    privatizer = dptune.LossPrivatizer(ledger, n=2, clip=(0.0, 1.0))
-    privatizer.observe("x", [0.5, 0.5])
-    for name in ("run [/x] 1", ":smile:", "a\\", "[bold]b"):
-        privatizer.release(privatizer.mean_query("x", 0.1), scope=name, key="1")
-        assert f" {name} " in invoke("show", str(tmp_path / "odd.db"))
 
 
 def test_figures_are_drawn_on_white_and_on_dark_paper_and_read_without_colour(tmp_path):
@@ -210,6 +161,9 @@ def test_figures_are_drawn_on_white_and_on_dark_paper_and_read_without_colour(tm
     privatizer.observe("0", np.linspace(0.0, 1.0, 50))
     privatizer.release(privatizer.mean_query("0", mu=0.5), scope="svm", key="value/0")
     white = save_figure(ledger, tmp_path / "white.svg").read_text()
+    for name in ("figure.png", "figure.pdf"):
+        invoke("plot", str(tmp_path / "ledger.db"), str(tmp_path / name))
+        assert (tmp_path / name).stat().st_size > 5000
     invoke("plot", str(tmp_path / "ledger.db"), str(tmp_path / "dark.svg"), "--dark")
     dark = (tmp_path / "dark.svg").read_text()
     assert "#1e2129" in dark

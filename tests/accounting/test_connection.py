@@ -105,15 +105,21 @@ def test_a_connection_that_the_server_ended_is_replaced(postgresql: Urls) -> Non
 
 
 def audit_durability(ledger: PrivacyLedger) -> None:
-    """What the ledger's own connection has set while a charge is written."""
-    found: list[object] = []
-    with ledger._transaction(write=True) as (connection, _):
-        if connection.dialect.name == "postgresql":
-            found.append(connection.exec_driver_sql("SHOW synchronous_commit").scalar())
-        else:
-            names = ("synchronous", "fullfsync", "foreign_keys")
-            found += [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names]
-    assert found in (["on"], [3, 1, 1]), f"a committed charge may be lost: {found}"
+    """What the ledger's own connection has set when a charge is committed."""
+    found: list[list[object]] = []
+
+    def look(connection: sa.Connection) -> None:
+        postgresql = connection.dialect.name == "postgresql"
+        names = ("synchronous_commit",) if postgresql else ("synchronous", "fullfsync", "foreign_keys")
+        words = "SHOW" if postgresql else "PRAGMA"
+        found.append([connection.exec_driver_sql(f"{words} {name}").scalar() for name in names])
+
+    event.listen(sa.Engine, "commit", look)
+    try:
+        pay(ledger, "a", 0.1)
+    finally:
+        event.remove(sa.Engine, "commit", look)
+    assert found[-1] in (["on"], [3, 1, 1]), f"a committed charge may be lost: {found}"
 
 
 def test_every_engine_waits_for_the_disk(url: str) -> None:

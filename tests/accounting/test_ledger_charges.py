@@ -76,22 +76,18 @@ def test_the_budget_is_never_passed_and_the_error_says_what_is_left(url: str) ->
         pay(ledger, "4", 1e-5)
 
 
-def test_check_refuses_what_charge_would_refuse_and_writes_nothing(url: str) -> None:
-    ledger = PrivacyLedger(url, Budget.gdp(1.0))
-    ledger.check(0.5, releases=4)
-    with pytest.raises(BudgetExhausted):
-        ledger.check(0.5, releases=5)
-    assert ledger.charges() == []
-
-
 @pytest.mark.parametrize("mu", [0.7071067811865476, 1.5831082, 1.0])
-def test_what_a_refusal_says_is_left_can_be_paid(url: str, mu: float) -> None:
+def test_what_a_refusal_says_is_left_can_be_paid_and_check_writes_nothing(url: str, mu: float) -> None:
     ledger = PrivacyLedger(url, Budget.gdp(mu))
+    ledger.check(mu / 2, releases=4)
+    with pytest.raises(BudgetExhausted):
+        ledger.check(mu / 2, releases=5)
     with pytest.raises(BudgetExhausted) as caught:
         ledger.check(2 * mu)
     said = re.search(r"but only mu=(\S+) of", str(caught.value))
     assert said is not None
     ledger.check(float(said[1]))
+    assert ledger.charges() == []
 
 
 @pytest.mark.parametrize("mu", [0.0, -1.0, math.nan, math.inf])
@@ -126,7 +122,8 @@ def test_any_sequence_of_charges_stays_within_the_budget(
         else:
             assert charge.mu == paid.setdefault(key, mu)
     assert {c.key: c.mu for c in ledger.charges()} == paid
-    assert ledger.spent() <= 1 + 1e-12
+    assert ledger.spent() == Spent.of(paid.values()).mu <= 1 + 1e-12
+    assert ledger.remaining() == Spent.of(paid.values()).remaining(1.0)
 
 
 def test_a_limit_holds_in_the_charging_transaction(url: str) -> None:
@@ -151,18 +148,6 @@ def test_charges_are_listed_in_order_and_counted_by_scope_and_prefix(url: str) -
     assert ledger.count() == 5
     assert (ledger.count("s"), ledger.count("s", prefix="value/"), ledger.count("s", prefix="value%")) == (4, 2, 1)
     assert (ledger.count("u"), ledger.count(prefix="value/")) == (0, 3)
-
-
-@given(st.lists(st.sampled_from([0.1, 0.1 + 2**-50, 1 / 3, 1e-9, 0.7]), max_size=20))
-@settings(max_examples=40, deadline=None)
-def test_the_sum_over_the_ledger_is_that_of_its_charges(
-    tmp_path_factory: pytest.TempPathFactory, mus: list[float]
-) -> None:
-    ledger = PrivacyLedger(tmp_path_factory.mktemp("ledger") / "x.db", Budget.gdp(9.0))
-    for number, mu in enumerate(mus):
-        pay(ledger, str(number), mu)
-    assert ledger.spent() == Spent.of(mus).mu
-    assert ledger.remaining() == Spent.of(mus).remaining(9.0)
 
 
 def test_a_look_at_the_budget_reads_no_charge(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,10 +192,6 @@ def test_a_number_that_is_too_large_is_refused_by_name(url: str, huge: int) -> N
         ledger.check(0.1, releases=huge)
     with pytest.raises(InputError, match="mu"):
         Budget.gdp(huge)
-
-
-def test_the_smallest_and_the_largest_price(url: str) -> None:
-    ledger = PrivacyLedger(url, Budget.gdp(1.0))
     pay(ledger, "tiny", 1e-200)
     assert ledger.spent() == 1e-200
     with pytest.raises(BudgetExhausted):

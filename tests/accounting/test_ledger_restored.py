@@ -15,7 +15,6 @@ import pytest
 from ledger_tools import pay
 
 from dptune import Budget, InputError, LedgerError, PrivacyLedger
-from dptune.errors import BudgetExhausted
 from dptune.local import LocalRandomizer, UserLedger
 
 
@@ -143,13 +142,3 @@ def test_a_row_that_was_changed_or_lost_is_noticed_on_opening(fast_path: Path, t
         connection.commit()
     with pytest.raises(LedgerError, match="damaged"):
         PrivacyLedger(fast_path / "x.db").spent()
-
-
-def test_two_objects_follow_each_other(url: str) -> None:
-    one, other = PrivacyLedger(url, Budget.gdp(1.0)), PrivacyLedger(url)
-    for number in range(4):
-        pay((one, other)[number % 2], str(number), 0.5)
-    assert one.spent() == other.spent() == 1.0
-    assert one.mark() == other.mark()
-    with pytest.raises(BudgetExhausted):
-        pay(other, "more", 0.1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ledger_tools import pay
 from typer.testing import CliRunner
 
-from dptune import Budget, BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
+from dptune import Budget, BudgetExhausted, InputError, PrivacyLedger
 from dptune.cli import app
 from dptune.errors import BudgetMismatch
 
@@ -17,14 +18,10 @@ def ledger(fast_path: Path) -> PrivacyLedger:
     return PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0), dataset="patients")
 
 
-def spend(ledger: PrivacyLedger, mu: float, key: str = "k") -> None:
-    privatizer = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0))
-    privatizer.observe(key, [0.5] * 4)
-    privatizer.release(privatizer.mean_query(key, mu), scope="s", key=key)
-
-
 def test_a_raise_is_recorded_and_shown_with_what_was_released_before(ledger: PrivacyLedger) -> None:
-    spend(ledger, 0.9)
+    assert "Raised" not in ledger.statement(delta=1e-5).to_text()
+    assert ledger.statement(delta=1e-5).to_dict()["raises"] == []
+    pay(ledger, "k", 0.9)
     ledger.raise_budget(Budget.approximate_dp(8.0, 1e-5))
     ledger.raise_budget(Budget.gdp(3.0))
     first, second = PrivacyLedger(ledger.url.database).statement(delta=1e-5).to_dict()["raises"]
@@ -37,40 +34,31 @@ def test_a_raise_is_recorded_and_shown_with_what_was_released_before(ledger: Pri
     assert "mu = 3 GDP" in text
 
 
-def test_a_statement_without_a_raise_says_nothing_of_one(ledger: PrivacyLedger) -> None:
-    assert "Raised" not in ledger.statement(delta=1e-5).to_text()
-    assert ledger.statement(delta=1e-5).to_dict()["raises"] == []
-
-
 def test_an_open_ledger_learns_of_a_raise_when_it_would_refuse(ledger: PrivacyLedger) -> None:
     other = PrivacyLedger(ledger.url.database)
-    spend(other, 1.0)
+    pay(other, "k", 1.0)
     with pytest.raises(BudgetExhausted):
-        spend(other, 0.5, "more")
+        pay(other, "more", 0.5)
     ledger.raise_budget(Budget.gdp(1.5))
-    spend(other, 0.5, "more")
+    pay(other, "more", 0.5)
     assert other.budget == Budget.gdp(1.5)
     with pytest.raises(BudgetExhausted):
         other.check(1.5)
     assert PrivacyLedger(ledger.url.database, Budget.gdp(1.5)).rest().left == pytest.approx(1.0, rel=1e-9)
 
 
-def test_a_budget_never_shrinks_and_asked_for_again_it_is_the_same(ledger: PrivacyLedger) -> None:
-    ledger.raise_budget(Budget.gdp(1.5))
-    ledger.raise_budget(Budget.gdp(1.5))
+def test_a_budget_never_shrinks_and_a_script_that_states_another_is_told(ledger: PrivacyLedger) -> None:
+    with pytest.raises(BudgetMismatch, match="To allow more: ledger"):
+        PrivacyLedger(ledger.url.database, Budget.gdp(1.5))
+    for _ in range(2):
+        ledger.raise_budget(Budget.gdp(1.5))
     assert len(ledger.raises()) == 1
+    with pytest.raises(BudgetMismatch, match="It was raised since then"):
+        PrivacyLedger(ledger.url.database, Budget.gdp(1.0))
     with pytest.raises(InputError, match=r"only raised: it is mu=1\.5"):
         ledger.raise_budget(Budget.gdp(1.0))
     with pytest.raises(InputError, match="must be a Budget"):
         ledger.raise_budget(2.0)
-
-
-def test_a_script_that_states_the_old_budget_is_told(ledger: PrivacyLedger) -> None:
-    with pytest.raises(BudgetMismatch, match="To allow more: ledger"):
-        PrivacyLedger(ledger.url.database, Budget.gdp(1.5))
-    ledger.raise_budget(Budget.gdp(1.5))
-    with pytest.raises(BudgetMismatch, match="It was raised since then"):
-        PrivacyLedger(ledger.url.database, Budget.gdp(1.0))
 
 
 def test_the_command_line_raises_a_budget_once_for_all(ledger: PrivacyLedger) -> None:
@@ -86,7 +74,7 @@ def test_the_command_line_raises_a_budget_once_for_all(ledger: PrivacyLedger) ->
 def test_an_object_that_did_not_see_the_raise_states_the_present_budget(ledger: PrivacyLedger) -> None:
     other = PrivacyLedger(ledger.url.database)
     other.raise_budget(Budget.gdp(3.0))
-    spend(other, 2.9)
+    pay(other, "k", 2.9)
     statement = ledger.statement(delta=1e-5)
     assert (statement.budget.mu, statement.spent_mu) == (3.0, pytest.approx(2.9))
     assert ledger.remaining() == pytest.approx((9 - 2.9**2) ** 0.5)
@@ -94,10 +82,10 @@ def test_an_object_that_did_not_see_the_raise_states_the_present_budget(ledger: 
 
 def test_a_raise_that_an_older_copy_took_back_pays_for_nothing(ledger: PrivacyLedger) -> None:
     path = Path(str(ledger.url.database))
-    spend(ledger, 0.5)
+    pay(ledger, "k", 0.5)
     before = path.read_bytes()
     ledger.raise_budget(Budget.gdp(3.0))
     path.write_bytes(before)
     with pytest.raises(BudgetExhausted):
-        spend(ledger, 2.0, "more")
+        pay(ledger, "more", 2.0)
     assert ledger.statement(delta=1e-5).budget.mu == 1.0
