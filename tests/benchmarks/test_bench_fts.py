@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import bench_fts
 from benchmarks.fts_problems import FederatedProblem, synthetic
 from benchmarks.fts_runs import Method, run
 from dptune.accounting.subsampled import SubsampledGaussianPlan
@@ -43,11 +42,6 @@ def test_silence_is_noise_only_and_methods_share_their_beginning() -> None:
     assert silent[0]["informed"] == silent[1]["informed"]
     curves = [run(TINY, SETTINGS, m, seed=1, rounds=1)["curve"] for m in (Method("a"), Method("b", PLAN))]
     assert curves[0][0] == curves[1][0]
-
-
-@pytest.mark.slow
-def test_the_price_beside_the_papers_is_printed() -> None:
-    assert bench_fts.epsilons(bench_fts.plan(1.0))[:2] == ["10.38", "15.17"]
 
 
 def test_synthetic_agents_are_alike_but_not_equal() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from benchmarks import ldp_samplers, ldp_speed
 from benchmarks.bench_ldp import EPSILONS, side_by_side, synthetic
-from benchmarks.data import data_folder
 from benchmarks.ldp_problems import (
     KERNELS,
     generated_table,
@@ -29,15 +28,6 @@ def test_problems_from_a_generated_table() -> None:
         assert np.linalg.eigvalsh(K).min() > -1e-9
         assert np.diag(K).mean() == pytest.approx(1)
         assert problem.uniform > 0
-
-
-@pytest.mark.parametrize(
-    ("name", "make", "M"), [("iw_data_all.mat", light_sensors, 41), ("fin.csv", stocks, 29)], ids=["light", "stocks"]
-)
-def test_the_published_tables(name: str, make: type, M: int) -> None:
-    if not (data_folder() / name).is_file():
-        pytest.skip(f"no {name}: set DPTUNE_DATA")
-    assert make(0).f.shape == (M,)
 
 
 def test_replies_are_clamped_values_plus_laplace_noise() -> None:

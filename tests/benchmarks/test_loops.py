@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from noises import NoNoise
 
-from benchmarks import bench_private, defaults, loops, paper_runs
+from benchmarks import bench_private, loops, paper_runs
 from benchmarks.curator import Curator
 from benchmarks.report import run_missing
 from benchmarks.tasks import Task
@@ -73,12 +73,6 @@ def test_a_run_is_reproducible_and_uses_at_most_its_trials(task: Task, method: s
     np.testing.assert_array_equal(first.u, again.u)
     assert first.trials <= 12
     assert first.test_loss == pytest.approx(task.test_loss(first.u))
-
-
-def test_the_variants_of_the_defaults_are_plans(task: Task) -> None:
-    for variant in defaults.VARIANTS:
-        if "sampler" not in defaults.VARIANTS[variant]:
-            loops.run_gibo(task, 1.0, 12, 0, **defaults.settings_of(variant, task, 12))
 
 
 def test_the_kernel_in_theta_is_the_kernel_of_the_box() -> None:

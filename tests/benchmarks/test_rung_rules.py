@@ -11,7 +11,7 @@ from noises import NoNoise
 
 from benchmarks import rung_rules
 from benchmarks.curator import Curator
-from benchmarks.rung_rules import RULES, STEPS, Curves, Rule, differences, simulate, trained
+from benchmarks.rung_rules import RULES, STEPS, Curves, Rule, simulate, trained
 from dptune import CENTRED, Budget, Float, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.search import rungs
 
@@ -56,8 +56,3 @@ def test_decisions_without_noise_are_those_of_the_real_privatizer(curves: Curves
     assert [c.key for c in charges[0]] == [c.key for c in charges[1]]
     for one, other in zip(*charges, strict=True):
         assert one.value == pytest.approx(other.value, abs=1e-6)
-
-
-def test_equal_distances_at_every_step_are_seen(curves: Curves) -> None:
-    assert [row[0] for row in differences(curves)] == ["3", "9", "18", "27"]
-    assert {row[-1] for row in differences(curves)} == {"1.00"}, "these curves keep their distances"

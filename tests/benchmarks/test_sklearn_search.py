@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from benchmarks import sklearn_search
-from benchmarks.data import available
 
 TABLES = {"SVR, parkinsons"}
 
@@ -19,11 +18,6 @@ def test_an_untuned_estimator_is_better_than_the_clip_and_splits_are_disjoint(ta
     assert made.split().get_n_splits() == 1
     found = sklearn_search.measure(task, "untuned", 0)
     assert 0 < found["test_loss"] < made.clip[1]
-
-
-@pytest.mark.skipif(not available("parkinsons"), reason="needs the shared data")
-def test_the_table_of_parkinsons_is_a_task():
-    assert len(sklearn_search.TASKS["SVR, parkinsons"](0).y[1]) == 300
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -8,7 +8,6 @@ import signal
 import textwrap
 from pathlib import Path
 
-import optuna
 import pytest
 from audit_tools import Forked, start_forked
 from optuna.trial import TrialState
@@ -95,21 +94,22 @@ def test_after_kill_9_the_charges_stand_and_recorded_values_are_replayed(tmp_pat
     assert open_ledger(tmp_path).spent() <= 1.0
 
 
-def test_two_processes_on_one_study_share_steps_and_budget(tmp_path):
-    sampler = open_sampler(open_privatizer(tmp_path))
-    create(f"sqlite:///{tmp_path}/s.db", sampler)
-    workers = [start(tmp_path, trials=40) for _ in range(2)]
+@pytest.mark.parametrize("opener", OPENERS)
+def test_two_processes_on_one_study_share_questions_and_budget(tmp_path, opener):
+    sampler = OPENERS[opener](open_privatizer(tmp_path))
+    study = create(f"sqlite:///{tmp_path}/s.db", sampler)
+    workers = [start(tmp_path, opener=opener) for _ in range(2)]
     ended = [worker.wait() for worker in workers]
     assert [one.returncode for one in ended] == [0, 0], ended
-    study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path}/s.db", sampler=sampler)
-    ledger = open_ledger(tmp_path)
-    session = sampler.run_of(study)
-    complete = [t for t in study.trials if t.state == TrialState.COMPLETE]
-    assert session.complete
-    assert [c.key for c in ledger.charges(prefix="step/")] == [
-        f"step/{i + 1}" for i in range(session.plan.settings.steps)
-    ]
-    assert {t.value for t in complete} == {c.value[0] for c in ledger.charges(prefix="value/")}
+    run, ledger = sampler.run_of(study), open_ledger(tmp_path)
+    assert run.complete
+    questions = ("step",) if opener == "open_sampler" else ("share", "generation")
+    rounds = range(1, run.algorithm.rounds + 1)
+    for question in questions:
+        assert {c.key for c in ledger.charges(prefix=f"{question}/")} == {f"{question}/{i}" for i in rounds}
+    if opener == "open_sampler":
+        values = {t.value for t in study.trials if t.state == TrialState.COMPLETE}
+        assert values == {c.value[0] for c in ledger.charges(prefix="value/")}
     assert ledger.spent() <= 1.0
 
 
@@ -121,11 +121,9 @@ def test_two_workers_killed_again_and_again_finish_within_the_budget(tmp_path, s
     sampler, storage = open_sampler(open_privatizer(tmp_path)), f"sqlite:///{tmp_path}/s.db"
     study, recorded = create(storage, sampler), {}
     for _ in range(40):
-        wheres = [rng.choice(["between charge and draw", "between draw and record", "after record"]) for _ in range(2)]
+        wheres = [rng.choice(WHERES) for _ in range(2)]
         workers = [start(tmp_path, where, at=rng.randint(1, 8)) for where in wheres]
-        ended = []
-        for worker in workers:
-            ended.append(worker.wait().returncode)
+        ended = [worker.wait().returncode for worker in workers]
         assert {*ended} <= {0, -signal.SIGKILL}
         charges = open_ledger(tmp_path).charges()
         assert len({(c.scope, c.key) for c in charges}) == len(charges)
@@ -139,21 +137,3 @@ def test_two_workers_killed_again_and_again_finish_within_the_budget(tmp_path, s
         pytest.fail("40 rounds did not end the run")
     values = {c.value[0] for c in open_ledger(tmp_path).charges(prefix="value/") if c.value is not None}
     assert {t.value for t in study.trials if t.state == TrialState.COMPLETE} <= values
-
-
-# ---- CMA-ES on centred releases ----------------------------------------------------------------------------------
-
-
-def test_two_processes_on_one_centred_study_share_generations_and_budget(tmp_path):
-    sampler = open_centred(open_privatizer(tmp_path))
-    create(f"sqlite:///{tmp_path}/s.db", sampler)
-    workers = [start(tmp_path, trials=40, opener="open_centred") for _ in range(2)]
-    ended = [worker.wait() for worker in workers]
-    assert [one.returncode for one in ended] == [0, 0], ended
-    study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path}/s.db", sampler=sampler)
-    session, ledger = sampler.run_of(study), open_ledger(tmp_path)
-    numbers = range(1, session.plan.settings.generations + 1)
-    assert session.complete
-    assert [c.key for c in ledger.charges(prefix="generation/")] == [f"generation/{g}" for g in numbers]
-    assert {c.key for c in ledger.charges(prefix="share/")} == {f"share/{g}" for g in numbers}
-    assert ledger.spent() <= 1.0

@@ -28,6 +28,11 @@ def function(trial: Any) -> np.ndarray:
     return np.full(N, 0.05 if kind == "good" else 1.0)
 
 
+def function_of_kind(trial: Any) -> np.ndarray:
+    kind = trial.suggest_categorical("kind", ["bad", "good", "ugly"])
+    return np.full(N, {"bad": 1.0, "good": 0.0, "ugly": 0.9}[kind])
+
+
 def study_of(sampler: Any = None, **where: Any) -> optuna.Study:
     sampler = sampler or GridSampler({"kind": ["bad", "good", "ugly"], "x": [0.5]}, seed=0)
     return optuna.create_study(sampler=sampler, **where)
@@ -78,19 +83,11 @@ def test_the_trials_of_a_study_that_another_objective_ran_can_be_chosen_among(mi
     assert {charge.scope for charge in mine.ledger.charges()} == {"by people"}
 
 
-def function_of_kind(trial: Any) -> np.ndarray:
-    kind = trial.suggest_categorical("kind", ["bad", "good", "ugly"])
-    return np.full(N, {"bad": 1.0, "good": 0.0, "ugly": 0.9}[kind])
-
-
-@pytest.mark.parametrize("sampler", [TPESampler(), PartialFixedSampler({"x": 0.5}, TPESampler())])
-def test_samplers_that_learn_from_values_are_refused_by_name(mine: dptune.LossPrivatizer, sampler: Any) -> None:
-    with pytest.raises(dptune.InputError, match="RandomSampler"):
-        study_of(sampler).optimize(SelectionObjective(function, mine, mu=1.0), n_trials=1)
-
-
-def test_samplers_that_do_not_look_are_taken(mine: dptune.LossPrivatizer) -> None:
+def test_samplers_that_learn_from_values_are_refused_by_name_and_others_taken(mine: dptune.LossPrivatizer) -> None:
     objective = SelectionObjective(function, mine, mu=1.0)
+    for learns in (TPESampler(), PartialFixedSampler({"x": 0.5}, TPESampler())):
+        with pytest.raises(dptune.InputError, match="RandomSampler"):
+            study_of(learns).optimize(objective, n_trials=1)
     for sampler in (RandomSampler(seed=0), QMCSampler(seed=0), PartialFixedSampler({"x": 0.5}, RandomSampler())):
         study_of(sampler).optimize(objective, n_trials=2)
 

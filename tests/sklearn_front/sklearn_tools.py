@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from optuna.samplers import RandomSampler
 from scipy.stats import loguniform
 from sklearn.linear_model import LogisticRegression
 
@@ -13,6 +14,7 @@ import dptune
 from dptune_sklearn import PrivateSearch
 
 SPACE = {"C": loguniform(1e-3, 1e3)}
+METHODS = ("centred", "dp-gibo", "selection", "sampler")
 
 
 def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -30,10 +32,29 @@ def ledger_in(folder: Path, mu: float = 4.0) -> dptune.PrivacyLedger:
     return dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=mu))
 
 
-def search_in(folder: Path, **settings: Any) -> PrivateSearch:
-    """Return a search of eight trials; with ``mu`` the ledger has no more."""
-    estimator = settings.pop("estimator", LogisticRegression())
+def search_in(folder: Path, method: Any = "centred", estimator: Any = None, **settings: Any) -> PrivateSearch:
+    """Return a search of eight trials; "sampler" is another library's, which is told noisy values."""
     usual = {"loss": "log_loss", "clip": (0.0, 2.0), "n_trials": 8, "param_distributions": SPACE}
+    settings = {**usual, "method": RandomSampler(seed=0) if method == "sampler" else method, **settings}
     if "ledger" not in settings:
         settings["ledger"] = ledger_in(folder)
-    return PrivateSearch(estimator, **{**usual, **settings})
+    return PrivateSearch(estimator or LogisticRegression(), **settings)
+
+
+class Never(LogisticRegression):
+    """Whose training would show that something was not refused before."""
+
+    def fit(self, X, y):
+        raise KeyboardInterrupt
+
+
+class Stopped(LogisticRegression):
+    """Stops its process at the sixth fit of all."""
+
+    fits = 0
+
+    def fit(self, X, y):
+        type(self).fits += 1
+        if type(self).fits == 6:
+            raise KeyboardInterrupt
+        return super().fit(X, y)

@@ -82,6 +82,7 @@ ROWS: dict[str, tuple[Any, Callable[[dict[str, list[Any]]], Any], str]] = {  # m
     "array": (PLAIN, lambda table: np.array(numbers(table)), "age"),
     "array, text": (BY_PLACE, lambda table: np.array(mixed(table)), "age"),
     "objects": (BY_PLACE, lambda table: np.array(mixed(table), dtype=object), "age"),
+    "objects, text": (BY_PLACE, lambda table: np.array(mixed(table), dtype=object), "city"),  # refused if unknown
     "list": (PLAIN, numbers, "age"),
     "words": (WORDS, lambda table: np.array(table["city"]), "city"),
     "series": (WORDS, lambda table: pd.Series(table["city"]), "city"),

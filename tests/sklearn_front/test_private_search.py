@@ -1,8 +1,9 @@
-"""A search finds, pays once, and is the same search after clone, pickle, set_params and in other processes."""
+"""The contract of a search over its methods: it finds, pays once, and is the same after clone, pickle and a kill."""
 
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import optuna
@@ -17,14 +18,17 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import dptune
-from sklearn_tools import PRIVATE, PUBLIC, SPACE, VAL, ledger_in, rows, search_in
+from sklearn_tools import METHODS, PRIVATE, PUBLIC, SPACE, VAL, Never, Stopped, ledger_in, rows, search_in
 
-GRID = {"C": [0.01, 1.0, 100.0]}
+ALL = pytest.mark.parametrize("method", METHODS)
 
 
-@pytest.mark.parametrize("method", ["centred", "dp-gibo", "selection"])
+# ---- what holds for every method ------------------------------------------------------------------------
+
+
+@ALL
 def test_a_search_ends_with_parameters_a_model_and_a_statement(fast_path, method):
-    search = search_in(fast_path, method=method).fit(*PUBLIC, **VAL)
+    search = search_in(fast_path, method).fit(*PUBLIC, **VAL)
     assert 1e-3 <= search.best_params_["C"] <= 1e3
     assert search.best_params_["C"] == search.best_estimator_.C
     assert search.best_loss_.private
@@ -39,14 +43,102 @@ def test_a_search_ends_with_parameters_a_model_and_a_statement(fast_path, method
     assert "mu = 4" in str(search.statement(delta=1e-3))
 
 
-@pytest.mark.parametrize("method", ["centred", "selection"])
+@ALL
 def test_clones_pickles_and_refits_share_the_budget_and_the_answer(fast_path, method):
-    search = search_in(fast_path, method=method).fit(*PUBLIC, **VAL)
+    search = search_in(fast_path, method).fit(*PUBLIC, **VAL)
     spent, best = search.ledger.spent(), search.best_params_
     for again in (search, clone(search), pickle.loads(pickle.dumps(search)), clone(search).set_params(n_jobs=2)):
         assert again.fit(*PUBLIC, **VAL).best_params_ == best
         assert again.best_loss_ == search.best_loss_
         assert again.ledger.spent() == spent
+
+
+@pytest.mark.filterwarnings("ignore:.*will learn little")
+@pytest.mark.parametrize("method", ["centred", "selection", optuna.samplers.TPESampler(seed=0)])
+def test_a_candidate_that_cannot_be_trained_ends_no_search_and_is_not_chosen(fast_path, method):
+    search = search_in(fast_path, method, param_distributions={"C": [1.0, 0.1, -1.0]}, n_trials=20)
+    with pytest.warns(FitFailedWarning, match="could not be trained"):
+        search.fit(*PUBLIC, **VAL)
+    assert search.best_params_["C"] in (1.0, 0.1)
+    assert 3.9 < search.ledger.spent() <= 4.0
+
+
+class Fails(ClassifierMixin, BaseEstimator):
+    def __init__(self, C=1.0, limit=np.inf):
+        self.C, self.limit = C, limit
+
+    def fit(self, X, y):
+        if self.limit < self.C:
+            raise ZeroDivisionError("C is too large")
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.full((len(X), 2), 0.5)
+
+
+@ALL
+def test_what_training_raises_is_shown_and_costs_nothing_if_all_fail(fast_path, method):
+    search = search_in(fast_path, method, Fails(limit=0))
+    with pytest.warns(FitFailedWarning), pytest.raises(dptune.InputError, match="ZeroDivisionError: C is too large"):
+        search.fit(*PUBLIC, **VAL)
+    assert search.ledger.spent() == 0
+
+
+@ALL
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"C": []}, "param_distributions"),
+        ({}, "param_distributions"),
+        ([SPACE, {"CC": SPACE["C"]}], r"has 'CC', which .* Did you mean 'C'\?"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_anything_is_trained_or_paid(fast_path, method, given, message):
+    search = search_in(fast_path, method, Never(), param_distributions=given)
+    with pytest.raises(dptune.InputError, match=message):
+        search.fit(*PUBLIC, **VAL)
+    assert ledger_in(fast_path).spent() == 0
+
+
+@ALL
+def test_budget_is_refused_before_anything_is_trained(fast_path, method):
+    with pytest.raises(dptune.BudgetExhausted):
+        search_in(fast_path, method, Never(), mu=5.0).fit(*PUBLIC, **VAL)
+
+
+@ALL
+def test_noise_that_leaves_little_to_learn_is_announced_where_fit_was_called(fast_path, method):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        search_in(fast_path, method, mu=0.01).fit(*PUBLIC, **VAL)
+    assert [one.filename for one in told if "will learn little" in str(one.message)] == [__file__]
+
+
+@pytest.mark.filterwarnings("ignore:The search")
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "selection"])
+def test_a_warm_start_with_more_trials_goes_on_with_the_search_and_pays_the_rest(fast_path, method):
+    search = search_in(fast_path, method, mu=2.0, warm_start=True).fit(*PUBLIC, **VAL)
+    spent, first = search.ledger.spent(), list(search.released_["release"])
+    wider = clone(search).set_params(n_trials=16, mu=4.0).fit(*PUBLIC, **VAL)
+    assert wider.name_ == search.name_
+    assert 1.9 < spent <= 2.0 < 3.9 < search.ledger.spent() <= 4.0
+    assert wider.released_["release"][: len(first)] == first
+    assert sum(mu**2 for mu in wider.released_["mu"]) == pytest.approx(search.ledger.spent() ** 2)
+    paid = search.ledger.spent()
+    for again in (wider, search.set_params(n_jobs=None), clone(wider).set_params(n_trials=12)):
+        assert again.fit(*PUBLIC, **VAL).best_params_ == wider.best_params_  # also of the script that asked for less
+    assert search.ledger.spent() == paid
+    with pytest.raises(dptune.BudgetError):
+        wider.set_params(n_trials=24, mu=4.5).fit(*PUBLIC, **VAL)
+
+
+def test_a_choice_that_is_made_once_has_no_warm_start(fast_path):
+    with pytest.raises(dptune.InputError, match="made once"):
+        search_in(fast_path, "selection", warm_start=True).fit(*PUBLIC, **VAL)
+
+
+# ---- names and ledgers ----------------------------------------------------------------------------------
 
 
 def test_another_question_is_another_run_and_needs_a_budget_of_its_own(fast_path):
@@ -70,51 +162,27 @@ def test_a_ledger_may_be_named_by_its_path(fast_path):
     assert search.best_loss_ == clone(search).set_params(budget=None).fit(*PUBLIC, **VAL).best_loss_
 
 
-def test_a_search_that_was_stopped_goes_on(fast_path):
-    class Stopped(LogisticRegression):
-        fits = 0
-
-        def fit(self, X, y):
-            Stopped.fits += 1
-            if Stopped.fits == 6:
-                raise KeyboardInterrupt
-            return super().fit(X, y)
-
-    search = search_in(fast_path, estimator=Stopped())
+@pytest.mark.parametrize("wider", [False, True], ids=["same", "warm start"])
+def test_a_search_that_was_stopped_goes_on(fast_path, monkeypatch, wider):
+    monkeypatch.setattr(Stopped, "fits", 0)
+    search = search_in(fast_path, "centred", Stopped(), **({"mu": 2.0, "warm_start": True} if wider else {}))
     with pytest.raises(KeyboardInterrupt):
         search.fit(*PUBLIC, **VAL)
-    spent = search.ledger.spent()
-    assert 0 < spent < 3.9
-    search.fit(*PUBLIC, **VAL)
-    answer = 2 if search.best_params_ == search.best_params_.defaults else 1  # unseeded noise may choose the default
-    assert Stopped.fits == 5 + 1 + 4 + answer  # the first round, the interrupt and one lost, the second round
+    assert 0 < search.ledger.spent() < 3.9
+    search.set_params(**({"n_trials": 16, "mu": 4.0} if wider else {})).fit(*PUBLIC, **VAL)
     assert 3.9 < search.ledger.spent() <= 4.0
-
-
-@pytest.mark.filterwarnings("ignore:.*will learn little")
-@pytest.mark.parametrize("method", ["centred", "selection", optuna.samplers.TPESampler(seed=0)])
-def test_a_candidate_that_cannot_be_trained_ends_no_method(fast_path, method):
-    search = search_in(fast_path, method=method, param_distributions={"C": [1.0, 0.1, -1.0]}, n_trials=20)
-    with pytest.warns(FitFailedWarning, match="could not be trained"):
-        search.fit(*PUBLIC, **VAL)
-    assert search.best_params_["C"] in (1.0, 0.1)
-    assert 3.9 < search.ledger.spent() <= 4.0
-
-
-@pytest.mark.parametrize("method", ["centred", "selection", optuna.samplers.TPESampler(seed=0)])
-@pytest.mark.parametrize("given", [{"C": []}, {}, []])
-def test_an_empty_grid_is_refused_before_anything_is_spent(fast_path, method, given):
-    search = search_in(fast_path, method=method, param_distributions=given)
-    with pytest.raises(dptune.InputError, match="param_distributions"):
-        search.fit(*PUBLIC, **VAL)
-    assert ledger_in(fast_path).spent() == 0
+    if wider:  # it first completes what was stopped
+        assert search.released_["release"].count("generation/4") == 1
+    else:
+        answer = 2 if search.best_params_ == search.best_params_.defaults else 1  # the noise may choose the default
+        assert Stopped.fits == 5 + 1 + 4 + answer  # the first round, the interrupt and one lost, the second round
 
 
 @pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
 def test_grid_search_cannot_multiply_the_budget(fast_path):
     """diffprivlib: GridSearchCV clones the estimator, and 21 fits at epsilon 1 pass a cap of 1.5; 0 are recorded."""
-    settings = {"method": "selection", "mu": 1.0, "param_distributions": GRID}
-    search = search_in(fast_path, ledger=ledger_in(fast_path, mu=1.5), **settings)
+    settings = {"mu": 1.0, "param_distributions": {"C": [0.01, 1.0, 100.0]}}
+    search = search_in(fast_path, "selection", ledger=ledger_in(fast_path, mu=1.5), **settings)
     others = {"estimator__class_weight": [None, "balanced"], "loss": ["log_loss", "brier"]}
     outer = GridSearchCV(search, others, cv=5, refit=False, scoring="accuracy")
     with pytest.warns(FitFailedWarning, match="BudgetExhausted"):
@@ -126,90 +194,15 @@ def test_grid_search_cannot_multiply_the_budget(fast_path):
     assert ledger.spent() == pytest.approx(2**0.5)
 
 
-def test_budget_is_refused_before_anything_is_trained(fast_path):
-    class Never(LogisticRegression):
-        def fit(self, X, y):
-            raise AssertionError("a model was trained")
-
-    for method in ("centred", "selection", "dp-gibo"):
-        with pytest.raises(dptune.BudgetExhausted):
-            search_in(fast_path, estimator=Never(), method=method, mu=5.0).fit(*PUBLIC, **VAL)
+# ---- what is searched -----------------------------------------------------------------------------------
 
 
 def test_pipelines_are_searched_by_the_names_of_their_steps(fast_path):
     pipeline = make_pipeline(StandardScaler(), SVC())
     space = {"svc__C": loguniform(0.1, 10), "svc__gamma": loguniform(0.01, 1)}
-    search = search_in(fast_path, estimator=pipeline, param_distributions=space, loss="hinge").fit(*PUBLIC, **VAL)
+    search = search_in(fast_path, "centred", pipeline, param_distributions=space, loss="hinge").fit(*PUBLIC, **VAL)
     assert search.best_params_["svc__C"] == search.best_estimator_["svc"].C
     assert search.best_params_.defaults == pytest.approx({"svc__C": 1.0, "svc__gamma": 0.1})  # the centre
-
-
-def test_the_estimators_own_parameters_are_tried_and_compared_with(fast_path):
-    search = search_in(fast_path, estimator=LogisticRegression(C=7.0)).fit(*PUBLIC, **VAL)
-    assert search.best_params_.defaults == {"C": 7.0}
-    found_another = search.best_params_ != search.best_params_.defaults  # the noise decides, in this unseeded run
-    assert (search.best_loss_.improvement is not None) == found_another
-
-
-def test_an_optuna_sampler_is_told_noisy_values(fast_path):
-    import optuna
-
-    search = search_in(fast_path, method=optuna.samplers.TPESampler(seed=0)).fit(*PUBLIC, **VAL)
-    assert [key.split("/")[0] for key in search.released_["release"]] == ["value"] * 8 + ["final"]
-    again = clone(search).fit(*PUBLIC, **VAL)
-    assert (again.best_params_, again.best_loss_) == (search.best_params_, search.best_loss_)
-
-
-def test_a_method_of_ones_own_searches(fast_path):
-    search = search_in(fast_path, method=dptune.CENTRED, settings={"final_share": 0.0}).fit(*PUBLIC, **VAL)
-    assert search.best_loss_ is None
-    assert 1e-3 <= search.best_params_["C"] <= 1e3
-
-
-class Fails(ClassifierMixin, BaseEstimator):
-    def __init__(self, C=1.0, limit=np.inf):
-        self.C, self.limit = C, limit
-
-    def fit(self, X, y):
-        if self.limit < self.C:
-            raise ZeroDivisionError("C is too large")
-        self.classes_ = np.unique(y)
-        return self
-
-    def predict_proba(self, X):
-        return np.full((len(X), 2), 0.5)
-
-
-@pytest.mark.parametrize("method", ["centred", "selection", "dp-gibo", optuna.samplers.RandomSampler(seed=0)])
-def test_what_training_raises_is_shown_and_costs_nothing_if_all_fail(fast_path, method):
-    search = search_in(fast_path, estimator=Fails(limit=0), method=method)
-    with pytest.warns(FitFailedWarning), pytest.raises(dptune.InputError, match="ZeroDivisionError: C is too large"):
-        search.fit(*PUBLIC, **VAL)
-    assert search.ledger.spent() == 0
-
-
-@pytest.mark.parametrize("method", ["centred", "selection", "dp-gibo"])
-def test_a_name_that_no_model_of_one_space_has_is_refused_before_anything_is_trained_or_paid(fast_path, method):
-    spaces = [{"C": loguniform(1e-3, 1e3)}, {"CC": loguniform(1e-3, 1e3)}]
-    search = search_in(fast_path, method=method, param_distributions=spaces)
-    with pytest.raises(dptune.InputError, match=r"has 'CC', which .* Did you mean 'C'\?"):
-        search.fit(*PUBLIC, **VAL)
-    assert search.ledger.spent() == 0
-
-
-@pytest.mark.parametrize("method", ["centred", "selection", optuna.samplers.RandomSampler(seed=1)])
-def test_a_candidate_that_fails_is_told_and_not_chosen(fast_path, method):
-    search = search_in(fast_path, estimator=Fails(limit=1.0), method=method, n_trials=16)
-    with pytest.warns(FitFailedWarning, match="C is too large"):
-        search.fit(*PUBLIC, **VAL)
-    assert search.best_params_["C"] <= 1.0
-
-
-@pytest.mark.parametrize("method", ["centred", "selection"])
-def test_noise_that_leaves_little_to_learn_is_announced_where_fit_was_called(fast_path, method):
-    with pytest.warns(UserWarning, match="will learn little") as told:
-        search_in(fast_path, mu=0.01, param_distributions=SPACE, method=method).fit(*PUBLIC, **VAL)
-    assert told[0].filename == __file__
 
 
 def test_kinds_of_models_are_searched_with_their_own_parameters(fast_path):
@@ -219,49 +212,25 @@ def test_kinds_of_models_are_searched_with_their_own_parameters(fast_path):
         {"model": [SVC()], "model__C": loguniform(0.1, 10), "model__kernel": ["rbf", "linear"]},
     ]
     pipeline = Pipeline([("scaler", StandardScaler()), ("model", LogisticRegression())])
-    search = search_in(fast_path, estimator=pipeline, param_distributions=spaces, loss="zero_one", clip=(0, 1))
-    best = search.set_params(n_trials=16).fit(*PUBLIC, **VAL).best_params_
-    assert set(best) in ({"model", "model__C"}, {"model", "model__C", "model__kernel"})
+    settings = {"param_distributions": spaces, "loss": "zero_one", "clip": (0, 1), "n_trials": 16}
+    search = search_in(fast_path, "centred", pipeline, **settings).fit(*PUBLIC, **VAL)
+    assert set(search.best_params_) in ({"model", "model__C"}, {"model", "model__C", "model__kernel"})
     assert (search.predict(PRIVATE[0]) == PRIVATE[1]).mean() > 0.6
 
 
-@pytest.mark.filterwarnings("ignore:The search")
-@pytest.mark.parametrize("method", ["centred", "dp-gibo", "sampler"])
-def test_a_warm_start_with_more_trials_goes_on_with_the_search_and_pays_the_rest(fast_path, method):
-    how = optuna.samplers.RandomSampler(seed=0) if method == "sampler" else method
-    search = search_in(fast_path, method=how, mu=2.0, warm_start=True).fit(*PUBLIC, **VAL)
-    spent, first = search.ledger.spent(), list(search.released_["release"])
-    wider = clone(search).set_params(n_trials=16, mu=4.0).fit(*PUBLIC, **VAL)
-    assert wider.name_ == search.name_
-    assert 1.9 < spent <= 2.0 < 3.9 < search.ledger.spent() <= 4.0
-    assert wider.released_["release"][: len(first)] == first
-    assert sum(mu**2 for mu in wider.released_["mu"]) == pytest.approx(search.ledger.spent() ** 2)
-    paid = search.ledger.spent()
-    for again in (wider, search.set_params(n_jobs=None), clone(wider).set_params(n_trials=12)):
-        assert again.fit(*PUBLIC, **VAL).best_params_ == wider.best_params_  # also of the script that asked for less
-    assert search.ledger.spent() == paid
-    with pytest.raises(dptune.BudgetError):
-        wider.set_params(n_trials=24, mu=4.5).fit(*PUBLIC, **VAL)
+def test_the_estimators_own_parameters_are_tried_and_compared_with(fast_path):
+    search = search_in(fast_path, "centred", LogisticRegression(C=7.0)).fit(*PUBLIC, **VAL)
+    assert search.best_params_.defaults == {"C": 7.0}
+    found_another = search.best_params_ != search.best_params_.defaults  # the noise decides, in this unseeded run
+    assert (search.best_loss_.improvement is not None) == found_another
 
 
-def test_a_warm_start_first_completes_a_search_that_was_stopped(fast_path):
-    class Stopped(LogisticRegression):
-        fits = 0
-
-        def fit(self, X, y):
-            Stopped.fits += 1
-            if Stopped.fits == 6:
-                raise KeyboardInterrupt
-            return super().fit(X, y)
-
-    search = search_in(fast_path, estimator=Stopped(), mu=2.0, warm_start=True)
-    with pytest.raises(KeyboardInterrupt):
-        search.fit(*PUBLIC, **VAL)
-    search.set_params(n_trials=16, mu=4.0).fit(*PUBLIC, **VAL)
-    assert search.released_["release"].count("generation/4") == 1
-    assert 3.9 < search.ledger.spent() <= 4.0
+def test_an_optuna_sampler_is_told_noisy_values(fast_path):
+    search = search_in(fast_path, optuna.samplers.TPESampler(seed=0)).fit(*PUBLIC, **VAL)
+    assert [key.split("/")[0] for key in search.released_["release"]] == ["value"] * 8 + ["final"]
 
 
-def test_a_choice_that_is_made_once_has_no_warm_start(fast_path):
-    with pytest.raises(dptune.InputError, match="made once"):
-        search_in(fast_path, method="selection", warm_start=True).fit(*PUBLIC, **VAL)
+def test_a_method_of_ones_own_searches(fast_path):
+    search = search_in(fast_path, dptune.CENTRED, settings={"final_share": 0.0}).fit(*PUBLIC, **VAL)
+    assert search.best_loss_ is None
+    assert 1e-3 <= search.best_params_["C"] <= 1e3

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dptune
-from sklearn_tools import PRIVATE, PUBLIC, VAL, rows, search_in
+from sklearn_tools import PRIVATE, PUBLIC, VAL, Never, rows, search_in
 
 
 def test_groups_of_validation_rows_are_people(fast_path):
@@ -43,10 +43,6 @@ def test_groups_of_validation_rows_are_people(fast_path):
     ],
 )
 def test_mistakes_are_refused_with_a_remedy_before_anything_is_trained(fast_path, settings, fit, message):
-    class Never(LogisticRegression):
-        def fit(self, X, y):
-            raise KeyboardInterrupt
-
     with pytest.raises(dptune.InputError, match=message):
         search_in(fast_path, estimator=Never(), **settings).fit(*PUBLIC, **fit)
 
