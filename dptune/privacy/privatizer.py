@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -165,7 +166,7 @@ class LossPrivatizer:
     # ---- a clip that is chosen -----------------------------------------------------------------
 
     def choose_clip(
-        self, losses: Losses | Callable[[], Losses], *, most: float | None = None, mu: float | None = None
+        self, losses: Losses | Callable[[], Losses | None], *, most: float | None = None, mu: float | None = None
     ) -> tuple[float, float]:
         """Choose the clip, once, from the losses of your default configuration; return it.
 
@@ -174,14 +175,15 @@ class LossPrivatizer:
 
         Args:
             losses: per-example losses (rows,), none of them below 0, or a function that returns them, which is called
-                if there is no clip yet.
+                if there is no clip yet, or None if the default configuration failed.
             most: the largest loss there is, public; None: there is none.
-            mu: a share of its square is paid; default what is neither spent nor planned by any run.
+            mu: GDP budget of the run that begins next, beside which there has to be room for it; a share of its square
+                is paid. Default what is neither spent nor planned by any run.
 
         Raises:
             BudgetExhausted: it does not fit; before a loss is read.
             KeyConflict: the ledger's clip of this name belongs to another kind of loss.
-            InputError: the losses have the wrong shape or dtype; nothing was charged.
+            InputError: the losses have the wrong shape or dtype, or there are none; nothing was charged.
 
         Example:
             >>> privatizer = dptune.LossPrivatizer(ledger, n=400, clip="auto")  # doctest: +SKIP
@@ -189,8 +191,10 @@ class LossPrivatizer:
             (0.0, 11.3)
         """
         if self.auto is not None and not self.knows_clip:
-            mu = self._price_of_clip(self.auto) if mu is None else self.auto.price(positive("mu", mu))
-            self._release_clip(self.auto, losses, None if most is None else positive("most", most), mu)
+            price = self._price_of_clip(self.auto) if mu is None else self.auto.price(positive("mu", mu))
+            if self.ledger.find(self.auto.name, CLIP) is None:
+                self.ledger.check(math.hypot(price, mu or 0.0))
+            self._release_clip(self.auto, losses, None if most is None else positive("most", most), price)
         return self.interval.low, self.interval.high
 
     def use_clip(self, clip: tuple[float, float]) -> None:
@@ -209,11 +213,15 @@ class LossPrivatizer:
 
     @frameless
     def _release_clip(
-        self, auto: AutoClip, losses: Losses | Callable[[], Losses], most: float | None, mu: float
+        self, auto: AutoClip, losses: Losses | Callable[[], Losses | None], most: float | None, mu: float
     ) -> None:
-        if self.ledger.find(auto.name, CLIP) is None:
-            self.ledger.check(mu)
-        given = self.checked(losses() if callable(losses) else losses)
+        found = losses() if callable(losses) else losses
+        if found is None:
+            raise InputError(
+                "the default configuration failed, and the clip is chosen from its losses; nothing was spent. Find out "
+                "why, or give clip=(low, high)."
+            )
+        given = self.checked(found)
         eta, entry = bounded_range_from_mu(mu), float(self._people.weights.max())
         rule, scale = ClipRule.of(self.n, eta, most), 2 * entry * (1 + SLACK) / eta
         event = SelectionRelease(mu, eta, entry, scale, len(rule.over), STATISTIC)

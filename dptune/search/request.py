@@ -52,6 +52,7 @@ class SearchRequest:
         front_end: what the user called, for messages.
         space: on which settings are checked at once; None: the user's is not known yet.
         start_from: name of a run of the ledger whose answers the run learns first, at no cost.
+        trains_default: whether the front end knows a default configuration that is not among these.
         takes_reports: whether its trials hand in losses of half-trained models (:mod:`dptune.search.rungs`).
 
     Raises:
@@ -68,6 +69,7 @@ class SearchRequest:
     space: Space | None = None
     start_from: str | None = None
     takes_reports: bool = False
+    trains_default: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.privatizer, LossPrivatizer):
@@ -79,7 +81,7 @@ class SearchRequest:
                 f"{self.front_end} cannot stop trials by private losses, so rung_share= would be spent on nothing: it "
                 "sees a model only when it is trained. The samplers for Optuna and the searchers for Ray can."
             )
-        if self.default is None and not self.privatizer.knows_clip:
+        if self.default is None and not self.trains_default and not self.privatizer.knows_clip:
             raise InputError(
                 f'{self.front_end}: clip="auto" is chosen from the losses of your default configuration. Give '
                 "default=, or clip=(low, high)."
@@ -119,14 +121,7 @@ class SearchRequest:
         if people.auto is None or people.knows_clip:
             return ""
         self.check_start(scope)
-        if self.mu is not None:
-            self.ledger.check(math.hypot(people.auto.price(self.mu), self.mu))
-        if (found := losses()) is None:
-            raise InputError(
-                "the default configuration failed, and the clip is chosen from its losses: nothing was spent. Find out "
-                "why (try_out), or give clip=(low, high)."
-            )
-        low, high = people.choose_clip(found, most=None if most == math.inf else most, mu=self.mu)
+        low, high = people.choose_clip(losses, most=None if most == math.inf else most, mu=self.mu)
         spent = self.ledger.find(people.auto.name, CLIP)
         price = "" if spent is None else f" for mu={spent.mu:.3g}"
         return (

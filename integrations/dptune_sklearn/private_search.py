@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from dptune._checks import boolean
 from dptune.accounting import BudgetStatement
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, too_wide
+from dptune.privacy import AutoClip
 from dptune_sklearn.models import Models, given_halves
 from dptune_sklearn.spaces import Distributions, refuse_unknown
 from dptune_sklearn.strategies import charges_of, strategy
@@ -44,7 +45,8 @@ class PrivateSearch(Around):
             takes them; with "centred" and "selection" also a list of such spaces.
         ledger: a :class:`dptune.PrivacyLedger`, or where one is: its path or URL.
         loss: the per-example loss that is minimised: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
-        clip: (low, high): the public range of one loss.
+        clip: (low, high): the public range of one loss. "auto": that of zero-one and Brier losses is known; of others
+            it is chosen privately from the losses of the estimator as it was given, for 5% of mu^2.
         budget: of the ledger, if it is given as a path and does not exist yet.
         n_trials: number of models to train, rounded down to whole rounds of the method; default its own, and of a grid
             all its points.
@@ -65,6 +67,7 @@ class PrivateSearch(Around):
         best_params_: a :class:`dptune.search.answer.Recommendation`, with what is known beside it.
         best_loss_: released :class:`dptune.search.Estimate` of the mean clipped loss at the best parameters; None if
             its share of the budget is 0.
+        best_score_: minus that loss.
         best_estimator_: fitted with them on the training rows.
         released_: all that was released, as columns: ``pandas.DataFrame(search.released_)``.
         name_: of the search in the ledger.
@@ -73,7 +76,7 @@ class PrivateSearch(Around):
 
     Example::
 
-        search = PrivateSearch(Ridge(), {"alpha": loguniform(1e-3, 1e3)}, ledger=ledger, loss="mse", clip=(0, 4))
+        search = PrivateSearch(Ridge(), {"alpha": loguniform(1e-3, 1e3)}, ledger=ledger, loss="mse")
         search.fit(X_train, y_train, X_val=X_val, y_val=y_val).best_params_
     """
 
@@ -86,7 +89,7 @@ class PrivateSearch(Around):
         *,
         ledger: dptune.PrivacyLedger | str | Path,
         loss: str | NamedLoss,
-        clip: tuple[float, float],
+        clip: tuple[float, float] | str | AutoClip = "auto",
         budget: dptune.Budget | None = None,
         n_trials: int | None = None,
         method: Any = "centred",
@@ -153,17 +156,33 @@ class PrivateSearch(Around):
         refuse_unknown(self.param_distributions, self.estimator)
         training, private = given_halves(X, y, X_val, y_val, groups, options)
         models = Models(self.estimator, training, private, self.loss, self.n_jobs)
-        privatizer = dptune.LossPrivatizer(self._ledger(), clip=self.clip, **private.people)
-        if why := too_wide(self.loss, privatizer.loss_range):
-            warnings.warn(why, stacklevel=2)
         self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
+        clip = AutoClip(f"{self.name_}, clip") if isinstance(self.clip, str) and self.clip == "auto" else self.clip
+        privatizer = dptune.LossPrivatizer(self._ledger(), clip=clip, **private.people)
+        if privatizer.auto is None and (why := too_wide(self.loss, privatizer.loss_range)):
+            warnings.warn(why, stacklevel=2)
         boolean("warm_start", self.warm_start)
         found = spend(self, privatizer, models)
         self.best_params_, self.best_estimator_, self.best_loss_ = found.best, found.model, found.loss
-        self.released_ = _released(privatizer.ledger, self.name_)
+        self.released_ = _released(privatizer, self.name_)
         if hasattr(found.model, "feature_names_in_"):
             self.feature_names_in_ = found.model.feature_names_in_
         return self
+
+    @property
+    def best_score_(self) -> float:
+        """Minus the released loss at the best parameters: higher is better, as everywhere in scikit-learn."""
+        if self.best_loss_ is None:
+            raise AttributeError("nothing was kept for the final estimate, so no level of loss was released.")
+        return -self.best_loss_.value
+
+    @property
+    def cv_results_(self) -> NoReturn:
+        """Refused: there is no released score of each candidate."""
+        raise AttributeError(
+            "cv_results_ is refused: candidates have no scores of their own that were paid for. What was released is "
+            "in released_, and what follows from it in best_params_."
+        )
 
     def statement(self, *, delta: float | None = None) -> BudgetStatement:
         """Return the ledger's privacy statement, to print or to publish; see :meth:`dptune.PrivacyLedger.statement`."""
@@ -181,12 +200,14 @@ class PrivateSearch(Around):
         return {name: value for name, value in self.get_params(deep=False).items() if name not in other}
 
 
-def _released(ledger: dptune.PrivacyLedger, name: str) -> dict[str, list[Any]]:
+def _released(privatizer: dptune.LossPrivatizer, name: str) -> dict[str, list[Any]]:
     """Return what was released under a name: keys, mechanisms, prices, noise and values, in the ledger's order."""
+    ledger, auto = privatizer.ledger, privatizer.auto
+    charges = [*([] if auto is None else ledger.charges(auto.name)), *charges_of(ledger, name)]
     columns = ("release", "what", "mu", "sigma", "value", "private")
     rows = [
         (each.key, each.description["statistic"], each.mu, each.description["sigma"], each.value, each.private)
-        for each in charges_of(ledger, name)
+        for each in charges
     ]
     return {column: [row[i] for row in rows] for i, column in enumerate(columns)}
 

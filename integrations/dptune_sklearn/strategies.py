@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import dptune
 from dptune.algorithms import VALUES
 from dptune.errors import AllTrialsFailed, InputError
+from dptune.losses.named import as_loss
 from dptune.search import drive
 from dptune.search.agreement import check_start, newest_name, parts, stored_plan, usual_share
 from dptune.search.answer import Recommendation
@@ -45,6 +47,7 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     tried: list[dict[str, Any]] = []
 
     def losses() -> Any:
+        _choose_clip(search, privatizer, models)
         for parameters, model in zip(points, models.trained(points), strict=True):
             if not isinstance(model, Failed):  # that it failed is public, so it costs nothing
                 tried.append(parameters)
@@ -58,6 +61,8 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     if mu is None:  # what it was begun with, or what other runs leave
         begun = stored_plan(ledger, name)
         mu = usual_share(ledger, mu) if begun is None else float(begun["mu"])
+        if begun is None and privatizer.auto is not None and not privatizer.knows_clip:
+            mu = privatizer.auto.rest(mu)
     if (needed := lead(privatizer.n, mu, len(points))) > 1:
         why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
         _warn(name, why, depth=4)
@@ -72,7 +77,7 @@ def propose(
 ) -> Found:
     """Search with a method that proposes points, a round at a time; the models of a round are trained in parallel."""
     where = UserSpace(search.param_distributions)
-    for run in _runs(search, privatizer, method, where):
+    for run in _runs(search, privatizer, models, method, where):
         _drive(run, models, where)
     return _ended(run, models, where)
 
@@ -94,7 +99,7 @@ def sample(sampler: Any, search: PrivateSearch, privatizer: dptune.LossPrivatize
     def tell(name: str, value: float | None) -> None:
         study.tell(asked.pop(name), value, state=None if value is not None else optuna.trial.TrialState.FAIL)
 
-    for run in _runs(search, privatizer, VALUES, where):
+    for run in _runs(search, privatizer, models, VALUES, where):
         known = [] if study.trials else charges_of(privatizer.ledger, search.name_, prefix=VALUE)
         for charge in known:
             if charge.value is not None:
@@ -127,8 +132,21 @@ def charges_of(ledger: dptune.PrivacyLedger, name: str, *, prefix: str = "") -> 
     return [charge for scope in scopes for charge in ledger.charges(scope, prefix=prefix)]
 
 
+def _choose_clip(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> None:
+    """Let the privatizer choose its clip, if it has to, from the losses of the estimator as it was given."""
+    loss = as_loss(search.loss)
+    if loss.known_clip and not privatizer.knows_clip:
+        privatizer.use_clip((0.0, loss.most))
+    most = None if loss.most == math.inf else loss.most
+    privatizer.choose_clip(lambda: models.losses(models.fitted({})), most=most, mu=search.mu)
+
+
 def _runs(
-    search: PrivateSearch, privatizer: dptune.LossPrivatizer, method: dptune.algorithms.Method, where: UserSpace
+    search: PrivateSearch,
+    privatizer: dptune.LossPrivatizer,
+    models: Models,
+    method: dptune.algorithms.Method,
+    where: UserSpace,
 ) -> Iterator[SearchRun]:
     """Yield the run, begun or continued; when it is complete, what extends it, if it is to go on and has fewer trials.
 
@@ -138,13 +156,14 @@ def _runs(
     def request(trials: int | None, mu: float | None) -> SearchRequest:
         settings = {"trials": trials or (USUAL_TRIALS if method is VALUES else None), **(search.settings or {})}
         about = settings, where.ours(search.estimator.get_params()), "PrivateSearch", where.space
-        return SearchRequest(method, privatizer, mu, search.random_state, *about)
+        return SearchRequest(method, privatizer, mu, search.random_state, *about, trains_default=True)
 
     space = None if method is VALUES else where.space
     wanted = request(search.n_trials, search.mu)
     begun = stored_plan(privatizer.ledger, search.name_) if search.warm_start else None
     first = wanted if begun is None else request(begun["trials"], begun["mu"])
     first.check_start(search.name_)
+    _choose_clip(search, privatizer, models)
     run = first.begin(search.name_, space)
     if warning := first.warning(run):
         _warn(search.name_, warning, depth=5)

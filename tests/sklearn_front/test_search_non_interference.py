@@ -94,7 +94,7 @@ def leak_attribute(monkeypatch) -> None:
 
     def fit(self, X, y=None, **options):
         fitted(self, X, y, **options)
-        self.best_score_ = self.decision_function(options["X_val"]).sum()
+        self.margins_ = self.decision_function(options["X_val"]).sum()
         return self
 
     monkeypatch.setattr(PrivateSearch, "fit", fit)

@@ -1,0 +1,88 @@
+"""A search that is not told its clip; its score in scikit-learn's sign; rows that a pipeline passes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import sklearn
+from scipy.stats import loguniform
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+
+import dptune
+from dptune_sklearn import PrivateSearch
+from sklearn_tools import ledger_in
+
+SPACE = {"alpha": loguniform(1e-3, 1e3)}
+
+
+def rows(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, 500 * (X @ [1.0, 2.0, 3.0, 4.0] + rng.normal(size=n))
+
+
+PUBLIC, (X_VAL, Y_VAL) = rows(50, 0), rows(400, 1)
+VAL = {"X_val": X_VAL, "y_val": Y_VAL}
+
+
+def unclipped(folder, **settings):
+    return PrivateSearch(Ridge(), SPACE, ledger=ledger_in(folder), loss="mse", n_trials=12, **settings)
+
+
+@pytest.mark.parametrize("method", ["centred", "dp-gibo", "selection"])
+def test_the_estimator_as_it_was_given_chooses_the_clip_and_the_answer_stays(fast_path, method):
+    search = unclipped(fast_path, method=method).fit(*PUBLIC, **VAL)
+    assert search.released_["release"][0] == "clip"
+    assert 1e5 < search.released_["value"][0][0] < 1e8  # dollars, squared
+    assert sum(mu**2 for mu in search.released_["mu"]) == pytest.approx(search.ledger.spent() ** 2)
+    again = clone(search).fit(*PUBLIC, **VAL)
+    assert again.released_ == search.released_
+    assert again.best_params_ == search.best_params_
+    assert search.best_score_ == -search.best_loss_.value < 0
+
+
+def test_the_range_of_zero_one_losses_is_known(fast_path):
+    search = PrivateSearch(
+        LogisticRegression(), {"C": SPACE["alpha"]}, ledger=ledger_in(fast_path), loss="zero_one", n_trials=12
+    )
+    search.fit(PUBLIC[0], PUBLIC[1] > 0, X_val=X_VAL, y_val=Y_VAL > 0)
+    assert "clip" not in search.released_["release"]
+
+
+def test_an_estimator_that_cannot_be_trained_costs_nothing(fast_path):
+    search = PrivateSearch(Ridge(alpha=-1.0), SPACE, ledger=ledger_in(fast_path), loss="mse")
+    with pytest.raises(dptune.InputError, match="training failed"):
+        search.fit(*PUBLIC, **VAL)
+    assert search.ledger.spent() == 0
+
+
+def test_there_are_no_cv_results_and_no_score_without_an_estimate(fast_path):
+    search = unclipped(fast_path, settings={"final_share": 0}).fit(*PUBLIC, **VAL)
+    assert not hasattr(search, "cv_results_")
+    with pytest.raises(AttributeError, match="released_"):
+        _ = search.cv_results_
+    with pytest.raises(AttributeError, match="no level of loss"):
+        _ = search.best_score_
+
+
+@pytest.fixture
+def routing() -> Iterator[None]:
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def test_a_pipeline_routes_and_transforms_the_private_rows(fast_path, routing):
+    search = unclipped(fast_path).set_fit_request(X_val=True, y_val=True)
+    pipeline = Pipeline([("scale", StandardScaler()), ("search", search)], transform_input=["X_val"])
+    pipeline.fit(*PUBLIC, **VAL)
+    scaler = StandardScaler().fit(PUBLIC[0])
+    (fast_path / "by hand").mkdir()
+    by_hand = unclipped(fast_path / "by hand")
+    by_hand.fit(scaler.transform(PUBLIC[0]), PUBLIC[1], X_val=scaler.transform(X_VAL), y_val=Y_VAL)
+    assert pipeline["search"].name_ == by_hand.name_  # the training rows, and all settings, are the same
+    assert pipeline.predict(X_VAL).shape == (400,)
