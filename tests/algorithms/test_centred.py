@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from audit_tools import noiseless
 from cmaes import CMA
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dptune import InputError
 from dptune.algorithms import CentredCMA, CentredSettings
@@ -169,19 +167,6 @@ def test_the_radius_stays_where_it_can_clip_and_divide_the_noise() -> None:
         mean = extreme.question()
         assert mean is not None
         assert mean.query.clip == Ball(extreme.radius)
-
-
-@settings(max_examples=10)
-@given(values=st.lists(st.floats(-1e6, 1e6), min_size=8, max_size=8), share=st.floats(-10, 10))
-def test_two_copies_told_the_same_answers_are_in_the_same_state(values: list[float], share: float) -> None:
-    copies = []
-    for _ in range(2):
-        algorithm = filled(candidates=4)
-        follow(algorithm, share)
-        make_generation(algorithm, np.array(values))
-        copies.append((algorithm.radius, algorithm.ask(3).tolist(), algorithm.recommend().tolist()))
-    assert copies[0] == copies[1]
-    assert np.isfinite(copies[0][1]).all()
 
 
 def test_a_generation_survives_its_note() -> None:

@@ -207,56 +207,6 @@ def test_theta_is_projected_on_the_cube() -> None:
     assert algorithm.theta.tolist() == [0.0, 1.0, 0.2]
 
 
-def test_a_point_told_twice_counts_once() -> None:
-    algorithm = DPGIBO(settings())
-    for _ in range(3):
-        algorithm.observe("a", np.full(D, 0.5))
-    assert algorithm.missing() == 3
-    assert algorithm.points_in_use() == ("a",)
-
-
-def test_answers_learned_again_after_a_restart_give_the_same_iterate_and_hold_the_same_points() -> None:
-    """What comes late is put in its place by a restart: the state is a fold over the answers."""
-    answers = list(np.random.default_rng(0).normal(size=(5, D)) * 0.1)
-    algorithm = DPGIBO(settings(rule=AdaGrad(0.1)))
-    for j in range(6):
-        algorithm.observe(str(j), algorithm.ask(j))
-    for step, answer in enumerate(answers):
-        learn(algorithm, None if step == 1 else answer, own=step == 0)
-    without = algorithm.theta
-    again = algorithm.restarted()
-    assert (again.t, len(again.path)) == (0, 1)
-    assert again.points_in_use() == algorithm.points_in_use()
-    for answer in answers:
-        learn(again, answer)
-    expected = DPGIBO(settings(rule=AdaGrad(0.1)))
-    for answer in answers:
-        learn(expected, answer)
-    assert (again.t, again.missing()) == (5, algorithm.missing()) == (5, 4)
-    assert np.array_equal(again.path, expected.path)
-    assert not np.array_equal(again.theta, without)
-
-
-def test_a_step_that_was_paid_without_an_answer_is_used_up() -> None:
-    algorithm = DPGIBO(settings(steps=2))
-    learn(algorithm, [0.1, 0, 0])
-    learn(algorithm, None)
-    assert algorithm.finished
-    assert len(algorithm.path) == 2
-    fill(algorithm)
-    assert algorithm.question() is None
-    assert algorithm.points_in_use() == ()
-
-
-def test_there_is_no_question_before_the_batch_is_complete() -> None:
-    algorithm = DPGIBO(settings())
-    for j in range(4):
-        assert algorithm.missing() == 4 - j
-        assert algorithm.question() is None
-        algorithm.observe(str(j), algorithm.ask(j))
-    assert algorithm.question() is not None
-
-
 def test_memory_forgets_old_batches() -> None:
     for memory, kept in ((None, 12), (0, 0), (1, 4), (2, 8)):
         algorithm = DPGIBO(settings(memory=memory))

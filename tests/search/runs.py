@@ -166,6 +166,12 @@ def keys(ledger: PrivacyLedger, prefix: str = "", scope: str = "run") -> list[st
     return [c.key for c in ledger.charges(scope, prefix=prefix)]
 
 
+def spend_elsewhere(run: Any, mu: float) -> None:
+    """Another study of the ledger spends so much."""
+    run.privatizer.observe("x", np.zeros(run.privatizer.n))
+    run.privatizer.release(run.privatizer.mean_query("x", mu), scope="another study", key="1")
+
+
 def fails_once(monkeypatch: pytest.MonkeyPatch, run: Any, method: str, key: str) -> None:
     """The ledger of this run fails at the charge, or the record, of a question."""
     true, failed = getattr(run.ledger, method), []

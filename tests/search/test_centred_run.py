@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs import CENTRED_RUN, SPACE, keys, losses_of, trial, trials, when_released
+from runs import CENTRED_RUN, SPACE, keys, losses_of, spend_elsewhere, trial, trials, when_released
 
 from dptune import CENTRED, Budget, LossPrivatizer, PrivacyLedger, SearchRun
 from dptune.figures import save_figure
@@ -192,9 +192,7 @@ def test_a_warning_says_why_generations_are_missing(ledger: PrivacyLedger) -> No
         UserWarning, match=f"0 of 4.*in the search space, and {TRIALS} of this process's trials were not"
     ):
         run.warn_if_behind(TRIALS)
-    other = run.privatizer
-    other.observe("x", np.zeros(N))
-    other.release(other.mean_query("x", ledger.remaining() * 0.999), scope="another study", key="1")
+    spend_elsewhere(run, ledger.remaining() * 0.999)
     for i in range(POPULATION):
         x = run.ask()
         run.finish(f"late {i}", x, losses_of(x, N))

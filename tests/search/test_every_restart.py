@@ -6,10 +6,9 @@ import contextlib
 import pickle
 from typing import Any
 
-import numpy as np
 import pytest
 from audit_tools import dump
-from runs import SPACE, Kind, fails_once, keys, losses_of, to_the_end, trial, trials, when_released
+from runs import SPACE, Kind, fails_once, keys, losses_of, spend_elsewhere, to_the_end, trial, trials, when_released
 
 from dptune import (
     BudgetExhausted,
@@ -162,9 +161,7 @@ def test_a_budget_spent_by_another_run_ends_this_one_before_a_model_is_trained(
 ) -> None:
     run = kind.start(ledger)
     trials(run, kind.first_round)
-    other = run.privatizer
-    other.observe("x", np.zeros(kind.n))
-    other.release(other.mean_query("x", ledger.remaining() * 0.999), scope="another", key="1")
+    spend_elsewhere(run, ledger.remaining() * 0.999)
     state = kind.state(run)
     for i in range(kind.batch):  # these were being trained
         x = run.ask()

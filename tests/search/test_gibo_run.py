@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs import GIBO_RUN, SPACE, keys, losses_of, trial, trials
+from runs import GIBO_RUN, SPACE, keys, losses_of, spend_elsewhere, trial, trials
 
-from dptune import BudgetExhausted, InputError, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger
+from dptune import BudgetExhausted, InputError, LedgerError, PlanComplete, PrivacyLedger
 from dptune.errors import KeyConflict
 
 start, N, STEPS, BATCH, STARTS, TRIALS = GIBO_RUN.start, 20, 4, 3, 4, 16
@@ -81,10 +81,7 @@ def test_no_model_is_trained_for_a_step_that_cannot_be_paid(
     trials(run, STARTS * steps_before + steps_before)
     plan = run.plan
     step = plan.settings.step_mu if steps_before else plan.settings.start_mu
-    other = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
-    other.observe("x", np.zeros(N))
-    all_but = math.sqrt(ledger.remaining() ** 2 - step**2 / 2)
-    other.release(other.mean_query("x", all_but), scope="another study", key="1")
+    spend_elsewhere(run, math.sqrt(ledger.remaining() ** 2 - step**2 / 2))
     spent = ledger.spent()
     with pytest.raises(BudgetExhausted):
         run.check("next")
