@@ -22,7 +22,7 @@ That a trial failed is public; why is not, where it may depend on private data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -157,13 +157,13 @@ class SearchRun(RunView):
         best = [*self.algorithm.best_points(self.algorithm.batch)]
         if self.plan.choice_among and self.default:
             best.insert(0, self._point(space, self.default))
-        best = [x for x in best if not _is_among(x, self._asked_again)]
+        best = [x for x in best if not any(len(x) == len(u) and np.allclose(x, u) for u in self._asked_again)]
         known = [self._point(space, parameters) for parameters in self._evaluated] if best else []
-        lost = next((x for x in best if not _is_among(x, known)), None)
-        if lost is None:
-            return None
-        self._asked_again.append(lost)
-        return space.decode(lost)
+        for x in best:
+            if not any(np.allclose(x, u) for u in known):
+                self._asked_again.append(x)
+                return space.decode(x)
+        return None
 
     def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
         """Refuse, before a model is trained, a trial whose next releases could not be paid.
@@ -341,8 +341,8 @@ class SearchRun(RunView):
     def join(self, space: Space) -> None:
         """Search a wider space from now on, with parameters or conditions that nobody knew when the run began.
 
-        Known points lie in it, with the new parameters inactive. The plan stays as it is. From now on the ledger has
-        the space of each question beside its points, so other processes and restarts follow.
+        The plan stays as it is. From now on the ledger has the space of each question beside its points, so other
+        processes and restarts follow.
         """
         with self.lock:
             self.fold.join(space)
@@ -364,13 +364,11 @@ class SearchRun(RunView):
         return next((point for point, at in self._candidates.items() if self.same(at, parameters)), None)
 
     def check_estimate(self, parameters: Mapping[str, Value], *, early: bool = False) -> None:
-        """Refuse, before a model is trained, a final estimate that cannot be paid, comes early or was made elsewhere.
+        """Refuse, before a model is trained, a final estimate that the run cannot make at these parameters.
 
         Raises:
-            InputError: the plan has no final estimate, the parameters are no point of the search space, or trials are
-                to come and it is not asked for ``early``.
-            BudgetExhausted: it does not fit.
-            KeyConflict: it was made at other parameters.
+            InputError: what :meth:`FinalEstimate.check` refuses, or trials are to come and it is not asked for early.
+            BudgetExhausted, KeyConflict: it does not fit, or was made at other parameters.
         """
         early = boolean("early", early)
         self._final.check(parameters)
@@ -400,9 +398,6 @@ class SearchRun(RunView):
             losses: per-example losses there (rows,), or None if the evaluation failed.
             default: the same at the run's default configuration; without them no improvement is estimated.
             early: the run is to end here, though it is not complete.
-
-        Raises:
-            DptuneError: what :meth:`check_estimate` refuses, or losses of the wrong shape.
         """
         self.check_estimate(parameters, early=early)
         estimate = self._final.release(parameters, losses, default)
@@ -468,7 +463,3 @@ class SearchRun(RunView):
         )
         grown._values = self._values  # of trials that are under way
         return grown
-
-
-def _is_among(x: Vector, points: Iterable[Vector]) -> bool:
-    return any(len(x) == len(u) and np.allclose(x, u) for u in points)
