@@ -1,6 +1,6 @@
-"""Checks of public arguments: each returns the value in plain form, or refuses it by name and says what is allowed.
+"""Checks of public arguments: each returns the value in plain form, or raises :class:`dptune.InputError` by its name.
 
-Standard library only: a user's device checks its arguments, too.
+The error says what is allowed. Standard library only: a user's device checks its arguments, too.
 """
 
 from __future__ import annotations
@@ -30,11 +30,7 @@ _LONG = 200
 
 
 def text(name: str, value: object) -> str:
-    """Return a text that is not empty, or refuse it by name.
-
-    Raises:
-        InputError: it is something else, or a text that no database can store.
-    """
+    """Return a text that is not empty, and that a database can store."""
     if not (isinstance(value, str) and value):
         raise InputError(f"{name} must be a text that is not empty; got {shown(value)}.")
     if "\0" in value or not _is_unicode(value):
@@ -51,11 +47,7 @@ def _is_unicode(value: str) -> bool:
 
 
 def json_data(name: str, value: object) -> Any:
-    """Return a copy of JSON data, as it comes back from a database, or refuse it by name.
-
-    Raises:
-        InputError: it holds something else: a number that is not finite, an array, an object.
-    """
+    """Return a copy of JSON data, as it comes back from a database; arrays, NaN and objects are none."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -67,11 +59,7 @@ def json_data(name: str, value: object) -> Any:
 
 
 def at_least(name: str, value: object, least: int, most: int = COUNTABLE) -> int:
-    """Return a whole number as an int, or refuse it by name.
-
-    Raises:
-        InputError: it is none, below ``least``, or above ``most``.
-    """
+    """Return a whole number from ``least`` to ``most`` as an int."""
     number = whole(value)
     if number is None or number < least:
         raise InputError(f"{name} must be a whole number >= {least}; got {shown(value)}.")
@@ -81,11 +69,7 @@ def at_least(name: str, value: object, least: int, most: int = COUNTABLE) -> int
 
 
 def positive(name: str, value: object) -> float:
-    """Return a number as a float, or refuse it by name.
-
-    Raises:
-        InputError: it is none, not finite, or not above 0.
-    """
+    """Return a number that is finite and above 0 as a float."""
     number = real(value)
     if number is None or number <= 0:
         raise InputError(f"{name} must be a number, positive and finite; got {shown(value)}.")
@@ -93,11 +77,7 @@ def positive(name: str, value: object) -> float:
 
 
 def share(name: str, value: object) -> float:
-    """Return a number in [0, 1) as a float, or refuse it by name.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Return a number in [0, 1) as a float."""
     number = real(value)
     if number is None or not 0 <= number < 1:
         raise InputError(f"{name} must lie in [0, 1); got {shown(value)}.")
@@ -105,11 +85,7 @@ def share(name: str, value: object) -> float:
 
 
 def between(name: str, value: object, low: float, high: float) -> float:
-    """Return a number in [low, high] as a float, or refuse it by name.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Return a number in [low, high] as a float."""
     number = real(value)
     if number is None or not low <= number <= high:
         raise InputError(f"{name} must lie in [{low:.3g}, {high:.3g}]; got {shown(value)}.")
@@ -117,11 +93,7 @@ def between(name: str, value: object, low: float, high: float) -> float:
 
 
 def boolean(name: str, value: object) -> bool:
-    """Return True or False, NumPy's too, or refuse it by name: "no" and NaN would count as true.
-
-    Raises:
-        InputError: it is something else.
-    """
+    """Return True or False, NumPy's too: "no" and NaN would count as true."""
     kind = type(value)
     if kind is not bool and not (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")):
         raise InputError(f"{name} must be True or False; got {shown(value)}.")
@@ -129,23 +101,14 @@ def boolean(name: str, value: object) -> bool:
 
 
 def function(name: str, value: T) -> T:
-    """Return what can be called, or refuse it by name.
-
-    Raises:
-        InputError: it cannot.
-    """
+    """Return what can be called."""
     if not callable(value):
         raise InputError(f"{name} must be a function; got {shown(value)}.")
     return value
 
 
 def place(name: str, value: object) -> str:
-    """Return a path or URL as text.
-
-    Raises:
-        InputError: it is neither text nor a path, or empty. None, an environment variable that is not set, would be a
-            file of that name.
-    """
+    """Return a path or URL as text. None, an environment variable that is not set, would be a file of that name."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not (isinstance(text, str) and text.strip() and "\0" not in text):
         raise InputError(
@@ -167,11 +130,7 @@ def check(rule: Callable[..., Any], *limits: Any) -> dict[str, Any]:
 
 
 def check_fields(made: Any) -> None:
-    """Put every field that has a check through it, also of a frozen dataclass; None may stay where it is the default.
-
-    Raises:
-        InputError: a value is refused.
-    """
+    """Put every field that has a check through it, frozen or not; None may stay where it is the default."""
     for field in fields(made):
         value = getattr(made, field.name)
         if "check" in field.metadata and not (value is None and field.default is None):

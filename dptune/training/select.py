@@ -136,7 +136,8 @@ def repeat_and_select(
         if home.fix(_SCOPE, _DRAWN, mine) != mine:
             return _shown_before(ledgers, charges)
         best = _best(once, plan.repeats.draw(), score)
-        home.fix(_SCOPE, _SELECTED, {"parameters": best.parameters, "score": _number(best.score)})
+        score_or_none = best.score if math.isfinite(best.score) else None
+        home.fix(_SCOPE, _SELECTED, {"parameters": best.parameters, "score": score_or_none})
         return _published(ledgers, charges, best)
 
 
@@ -217,10 +218,6 @@ def _published(ledgers: Sequence[TrainingLedger], charges: Sequence[Charge], bes
         if charge.value is None:
             ledger.record_selection(charge, [] if math.isnan(score) else [score])
     return Selected(best.parameters, score, best.model, all(charge.private for charge in charges))
-
-
-def _number(score: float) -> float | None:
-    return score if math.isfinite(score) else None
 
 
 def _scoring(ledgers: Sequence[TrainingLedger]) -> tuple[SelectionPlan, int]:
