@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from random import SystemRandom
 from typing import Any
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from dptune._checks import at_least, positive
+from dptune._checks import at_least, check, check_fields, positive
 from dptune._numbers import real
 from dptune.accounting.subsampled import SubsampledGaussianPlan, dp_accounting
 from dptune.errors import InputError
@@ -42,17 +42,13 @@ class TrainingPlan:
         InputError: a setting outside its range.
     """
 
-    noise_multiplier: float
-    sample_rate: float
-    steps: int
-    trainings: int = 1
+    noise_multiplier: float = field(metadata=check(positive))
+    sample_rate: float = field(metadata=check(positive))
+    steps: int = field(metadata=check(at_least, 1))
+    trainings: int = field(default=1, metadata=check(at_least, 1))
 
     def __post_init__(self) -> None:
-        checked = {name: positive(name, getattr(self, name)) for name in ("noise_multiplier", "sample_rate")}
-        for name in ("steps", "trainings"):
-            checked[name] = at_least(name, getattr(self, name), 1)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        check_fields(self)
         self.whole()
 
     @classmethod
@@ -197,17 +193,16 @@ class SelectionPlan:
 
     repeats: Repeats
     training: TrainingPlan | None = None
-    score_mu: float | None = None
+    score_mu: float | None = field(default=None, metadata=check(positive))
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not isinstance(self.repeats, Repeats):
             raise InputError("repeats must be the law of their number, e.g. Repeats.geometric(10).")
         if self.training is None and self.score_mu is None:
             raise InputError("give training=, if these people are trained on, score_mu=, if they score, or both.")
         if self.training is not None and self.training.trainings != 1:
             raise InputError("training must be the plan of one training: repeats says how many there are.")
-        if self.score_mu is not None:
-            object.__setattr__(self, "score_mu", positive("score_mu", self.score_mu))
 
     def event(self) -> Any:
         """Return the plan as dp-accounting names it."""

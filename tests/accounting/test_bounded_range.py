@@ -33,11 +33,6 @@ def test_the_formula_is_the_largest_price_of_all_extreme_pairs(eta: float) -> No
         assert price(eta, mpmath.mpf(eta) / 2) == pytest.approx(claimed, rel=1e-9)
 
 
-@pytest.mark.parametrize(("eta", "mu"), [(0.8, 0.5), (1.61, 1.0), (3.34, 2.0)])
-def test_the_figures_of_the_docstring(eta: float, mu: float) -> None:
-    assert mu_from_bounded_range(eta) == pytest.approx(mu, abs=6e-3)
-
-
 @given(st.floats(1e-6, 30))
 def test_there_and_back_never_gives_more_than_was_paid(mu: float) -> None:
     eta = bounded_range_from_mu(mu)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
 
 from dptune import Budget, InputError
 from dptune.accounting.gdp import (
@@ -170,42 +169,6 @@ def test_a_budget_stated_in_epsilon_and_delta() -> None:
     assert close(budget.mu, exact_mu(1.0, 1e-5))
 
 
-# ---- the bridge from pure DP, whose log-ratio has a range of 2 epsilon ------------------------------------
-
-
-def mu_from_pure_dp(epsilon: float) -> float:
-    return mu_from_bounded_range(2 * epsilon)
-
-
-@at_50_digits
-def quantile(p: mpmath.mpf) -> mpmath.mpf:
-    """Phi^-1(p) for p <= 1/2 by bisection."""
-    low, high = mpmath.mpf(-60), mpmath.mpf(1)
-    for _ in range(75):
-        middle = (low + high) / 2
-        low, high = (middle, high) if Phi(middle) < p else (low, middle)
-    return low
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.floats(math.log(1e-3), math.log(50)).map(math.exp))
-def test_the_bridge_against_mpmath_and_rounded_towards_more_loss(epsilon: float) -> None:
-    with mpmath.workdps(50):
-        pure = -2 * quantile(1 / (1 + mpmath.exp(mpmath.mpf(epsilon))))
-    assert close(mu_from_pure_dp(epsilon), pure)
-    assert mu_from_pure_dp(epsilon) >= pure
-
-
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
-def test_the_pure_bridge_bounds_randomised_response_and_touches_it(epsilon: float) -> None:
-    wrong = 1 / (1 + math.exp(epsilon))  # both errors of the best test
-    mu = mu_from_pure_dp(epsilon)
-    assert norm.cdf(norm.isf(wrong) - mu) == pytest.approx(wrong, rel=1e-6)
-    alphas = np.linspace(1e-6, 1 - 1e-6, 999)
-    true = np.maximum(0, np.maximum(1 - math.exp(epsilon) * alphas, math.exp(-epsilon) * (1 - alphas)))
-    assert (true >= norm.cdf(norm.isf(alphas) - mu) - 1e-12).all()
-
-
 # ---- composition and the filter -----------------------------------------------------------------------------
 
 
@@ -235,6 +198,7 @@ def test_T_equal_releases_fit_and_one_more_does_not(budget: float, T: int) -> No
     assert not spend(mu, T).admits(mu, budget)
     assert not spend(mu, T).admits(budget * 2e-6, budget)
     assert spend(mu, T).mu == pytest.approx(budget, rel=1e-12)
+    assert spend(mu, T).remaining(budget) == 0.0
 
 
 @given(st.lists(SOME_MU, max_size=20), SOME_MU, SOME_MU)

@@ -25,7 +25,6 @@ from typer.testing import CliRunner
 from dptune import Budget, PrivacyLedger
 from dptune._numbers import rounded_up
 from dptune.accounting import PlanLedger, SubsampledGaussianPlan
-from dptune.accounting.events import GaussianRelease
 from dptune.cli import app
 from dptune.local import UserLedger
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
@@ -108,13 +107,6 @@ def test_epsilon_is_that_of_the_asked_delta(kind: str, fast_path: Path) -> None:
             others = {rounded_up(other.epsilon) for d, other in statements.items() if d != delta}
             assert not [other for other in others if f"epsilon = {other} at" in text]
     assert statements[1e-3].epsilon < statements[1e-5].epsilon < statements[1e-9].epsilon
-
-
-def test_what_is_spent_is_given_at_the_asked_delta_too(fast_path: Path) -> None:
-    ledger = tuning(fast_path)
-    ledger.charge("run", "all", GaussianRelease(0.3, 1.0, 1.0, 1, "mean"), digest="d")
-    for delta in DELTAS:
-        assert ledger.statement(delta=delta).spent_epsilon == pytest.approx(gaussian(0.3, delta), rel=1e-6)
 
 
 def test_a_selection_costs_at_each_delta_at_most_what_renyi_says_and_more_than_one_repeat(fast_path: Path) -> None:
