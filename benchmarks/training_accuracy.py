@@ -35,7 +35,7 @@ from dptune.accounting.subsampled import least_noise
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, noise_multipliers
 from dptune.training.opacus import training, watched
 from dptune.training.profiles import epsilon_of
-from dptune.training.select import repeat_and_select
+from dptune.training.repeats import repeat_and_select
 
 DELTA, T, BATCHES, EPOCHS = 1e-5, 8, 10, 10
 STEPS, RATE = BATCHES * EPOCHS, 1 / BATCHES

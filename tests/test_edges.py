@@ -14,7 +14,7 @@ from dptune.errors import AllTrialsFailed
 from dptune.losses.reachable import refuse_reachable
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
 from dptune.training.joint import join
-from dptune.training.select import repeat_and_select
+from dptune.training.repeats import repeat_and_select
 
 X_VAL = np.zeros((5, 2))
 

@@ -193,7 +193,7 @@ def test_noise_is_drawn_from_opendp_in_one_file_of_the_central_model() -> None:
     users = {name for name, tree in EVERYTHING.items() if any(m.split(".")[0] == "opendp" for m in imports(tree))}
     assert {name for name in users if not name.startswith("local/")} == {"privacy/noise.py"}
     askers = {name for name, tree in FILES.items() if "add_gaussian" in names(tree)}
-    assert askers == {"privacy/mechanism.py", "federated/server.py", "outsourced/curator.py", "training/select.py"}
+    assert askers == {"privacy/mechanism.py", "federated/server.py", "outsourced/curator.py", "training/repeats.py"}
 
 
 def test_the_federated_server_alone_reads_messages_and_samples() -> None:

@@ -8,6 +8,6 @@ from dptune.training.joint import join
 from dptune.training.ledger import TrainingLedger
 from dptune.training.plans import Repeats, SelectionPlan, TrainingPlan
 from dptune.training.profiles import noise_multipliers
-from dptune.training.select import quasi_random
+from dptune.training.repeats import quasi_random
 
 __all__ = ["Repeats", "SelectionPlan", "TrainingLedger", "TrainingPlan", "join", "noise_multipliers", "quasi_random"]

@@ -33,8 +33,8 @@ from dptune.losses.user_function import Data, Function, losses_function
 from dptune.selection.choosing import observe, select_points
 from dptune.selection.methods import Method
 from dptune.training import TrainingLedger
-from dptune.training.select import Selected, one_of
-from dptune.training.select import repeat_and_select as _repeat_and_select
+from dptune.training.repeats import Selected, one_of
+from dptune.training.repeats import repeat_and_select as _repeat_and_select
 from dptune_optuna.shield import ShieldedTrial, samplers_of, shielded, try_out, wrapped
 
 SELECTED = "dptune:selected"  # study user attribute: the choice, a released fact
@@ -161,7 +161,7 @@ def repeat_and_select(
     Hyperparameters are drawn independently, without a seed, and uniformly over what ``trial.suggest_...`` says or over
     ``candidates``, whatever the study's sampler is: the bound does not hold for points that know of earlier ones. The
     other repeats are never stored, and their number is nowhere to be seen; what that is worth, and the other arguments,
-    are in :func:`dptune.training.select.repeat_and_select`.
+    are in :func:`dptune.training.repeats.repeat_and_select`.
 
     Args:
         objective: trial -> (model, losses (n,) of the scoring people); the trial suggests and takes nothing back.

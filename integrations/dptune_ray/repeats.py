@@ -11,7 +11,7 @@ Example::
 
 Guarantee: the cluster sees one actor and one call, whatever the number of repeats is; it is not a Tune experiment,
 because Tune stores and shows every trial. How long the call takes is seen, and not covered
-(:func:`dptune.training.select.repeat_and_select` says what is).
+(:func:`dptune.training.repeats.repeat_and_select` says what is).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import numpy as np
 from ray.tune.utils import merge_dicts
 
 from dptune.training import TrainingLedger
-from dptune.training.select import Selected, one_of
-from dptune.training.select import repeat_and_select as _repeat_and_select
+from dptune.training.repeats import Selected, one_of
+from dptune.training.repeats import repeat_and_select as _repeat_and_select
 from dptune_ray.actors import on_this_node
 from dptune_ray.spaces import constants, domains_of, flat, nested, resolve
 from dptune_ray.worker import Carried, called_in_worker, in_own_process
@@ -49,7 +49,7 @@ def repeat_and_select(
     Args:
         function: configuration -> (model, losses (n,) of the scoring people). The model is sent back: it must pickle.
         param_space: Tune search space; every repeat draws its configuration anew, without a seed.
-        ledgers: see :func:`dptune.training.select.repeat_and_select`; so for ``clip``, ``secure``, ``insecure_seed``.
+        ledgers: see :func:`dptune.training.repeats.repeat_and_select`; so for ``clip``, ``secure``, ``insecure_seed``.
         candidates: a public list of configurations, such as :func:`dptune.training.quasi_random` makes (names are
             paths): each repeat draws one of them, with replacement. What a candidate does not name is drawn as usual.
         options: Ray's options of the process, such as ``num_gpus``; default one CPU of this node, where an SQLite

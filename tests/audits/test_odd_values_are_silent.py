@@ -18,7 +18,7 @@ from dptune.local import LocalRandomizer, UserLedger
 from dptune.privacy.held import HeldLosses
 from dptune.selection.methods import exponential
 from dptune.training import Repeats, SelectionPlan, TrainingLedger
-from dptune.training.select import repeat_and_select
+from dptune.training.repeats import repeat_and_select
 
 N, SECRET = 12, 4711.25
 ODD: dict[str, np.ndarray] = {

@@ -27,7 +27,7 @@ from dptune.outsourced.outputs import PublicOutputs
 from dptune.privacy.noise import OpenDPNoise, SecretSample, SeededNoise, SeededSample, is_private, is_secret
 from dptune.selection.methods import exponential, race
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
-from dptune.training.select import one_of, repeat_and_select
+from dptune.training.repeats import one_of, repeat_and_select
 from dptune_optuna import repeat_and_select as in_optuna
 from dptune_ray import repeats as on_ray
 
@@ -160,7 +160,7 @@ PLANTED = {
     "Gaussian noise": ("dptune.privacy.noise.OpenDPNoise.add_gaussian", numpys_noise),
     "a release": ("dptune.privacy.noise.OpenDPNoise.add_gaussian", numpys_noise),
     "a secret sample": ("dptune.privacy.noise.SecretSample.draw", numpys_sample),
-    "a repeat's candidate": ("dptune.training.select.SystemRandom", PythonsGenerator),
+    "a repeat's candidate": ("dptune.training.repeats.SystemRandom", PythonsGenerator),
     f"the number of repeats, {Repeats.poisson(50)}": ("dptune.training.plans.SystemRandom", PythonsGenerator),
 }
 

@@ -11,7 +11,7 @@ import pytest
 from ray import tune
 
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
-from dptune.training.select import repeat_and_select as in_one_process
+from dptune.training.repeats import repeat_and_select as in_one_process
 from dptune_ray import repeat_and_select
 from ray_harness import folder_bytes
 

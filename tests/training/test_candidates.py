@@ -12,7 +12,7 @@ from ray import tune
 
 from dptune import Categorical, Float, InputError, Space
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, quasi_random
-from dptune.training.select import repeat_and_select as in_one_process
+from dptune.training.repeats import repeat_and_select as in_one_process
 from dptune_optuna import repeat_and_select
 from dptune_ray import repeats as on_ray
 

@@ -27,8 +27,8 @@ from dptune.accounting import entries
 from dptune.errors import KeyConflict
 from dptune.privacy.noise import OpenDPNoise
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan
-from dptune.training import select as implementation
-from dptune.training.select import Selected, repeat_and_select
+from dptune.training import repeats as implementation
+from dptune.training.repeats import Selected, repeat_and_select
 from dptune_optuna import repeat_and_select as in_optuna
 
 N, LAW, ONE = 40, Repeats.geometric(5), TrainingPlan(2.0, 0.1, 20)
@@ -85,7 +85,7 @@ def test_charges_come_before_anything_is_trained_and_an_unfinished_selection_is_
 KILLED = """
 import os, signal, sys
 from dptune.training import TrainingLedger
-from dptune.training.select import repeat_and_select
+from dptune.training.repeats import repeat_and_select
 opened = [TrainingLedger(path) for path in sys.argv[1:]]
 repeat_and_select(lambda: os.kill(os.getpid(), signal.SIGKILL), opened, clip=(0.0, 1.0))
 """

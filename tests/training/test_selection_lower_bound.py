@@ -11,7 +11,7 @@ from unwritten import selections
 
 from dptune.privacy.noise import SeededNoise
 from dptune.training import Repeats, SelectionPlan, TrainingPlan
-from dptune.training import select as implementation
+from dptune.training import repeats as implementation
 from dptune.training.profiles import epsilon_of
 
 pytestmark = pytest.mark.slow  # a minute

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dptune.training import Repeats, SelectionPlan, TrainingLedger
-from dptune.training.select import Selected, repeat_and_select
+from dptune.training.repeats import Selected, repeat_and_select
 
 
 class Unwritten(TrainingLedger):
