@@ -77,15 +77,17 @@ def test_trials_of_a_killed_process_are_closed_and_the_study_goes_on(tmp_path, c
     def opened():
         storage = RDBStorage(f"sqlite:///{tmp_path}/s.db", heartbeat_interval=1, grace_period=1)
         sampler = open_centred(open_privatizer(tmp_path), n_trials=8)
-        return create(storage if closed_by == "heartbeat" else stored(tmp_path), sampler), objective_of(sampler)
+        storage = storage if closed_by == "heartbeat" else stored(tmp_path)
+        return storage, create(storage, sampler), objective_of(sampler)
 
-    study, _ = opened()
+    storage, study, _ = opened()
     trial = study.ask()
     if closed_by == "heartbeat":
-        study._storage.record_heartbeat(trial._trial_id)  # the last one of the process
+        identity = storage.get_trial_id_from_study_id_trial_number(storage.get_study_id_from_name("study"), 0)
+        storage.record_heartbeat(identity)  # the last one of the process
         time.sleep(2.1)
     else:
         study.tell(trial.number, state=TrialState.FAIL)
-    study, objective = opened()
+    _, study, objective = opened()
     study.optimize(objective, n_trials=1)
     assert [t.state for t in study.trials] == [TrialState.FAIL, TrialState.COMPLETE]

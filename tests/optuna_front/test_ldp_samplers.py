@@ -183,9 +183,9 @@ def test_a_follower_sees_what_others_are_told_in_any_order():
 @pytest.mark.parametrize("late", [{3, 17}, {0}])
 def test_a_trial_that_the_storage_shows_late_is_read_late(monkeypatch, late):
     study, follower = told(replies=20), open_sampler()
-    storage, shown = type(study._storage), study.get_trials()
+    shown = study.get_trials()
     hidden = [t for t in shown if t.number not in late]
-    monkeypatch.setattr(storage, "get_all_trials", lambda *args, **more: hidden)
+    monkeypatch.setattr(optuna.storages.InMemoryStorage, "get_all_trials", lambda *args, **more: hidden)
     assert follower.run_of(study).bandit.t == len(hidden)
     hidden = shown
     assert follower.run_of(study).bandit.t == 20
@@ -208,10 +208,11 @@ def test_a_study_that_got_the_number_of_a_deleted_one_has_a_run_of_its_own(tmp_p
     first = told(replies=before, storage=storage, space=space)
     running = [first.ask(SPACE) for _ in range(2)]
     first.sampler.run_of(first)
+    number = storage.get_study_id_from_name("study")
     optuna.delete_study(study_name="study", storage=storage)
     study = create(storage, open_sampler(space=space))  # another process
     study.optimize(lambda trial: -measured(trial), n_trials=after)
-    assert study._study_id == first._study_id, "the storage gives numbers to one study only"
+    assert storage.get_study_id_from_name("study") == number, "the storage gives numbers to one study only"
     if after or space:
         assert mean(study, first.sampler) == mean(study, open_sampler(space=space))
         assert first.sampler.run_of(study).bandit.t == after

@@ -23,10 +23,8 @@ from dptune_optuna import LocalObjective
 from dptune_optuna.local import randomizers_of
 from harness import create, storage_of, stored, transcript
 from local_harness import KINDS, SECRET, SPACE, almost_exact, at_x, counted, open_sampler, paid, users_function, usual
-from sealed_harness import seen_in
 
 HASH = re.compile(r"[0-9a-f]{64}")  # of a ledger's rows, which hold when a trial began; all that they cover is compared
-MARK = str(SECRET)
 ODD = ["raise", "prune", "exit", "input error", "none", "text", "nan", "inf", "array"]
 
 
@@ -314,20 +312,6 @@ def test_what_a_randomiser_does_not_state_is_not_compared():
 
 
 # ---- public mistakes -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("with_ledger", [False, True])
-@pytest.mark.parametrize("method", ["report", "should_prune", "set_user_attr", "study"])
-def test_what_would_store_a_value_is_refused(tmp_path, method, with_ledger):
-    def measure(trial):
-        with contextlib.suppress(dptune.PrivacyError):
-            getattr(trial, method)(SECRET)
-        return SECRET
-
-    objective = LocalObjective(measure, usual(), **(paid(tmp_path) if with_ledger else {}))
-    with pytest.raises(dptune.PrivacyError, match=method) as caught:
-        objective(create(None, open_sampler()).ask())
-    assert MARK not in seen_in(caught.value)
 
 
 def test_wrong_settings_are_refused(tmp_path):

@@ -23,9 +23,14 @@ def run_study(folder: Path, kind: str, **more: Any) -> tuple[optuna.Study, Any]:
     return study, objective
 
 
+def place_of(study: optuna.Study) -> tuple[Any, int]:
+    return study._storage, study._study_id
+
+
 def note_of(study: optuna.Study) -> str:
     """As optuna-dashboard reads it."""
-    stored = study._storage.get_study_system_attrs(study._study_id)
+    storage, identity = place_of(study)
+    stored = storage.get_study_system_attrs(identity)
     parts = [key for key in stored if key.startswith("dashboard:note_str:")]
     return "".join(stored[f"dashboard:note_str:{i}"] for i in range(len(parts)))
 
@@ -67,7 +72,8 @@ def test_a_name_and_a_note_of_the_users_stay(tmp_path: Path) -> None:
     study.optimize(objective, n_trials=2)
     assert study.metric_names == ["score"]
     assert note_of(study).startswith("## Private search: values")
-    study._storage.set_study_system_attr(study._study_id, "dashboard:note_str:0", "my own words")
+    storage, identity = place_of(study)
+    storage.set_study_system_attr(identity, "dashboard:note_str:0", "my own words")
     study.optimize(objective, n_trials=1)
     assert note_of(study) == "my own words"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import optuna
 import pytest
@@ -46,8 +48,17 @@ FRONTS = {
     "LocalObjective": lambda folder, f: (None, LocalObjective(f, usual())),
     "ledger": lambda folder, f: (None, LocalObjective(f, usual(), **paid(folder))),
 }
+
+
+def swallowing(trial):
+    with contextlib.suppress(dptune.PrivacyError):
+        trial.report(SECRET, 0)
+    return SECRET
+
+
 MISTAKES = {
     "refused": lambda trial: trial.set_user_attr("failed", True),
+    "swallowed": swallowing,
     "bad range": lambda trial: trial.suggest_float("z", 1.0, 0.0),
 }
 
