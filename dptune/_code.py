@@ -1,12 +1,28 @@
-"""What a function's code reads, without running it."""
+"""Somebody else's code: what it reads, without running it, and calls whose errors tell nothing. Pure Python."""
 
 from __future__ import annotations
 
 import builtins
 import dis
 import types
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
+    """Return what the call returns, or ``failed`` whatever it raises, ``SystemExit`` and panics included.
+
+    Only ``KeyboardInterrupt`` passes, as a new one: the other's frames hold private values.
+    """
+    try:
+        return call(*args)
+    except KeyboardInterrupt:
+        pass
+    except BaseException:  # noqa: BLE001 - a private entry may have caused it, and its text may quote that
+        return failed
+    raise KeyboardInterrupt
 
 
 def undefined(function: Any) -> list[str]:

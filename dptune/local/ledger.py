@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import SupportsFloat
 
 from dptune._checks import boolean, place, positive, text
+from dptune._code import attempt
 from dptune._store import Mark, SqliteFile, check_pages
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import rows
@@ -87,7 +88,7 @@ class UserLedger:
         recorded = self._charge(row)
         if recorded is not None:
             return recorded
-        return self._record(row, randomizer.randomize(_measure(value)))
+        return self._record(row, randomizer.randomize(attempt(value, failed=None) if callable(value) else value))
 
     def spent(self, user: str) -> float:
         """Return the epsilon the user has paid."""
@@ -225,18 +226,6 @@ class UserLedger:
 
     def __repr__(self) -> str:
         return f"UserLedger({str(self.path)!r}, cap={self.cap!r})"
-
-
-def _measure(value: SupportsFloat | Callable[[], SupportsFloat | None] | None) -> SupportsFloat | None:
-    if not callable(value):
-        return value
-    try:
-        return value()
-    except KeyboardInterrupt:
-        pass
-    except BaseException:  # noqa: BLE001  whether and how measuring failed is private, SystemExit included
-        return None
-    raise KeyboardInterrupt  # a new one: the other's frames hold private values
 
 
 def _replaced(path: Path) -> LedgerError:

@@ -34,6 +34,7 @@ from opendp.metrics import absolute_distance
 from opendp.mod import enable_features
 
 from dptune._checks import between
+from dptune._code import attempt
 from dptune._numbers import real
 from dptune.errors import InputError
 
@@ -101,7 +102,7 @@ class LocalRandomizer:
 
     def clamp(self, value: SupportsFloat | None) -> float:
         """Return the value cut to the interval, private; no number becomes ``invalid``."""
-        number = _number(value)
+        number = math.nan if value is None else attempt(float, value, failed=math.nan)
         return self.invalid if math.isnan(number) else min(max(number, self.low), self.high)
 
     def describe(self) -> dict[str, object]:
@@ -135,17 +136,6 @@ class InsecureRandomizer(LocalRandomizer):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a seeded randomiser cannot be copied or pickled: both would draw the same noise.")
-
-
-def _number(value: SupportsFloat | None) -> float:
-    """Return the value as a number; NaN if it is none, whatever it raises."""
-    try:
-        return math.nan if value is None else float(value)
-    except KeyboardInterrupt:
-        pass
-    except BaseException:  # noqa: BLE001  what is wrong with a private value is private
-        return math.nan
-    raise KeyboardInterrupt  # a new one: the other's frames hold the value
 
 
 def _interval(bound: float | Interval) -> Interval:

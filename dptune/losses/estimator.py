@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dptune._code import attempt
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.functions import Vector, label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
 from dptune.losses.reachable import refuse_reachable
 from dptune.losses.rows import Mask, Rows, Table, needs_columns, read_rows
-from dptune.privacy.cells import as_array, attempt, listed, numbers
+from dptune.privacy.cells import as_array, listed, numbers
 
 Function: TypeAlias = Callable[[Any], Any]
 Data: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike] | Rows

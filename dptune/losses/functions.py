@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import positive
+from dptune._code import attempt
 from dptune._numbers import real
 from dptune.errors import InputError
-from dptune.privacy.cells import as_array, attempt, listed, number, numbers, spellings
+from dptune.privacy.cells import as_array, listed, number, numbers, spellings
 
 Vector: TypeAlias = npt.NDArray[np.float64]
 Codes: TypeAlias = npt.NDArray[np.intp]

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._code import globals_read
+from dptune._code import attempt, globals_read
 from dptune.errors import InputError
-from dptune.privacy.cells import attempt
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.BuiltinFunctionType)
 _MOST = 100_000  # objects that are looked at

@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dptune._code import attempt
 from dptune.errors import InputError
-from dptune.privacy.cells import as_array, as_text, attempt, listed, missing, numbers, spellings
+from dptune.privacy.cells import as_array, as_text, listed, missing, numbers, spellings
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Indices: TypeAlias = npt.NDArray[np.intp]

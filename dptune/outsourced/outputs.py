@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy.typing as npt
 
 from dptune._checks import at_least, boolean, check, check_fields, function, positive
+from dptune._code import attempt
 from dptune._numbers import real
 from dptune.accounting.gdp import split_mu
 from dptune.accounting.ledger import Limit, PrivacyLedger
 from dptune.errors import InputError
-from dptune.privacy.cells import attempt
 from dptune.privacy.privatizer import LossPrivatizer
 
 _KEY = "output/"

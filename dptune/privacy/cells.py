@@ -7,27 +7,13 @@ So is an array of text, of objects or of complex numbers: one entry is enough to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-T = TypeVar("T")
-
-
-def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
-    """Return what the call returns, or ``failed`` whatever it raises, ``SystemExit`` and panics included.
-
-    Only ``KeyboardInterrupt`` passes, as a new one: the other's frames hold private values.
-    """
-    try:
-        return call(*args)
-    except KeyboardInterrupt:
-        pass
-    except BaseException:  # noqa: BLE001 - a private entry may have caused it, and its text may quote that
-        return failed
-    raise KeyboardInterrupt
+from dptune._code import attempt
 
 
 def as_array(values: Any) -> npt.NDArray[Any] | None:
