@@ -87,7 +87,7 @@ class Vault:
     """Privatizer, ledger and run of one search; knows nothing of Ray."""
 
     def __init__(self, run: VaultRun) -> None:
-        self._about, self._ledger = run, run.request.ledger
+        self.about, self._ledger = run, run.request.ledger
         self._begun: dptune.SearchRun | None = None
         self._ended: dptune.DptuneError | None = None  # why the experiment ends
         self._trials: defaultdict[str, Trial] = defaultdict(Trial)
@@ -97,7 +97,7 @@ class Vault:
     @property
     def _run(self) -> dptune.SearchRun:
         if self._begun is None:
-            self._begun = self._about.begin()
+            self._begun = self.about.begin()
         return self._begun
 
     @property
@@ -115,20 +115,20 @@ class Vault:
         Raises:
             BudgetMismatch: this vault, or the ledger, has a run of this name with other settings or privatizer.
         """
-        other = [name for name, mine in self._about.described().items() if described[name] != mine]
+        other = [name for name, mine in self.about.described().items() if described[name] != mine]
         if other:
             raise dptune.errors.BudgetMismatch(
-                f"a search named {self._about.scope!r} with other {' and '.join(other)} is running; give this one "
+                f"a search named {self.about.scope!r} with other {' and '.join(other)} is running; give this one "
                 "another name."
             )
         self._go_on(None if self._ended is not None else self._begun)  # fitted again, with a better function
-        return self._about.request.announcement(self._run), self._about.request.warning(self._run)
+        return self.about.request.announcement(self._run), self.about.request.warning(self._run)
 
     def extend(self, trials: int, mu: float | None) -> str:
         """Go on with what extends the run (:meth:`dptune.SearchRun.extend`); return what that spends."""
         self._go_on(self._run.extend(trials=trials, mu=mu))
         self._proposals = 0
-        return self._about.request.announcement(self._run)
+        return self.about.request.announcement(self._run)
 
     def _go_on(self, run: dptune.SearchRun | None) -> None:
         """Forget trials that an earlier fit has lost, and how that ended."""
@@ -186,7 +186,7 @@ class Vault:
             run.check(trial, parameters)
             if run.space is not None and (wrong := run.space.wrong_with(parameters)):
                 raise dptune.InputError(
-                    f"the trial {trial!r} is no point of the search space of the run {self._about.scope!r}: {wrong}. "
+                    f"the trial {trial!r} is no point of the search space of the run {self.about.scope!r}: {wrong}. "
                     f"Nothing was trained or paid. The searcher asked for {self._trials[trial].asked}; what changed "
                     "that?"
                 )
@@ -200,7 +200,7 @@ class Vault:
         """Return what was released about these parameters, or None; see :meth:`dptune.SearchRun.check_estimate`."""
         self._run.check_estimate(parameters, early=early)
         known = self._run.estimated(parameters)
-        return None if known is None else replace(known, value=self._about.level(known.value))
+        return None if known is None else replace(known, value=self.about.level(known.value))
 
     # ---- what a trial was told -----------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class Vault:
         """Parameters and value, looked up in the ledger if another life of this vault has told it."""
         one = self._trials[trial]
         if one.told is None:
-            found: Any = self._released(trial) if self._own else self._ledger.fact(self._about.scope, REPORTED + trial)
+            found: Any = self._released(trial) if self._own else self._ledger.fact(self.about.scope, REPORTED + trial)
             one.told = found
         return one.told
 
@@ -225,7 +225,7 @@ class Vault:
         charge = next(filter(None, (self._ledger.find(scope, VALUE + trial) for scope in scopes)), None)
         if charge is None or charge.value is None:
             return None
-        return {"parameters": charge.note["parameters"], "value": self._about.level(charge.value[0])}
+        return {"parameters": charge.note["parameters"], "value": self.about.level(charge.value[0])}
 
     def _told_at(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
         """What the trial was told, or None; refuses other parameters than it was told at."""
@@ -307,7 +307,7 @@ class Vault:
             return None  # another process of the trial may be handing over: its upload stays
         joined = np.frombuffer(b"".join(one.parts[first] for first in sorted(one.parts)))
         one.upload, one.parts = "", {}
-        return None if len(joined) != rows else self._about.level(joined)
+        return None if len(joined) != rows else self.about.level(joined)
 
     def _end(self, trial: str, stage: Stage) -> None:
         """A trial is expected no more, and what another process of it has put is dropped."""
@@ -331,10 +331,10 @@ class Vault:
     def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Mapping[str, Any]:
         """A trial's own release is a level of loss; otherwise its value is a difference of losses, fixed when told."""
         if self._own:
-            return {"parameters": as_stored(parameters), "value": self._about.level(value)}
-        told = value if self._about.mode == "min" else 0.0 - value
+            return {"parameters": as_stored(parameters), "value": self.about.level(value)}
+        told = value if self.about.mode == "min" else 0.0 - value
         fact = {"parameters": as_stored(parameters), "value": told if math.isfinite(told) else str(told)}
-        fixed: Any = self._ledger.fix(self._about.scope, REPORTED + trial, fact)
+        fixed: Any = self._ledger.fix(self.about.scope, REPORTED + trial, fact)
         return dict(fixed)
 
     def _report(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None, *, step: int) -> bool:
@@ -353,7 +353,7 @@ class Vault:
     ) -> dptune.search.Estimate:
         """An improvement is one of scores, too, where the function returns scores."""
         estimate = self._run.estimate(parameters, losses, default=default, early=True)  # checked before the training
-        return replace(estimate, value=self._about.level(estimate.value))
+        return replace(estimate, value=self.about.level(estimate.value))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,24 +19,24 @@ ROUNDS, LONG = 4, 600.0
 SECRET = 8765.4321098
 
 
-def open_plan(folder: Path) -> PlanLedger:
+def open_plan(folder):
     return PlanLedger(folder / "agents.db", SubsampledGaussianPlan(q=0.5, z=1.0, steps=ROUNDS), n=SETTINGS.agents)
 
 
-def serve(folder: Path, timeout: float = LONG) -> RayTransport:
+def serve(folder, timeout=LONG):
     return RayTransport.serve(open_plan(folder), SETTINGS, timeout=timeout)
 
 
-def value(agent: int, config: dict[str, Any]) -> float:
+def value(agent, config):
     return float((config["x"] - 0.1 * agent) ** 2 + (np.log10(config["y"]) / 2 + 0.2) ** 2)
 
 
-def result_of(loss: float, config: dict[str, Any]) -> dict[str, Any]:
+def result_of(loss, config):
     """What Tune tells a searcher: it flattens a trial's result."""
     return flatten_dict({"value": loss, "config": config, "training_iteration": 1})
 
 
-def open_searches(folder: Path, transport: Any, seed: int = 1) -> list[DPFTSSearch]:
+def open_searches(folder, transport, seed=1):
     searches = []
     for n in range(SETTINGS.agents):
         search = DPFTSSearch(SPACE, transport, SETTINGS, agent=n, trials=folder / f"agent{n}.db", seed=seed)
@@ -46,7 +45,7 @@ def open_searches(folder: Path, transport: Any, seed: int = 1) -> list[DPFTSSear
     return searches
 
 
-def step(searches: list[DPFTSSearch], trials: range) -> list[list[dict[str, Any]]]:
+def step(searches, trials):
     configs: list[list[dict[str, Any]]] = [[] for _ in searches]
     for k in trials:
         for n, search in enumerate(searches):
@@ -57,5 +56,5 @@ def step(searches: list[DPFTSSearch], trials: range) -> list[list[dict[str, Any]
     return configs
 
 
-def a_message(n: int, t: int = 0, size: float = 1.0) -> Message:
+def a_message(n, t=0, size=1.0):
     return Message(n, t, np.full(SETTINGS.M, size))

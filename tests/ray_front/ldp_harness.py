@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
-import pytest
 from ray import tune
 
 import dptune
@@ -28,7 +24,7 @@ SETTINGS = dptune.bandits.LDPSettings(
 SECRET = 0.87654321987
 
 
-def told(epsilon: float, half: float) -> dptune.bandits.LDPSettings:
+def told(epsilon, half):
     """Settings for the replies of a randomiser."""
     return replace(SETTINGS, replies=dptune.bandits.LaplaceReplies(epsilon, B=0.8 * half, R=0.2 * half))
 
@@ -41,37 +37,14 @@ class NoNoise(LocalRandomizer):
 
     private = False
 
-    def randomize(self, value: Any) -> float:
+    def randomize(self, value):
         return self.clamp(value)
 
 
-def satisfaction(config: dict[str, Any]) -> float:
+def satisfaction(config):
     return float(1 - (config["x"] - 0.4) ** 2 - 0.1 * np.log(config["n"] / 10) ** 2)
 
 
-def open_search(folder: Path, kind: Any = LDPTGPSearch, **more: Any) -> Any:
+def open_ldp(folder, kind=LDPTGPSearch, **more):
     settings = {"replies": folder / "replies.db", "name": "run", "count": 24, "seed": 1, **more}
     return kind(settings.pop("param_space", SPACE), settings.pop("settings", SETTINGS), **settings)
-
-
-def begin(search: Any, mode: str = "max") -> Any:
-    assert search.set_search_properties("reply", mode, SPACE)
-    return search
-
-
-def reply_of(trainable: Any, trial: str, config: dict[str, Any]) -> float:
-    """Run a trial like Tune, in this process."""
-    one = trainable.__new__(trainable)
-    one.config, one._trial_info = config, SimpleNamespace(trial_id=trial)
-    return float(one.step()["reply"])
-
-
-def run(search: Any, trainable: Any, trials: range) -> list[dict[str, Any]]:
-    configs = []
-    for trial in (f"t{i}" for i in trials):
-        configs.append(search.suggest(trial))
-        search.on_trial_complete(trial, {"reply": reply_of(trainable, trial, configs[-1])})
-    return configs
-
-
-local = pytest.mark.usefixtures("local_actors")

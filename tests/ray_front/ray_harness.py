@@ -6,9 +6,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import optuna
@@ -23,38 +21,29 @@ from ray_people import N
 SPACE = {"x": tune.uniform(-1.0, 1.0), "y": tune.loguniform(1e-3, 1e1)}
 
 
-def open_ledger(folder: Path, mu: float = 1.0) -> dptune.PrivacyLedger:
+def open_ledger(folder, mu=1.0):
     return dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=mu))
 
 
-def open_privatizer(
-    folder: Path,
-    *,
-    mu: float = 1.0,
-    kind: type[dptune.LossPrivatizer] = dptune.LossPrivatizer,
-    n: int = N,
-    dtype: Any = np.float32,
-    clip: tuple[float, float] = (0.0, 4.0),
-    **sources: Any,
-) -> dptune.LossPrivatizer:
+def open_privatizer(folder, *, mu=1.0, kind=dptune.LossPrivatizer, n=N, dtype=np.float32, clip=(0.0, 4.0), **sources):
     return kind(open_ledger(folder, mu), n=n, clip=clip, dtype=dtype, **sources)
 
 
-def open_search(privatizer: dptune.LossPrivatizer, **settings: Any) -> DPGIBOSearch:
+def open_search(privatizer, **settings):
     space = settings.pop("param_space", SPACE)
     return DPGIBOSearch(space, privatizer, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
 
 
-def open_centred(privatizer: dptune.LossPrivatizer, **settings: Any) -> CentredCMASearch:
+def open_centred(privatizer, **settings):
     return CentredCMASearch(SPACE, privatizer, **{"n_trials": 12, "seed": 1, "name": "run", **settings})
 
 
-def random_search(seed: int = 0) -> OptunaSearch:
+def random_search(seed=0):
     """Return a searcher that draws every parameter independently."""
     return OptunaSearch(sampler=optuna.samplers.RandomSampler(seed=seed))
 
 
-def tuner(trainable: Any, search: Any, folder: Path, **settings: Any) -> tune.Tuner:
+def tuner(trainable, search, folder, **settings):
     """Return a Tuner; one process at a time runs its trials, since starting one takes longer than the trials."""
     config = {
         "search_alg": search,
@@ -72,7 +61,7 @@ def tuner(trainable: Any, search: Any, folder: Path, **settings: Any) -> tune.Tu
     )
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 300.0) -> None:
+def wait_until(condition, seconds=300.0):
     """Wait for what another process does some time; a slow machine takes longer, and does not fail."""
     end = time.monotonic() + seconds
     while not condition():
@@ -80,7 +69,7 @@ def wait_until(condition: Callable[[], Any], seconds: float = 300.0) -> None:
         time.sleep(0.05)
 
 
-def folder_bytes(*folders: Path) -> Iterator[tuple[str, bytes]]:
+def folder_bytes(*folders):
     """Yield every file below the folders, its path as part of its content."""
     for folder in folders:
         for path in sorted(folder.rglob("*")):
@@ -89,7 +78,7 @@ def folder_bytes(*folders: Path) -> Iterator[tuple[str, bytes]]:
                     yield str(path), str(path).encode() + b"\n" + path.read_bytes()
 
 
-def descendants(pid: int) -> list[int]:
+def descendants(pid):
     """Return the processes that ``pid`` and its children started."""
     parents = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
@@ -101,7 +90,7 @@ def descendants(pid: int) -> list[int]:
     return found[1:]
 
 
-def object_store_bytes() -> Iterator[tuple[str, bytes]]:
+def object_store_bytes():
     """Yield the shared memory that this process's own cluster, whose processes it started, uses as object store."""
     for pid in [os.getpid(), *descendants(os.getpid())]:
         maps = Path(f"/proc/{pid}/maps")
@@ -112,12 +101,12 @@ def object_store_bytes() -> Iterator[tuple[str, bytes]]:
                     yield f"{maps.parent.name}:{span}", _used((maps.parent / "map_files" / span).read_bytes())
 
 
-def _used(memory: bytes, page: int = 4096) -> bytes:
+def _used(memory, page=4096):
     pages = np.frombuffer(memory, dtype=np.uint8)[: len(memory) // page * page].reshape(-1, page)
     return pages[pages.any(axis=1)].tobytes()
 
 
-def spellings(value: float) -> list[bytes]:
+def spellings(value):
     """Return how a number could be written: text of eight digits or more, float64, its hexadecimal digits."""
     raw = np.float64(value).tobytes()
     return [
@@ -129,7 +118,7 @@ def spellings(value: float) -> list[bytes]:
     ]
 
 
-def found(values: Iterable[float], contents: Iterable[tuple[str, bytes]]) -> list[str]:
+def found(values, contents):
     """Return where any of the values is written."""
     needles = [spelling for value in values for spelling in spellings(value)]
     pattern = re.compile(b"|".join(re.escape(needle) for needle in needles))

@@ -7,7 +7,6 @@ import os
 import signal
 import time
 import traceback
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from ray_privatizers import NoiselessPrivatizer
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
 
-def values_in(folder: Path) -> list[float]:
+def values_in(folder):
     return [c.value[0] for c in open_ledger(folder).charges(prefix="value/") if c.value]
 
 
@@ -57,7 +56,7 @@ def test_private_losses_stop_trials_of_a_run_from_end_to_end(fast_path):
     assert results.num_errors == 0
     assert search.progress()["generations_done"] == 2
     asked = privatizer.ledger.charges("run", prefix="rung/")
-    assert 4 <= len(asked) <= search._read().plan.decisions
+    assert 4 <= len(asked) <= search.vault_run().begin().plan.decisions
     first, second = ({c.note["trial"] for c in asked if c.note["step"] == step} for step in (1, 2))
     behind = [c for c in asked if c.value[0] > c.note["bar"] * c.description["sigma"]]
     stopped = {c.note["trial"] for c in behind if c.note["step"] == 1}
@@ -161,7 +160,7 @@ def test_a_vault_that_is_gone_for_good_is_started_again_by_its_searcher(fast_pat
 class EndInside(tune.Stopper):
     """Ends the run, as a time budget does, once a trial is inside the function that does not return."""
 
-    def __init__(self, inside: Path, opened: Path) -> None:
+    def __init__(self, inside, opened):
         self.inside, self.opened = inside, opened
 
     def __call__(self, trial_id, result):

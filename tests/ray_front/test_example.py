@@ -27,9 +27,7 @@ OWN = ROOT / "examples" / "own_algorithm.py"
 EXAMPLES = sorted((ROOT / "examples").glob("ray*.py"))
 
 
-def test_a_short_run_of_an_example_prints_its_statement(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_short_run_of_an_example_prints_its_statement(fast_path, monkeypatch, capfd):
     run_shorter("ray_tune_svm", fast_path, monkeypatch)
     printed, errors = capfd.readouterr()
     assert "epsilon" in printed
@@ -37,9 +35,7 @@ def test_a_short_run_of_an_example_prints_its_statement(
     assert "constructor arguments" not in errors  # Ray warns of actors that it could not start again
 
 
-def test_an_algorithm_of_ones_own_runs_in_ray_too(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_algorithm_of_ones_own_runs_in_ray_too(fast_path, monkeypatch, capfd):
     """Nothing but one class and its plan is its own; without "ray" it runs in Optuna, see tests/test_examples.py."""
     monkeypatch.setenv("HOME", str(fast_path))  # where Tune's results lie
     run_shorter("own_algorithm", fast_path, monkeypatch, "ray")
@@ -49,7 +45,7 @@ def test_an_algorithm_of_ones_own_runs_in_ray_too(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", [*EXAMPLES, OWN], ids=lambda path: path.stem)
-def test_an_example_runs_as_it_stands(example: Path, fast_path: Path) -> None:
+def test_an_example_runs_as_it_stands(example, fast_path):
     command = [sys.executable, str(example), str(fast_path), "ray"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HOME": str(fast_path), "RAY_ADDRESS": "local"}
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -60,10 +56,8 @@ def test_an_example_runs_as_it_stands(example: Path, fast_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(
-    fast_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def load_validation_data() -> tuple[np.ndarray, np.ndarray]:
+def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(fast_path, capsys):
+    def load_validation_data():
         X = np.random.default_rng(0).normal(size=(N, 3))
         return X, X[:, 0] > 0
 
@@ -72,12 +66,12 @@ def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(
     names |= {"X_train": X_train, "y_train": X_train[:, 0] > 0, "load_validation_data": load_validation_data}
     block = (ROOT / "docs" / "ray.md").read_text().split("```python\n")[1].split("```")[0]
     exec(compile(block.replace("n_trials=100", "n_trials=4"), "ray.md", "exec"), names)
-    assert names["search"]._read().complete
+    assert names["search"].vault_run().begin().complete
     assert "'C'" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_the_page_s_python_of_local_privacy_runs(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_s_python_of_local_privacy_runs(fast_path, monkeypatch):
     monkeypatch.chdir(fast_path)
     names = {
         **{"dptune": dptune, "tune": tune, "LDPTGPSearch": LDPTGPSearch, "LocalRandomizer": LocalRandomizer},
@@ -90,7 +84,7 @@ def test_the_page_s_python_of_local_privacy_runs(fast_path: Path, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_the_page_s_federation_runs(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_s_federation_runs(fast_path, monkeypatch):
     monkeypatch.chdir(fast_path)
     settings = FTSSettings(agents=8, d=1, M=20, own_features=20, candidates=64, initial=2)
     plan = SubsampledGaussianPlan(q=1.0, z=1.0, steps=1)

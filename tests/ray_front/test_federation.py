@@ -7,7 +7,6 @@ would hold the test up past its own limit.
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,7 +47,7 @@ local = pytest.mark.usefixtures("local_actors")
 
 
 @local
-def test_optuna_and_ray_visit_the_same_points_with_the_same_noise(fast_path: Path, monkeypatch: Any) -> None:
+def test_optuna_and_ray_visit_the_same_points_with_the_same_noise(fast_path, monkeypatch):
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     distributions = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(1e-3, 1e1, log=True)}
     folders = [fast_path / "optuna", fast_path / "ray"]
@@ -73,7 +72,7 @@ def test_optuna_and_ray_visit_the_same_points_with_the_same_noise(fast_path: Pat
 
 @local
 @pytest.mark.parametrize("call", ["twice", "none", "error", "nan"])
-def test_completion_may_come_twice_or_without_a_result(fast_path: Path, call: str) -> None:
+def test_completion_may_come_twice_or_without_a_result(fast_path, call):
     transport = serve(fast_path)
     searches = open_searches(fast_path, transport)
     for k in range(SETTINGS.initial + 2):
@@ -97,7 +96,7 @@ def test_completion_may_come_twice_or_without_a_result(fast_path: Path, call: st
 
 
 @local
-def test_agents_whose_drivers_died_go_on_from_their_files(fast_path: Path, local_actors: dict[str, Any]) -> None:
+def test_agents_whose_drivers_died_go_on_from_their_files(fast_path, local_actors):
     step(open_searches(fast_path, serve(fast_path)), range(SETTINGS.initial + 1))
     local_actors.clear()  # the server's driver died, too
     transport = serve(fast_path)
@@ -114,7 +113,7 @@ def test_agents_whose_drivers_died_go_on_from_their_files(fast_path: Path, local
 
 
 @local
-def test_an_exception_in_completion_does_not_fail_a_good_trial(fast_path: Path, monkeypatch: Any) -> None:
+def test_an_exception_in_completion_does_not_fail_a_good_trial(fast_path, monkeypatch):
     search = open_searches(fast_path, serve(fast_path))[0]
     config = search.suggest("a")
     monkeypatch.setattr(search.alive()[1], "tell", lambda *about: 1 / 0)
@@ -123,7 +122,7 @@ def test_an_exception_in_completion_does_not_fail_a_good_trial(fast_path: Path, 
 
 
 @local
-def test_what_does_not_fit_is_refused_early(fast_path: Path) -> None:
+def test_what_does_not_fit_is_refused_early(fast_path):
     transport = serve(fast_path)
     trials = fast_path / "a.db"
     for space in ({"x": tune.uniform(0, 1)}, {**SPACE, "z": tune.choice([1, 2])}, {"x": tune.randn()}):
@@ -154,9 +153,7 @@ def test_what_does_not_fit_is_refused_early(fast_path: Path) -> None:
 
 
 @local
-def test_a_server_that_was_restarted_in_mid_round_gets_the_messages_again(
-    fast_path: Path, local_actors: dict[str, Any]
-) -> None:
+def test_a_server_that_was_restarted_in_mid_round_gets_the_messages_again(fast_path, local_actors):
     transport, other = serve(fast_path), RayTransport()
     for n in range(3):
         transport.submit(a_message(n))
@@ -176,9 +173,7 @@ def test_a_server_that_was_restarted_in_mid_round_gets_the_messages_again(
 
 
 @local
-def test_a_server_that_died_after_the_charge_draws_under_the_same_charge(
-    fast_path: Path, local_actors: dict[str, Any], monkeypatch: Any
-) -> None:
+def test_a_server_that_died_after_the_charge_draws_under_the_same_charge(fast_path, local_actors, monkeypatch):
     transport = serve(fast_path)
     (name,) = local_actors
     monkeypatch.setattr(local_actors[name].served.inner.server, "_sums", lambda t: 1 / 0)
@@ -196,9 +191,7 @@ def test_a_server_that_died_after_the_charge_draws_under_the_same_charge(
 
 
 @local
-def test_a_message_that_was_sent_twice_counts_once_and_refused_ones_are_not_kept(
-    fast_path: Path, local_actors: dict[str, Any]
-) -> None:
+def test_a_message_that_was_sent_twice_counts_once_and_refused_ones_are_not_kept(fast_path, local_actors):
     transport = serve(fast_path)
     transport.submit(a_message(0))
     with pytest.raises(dptune.errors.AlreadySent):
@@ -216,7 +209,7 @@ def test_a_message_that_was_sent_twice_counts_once_and_refused_ones_are_not_kept
 
 
 @local
-def test_a_transport_is_pickled_without_messages(fast_path: Path) -> None:
+def test_a_transport_is_pickled_without_messages(fast_path):
     transport = serve(fast_path)
     transport.submit(a_message(0, size=0.123456789))
     written = cloudpickle.dumps(transport)
@@ -229,16 +222,14 @@ def test_a_transport_is_pickled_without_messages(fast_path: Path) -> None:
 # ---- agents on hosts -----------------------------------------------------------------------------------
 
 
-def a_host(transport: Any, agents: tuple[int, ...] = (0, 1, 2, 3), objective: Any = value) -> Host:
+def a_host(transport, agents=(0, 1, 2, 3), objective=value):
     space = AgentSpace.of(SPACE, SETTINGS)
     return Host(Carried(objective), space, transport, agents, seed=1, mode="min")
 
 
 @local
 @pytest.mark.parametrize("at", [1, SETTINGS.initial, SETTINGS.initial + 2, SETTINGS.initial + ROUNDS + 1])
-def test_a_host_that_was_lost_repeats_its_agents_and_goes_on(
-    fast_path: Path, local_actors: dict[str, Any], monkeypatch: Any, at: int
-) -> None:
+def test_a_host_that_was_lost_repeats_its_agents_and_goes_on(fast_path, local_actors, monkeypatch, at):
     monkeypatch.setattr("dptune_ray.transport.FTSServer", lambda *about: FTSServer(*about, insecure_seed=5))
     points, histories = SETTINGS.initial + ROUNDS + 2, []
     for lost in (False, True):
@@ -260,8 +251,8 @@ def test_a_host_that_was_lost_repeats_its_agents_and_goes_on(
 
 
 @local
-def test_evaluations_that_fail_send_messages_all_the_same(fast_path: Path) -> None:
-    def sometimes(agent: int, config: dict[str, Any]) -> Any:
+def test_evaluations_that_fail_send_messages_all_the_same(fast_path):
+    def sometimes(agent, config):
         if agent == 1:
             raise (SystemExit if config["x"] > 0 else KeyboardInterrupt)("private")
         return {0: 0.5, 2: float("inf"), 3: "text"}[agent]
@@ -276,14 +267,14 @@ def test_evaluations_that_fail_send_messages_all_the_same(fast_path: Path) -> No
 
 
 @local
-def test_a_host_that_always_dies_is_given_up(fast_path: Path, monkeypatch: Any) -> None:
+def test_a_host_that_always_dies_is_given_up(fast_path, monkeypatch):
     asked: list[dict[str, Any]] = []
 
-    def start(options: dict[str, Any], *about: Any, **further: Any) -> Any:
+    def start(options, *about, **further):
         asked.append(options)
         return SimpleNamespace(call=SimpleNamespace(remote=lambda *call: None))
 
-    def died(reference: Any) -> Any:
+    def died(reference):
         raise ray.exceptions.ActorDiedError
 
     transport = serve(fast_path)

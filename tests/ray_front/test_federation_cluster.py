@@ -7,7 +7,6 @@ import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import ray
@@ -28,13 +27,11 @@ from ray_harness import SPACE, folder_bytes, found
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_federation_whose_server_and_host_are_killed_in_mid_round_loses_no_round(
-    cluster: Path, fast_path: Path
-) -> None:
+def test_a_federation_whose_server_and_host_are_killed_in_mid_round_loses_no_round(cluster, fast_path):
     marks = fast_path / "marks"
     marks.mkdir()
 
-    def slow(agent: int, config: dict[str, Any]) -> float:
+    def slow(agent, config):
         (marks / f"{agent}-{time.time_ns()}").touch()
         print("an agent's", SECRET, flush=True)
         time.sleep(0.05)
@@ -87,7 +84,7 @@ AGENT = """
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
-def test_every_agent_has_a_tuner_of_its_own(fast_path: Path) -> None:
+def test_every_agent_has_a_tuner_of_its_own(fast_path):
     transport = RayTransport.serve(open_plan(fast_path), SETTINGS, timeout=LONG, name="tuners")
     context = ray.get_runtime_context()
     code = textwrap.dedent(AGENT).format(

@@ -94,7 +94,7 @@ def test_after_kill_9_of_the_driver_the_restored_run_finishes_within_its_budget(
         assert old.value is None or new.value == old.value
     released = [c for c in after if c.value is not None]
     assert ledger.spent() <= 1.0
-    assert search._read().complete
+    assert search.vault_run().begin().complete
     reported = {r.metrics["trial_id"]: r for r in results if r.metrics and r.metrics["loss"] == r.metrics["loss"]}
     assert reported
     if opened is open_search:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 import dptune
@@ -13,25 +10,23 @@ from dptune_ray.collector import Ask, Collector
 from dptune_ray.log import TrialLog
 
 
-def ask(trial: str = "a", **more: Any) -> Ask:
+def ask(trial="a", **more):
     about = {"parameters": {"x": 0.5}, "user": "me", "randomizer": LocalRandomizer(1.0, 1.0), **more}
     return Ask.of(trial, **about)
 
 
-def hand_in(collector: Collector, reply: float, asked: Ask | None = None, draw: str = "d") -> float:
+def hand_in(collector, reply, asked=None, draw="d"):
     asked = asked or ask()
     known = collector.announce(asked, draw)
     return float(collector.record(asked, draw, reply) if known is None else known)
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> TrialLog:
+def log(tmp_path):
     return TrialLog(str(tmp_path / "replies.db"), "run")
 
 
-def test_a_collector_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(
-    tmp_path: Path, log: TrialLog
-) -> None:
+def test_a_collector_that_dies_after_the_charge_lets_it_stand_and_takes_one_reply(tmp_path, log):
     ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
     assert Collector(log, ledger).charge(ask()) is None
     assert Collector(log, ledger).charge(ask()) is None  # the device died, and begins again
@@ -44,10 +39,8 @@ def test_a_collector_that_dies_after_the_charge_lets_it_stand_and_takes_one_repl
     assert ledger.spent("me") == 1.0
 
 
-def test_a_trial_that_draws_again_after_its_reply_may_have_been_seen_pays_again(
-    tmp_path: Path, log: TrialLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(self: Any, row: Any, value: float) -> float:
+def test_a_trial_that_draws_again_after_its_reply_may_have_been_seen_pays_again(tmp_path, log, monkeypatch):
+    def full(self, row, value):
         seen.append(value)
         raise dptune.LedgerError("disk full")
 
@@ -66,7 +59,7 @@ def test_a_trial_that_draws_again_after_its_reply_may_have_been_seen_pays_again(
     assert seen == [0.5, 1.5]
 
 
-def test_two_devices_of_one_trial_pay_for_two_draws(tmp_path: Path, log: TrialLog) -> None:
+def test_two_devices_of_one_trial_pay_for_two_draws(tmp_path, log):
     ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=2.0)
     collector = Collector(log, ledger)
     for _ in ("one", "that Tune thought lost"):
@@ -80,9 +73,7 @@ def test_two_devices_of_one_trial_pay_for_two_draws(tmp_path: Path, log: TrialLo
     assert collector.charge(ask()) == 0.5
 
 
-def test_a_collector_that_dies_between_ledger_and_log_finds_the_reply_again(
-    tmp_path: Path, log: TrialLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_collector_that_dies_between_ledger_and_log_finds_the_reply_again(tmp_path, log, monkeypatch):
     ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
     collector = Collector(log, ledger)
     collector.announce(ask(), "d")
@@ -103,7 +94,7 @@ def test_a_collector_that_dies_between_ledger_and_log_finds_the_reply_again(
     assert len(log.since(-1)) == 1
 
 
-def test_a_lost_file_of_replies_does_not_make_the_ledger_pay_for_what_it_has(tmp_path: Path, log: TrialLog) -> None:
+def test_a_lost_file_of_replies_does_not_make_the_ledger_pay_for_what_it_has(tmp_path, log):
     ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
     hand_in(Collector(TrialLog(str(tmp_path / "lost.db"), "run"), ledger), 0.25)
     assert Collector(log, ledger).charge(ask()) == 0.25
@@ -111,7 +102,7 @@ def test_a_lost_file_of_replies_does_not_make_the_ledger_pay_for_what_it_has(tmp
     assert ledger.spent("me") == 1.0
 
 
-def test_every_method_of_the_collector_refuses_another_randomiser(tmp_path: Path, log: TrialLog) -> None:
+def test_every_method_of_the_collector_refuses_another_randomiser(tmp_path, log):
     collector, other = (
         Collector(log, dptune.local.UserLedger(tmp_path / "users.db", cap=9.0)),
         LocalRandomizer(0.5, 1.0),
@@ -124,7 +115,7 @@ def test_every_method_of_the_collector_refuses_another_randomiser(tmp_path: Path
     assert [reply.trial for reply in log.since(-1)] == ["a"]
 
 
-def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path: Path) -> None:
+def test_runs_in_one_file_are_apart_and_other_ledgers_are_refused(tmp_path):
     logs = [TrialLog(str(tmp_path / "replies.db"), run) for run in ("one", "two")]
     ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
     for log in logs:

@@ -5,29 +5,26 @@ from __future__ import annotations
 import io
 import itertools
 import logging
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from every_logger import every_logger, without_clocks
-from ray.tune.search import Searcher
 
+from by_hand import begin, local, open_private, played
 from dptune import LossPrivatizer, Rows
 from dptune.privacy.held import HeldLosses
-from dptune_ray import PrivateSearch
-from ray_harness import SPACE, open_centred, open_privatizer, open_search, random_search
+from ray_harness import open_centred, open_privatizer, open_search
 
-pytestmark = pytest.mark.usefixtures("local_actors")
+pytestmark = local
 ROWS, ODD, SECRET = 12, 5, 4711.25
 CELLS = np.linspace(0.0, 1.0, 2 * ROWS).reshape(ROWS, 2)
 FRONTS: dict[str, Callable[[LossPrivatizer], Any]] = {
     "centred": open_centred,
     "gibo": open_search,
-    "values": lambda privatizer: PrivateSearch(random_search(), privatizer, n_trials=4, name="run", seed=3),
+    "values": lambda privatizer: open_private(privatizer, n_trials=4),
 }
 
 
@@ -36,17 +33,17 @@ class Model:
 
     n_features_in_ = 2
 
-    def __init__(self, constant: float) -> None:
+    def __init__(self, constant):
         self.constant = constant
         self.classes_ = np.array([0, 1])
 
-    def predict(self, rows: Any) -> np.ndarray:
+    def predict(self, rows):
         if (np.asarray(rows, dtype=float) > 1000).any():
             raise ValueError(f"{np.asarray(rows).max()} is too large")
         return np.full(len(rows), int(self.constant > 0))
 
 
-def csv(rows: list[list[Any]]) -> pd.DataFrame:
+def csv(rows):
     return pd.read_csv(io.StringIO(pd.DataFrame(rows, columns=["a", "b"]).to_csv(index=False)))
 
 
@@ -59,13 +56,13 @@ CONTAINERS: dict[str, Callable[[list[list[Any]]], Any]] = {
 }
 
 
-def with_cell(cell: Any) -> list[list[Any]]:
+def with_cell(cell):
     rows: list[list[Any]] = CELLS.tolist()
     rows[ODD][1] = cell
     return rows
 
 
-def asked(X: Any, y: Any) -> dict[str, Any]:
+def asked(X, y):
     """The options and the function of a search that is given the private rows."""
     like = pd.DataFrame(CELLS, columns=["a", "b"]) if hasattr(X, "columns") else None
     return {"function": lambda config: Model(config["x"]), "loss": "zero_one_loss", "data": Rows(X, y, like)}
@@ -74,7 +71,7 @@ def asked(X: Any, y: Any) -> dict[str, Any]:
 LABELS: list[Any] = [0, 1] * (ROWS // 2)
 
 
-def neighbours(difference: str, hold: Callable[[list[list[Any]]], Any]) -> Iterator[dict[str, Any]]:
+def neighbours(difference, hold):
     """Two searches whose people differ by one cell, one label, or one row on which the model raises."""
     if difference == "one text label":
         return (asked(hold(CELLS.tolist()), [*LABELS[:ODD], label, *LABELS[ODD + 1 :]]) for label in (1, str(SECRET)))
@@ -82,10 +79,10 @@ def neighbours(difference: str, hold: Callable[[list[list[Any]]], Any]) -> Itera
     return (asked(hold(with_cell(each)), LABELS) for each in (0.5, cell))
 
 
-def returned(entry: Any) -> dict[str, Any]:
+def returned(entry):
     """A search whose function returns the losses itself, one of them this, or raises it."""
 
-    def losses(config: dict[str, Any]) -> Any:
+    def losses(config):
         if isinstance(entry, Exception):
             raise entry
         return [*[float(config["x"] ** 2)] * ODD, entry, *[0.5] * (ROWS - ODD - 1)]
@@ -93,26 +90,16 @@ def returned(entry: Any) -> dict[str, Any]:
     return {"function": losses}
 
 
-def logged(folder: Path, front: str, half: dict[str, Any]) -> list[str]:
+def logged(folder, front, half):
     folder.mkdir()
     options = dict(half)
-    function = options.pop("function")
     with every_logger() as lines:
-        search = FRONTS[front](open_privatizer(folder, n=ROWS, insecure_seed=5))
-        trainable = search.trainable(function, **options)
-        assert search.set_search_properties("loss", "min", SPACE)
-        for trial in map(str, range(8)):
-            config = search.suggest(trial)
-            if config == Searcher.FINISHED:
-                break
-            one = trainable.__new__(trainable)
-            one.config, one._trial_info = config, SimpleNamespace(trial_id=trial)
-            result = one.step()
-            search.on_trial_complete(trial, result={**result, "training_iteration": 1})
+        search = begin(FRONTS[front](open_privatizer(folder, n=ROWS, insecure_seed=5)))
+        played(search, search.trainable(options.pop("function"), **options), most=8)
     return without_clocks(lines, folder)
 
 
-def audit(folder: Path, patch: pytest.MonkeyPatch, front: str, halves: Iterator[dict[str, Any]], actors: Any) -> int:
+def audit(folder, patch, front, halves, actors):
     """With canned answers, neighbours make the same lines; return how many."""
     patch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, 0.25))
     transcripts = []
@@ -131,33 +118,25 @@ HELD = [pytest.param(h, id=name, marks=() if name in FAST else pytest.mark.slow)
 
 @pytest.mark.parametrize("hold", HELD)
 @pytest.mark.parametrize("difference", ["one NaN", "one text cell", "one text label", "one row that raises"])
-def test_no_logger_tells_neighbours_apart_with_loss_and_data(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch, local_actors: Any, difference: str, hold: Any
-) -> None:
+def test_no_logger_tells_neighbours_apart_with_loss_and_data(fast_path, monkeypatch, local_actors, difference, hold):
     assert audit(fast_path, monkeypatch, "values", neighbours(difference, hold), local_actors) > 100
 
 
 @pytest.mark.parametrize("front", ["gibo", "centred"])
-def test_no_logger_of_the_other_searchers_tells_neighbours_apart(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch, local_actors: Any, front: str
-) -> None:
+def test_no_logger_of_the_other_searchers_tells_neighbours_apart(fast_path, monkeypatch, local_actors, front):
     halves = neighbours("one row that raises", np.array)
     assert audit(fast_path, monkeypatch, front, halves, local_actors) > 100
 
 
 @pytest.mark.parametrize("entry", [np.nan, "n/a", None], ids=str)
 @pytest.mark.parametrize("front", ["values", "centred"])
-def test_no_logger_tells_neighbours_apart_when_losses_are_returned(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch, local_actors: Any, front: str, entry: Any
-) -> None:
+def test_no_logger_tells_neighbours_apart_when_losses_are_returned(fast_path, monkeypatch, local_actors, front, entry):
     assert audit(fast_path, monkeypatch, front, map(returned, (0.5, entry)), local_actors) > 100
 
 
-def test_no_logger_tells_what_a_function_that_returns_losses_raised(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch, local_actors: Any
-) -> None:
-    def sometimes(secret: float) -> dict[str, Any]:
-        def losses(config: dict[str, Any]) -> Any:
+def test_no_logger_tells_what_a_function_that_returns_losses_raised(fast_path, monkeypatch, local_actors):
+    def sometimes(secret):
+        def losses(config):
             if config["x"] > 0:
                 raise ValueError(f"person 7 has {secret}")
             return np.full(ROWS, 0.5)
@@ -168,12 +147,10 @@ def test_no_logger_tells_what_a_function_that_returns_losses_raised(
 
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO], ids=logging.getLevelName)
-def test_a_line_about_private_data_is_found(
-    fast_path: Path, monkeypatch: pytest.MonkeyPatch, local_actors: Any, level: int
-) -> None:
+def test_a_line_about_private_data_is_found(fast_path, monkeypatch, local_actors, level):
     clean = HeldLosses.clean
 
-    def leaking(self: HeldLosses, values: Any) -> Any:
+    def leaking(self, values):
         logging.getLogger("ray.made.just.now").log(level, "%d losses are NaN", np.isnan(values).sum())
         return clean(self, values)
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
 from ray import tune
 from ray.tune import TuneError
 
-from dptune_ray import PrivateSearch
+from by_hand import begin, finish, open_private
 from ray_harness import (
-    SPACE,
     folder_bytes,
     found,
     object_store_bytes,
@@ -25,7 +25,6 @@ from ray_harness import (
     open_ledger,
     open_privatizer,
     open_search,
-    random_search,
     tuner,
     wait_until,
 )
@@ -35,7 +34,7 @@ from ray_talkers import BIG, SECRET, big_losses, failing, losses, printing, refu
 pytestmark = pytest.mark.ray
 
 
-def markers(configs: list[dict[str, Any]], function: Any) -> list[float]:
+def markers(configs, function):
     if function is printing:
         rows = [big_losses(c) for c in configs]
         means = [mean for row in rows for mean in (row.mean(), np.clip(row, 0, 4).mean())]
@@ -45,21 +44,14 @@ def markers(configs: list[dict[str, Any]], function: Any) -> list[float]:
 
 @pytest.mark.parametrize(
     ("function", "opened", "samples"),
-    [
-        pytest.param(printing, open_search, 4, marks=pytest.mark.slow),
-        pytest.param(printing, open_centred, 8, marks=pytest.mark.slow),
-        pytest.param(failing, open_search, 4, marks=pytest.mark.slow),
-        pytest.param(refused, open_search, 4, marks=pytest.mark.slow),
-    ],
+    [(printing, open_search, 4), (printing, open_centred, 8), (failing, open_search, 4), (refused, open_search, 4)],
 )
-def test_no_private_value_leaves_the_vault(
-    cluster: Path, fast_path: Path, capfd: Any, function: Any, opened: Any, samples: int
-) -> None:
+@pytest.mark.slow
+def test_no_private_value_leaves_the_vault(cluster, fast_path, capfd, function, opened, samples):
     n = BIG if function is printing else N
     search = opened(open_privatizer(fast_path, n=n, dtype=np.float64), n_trials=max(samples, 6))
     if function is failing:  # what fails before one trial has succeeded is not paid, and ends the experiment
-        assert search.set_search_properties("loss", "min", dict(SPACE))
-        search.vault.hand_in("finish", "first", {"x": 0.1, "y": 1.0}, losses({"x": 0.1, "y": 1.0}))
+        finish(begin(search), "first", {"x": 0.1, "y": 1.0}, losses)
     at_end = {"checkpoint_config": tune.CheckpointConfig(checkpoint_at_end=True), "verbose": 2}
     at_end["log_to_file"] = function is not refused  # trials of an actor that is used again reopen the files
     begun = tuner(search.trainable(function), search, fast_path, num_samples=samples, run=at_end)
@@ -72,7 +64,7 @@ def test_no_private_value_leaves_the_vault(
         assert results.num_errors == 0
     assert bool(open_ledger(fast_path).charges()) == (function is not refused)
     if opened is open_centred:
-        assert search._read().complete
+        assert search.vault_run().begin().complete
         assert len({r.metrics["loss"] for r in results}) > 4  # the second generation's know of the first
     time.sleep(2)  # late threads, log rotation
     configs = [{k: r.config[k] for k in ("x", "y")} for r in results]
@@ -94,26 +86,22 @@ def test_no_private_value_leaves_the_vault(
     assert found(values, stores) == []
 
 
-def test_the_scan_finds_what_an_ordinary_trainable_leaks(cluster: Path, fast_path: Path, capfd: Any) -> None:
-    def ordinary(config: dict[str, Any]) -> None:
+def test_the_scan_finds_what_an_ordinary_trainable_leaks(cluster, fast_path, capfd):
+    def ordinary(config):
         print("raw", SECRET, flush=True)
         tune.report({"loss": float(losses(config).mean())})
 
-    search = PrivateSearch(random_search(), open_privatizer(fast_path), n_trials=2, seed=1, unprotected="allow")
+    search = open_private(open_privatizer(fast_path), n_trials=2, unprotected="allow")
     results = tuner(ordinary, search, fast_path, num_samples=1).fit()
     wait_until(lambda: found([SECRET], folder_bytes(cluster / "logs")))
     assert found([float(losses(results[0].config).mean())], folder_bytes(fast_path))
-    import ray
-
     reference = ray.put(np.full(BIG, SECRET))
     assert found([SECRET], object_store_bytes())
     del reference
 
 
-def test_without_that_permission_the_experiment_ends_before_the_value_is_written(
-    cluster: Path, fast_path: Path
-) -> None:
-    search = PrivateSearch(random_search(), open_privatizer(fast_path), n_trials=2, seed=1)
+def test_without_that_permission_the_experiment_ends_before_the_value_is_written(cluster, fast_path):
+    search = open_private(open_privatizer(fast_path), n_trials=2)
     with pytest.raises(TuneError, match="no release paid for"):
         tuner(lambda config: {"loss": SECRET}, search, fast_path, num_samples=2).fit()
     assert found([SECRET], folder_bytes(fast_path)) == []

@@ -1,24 +1,29 @@
-"""Reports of public numbers from a trial, and trials that Tune stops or that fail."""
+"""Reports of public numbers from a trial, trials that a scheduler stops, and trials that fail."""
 
 from __future__ import annotations
 
+import threading
 import traceback
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import dptune
 import dptune_ray
+from by_hand import CONFIG, a_trial, begin, local, made, reporting, value_of
 from dptune.search.run import MOST_STOPPED
-from ray_harness import SPACE, open_ledger
+from dptune_ray.reports import public_reports
+from ray_harness import open_ledger
 from ray_people import losses
-from trials_by_hand import CONFIG, a_trial, made, made_public, reporting, value_of
 
 
-@pytest.mark.usefixtures("local_actors")
-def test_public_reports_come_one_by_one_and_every_result_has_both_metrics(tmp_path: Path) -> None:
+def made_public(folder, function=reporting):
+    search, _ = made(folder, losses)
+    return search, search.trainable(public="x, of which everybody knows")(function)
+
+
+@local
+def test_public_reports_come_one_by_one_and_every_result_has_both_metrics(tmp_path):
     _, trainable = made_public(tmp_path)
     one = a_trial(trainable, "a")
     results = [one.step() for _ in range(4)]
@@ -31,11 +36,11 @@ def test_public_reports_come_one_by_one_and_every_result_has_both_metrics(tmp_pa
     assert "private" in trainable.try_out(CONFIG)
 
 
-@pytest.mark.usefixtures("local_actors")
-def test_a_trial_that_tune_stops_ends_at_its_report_and_costs_nothing(tmp_path: Path) -> None:
-    ended: list[str] = []
+@local
+def test_a_trial_that_tune_stops_ends_at_its_report_and_costs_nothing(tmp_path):
+    ended = []
 
-    def closing(config: dict[str, Any]) -> np.ndarray:
+    def closing(config):
         try:
             return reporting(config)
         except Exception:
@@ -55,18 +60,36 @@ def test_a_trial_that_tune_stops_ends_at_its_report_and_costs_nothing(tmp_path: 
     assert [np.isfinite(value_of(search.trainable(losses), trial)) for trial in ("b", "c", "d")] == [True, True, False]
 
 
-@pytest.mark.usefixtures("local_actors")
-def test_a_run_whose_trials_are_all_stopped_ends(tmp_path: Path) -> None:
+def test_a_function_that_swallows_the_request_to_stop_ends_all_the_same():
+    def stubborn():
+        for step in range(5):
+            try:
+                dptune_ray.report_public(1.0, step)
+            except BaseException:  # noqa: BLE001 - that is what it is about
+                continue
+
+    reports = public_reports(stubborn)
+    assert next(reports)["step"] == 0
+    closing = threading.Thread(target=reports.close, daemon=True)
+    closing.start()
+    closing.join(timeout=5)
+    assert not closing.is_alive()
+
+
+@local
+@pytest.mark.parametrize("told", [1, 2])
+def test_a_run_whose_trials_are_all_stopped_ends_however_often_tune_tells(tmp_path, told):
     search, _ = made_public(tmp_path)
     asked = 0
     while search.suggest(str(asked)) != "FINISHED":
-        search.on_trial_complete(str(asked), result={"loss": np.nan, "public": 1.0})
+        for _ in range(told):
+            search.on_trial_complete(str(asked), result={"loss": np.nan, "public": 1.0})
         asked += 1
     assert asked == MOST_STOPPED
 
 
-@pytest.mark.usefixtures("local_actors")
-def test_mistakes_in_public_reports_are_told_before_anything_is_paid(tmp_path: Path) -> None:
+@local
+def test_mistakes_in_public_reports_are_told_before_anything_is_paid(tmp_path):
     search, trainable = made_public(tmp_path, lambda config: dptune_ray.report_public("much", 1))
     with pytest.raises(dptune.InputError, match="takes a number"):
         a_trial(trainable, "a").step()
@@ -77,16 +100,33 @@ def test_mistakes_in_public_reports_are_told_before_anything_is_paid(tmp_path: P
     assert open_ledger(tmp_path).spent() == 0
 
 
-@pytest.mark.usefixtures("local_actors")
-def test_trials_that_fail_before_any_succeeded_report_nan_and_the_first_generation_of_them_ends_the_run(
-    tmp_path: Path,
-) -> None:
-    def broken(config: dict[str, Any]) -> Any:
+@local
+def test_a_trial_that_failed_unpaid_after_a_report_was_not_stopped_by_a_scheduler(tmp_path, caplog, monkeypatch):
+    def failing(config):
+        dptune_ray.report_public(config["x"], 1)
+        raise ValueError("private")
+
+    monkeypatch.setattr("dptune.search.run.MOST_STOPPED", 1)
+    search, trainable = made_public(tmp_path, failing)
+    assert search.suggest("a")
+    one = a_trial(trainable, "a")
+    results = [one.step(), one.step()]
+    assert results[0]["public"] == 0.1
+    assert np.isnan(results[1]["loss"])
+    search.on_trial_complete("a", result=results[1])
+    search.on_trial_complete("a", result=results[0], error=True)  # Tune says nothing of a result then; wrappers may
+    assert "its function failed" in caplog.text
+    assert search.suggest("b") != "FINISHED"
+    assert open_ledger(tmp_path).spent() == 0
+
+
+@local
+def test_first_trials_that_fail_report_nan_unpaid_and_a_generation_of_them_ends_the_run(tmp_path):
+    def broken(config):
         raise ValueError("person 7")
 
     search, trainable = made(tmp_path, broken)
-    values = [value_of(trainable, trial) for trial in ("a", "b", "c")]
-    assert np.isnan(values).all()
+    assert np.isnan([value_of(trainable, trial) for trial in ("a", "b", "c")]).all()
     for name in ("d", "e"):  # "e" is not trained
         with pytest.raises(dptune.errors.AllTrialsFailed, match="try_out") as caught:
             value_of(trainable, name)
@@ -94,5 +134,5 @@ def test_trials_that_fail_before_any_succeeded_report_nan_and_the_first_generati
     with pytest.raises(dptune.errors.AllTrialsFailed, match="try_out"):
         search.suggest("f")
     assert open_ledger(tmp_path).spent() == 0.0
-    search.set_search_properties("loss", "min", SPACE)  # fitted again
+    begin(search)  # fitted again
     assert np.isfinite(value_of(search.trainable(losses), "g"))

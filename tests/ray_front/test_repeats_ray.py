@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +17,10 @@ pytestmark = pytest.mark.ray
 N, LAW, MARKER = 20, Repeats.poisson(12), "one more repeat"
 
 
-def test_the_best_comes_back_and_the_cluster_does_not_know_of_how_many(
-    cluster: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_best_comes_back_and_the_cluster_does_not_know_of_how_many(cluster, tmp_path, capfd):
     made = tmp_path / "made.txt"
 
-    def train(config: dict[str, Any]) -> tuple[dict[str, float], np.ndarray]:
+    def train(config):
         with made.open("a") as file:
             file.write(f"{config['rate']}\n")
         print(MARKER, flush=True)

@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from every_logger import every_logger, without_clocks
 from ray.exceptions import RayActorError
-from ray.tune.search import Searcher
 
 import dptune
 import dptune_ray
+from by_hand import begin, local, played, value_of
 from dptune.privacy.held import HeldLosses
 from dptune_ray.vault import VaultClient
-from ray_harness import SPACE, open_centred, open_ledger, open_privatizer
+from ray_harness import open_centred, open_ledger, open_privatizer
 from ray_people import N, losses_at, people
 from ray_privatizers import NoiselessPrivatizer
-from trials_by_hand import a_trial
 
-pytestmark = pytest.mark.usefixtures("local_actors")
+pytestmark = local
 SETTINGS: dict[str, Any] = {"n_trials": 8, "population": 4, "rung_share": 0.2, "rungs": 2}
 MU = 10.0  # at which 60 people are told apart
 STEPS = (1, 2, 3)
 
 
-def half_trained(config: dict[str, Any], step: int) -> np.ndarray:
+def half_trained(config, step):
     return losses_at(people(), config["x"], config["y"]) + 0.5 / step
 
 
-def training(config: dict[str, Any]) -> np.ndarray:
+def training(config):
     for step in STEPS[:-1]:
         dptune_ray.report_private(half_trained(config, step), step)
     return half_trained(config, STEPS[-1])
 
 
-def stubborn(config: dict[str, Any]) -> np.ndarray:
+def stubborn(config):
     """Swallows every request to stop."""
     for step in STEPS[:-1]:
         with contextlib.suppress(BaseException):
@@ -47,23 +44,11 @@ def stubborn(config: dict[str, Any]) -> np.ndarray:
     return half_trained(config, STEPS[-1])
 
 
-def played(search: Any, trainable: Any, most: int = 40) -> list[tuple[dict[str, Any], float]]:
-    """Run trials as Tune does until the search ends; return configurations and what they reported."""
-    assert search.set_search_properties("loss", "min", SPACE)
-    trials = []
-    for trial in map(str, range(most)):
-        config = search.suggest(trial)
-        if config == Searcher.FINISHED:
-            break
-        one = a_trial(trainable, trial)
-        one.config = config
-        result = one.step()
-        search.on_trial_complete(trial, result=result)
-        trials.append((config, result["loss"]))
-    return trials
+def opened(folder, **settings):
+    return begin(open_centred(open_privatizer(folder, mu=MU, **settings), **SETTINGS))
 
 
-def in_core(folder: Path, trials: list[tuple[dict[str, Any], float]], space: dptune.Space) -> dptune.SearchRun:
+def in_core(folder, trials, space):
     """The same trials by the core's own run."""
     privatizer = open_privatizer(folder, mu=MU, kind=NoiselessPrivatizer)
     run = dptune.SearchRun(
@@ -81,50 +66,48 @@ def in_core(folder: Path, trials: list[tuple[dict[str, Any], float]], space: dpt
 
 
 @pytest.mark.parametrize("function", [training, stubborn])
-def test_the_vault_asks_and_answers_as_the_core_does(tmp_path: Path, function: Callable[..., Any]) -> None:
+def test_the_vault_asks_and_answers_as_the_core_does(tmp_path, function):
     (tmp_path / "core").mkdir()
-    search = open_centred(open_privatizer(tmp_path, mu=MU, kind=NoiselessPrivatizer), **SETTINGS)
+    search = opened(tmp_path, kind=NoiselessPrivatizer)
     trials = played(search, search.trainable(function))
     ended = [value for _, value in trials if not np.isnan(value)]
     assert len(trials) > len(ended) == 8, "others take the places of those that were stopped"
-    core = in_core(tmp_path / "core", trials, search._space())
+    core = in_core(tmp_path / "core", trials, search.vault_run().space)
     mine, theirs = open_ledger(tmp_path, MU).charges("run"), core.ledger.charges("run")
     assert [(c.key, c.mu, c.value) for c in mine] == [(c.key, c.mu, c.value) for c in theirs]
     asked = [c.key for c in mine if c.key.startswith("rung/")]
     assert {c.note["step"] for c in mine if c.key in asked} == {1, 2}, "some went on after their first rung"
-    assert search._read().complete
+    assert search.vault_run().begin().complete
 
 
 def test_another_process_of_a_trial_that_has_ended_is_told_to_end_and_changes_nothing(
-    tmp_path: Path, local_actors: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, local_actors, monkeypatch
+):
     ledgers, told = [], []
     for name in ("alone", "twice"):
         local_actors.clear()
         (tmp_path / name).mkdir()
-        search = open_centred(open_privatizer(tmp_path / name, mu=MU, kind=NoiselessPrivatizer), **SETTINGS)
+        search = opened(tmp_path / name, kind=NoiselessPrivatizer)
 
-        def late(trial: str, result: dict[str, Any], search: Any = search) -> None:
+        def late(trial, result, search=search):
             config = {"x": 0.0, "y": 1.0}
             told.append(search.vault.hand_in("report", trial, config, half_trained(config, 2), step=2))
 
         if name == "twice":
             monkeypatch.setattr(search, "on_trial_complete", late)
         played(search, search.trainable(training))
-        assert search._read().complete
+        assert search.vault_run().begin().complete
         ledgers.append([(c.key, c.mu, c.value) for c in open_ledger(tmp_path / name, MU).charges("run")])
     assert ledgers[0] == ledgers[1]
     assert len(told) > 8
     assert all(told)
 
 
-def test_a_vault_that_cannot_be_reached_is_no_failure_of_the_function(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    search = open_centred(open_privatizer(tmp_path, mu=MU), **SETTINGS)
+def test_a_vault_that_cannot_be_reached_is_no_failure_of_the_function(tmp_path, monkeypatch):
+    search = opened(tmp_path)
     true = VaultClient.hand_in
 
-    def lost(self: VaultClient, method: str, *args: Any, **further: Any) -> Any:
+    def lost(self, method, *args, **further):
         if method == "report":
             raise RayActorError
         return true(self, method, *args, **further)
@@ -136,51 +119,49 @@ def test_a_vault_that_cannot_be_reached_is_no_failure_of_the_function(
     assert open_ledger(tmp_path, MU).spent() == 0
 
 
-def test_a_named_loss_takes_the_model_and_a_training_error_is_shown_and_unpaid(tmp_path: Path) -> None:
-    search = open_centred(open_privatizer(tmp_path, mu=MU), **SETTINGS)
+def test_a_named_loss_takes_the_model_and_a_training_error_is_shown_and_unpaid(tmp_path):
+    search = opened(tmp_path)
     X, y = np.zeros((N, 2)), np.tile([0, 1], N // 2)
 
     class Constant:
         classes_, n_features_in_ = np.array([0, 1]), 2
 
-        def __init__(self, config: dict[str, Any]) -> None:
+        def __init__(self, config):
             self.label = int(config["x"] > 0)
 
-        def predict(self, rows: Any) -> np.ndarray:
+        def predict(self, rows):
             return np.full(len(rows), self.label)
 
     @search.trainable(loss="zero_one", data=(X, y))
-    def model(config: dict[str, Any]) -> Any:
+    def model(config):
         dptune_ray.report_private(Constant(config), 1)
         return Constant(config)
 
     assert sum(not np.isnan(value) for _, value in played(search, model)) == 8
     (tmp_path / "other").mkdir()
-    other = open_centred(open_privatizer(tmp_path / "other"))
+    other = begin(open_centred(open_privatizer(tmp_path / "other")))
     with pytest.raises(ZeroDivisionError):
         played(other, other.trainable(loss="zero_one", data=(X, y))(lambda config: 1 / 0))
     assert open_ledger(tmp_path / "other").spent() == 0
 
 
-def test_nothing_is_kept_of_a_trial_that_failed(tmp_path: Path, local_actors: dict[str, Any]) -> None:
-    def wrong(config: dict[str, Any]) -> np.ndarray:
+def test_nothing_is_kept_of_a_trial_that_failed(tmp_path, local_actors):
+    def wrong(config):
         dptune_ray.report_private(half_trained(config, 1), 1)
         return np.zeros(N - 1)
 
-    search = open_centred(open_privatizer(tmp_path, mu=MU), **SETTINGS)
+    search = opened(tmp_path)
     with pytest.raises(dptune.InputError, match=f"expected {N}"):
         played(search, search.trainable(wrong))
     (vault,) = local_actors.values()
-    assert len(vault.served._about.request.privatizer.points()) == 1
+    assert len(vault.served.about.request.privatizer.points()) == 1
     with pytest.raises(dptune.InputError, match="No trial was accepted before"):
         search.on_trial_complete("0", error=True)
-    assert vault.served._about.request.privatizer.points() == ()
+    assert vault.served.about.request.privatizer.points() == ()
 
 
-def test_a_stop_forgets_what_another_process_of_the_trial_was_handing_over(
-    tmp_path: Path, local_actors: dict[str, Any]
-) -> None:
-    search = open_centred(open_privatizer(tmp_path, mu=MU, kind=NoiselessPrivatizer), **SETTINGS)
+def test_a_stop_forgets_what_another_process_of_the_trial_was_handing_over(tmp_path, local_actors):
+    search = opened(tmp_path, kind=NoiselessPrivatizer)
     played(search, search.trainable(training), most=1)
     (vault,) = local_actors.values()
     vault.served.put("late", "another's", 0, np.zeros(N).tobytes())
@@ -189,16 +170,16 @@ def test_a_stop_forgets_what_another_process_of_the_trial_was_handing_over(
     assert vault.served.receive("finish", "late", point, "another's", [N]) is None
 
 
-def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallows_it(tmp_path: Path) -> None:
-    def wrong(config: dict[str, Any]) -> np.ndarray:
+def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallows_it(tmp_path):
+    def wrong(config):
         with contextlib.suppress(Exception):
             dptune_ray.report_private(np.zeros(N - 1), 1)
         return half_trained(config, 1)
 
-    search = open_centred(open_privatizer(tmp_path, mu=MU), **SETTINGS)
+    search = opened(tmp_path)
     with pytest.raises(dptune.InputError, match=f"expected {N}"):
         played(search, search.trainable(wrong))
-    plain = open_centred(open_privatizer(tmp_path, mu=MU), name="plain", mu=0.1)
+    plain = begin(open_centred(open_privatizer(tmp_path, mu=MU), name="plain", mu=0.1))
     with pytest.raises(dptune.InputError, match="rung_share"):
         played(plain, plain.trainable(training))
     with pytest.raises(dptune.InputError, match="public= or rung_share="):
@@ -207,47 +188,40 @@ def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallo
     dptune_ray.report_private(np.zeros(N), 1)  # outside a trial: nothing
 
 
-def test_a_report_from_a_thread_of_the_user_s_own_ends_the_trial_in_public(tmp_path: Path) -> None:
-    def wrong(config: dict[str, Any]) -> np.ndarray:
+def test_a_report_from_a_thread_of_the_user_s_own_ends_the_trial_in_public(tmp_path):
+    def wrong(config):
         with ThreadPoolExecutor(1) as pool:
             told = pool.submit(dptune_ray.report_private, half_trained(config, 1), 1)
         assert isinstance(told.exception(), dptune.InputError)
         return half_trained(config, 1)
 
-    search = open_centred(open_privatizer(tmp_path, mu=MU), **SETTINGS)
+    search = opened(tmp_path)
     with pytest.raises(dptune.InputError, match="thread of your own"):
         played(search, search.trainable(wrong))
     assert open_ledger(tmp_path, MU).spent() == 0
 
 
-def test_a_trial_that_runs_again_after_the_vault_was_restarted_costs_nothing_and_has_its_value(
-    tmp_path: Path, local_actors: dict[str, Any]
-) -> None:
-    search = open_centred(open_privatizer(tmp_path, mu=MU, kind=NoiselessPrivatizer), **SETTINGS)
+def test_a_trial_that_runs_again_after_the_vault_was_restarted_costs_nothing_and_has_its_value(tmp_path, local_actors):
+    search = opened(tmp_path, kind=NoiselessPrivatizer)
     trainable = search.trainable(training)
     trials = played(search, trainable)
     spent = open_ledger(tmp_path, MU).spent()
     local_actors.clear()
-    search._handle = None
+    assert opened(tmp_path, kind=NoiselessPrivatizer).vault
     for trial, (config, value) in enumerate(trials):
-        again = a_trial(trainable, str(trial))
-        again.config = config
-        assert search.vault
-        np.testing.assert_equal(again.step()["loss"], value)  # NaN if it was stopped
+        np.testing.assert_equal(value_of(trainable, str(trial), config), value)  # NaN if it was stopped
     assert open_ledger(tmp_path, MU).spent() == spent
 
 
 @pytest.mark.parametrize("answer", [0.09, -0.09], ids=["stops all", "stops none"])
-def test_neighbouring_people_make_the_same_lines_results_and_ledger(
-    tmp_path: Path, local_actors: dict[str, Any], monkeypatch: pytest.MonkeyPatch, answer: float
-) -> None:
+def test_neighbouring_people_make_the_same_lines_results_and_ledger(tmp_path, local_actors, monkeypatch, answer):
     monkeypatch.setattr(HeldLosses, "mean", lambda self, query: np.full(query.dimension, answer))
     transcripts = []
     for name, person in (("a", 0.0), ("b", np.nan)):
         local_actors.clear()
         (tmp_path / name).mkdir()
 
-        def function(config: dict[str, Any], person: float = person) -> np.ndarray:
+        def function(config, person=person):
             for step in STEPS[:-1]:
                 losses = half_trained(config, step)
                 losses[7] = person
@@ -255,7 +229,7 @@ def test_neighbouring_people_make_the_same_lines_results_and_ledger(
             return losses
 
         with every_logger() as lines:
-            search = open_centred(open_privatizer(tmp_path / name, mu=MU, insecure_seed=5), **SETTINGS)
+            search = opened(tmp_path / name, insecure_seed=5)
             results = repr(played(search, search.trainable(function)))
         charges = open_ledger(tmp_path / name, MU).charges("run")
         kept = [(c.key, c.mu, c.value, dict(c.note)) for c in charges]

@@ -26,7 +26,7 @@ SEARCHED = {
 
 
 @pytest.mark.parametrize("kind", SEARCHED)
-def test_every_value_tune_draws_is_a_point_of_the_space(kind: str) -> None:
+def test_every_value_tune_draws_is_a_point_of_the_space(kind):
     space = spaces.to_space({kind: SEARCHED[kind]})
     assert space is not None
     for value in SEARCHED[kind].sample(size=300, random_state=1):
@@ -36,7 +36,7 @@ def test_every_value_tune_draws_is_a_point_of_the_space(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SEARCHED)
-def test_every_point_of_the_space_is_a_value_tune_could_draw(kind: str) -> None:
+def test_every_point_of_the_space_is_a_value_tune_could_draw(kind):
     domain = SEARCHED[kind]
     space = spaces.to_space({kind: domain})
     drawn = {round(v, 9) for v in domain.sample(size=4000, random_state=2)}
@@ -48,7 +48,7 @@ def test_every_point_of_the_space_is_a_value_tune_could_draw(kind: str) -> None:
             assert round(config[kind], 9) in drawn
 
 
-def test_nested_dicts_are_named_by_their_path_and_come_back_nested() -> None:
+def test_nested_dicts_are_named_by_their_path_and_come_back_nested():
     space = {"model": {"depth": tune.randint(1, 9), "kind": "tree"}, "rate": tune.uniform(0, 1), "n": 3}
     domains = spaces.domains_of(space)
     assert list(domains) == ["model/depth", "rate"]
@@ -58,12 +58,12 @@ def test_nested_dicts_are_named_by_their_path_and_come_back_nested() -> None:
     assert spaces.flat({**config, "n": np.int64(3), "data": object()}) == {"model/depth": 4, "rate": 0.5, "n": 3}
 
 
-def test_lists_of_plain_values_are_flat_and_others_left_out() -> None:
+def test_lists_of_plain_values_are_flat_and_others_left_out():
     config = {"layers": (np.int64(3), [2.5]), "steps": [{"k": 1}], "data": [object()], "codes": {1: [2]}, "s": [{3}]}
     assert spaces.flat(config) == {"layers": [3, [2.5]], "steps": [{"k": 1}], "codes/1": [2]}
 
 
-def test_choices_and_functions_are_drawn_and_functions_see_the_rest() -> None:
+def test_choices_and_functions_are_drawn_and_functions_see_the_rest():
     space = {
         "twice": tune.sample_from(lambda config: config["inner"]["x"] * 2 + config["constant"]),
         "inner": {"x": tune.uniform(0, 1)},
@@ -81,7 +81,7 @@ def test_choices_and_functions_are_drawn_and_functions_see_the_rest() -> None:
     assert kinds == {"a", "b"}
 
 
-def test_a_space_without_numbers_has_nothing_to_search() -> None:
+def test_a_space_without_numbers_has_nothing_to_search():
     assert spaces.to_space(spaces.domains_of({"kind": tune.choice([1, 2]), "k": 1})) is None
 
 
@@ -103,12 +103,12 @@ def test_a_space_without_numbers_has_nothing_to_search() -> None:
         ({"a/b": {"c": tune.uniform(0, 1)}}, "'a/b'.*nested"),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(space: dict, message: str) -> None:
+def test_what_is_not_supported_is_refused_by_name(space, message):
     with pytest.raises(dptune.InputError, match=message):
         spaces.domains_of(space)
 
 
-def test_the_searcher_knows_what_the_tuner_hides() -> None:
+def test_the_searcher_knows_what_the_tuner_hides():
     one, two = object(), object()
     known = {"o": tune.choice([one, two]), "f": tune.sample_from(lambda: 1), "m": {"c": one, "x": tune.uniform(0, 1)}}
     shown = inject_placeholders(copy.deepcopy(known), create_resolvers_map())
@@ -127,7 +127,7 @@ def test_the_searcher_knows_what_the_tuner_hides() -> None:
         spaces.flat(config)
 
 
-def test_what_a_configuration_lacks_is_named() -> None:
+def test_what_a_configuration_lacks_is_named():
     space = {"m": {"depth": tune.randint(1, 9), "k": 3}, "arch": tune.choice([{"a": 1}]), "c": 1}
     assert spaces.lacking({"m": {"depth": 2, "k": 3}, "arch": {"a": 1}, "c": 1}, space) == []
     assert spaces.lacking({"m": {"depth": 2}}, space) == ["arch", "c", "m/k"]

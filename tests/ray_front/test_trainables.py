@@ -22,12 +22,12 @@ from ray.tune.experiment import Experiment
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
-from dptune_ray import PrivateSearch, vault, worker
+from by_hand import CONFIG, begin, local, made, open_private, value_of
+from dptune_ray import vault, worker
 from dptune_ray.actors import ActorClient
 from dptune_ray.worker import Carried, WorkerTrial, losses_at, resources
-from ray_harness import SPACE, open_ledger, open_privatizer, random_search
+from ray_harness import open_ledger, open_privatizer
 from ray_people import N, losses
-from trials_by_hand import CONFIG, made, value_of
 
 MODULE = """
 import numpy as np
@@ -41,29 +41,26 @@ def agent(agent, config):
 """
 
 
-def made_trainable(function: Any = losses, silent: bool = True) -> Any:
+def made_trainable(function=losses, silent=True):
     return worker.made_trainable(WorkerTrial, function, function, ActorClient.of("vault", "run"), silent=silent)
 
 
 class Unreadable:
     """What a function returns in order to interrupt whoever reads it."""
 
-    def __init__(self, error: type[BaseException]) -> None:
+    def __init__(self, error):
         self.error = error
 
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+    def __array__(self, *args, **kwargs):
         raise self.error("person 7")
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
-def test_whatever_the_function_raises_is_a_failure(error: type[BaseException]) -> None:
-    def raising(config: dict[str, Any]) -> None:
+def test_whatever_the_function_raises_is_a_failure_and_what_it_returned_cannot_interrupt_either():
+    def raising(config, error):
         raise error("person 7")
 
-    assert losses_at(raising, CONFIG) is None
-
-
-def test_what_the_function_returned_cannot_interrupt_either() -> None:
+    for error in (KeyboardInterrupt, SystemExit, ValueError):
+        assert losses_at(partial(raising, error=error), CONFIG) is None
     assert losses_at(lambda config: Unreadable(KeyboardInterrupt), CONFIG) is None
     with pytest.raises(dptune.InputError, match="got Unreadable") as caught:  # its type is public
         losses_at(lambda config: Unreadable(SystemExit), CONFIG)
@@ -71,10 +68,10 @@ def test_what_the_function_returned_cannot_interrupt_either() -> None:
     assert caught.value.__context__ is None
 
 
-def test_a_public_mistake_has_no_frame_of_the_function_and_the_configuration_stays() -> None:
+def test_a_public_mistake_has_no_frame_of_the_function_and_the_configuration_stays():
     config = {"nested": {"x": 1}}
 
-    def wrong(given: dict[str, Any]) -> Any:
+    def wrong(given):
         given["nested"]["x"] = 1234.5
         return np.full((2, 2), 1234.5)
 
@@ -87,7 +84,7 @@ def test_a_public_mistake_has_no_frame_of_the_function_and_the_configuration_sta
     assert config == {"nested": {"x": 1}}
 
 
-def test_tune_keeps_no_log_files_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tune_keeps_no_log_files_of_a_trial(tmp_path, monkeypatch):
     monkeypatch.setattr(tune_trainable, "DEFAULT_STORAGE_PATH", str(tmp_path))
     handlers = copy.copy(logging.getLogger("ray").handlers)
     files = {tune_trainable.STDOUT_FILE: "out", tune_trainable.STDERR_FILE: "err"}
@@ -101,7 +98,7 @@ def test_tune_keeps_no_log_files_of_a_trial(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_a_worker_is_prepared_once_before_its_first_trial(monkeypatch: pytest.MonkeyPatch, silent: bool) -> None:
+def test_a_worker_is_prepared_once_before_its_first_trial(monkeypatch, silent):
     prepared: list[bool] = []
     monkeypatch.setattr(worker, "prepare_this_process", lambda silent: prepared.append(silent))
     kind = made_trainable(silent=silent)
@@ -116,7 +113,7 @@ def test_a_worker_is_prepared_once_before_its_first_trial(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_what_a_silent_process_prints_is_swallowed_and_sigterm_ends_it(tmp_path: Path, silent: bool) -> None:
+def test_what_a_silent_process_prints_is_swallowed_and_sigterm_ends_it(tmp_path, silent):
     code = f"""
 import os, signal, subprocess, sys
 from dptune_ray.worker import prepare_this_process
@@ -138,25 +135,25 @@ os.kill(os.getpid(), signal.SIGTERM)
     assert (stdout, stderr) == (told, [] if silent else ["python"])
 
 
-def report_by_name(config: dict[str, Any]) -> np.ndarray:
+def report_by_name(config):
     tune.report({"loss": 1.0})
     return losses(config)
 
 
-def report_imported(config: dict[str, Any]) -> np.ndarray:
+def report_imported(config):
     report({"loss": 1.0})
     return losses(config)
 
 
 @pytest.mark.parametrize("function", [report_by_name, report_imported])
-def test_a_function_that_reports_itself_is_refused(tmp_path: Path, function: Any) -> None:
-    search = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=2, name="run")
+def test_a_function_that_reports_itself_is_refused(tmp_path, function):
+    search = open_private(open_privatizer(tmp_path), n_trials=2)
     with pytest.raises(dptune.InputError, match=r"calls tune.report"):
         search.trainable(function)
 
 
-def test_objects_around_a_trainable_are_refused_and_resources_are_not(tmp_path: Path) -> None:
-    search = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=2, name="run")
+def test_objects_around_a_trainable_are_refused_and_resources_are_not(tmp_path):
+    search = open_private(open_privatizer(tmp_path), n_trials=2)
     trainable = search.trainable(losses)
     with pytest.raises(dptune.InputError, match=r"tune.with_parameters"):
         tune.with_parameters(trainable, rows=np.zeros(3))
@@ -164,7 +161,7 @@ def test_objects_around_a_trainable_are_refused_and_resources_are_not(tmp_path: 
 
 
 @pytest.fixture
-def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def user_module(tmp_path, monkeypatch):
     """A user's module that talks when it is imported; forgotten again by ``del sys.modules[...]``."""
     (tmp_path / "a_users_module.py").write_text(MODULE.format(rows=N))
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -173,10 +170,8 @@ def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("decorated", [False, True])
-def test_a_users_module_is_imported_after_the_silence(
-    tmp_path: Path, user_module: Any, monkeypatch: pytest.MonkeyPatch, decorated: bool
-) -> None:
-    search = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=2, name="run")
+def test_a_users_module_is_imported_after_the_silence(tmp_path, user_module, monkeypatch, decorated):
+    search = open_private(open_privatizer(tmp_path), n_trials=2)
     trainable = search.trainable(loss="hinge", data=user_module.function)(user_module.function)
     if decorated:
         trainable = user_module.function = search.trainable(user_module.function)
@@ -194,7 +189,7 @@ def test_a_users_module_is_imported_after_the_silence(
     assert pickle.loads(cloudpickle.dumps(received)).function.load().__class__ is received.function.load().__class__
 
 
-def test_a_hosts_objective_is_read_after_the_silence(user_module: Any) -> None:
+def test_a_hosts_objective_is_read_after_the_silence(user_module):
     sent = cloudpickle.dumps(Carried(user_module.agent))
     del sys.modules["a_users_module"]
     received = pickle.loads(sent)
@@ -206,9 +201,7 @@ def test_a_hosts_objective_is_read_after_the_silence(user_module: Any) -> None:
     ("says", "known"),
     [("raise KeyboardInterrupt('person 7')", "KeyboardInterrupt"), ("import absent_one", "no module 'absent_one'")],
 )
-def test_a_function_that_cannot_be_read_fails_the_trial_before_anything_is_asked(
-    user_module: Any, says: str, known: str
-) -> None:
+def test_a_function_that_cannot_be_read_fails_the_trial_before_anything_is_asked(user_module, says, known):
     sent = cloudpickle.dumps(made_trainable(user_module.function))
     del sys.modules["a_users_module"]
     Path(user_module.__file__).write_text(says)
@@ -221,9 +214,9 @@ def test_a_function_that_cannot_be_read_fails_the_trial_before_anything_is_asked
     assert caught.value.__context__ is None
 
 
-def test_tune_tells_trainables_of_different_runs_apart_and_finds_them_again(tmp_path: Path) -> None:
-    def name(run: str) -> str:
-        trainable = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=1, name=run).trainable(losses)
+def test_tune_tells_trainables_of_different_runs_apart_and_finds_them_again(tmp_path):
+    def name(run):
+        trainable = open_private(open_privatizer(tmp_path), name=run).trainable(losses)
         asking = tune.with_resources(trainable, {"cpu": 2})
         assert trainable.__name__ == "losses"
         assert Experiment.get_trainable_name(asking) == Experiment.get_trainable_name(trainable)
@@ -232,7 +225,7 @@ def test_tune_tells_trainables_of_different_runs_apart_and_finds_them_again(tmp_
     assert name("one") == name("one") != name("other")
 
 
-def test_the_final_trial_gets_what_trials_get() -> None:
+def test_the_final_trial_gets_what_trials_get():
     assert resources(None) == {"num_cpus": 1}
     kind = made_trainable()
     asked = tune.with_resources(kind, {"cpu": 2, "gpu": 0.5, "memory": 1000, "fast": 1})
@@ -242,11 +235,11 @@ def test_the_final_trial_gets_what_trials_get() -> None:
     assert resources(children) == {"num_cpus": 0.0, "num_gpus": 0.0, "resources": {}}
 
 
-@pytest.mark.usefixtures("local_actors")
-def test_a_trial_of_a_complete_run_is_not_trained(tmp_path: Path) -> None:
+@local
+def test_a_trial_of_a_complete_run_is_not_trained(tmp_path):
     calls: list[Any] = []
 
-    def counted(config: dict[str, Any]) -> np.ndarray:
+    def counted(config):
         calls.append(config)
         return losses(config)
 
@@ -257,18 +250,16 @@ def test_a_trial_of_a_complete_run_is_not_trained(tmp_path: Path) -> None:
     assert len(open_ledger(tmp_path).charges()) == 2
 
 
-@pytest.mark.usefixtures("local_actors")
-def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything_is_paid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@local
+def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything_is_paid(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "prepare_this_process", lambda silent: None)
     calls: list[Any] = []
 
-    def load() -> Any:
+    def load():
         raise FileNotFoundError("/data/of/person 7")
 
-    search = PrivateSearch(random_search(), open_privatizer(tmp_path), n_trials=2, name="run")
-    search.set_search_properties("loss", "min", SPACE)
+    search = open_private(open_privatizer(tmp_path), n_trials=2)
+    begin(search)
     trainable = search.trainable(loss="mse", data=load)(calls.append)
     with pytest.raises(dptune.InputError, match="FileNotFoundError") as caught:
         value_of(trainable, "a")
@@ -279,31 +270,18 @@ def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything
     assert (calls, open_ledger(tmp_path).spent()) == ([], 0.0)
 
 
-@pytest.mark.usefixtures("local_actors")
-def test_a_seeded_run_says_so_when_it_begins_and_in_its_progress(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    search = PrivateSearch(random_search(), open_privatizer(tmp_path, insecure_seed=1), n_trials=2, name="run")
-    search.set_search_properties("loss", "min", SPACE)
-    assert search.vault
+@local
+def test_a_seeded_run_says_so_when_it_begins_and_in_its_progress(tmp_path, caplog):
+    search = begin(open_private(open_privatizer(tmp_path, insecure_seed=1), n_trials=2))
     assert search.progress()["private"] is False
     assert caplog.text.count("is NOT PRIVATE") == 1
 
 
-@pytest.mark.usefixtures("local_actors")
-def test_an_estimate_that_nothing_was_kept_for_is_refused_before_anything_is_run(tmp_path: Path) -> None:
-    search, trainable = made(tmp_path, losses, final_share=0.0)
-    with pytest.raises(dptune.InputError, match="final_share=0"):
-        search.estimate(trainable, CONFIG)
-
-
-@pytest.mark.usefixtures("local_actors")
-def test_the_final_trial_is_silenced_before_the_function_is_called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@local
+def test_the_final_trial_is_silenced_before_the_function_is_called(tmp_path, monkeypatch):
     order: list[str] = []
 
-    def noted(config: dict[str, Any]) -> np.ndarray:
+    def noted(config):
         order.append("function")
         return losses(config)
 
@@ -313,16 +291,14 @@ def test_the_final_trial_is_silenced_before_the_function_is_called(
     assert order == ["silence", "function"]
 
 
-@pytest.mark.usefixtures("local_actors")
-def test_every_upload_has_a_name_of_its_own_and_small_parts_and_waits_for_them(
-    tmp_path: Path, local_actors: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@local
+def test_every_upload_has_a_name_of_its_own_and_small_parts_and_waits_for_them(tmp_path, local_actors, monkeypatch):
     n, names, sizes, waits = 20_000, [], [], []
     monkeypatch.setattr(vault, "IN_FLIGHT", 2)
     search, _ = made(tmp_path, losses, n=n)
     inner = next(iter(local_actors.values())).served
 
-    def spied(trial: str, name: str, first: int, part: bytes) -> Any:
+    def spied(trial, name, first, part):
         names.append(name)
         sizes.append(len(part))
         return put(trial, name, first, part)

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ MEMORY = f"--object-store-memory={80 * 2**20}"
 NODES = "import ray; ray.init(log_to_driver=False); print(sum(node['Alive'] for node in ray.nodes()))"
 
 
-def free_ports(count: int) -> list[int]:
+def free_ports(count):
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -35,7 +34,7 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-def start(environment: dict[str, str], *options: str) -> subprocess.Popen[bytes]:
+def start(environment, *options):
     ports = free_ports(3)
     names = ("dashboard-agent-grpc-port", "dashboard-agent-listen-port", "metrics-export-port")
     ray = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--node-ip-address=127.0.0.1"]
@@ -55,11 +54,11 @@ class Cluster:
     environment: dict[str, str]
     nodes: list[subprocess.Popen[bytes]]
 
-    def add(self) -> None:
+    def add(self):
         environment = {name: value for name, value in self.environment.items() if name != "RAY_ADDRESS"}
         self.nodes.append(start(environment, f"--address={self.environment['RAY_ADDRESS']}", "--num-cpus=2", MEMORY))
 
-    def lose(self) -> None:
+    def lose(self):
         """kill -9 of the youngest node and everything that it started."""
         lost = self.nodes.pop()
         for pid in [*descendants(lost.pid), lost.pid]:
@@ -69,7 +68,7 @@ class Cluster:
 
 
 @pytest.fixture
-def two_nodes() -> Iterator[Cluster]:
+def two_nodes():
     """Start a head without CPUs and a node with two."""
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="dptune-ray-"))  # short: the paths of sockets are limited
     token = folder / "token"
@@ -94,7 +93,7 @@ def two_nodes() -> Iterator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def wait_for(port: int) -> None:
+def wait_for(port):
     for _ in range(120):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -103,7 +102,7 @@ def wait_for(port: int) -> None:
     raise TimeoutError("the head did not start")
 
 
-def python(environment: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
+def python(environment, *command):
     return subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, timeout=900)
 
 
@@ -167,7 +166,7 @@ def test_a_federation_whose_node_is_lost_in_mid_round_loses_no_round(two_nodes, 
     assert len(list(tmp_path.glob("seen-*"))) >= seen + 4 * (3 + 2)  # the agents began again on the new node
 
 
-def rounds_of(ledger: Path) -> int:
+def rounds_of(ledger):
     """How many rounds are charged; none before the ledger is made, which takes more than one write."""
     try:
         return len(dptune.accounting.PlanLedger(ledger).charges())
@@ -175,7 +174,7 @@ def rounds_of(ledger: Path) -> int:
         return 0
 
 
-def wait_until(happened: Callable[[], bool]) -> None:
+def wait_until(happened):
     for _ in range(600):
         if happened():
             return

@@ -20,28 +20,25 @@ from ray_people import N, losses_at, people
 from ray_privatizers import NoiselessPrivatizer
 
 POINT = {"x": 0.1, "y": 1.0}
+PART = np.zeros(N).tobytes()
 
 
-def values_run(privatizer, scope="run", mode="min", mu=None, **settings) -> VaultRun:
-    return VaultRun(SearchRequest(VALUES, privatizer, mu=mu, settings={"trials": 3, **settings}), scope, None, mode)
+def a_run(privatizer, method=VALUES, scope="run", mode="min", mu=None, trials=3, default=None, **settings) -> VaultRun:
+    space = None if method is VALUES else to_space(domains_of(SPACE))
+    return VaultRun(
+        SearchRequest(method, privatizer, mu, 1, {"trials": trials, **settings}, default=default), scope, space, mode
+    )
 
 
-def values_vault(folder, **settings) -> Vault:
-    kind = settings.pop("kind", dptune.LossPrivatizer)
-    return Vault(values_run(open_privatizer(folder, kind=kind), **settings))
+def values_vault(folder, kind=dptune.LossPrivatizer, **settings) -> Vault:
+    return Vault(a_run(open_privatizer(folder, kind=kind), **settings))
 
 
-def gibo_vault(folder, mu=None, trials=12) -> Vault:
-    request = SearchRequest(dptune.GIBO, open_privatizer(folder), mu=mu, seed=1, settings={"trials": trials})
-    return Vault(VaultRun(request, "run", to_space(domains_of(SPACE)), "min"))
+def gibo_vault(folder, **settings) -> Vault:
+    return values_vault(folder, method=dptune.GIBO, **{"trials": 12, **settings})
 
 
-def begin(vault: Vault, run: VaultRun):
-    """Begin like a searcher whose settings are those of ``run``."""
-    return vault.begin(run.described())
-
-
-def finish(vault: Vault, trial: str, point: dict = POINT, values: np.ndarray | None = None):
+def finish(vault, trial, point=POINT, values=None):
     values = losses_at(people(), **point) if values is None else values
     half = len(values) // 2
     vault.put(trial, "u", half, values[half:].tobytes())  # parts may come in any order
@@ -49,60 +46,46 @@ def finish(vault: Vault, trial: str, point: dict = POINT, values: np.ndarray | N
     return vault.receive("finish", trial, point, "u", [len(values)])
 
 
-def test_a_trial_costs_once_and_a_repetition_gets_the_recorded_value(tmp_path):
-    vault = values_vault(tmp_path)
-    assert vault.ask("a") == {}
-    first = finish(vault, "a")
-    spent = open_ledger(tmp_path).spent()
-    assert finish(vault, "a") == first
-    assert finish(values_vault(tmp_path), "a") == first  # after a restart, under the same identifier
-    assert open_ledger(tmp_path).spent() == spent
-
-
-def test_the_same_trial_at_another_point_is_refused(tmp_path):
-    vault = values_vault(tmp_path)
-    finish(vault, "a")
-    with pytest.raises(dptune.errors.KeyConflict):
-        finish(vault, "a", {"x": 0.2, "y": 1.0})
-    assert len(open_ledger(tmp_path).charges()) == 1
-
-
 @pytest.mark.parametrize("make", [values_vault, gibo_vault])
-def test_another_point_is_refused_before_a_model_is_trained(tmp_path, make):
+def test_a_trial_costs_once_and_has_its_value_for_good(tmp_path, make):
     vault = make(tmp_path)
-    finish(vault, "a")
-    vault.check("a", POINT)
-    with pytest.raises(dptune.errors.KeyConflict):
-        vault.check("a", {**POINT, "x": 0.123})
+    assert (vault.told("a"), vault.check("a", {**POINT, **vault.ask("a")})) == (None, None)
+    first, spent = finish(vault, "a"), open_ledger(tmp_path).spent()
+    assert finish(vault, "a") == vault.check("a", POINT) == vault.told("a") == first
+    late = make(tmp_path)  # after a restart, under the same identifier
+    again = late.check("a", POINT)
+    assert again == (first if make is values_vault else None)  # its losses are gone, and the step needs them
+    assert finish(late, "a") == late.told("a") == first
+    for one in (vault, late):
+        for call in (finish, Vault.check):  # before a model is trained, and after
+            with pytest.raises(dptune.errors.KeyConflict):
+                call(one, "a", {**POINT, "x": 0.123})
+    assert open_ledger(tmp_path).spent() == spent
     if make is values_vault:
         vault.receive("estimate", "final", POINT, "", [None])
-        vault.estimated(POINT, True)
+        assert vault.estimated(POINT, True).value
         with pytest.raises(dptune.errors.KeyConflict, match="one final estimate"):
             vault.estimated({**POINT, "x": 0.123}, True)
 
 
 def test_losses_that_are_missing_are_asked_for_again_and_nothing_is_charged(tmp_path):
     vault = values_vault(tmp_path)
-    vault.put("a", "u", 0, np.zeros(N // 2).tobytes())
+    vault.put("a", "u", 0, PART[: 8 * (N // 2)])
     assert vault.receive("finish", "a", POINT, "u", [N]) is None
-    vault.put("a", "old", 0, np.zeros(N).tobytes())
+    vault.put("a", "old", 0, PART)
     assert vault.receive("finish", "a", POINT, "new", [N]) is None
     assert open_ledger(tmp_path).charges() == []
+    with pytest.raises(dptune.InputError, match=f"expected {N}"):
+        finish(vault, "a", values=np.zeros(N + 1))
 
 
-def test_of_two_processes_of_one_trial_one_always_gets_through(tmp_path):
-    vault, part = values_vault(tmp_path), np.zeros(N).tobytes()
+def test_of_two_processes_of_one_trial_one_always_gets_through_and_of_the_other_nothing_is_kept(tmp_path):
+    vault = values_vault(tmp_path)
     for upload in ("one", "other"):
-        vault.put("a", upload, 0, part)
+        vault.put("a", upload, 0, PART)
     assert vault.receive("finish", "a", POINT, "one", [N]) is None
     assert vault.receive("finish", "a", POINT, "other", [N]) is not None
-
-
-def test_what_another_process_of_a_trial_has_uploaded_is_not_kept_when_the_trial_has_its_value(tmp_path):
-    vault, part = values_vault(tmp_path), np.zeros(N).tobytes()
-    vault.put("b", "fast", 0, part)
-    vault.receive("finish", "b", POINT, "fast", [N])
-    vault.put("a", "slow", 0, part)
+    vault.put("a", "slow", 0, PART)
     assert vault.receive("finish", "a", POINT, "fast", [None]) is not None
     assert vault.receive("finish", "a", POINT, "slow", [N]) is None
 
@@ -121,42 +104,24 @@ def test_parts_come_in_any_order_and_are_taken_once(tmp_path, monkeypatch):
     assert len(taken) == 1
 
 
-def test_a_final_estimate_of_scores_is_a_score(tmp_path):
-    vault, scores = values_vault(tmp_path, kind=NoiselessPrivatizer, mode="max"), np.linspace(0.0, 1.0, N)
-    vault.estimated(POINT, True)
-    vault.put("final", "u", 0, scores.tobytes())
-    assert vault.receive("estimate", "final", POINT, "u", [N]).value == pytest.approx(0.5, abs=1e-6)
-
-
-def test_an_estimate_that_nothing_was_kept_for_is_refused(tmp_path):
-    with pytest.raises(dptune.InputError, match="final_share=0"):
-        values_vault(tmp_path, final_share=0.0).estimated(POINT, True)
-
-
-def test_a_failed_evaluation_is_the_upper_clip_and_ends_well(tmp_path):
+def test_a_failed_evaluation_is_the_upper_clip_once_a_trial_has_succeeded_and_unpaid_before(tmp_path):
     vault = values_vault(tmp_path, kind=NoiselessPrivatizer)
-    finish(vault, "good")  # before one trial has succeeded a failure is not paid
-    assert vault.receive("finish", "a", POINT, "", [None]) == pytest.approx(4.0)
-
-
-def test_a_failure_before_any_success_is_unpaid_and_is_no_lost_trial(tmp_path):
-    vault = values_vault(tmp_path)
     for trial in "abc":
         assert vault.ask(trial) == {}
         with pytest.raises(dptune.errors.TrialFailed):
             vault.receive("finish", trial, POINT, "", [None])
     assert (vault.told("a"), open_ledger(tmp_path).spent()) == (None, 0.0)
-    for trial in "def":
+    for trial in "de":  # a failed one is no lost one
         assert vault.ask(trial) == {}
         finish(vault, trial)
+    assert vault.ask("f") == {}
+    assert vault.receive("finish", "f", POINT, "", [None]) == pytest.approx(4.0)
     assert vault.ask("g") is None
 
 
 @pytest.mark.parametrize("method", [VALUES, dptune.GIBO, dptune.CENTRED], ids=lambda method: method.name)
 def test_a_trial_is_at_most_six_transactions(tmp_path, method):
-    count, privatizer = [], open_privatizer(tmp_path)
-    request = SearchRequest(method, privatizer, seed=1, settings={"trials": 40})
-    vault = Vault(VaultRun(request, "run", None if method is VALUES else to_space(domains_of(SPACE)), "min"))
+    count, vault = [], values_vault(tmp_path, method=method, trials=40)
     vault.ask("first")
     vault.withdraw("first")
 
@@ -177,63 +142,28 @@ def test_a_trial_is_at_most_six_transactions(tmp_path, method):
 
 @pytest.mark.parametrize("mode", ["min", "max"])
 def test_the_final_estimate_has_the_improvement_over_the_default(tmp_path, mode):
-    privatizer, space = open_privatizer(tmp_path, kind=NoiselessPrivatizer), to_space(domains_of(SPACE))
-    request = SearchRequest(dptune.GIBO, privatizer, 0.9, 1, {"trials": 12}, default={"x": 0.5, "y": 1.0})
-    vault, part = Vault(VaultRun(request, "run", space, mode)), {"final": 1.0, "default": 3.0}
-    for name, level in part.items():
-        vault.put(name, "u", 0, np.full(N, level).tobytes())
-    assert vault.receive("estimate", "final", POINT, "u", [N, N + 1]) is None  # parts are missing
-    for name, level in part.items():
-        vault.put(name, "v", 0, np.full(N, level).tobytes())
-    estimate = vault.receive("estimate", "final", POINT, "v", [N, N])
+    settings = {"mu": 0.9, "default": {"x": 0.5, "y": 1.0}, "kind": NoiselessPrivatizer, "mode": mode}
+    vault, part = gibo_vault(tmp_path, **settings), {"final": 1.0, "default": 3.0}
+    for upload, rows in (("u", [N, N + 1]), ("v", [N, N])):
+        for name, level in part.items():
+            vault.put(name, upload, 0, np.full(N, level).tobytes())
+        estimate = vault.receive("estimate", "final", POINT, upload, rows)
+        assert (estimate is None) == (upload == "u")  # parts are missing
     assert estimate.value == pytest.approx(1.0, abs=1e-6)
     assert estimate.improvement.value == pytest.approx(2.0 if mode == "min" else -2.0, abs=1e-6)
 
 
-def test_scores_come_back_as_scores_and_a_failure_is_the_worst_score(tmp_path):
-    vault = values_vault(tmp_path, kind=NoiselessPrivatizer, mode="max")
-    scores = np.linspace(-1, 3, N)
-    assert finish(vault, "a", values=scores) == pytest.approx(np.clip(scores, 0, 4).mean(), abs=1e-6)
-    assert finish(vault, "b", values=np.full(N, np.nan)) == pytest.approx(0.0)
-    assert vault.receive("finish", "c", POINT, "", [None]) == pytest.approx(0.0)
-
-
-def test_a_run_keeps_its_mode(tmp_path):
-    finish(values_vault(tmp_path), "a")
-    with pytest.raises(dptune.errors.BudgetMismatch, match="other mode"):
-        values_vault(tmp_path, mode="max").ask("b")
-
-
-def test_a_complete_run_suggests_no_more(tmp_path):
-    vault = values_vault(tmp_path)
-    for trial in "abc":
-        finish(vault, trial)
-    assert vault.ask("d") is None
-    with pytest.raises(dptune.PlanComplete):
-        vault.check("d", POINT)
-    assert values_vault(tmp_path).ask("d") is None
-
-
-def test_a_run_whose_trials_are_all_lost_ends(tmp_path):
+def test_a_run_ends_when_it_is_complete_or_all_its_trials_are_lost(tmp_path):
     vault = values_vault(tmp_path)
     assert [vault.ask(trial) for trial in "abcd"] == [{}, {}, {}, None]
-    begin(vault, values_run(open_privatizer(tmp_path)))  # the search is fitted again
+    vault.begin(a_run(open_privatizer(tmp_path)).described())  # the search is fitted again
     assert vault.ask("e") == {}
-
-
-def test_a_trial_that_has_its_value_is_told_it_before_it_is_trained_again(tmp_path):
-    vault = values_vault(tmp_path)
-    assert (vault.told("a"), vault.check("a", POINT)) == (None, None)
-    value = finish(vault, "a")
+    for trial in "abc":
+        finish(vault, trial)
     for late in (vault, values_vault(tmp_path)):
-        assert late.told("a") == late.check("a", POINT) == value
-    (tmp_path / "gibo").mkdir()
-    vault = gibo_vault(tmp_path / "gibo")
-    value = finish(vault, "a")
-    assert vault.check("a", POINT) == value
-    late = gibo_vault(tmp_path / "gibo")
-    assert late.check("a", POINT) is None  # its losses are gone, and the step needs them
-    assert finish(late, "a") == late.told("a") == value
+        assert late.ask("d") is None
+        with pytest.raises(dptune.PlanComplete):
+            late.check("d", POINT)
 
 
 def test_a_value_that_is_known_is_looked_up_once(tmp_path, monkeypatch):
@@ -248,11 +178,9 @@ def test_a_value_that_is_known_is_looked_up_once(tmp_path, monkeypatch):
 
 
 def test_a_spent_ledger_refuses_the_first_trial_and_ends_a_run_that_has_begun(tmp_path):
-    open_privatizer(tmp_path)
     late = values_vault(tmp_path, mu=0.9)
     finish(late, "a")
-    rest = open_ledger(tmp_path).remaining()
-    other = values_vault(tmp_path, scope="other", trials=1, mu=rest)
+    other = values_vault(tmp_path, scope="other", trials=1, mu=open_ledger(tmp_path).remaining())
     with pytest.warns(UserWarning, match="'run'.*have planned a part"):
         assert finish(other, "a") is not None
     other.receive("estimate", "final", POINT, "", [None])
@@ -268,12 +196,6 @@ def test_asking_again_for_a_trial_gives_the_same_point(tmp_path):
     assert vault.ask("a") == first
 
 
-def test_a_second_search_with_other_settings_is_refused(tmp_path):
-    vault = gibo_vault(tmp_path)
-    with pytest.raises(dptune.errors.BudgetMismatch, match="other settings"):
-        begin(vault, values_run(open_privatizer(tmp_path)))
-
-
 OTHERS = {
     "clip": {"n": N, "clip": (0.0, 1.0)},
     "dtype": {"n": N, "dtype": np.float64},
@@ -282,19 +204,25 @@ OTHERS = {
     "groups": {"groups": np.arange(N)},
     "person_weights": {"n": N, "person_weights": np.arange(1, N + 1)},
 }
-
-
-def other_privatizer(folder, kind: str) -> dptune.LossPrivatizer:
-    return dptune.LossPrivatizer(open_ledger(folder), **{"clip": (0.0, 4.0), **OTHERS[kind]})
+KEPT = ("clip", "dtype", "private", "rows")  # in the ledger; the others are known while the vault runs
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_a_second_search_with_another_privatizer_is_refused(tmp_path, kind):
-    vault, same = values_vault(tmp_path), values_run(open_privatizer(tmp_path))
-    assert "3 trials" in begin(vault, same)[0]
+def test_a_second_search_with_another_privatizer_is_refused_and_after_a_restart_too(tmp_path, kind):
+    vault, same = values_vault(tmp_path), a_run(open_privatizer(tmp_path))
+    other = a_run(dptune.LossPrivatizer(open_ledger(tmp_path), **{"clip": (0.0, 4.0), **OTHERS[kind]}))
+    assert "3 trials" in vault.begin(same.described())[0]
     with pytest.raises(dptune.errors.BudgetMismatch, match="other privatizer"):
-        begin(vault, values_run(other_privatizer(tmp_path, kind)))
-    assert "3 trials" in begin(vault, same)[0]
+        vault.begin(other.described())
+    with pytest.raises(dptune.errors.BudgetMismatch, match="other settings"):
+        vault.begin(a_run(open_privatizer(tmp_path), mu=0.5).described())
+    finish(vault, "a")
+    late, failed = Vault(other), ("finish", "b", POINT, "", [None])
+    for call in (lambda: late.begin(other.described()), lambda: late.ask("b"), lambda: late.receive(*failed)):
+        if kind in KEPT:
+            with pytest.raises(dptune.errors.BudgetMismatch, match=f"other {kind}"):
+                call()
+    assert len(open_ledger(tmp_path).charges()) == 1
 
 
 def test_other_groups_and_other_seeds_are_other_privatizers(tmp_path):
@@ -307,84 +235,53 @@ def test_other_groups_and_other_seeds_are_other_privatizers(tmp_path):
         assert first.describe() == second.describe()  # what the ledger may hold says nothing of the groups
 
 
-@pytest.mark.parametrize("kind", ["clip", "dtype", "private", "rows"])
-def test_a_run_keeps_its_privatizer_after_a_restart(tmp_path, kind):
-    finish(values_vault(tmp_path), "a")
-    other = values_run(other_privatizer(tmp_path, kind))
-    late = Vault(other)
-    calls = [lambda: begin(late, other), lambda: late.ask("b"), lambda: late.receive("finish", "b", POINT, "", [None])]
-    for call in calls:
-        with pytest.raises(dptune.errors.BudgetMismatch, match=f"other {kind}"):
-            call()
-    assert len(open_ledger(tmp_path).charges()) == 1
-
-
 def test_a_run_that_could_not_begin_has_no_privatizer_yet(tmp_path):
     with pytest.raises(dptune.BudgetExhausted):
         values_vault(tmp_path, mu=2.0).ask("a")
-    other = values_run(other_privatizer(tmp_path, "clip"))
-    assert "3 trials" in begin(Vault(other), other)[0]
+    other = a_run(dptune.LossPrivatizer(open_ledger(tmp_path), n=N, clip=(0.0, 1.0)))
+    assert "3 trials" in Vault(other).begin(other.described())[0]
+
+
+class Failing:
+    def fail(self):
+        try:
+            raise ValueError("loss 1234.5")
+        except ValueError as error:
+            raise dptune.InputError("public") from error
 
 
 def test_errors_travel_without_frames_and_unknown_ones_without_text(tmp_path, monkeypatch):
-    secret = 1234.56789
-
     def broken(self, query):
-        raise ValueError(f"loss {secret}")
+        raise ValueError("loss 1234.56789")
 
     monkeypatch.setattr(HeldLosses, "mean", broken)
-    vault, part = Actor(*in_parts(Vault, values_run(open_privatizer(tmp_path)))), np.zeros(N).tobytes()
-    vault.call("put", "a", "u", 0, part)
+    vault = Actor(*in_parts(Vault, a_run(open_privatizer(tmp_path))))
+    vault.call("put", "a", "u", 0, PART)
     answer = vault.call("receive", "finish", "a", POINT, "u", [N])
     assert "1234" not in repr(answer)
-    assert answer.error.__traceback__ is None
-    assert answer.error.__context__ is None
     assert str(pickle.loads(pickle.dumps(answer)).error) == "the vault failed with ValueError."
-
-
-def test_a_public_error_travels_without_what_it_was_raised_from():
-    class Failing:
-        def fail(self):
-            try:
-                raise ValueError("loss 1234.5")
-            except ValueError as error:
-                raise dptune.InputError("public") from error
-
-    error = Actor(*in_parts(Failing)).call("fail").error
-    assert (error.__traceback__, error.__context__, error.__cause__) == (None, None, None)
-
-
-def test_a_wrong_shape_is_told(tmp_path):
-    with pytest.raises(dptune.InputError, match=f"expected {N}"):
-        finish(values_vault(tmp_path), "a", values=np.zeros(N + 1))
-
-
-def test_a_vault_goes_on_with_what_extends_its_run_and_so_does_a_restarted_one(tmp_path):
-    vault = values_vault(tmp_path, mu=0.5)
-    for trial in "abc":
-        finish(vault, trial)
-    assert vault.ask("d") is None
-    with pytest.raises(dptune.InputError, match="give more of both"):
-        vault.extend(3, 0.5)
-    assert "in 2 trials" in vault.extend(5, 0.8)
-    assert vault.ask("d") == {}
-    first = finish(vault, "d")
-    again = values_vault(tmp_path, mu=0.5)
-    assert (finish(again, "d"), again.check("d", POINT)) == (first, first)
-    again.extend(5, 0.8)
-    finish(again, "e")
-    assert again.ask("f") is None
-    assert open_ledger(tmp_path).spent() <= 0.8
+    for error in (answer.error, Actor(*in_parts(Failing)).call("fail").error):
+        assert (error.__traceback__, error.__context__, error.__cause__) == (None, None, None)
 
 
 @pytest.mark.parametrize("make", [values_vault, gibo_vault])
-def test_a_trial_that_the_extended_run_has_paid_is_not_paid_again_after_a_restart(tmp_path, make):
-    vault = make(tmp_path, mu=0.5, trials=4)
+def test_a_vault_goes_on_with_what_extends_its_run_and_pays_for_no_trial_twice_after_a_restart(tmp_path, make):
+    settings = {"mu": 0.5, "trials": 4}
+    vault = make(tmp_path, **settings)
     told = {trial: finish(vault, trial) for trial in "abcd"}
-    make(tmp_path, mu=0.5, trials=4).extend(8, 0.8)
-    again, spent = make(tmp_path, mu=0.5, trials=4), open_ledger(tmp_path).spent()
+    assert vault.ask("e") is None
+    with pytest.raises(dptune.InputError, match="give more of both"):
+        vault.extend(4, 0.5)
+    assert "in 4 trials" in vault.extend(8, 0.8)
+    again, spent = make(tmp_path, **settings), open_ledger(tmp_path).spent()
     assert {trial: again.check(trial, POINT) for trial in told} == told
     assert (again.told("a"), again.check("e", POINT)) == (told["a"], None)
     with pytest.raises(dptune.errors.KeyConflict):
         again.check("a", {**POINT, "x": 0.2})
     assert open_ledger(tmp_path).spent() == spent
+    again.extend(8, 0.8)  # the script is run again
+    more = {trial: finish(again, trial) for trial in "efgh"}
+    assert again.ask("i") is None
+    assert open_ledger(tmp_path).spent() <= 0.8
+    if make is values_vault:
+        assert {trial: make(tmp_path, **settings).check(trial, POINT) for trial in more} == more

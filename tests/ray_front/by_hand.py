@@ -1,0 +1,101 @@
+"""Searches and their trials as Tune runs them, in this process and without a cluster."""
+
+from __future__ import annotations
+
+import pytest
+from ray.tune.search import Searcher
+
+import dptune_ray
+from dptune_ray import PrivateSearch
+from dptune_ray.spaces import flat
+from dptune_ray.worker import losses_at
+from ray_harness import SPACE, open_centred, open_privatizer, open_search, random_search
+from ray_people import losses
+
+CONFIG = {"x": 0.1, "y": 1.0}
+WORDS = "x, of which everybody knows"
+local = pytest.mark.usefixtures("local_actors")
+
+
+def open_private(privatizer, searcher=None, **settings):
+    settings = {"n_trials": 12, "name": "run", "seed": 3, **settings}
+    return PrivateSearch(searcher or random_search(seed=3), privatizer, **settings)
+
+
+OPENED = [open_search, open_centred, open_private]
+on_both = pytest.mark.parametrize("opened", OPENED[:2])  # the searchers that propose points
+on_all = pytest.mark.parametrize("opened", OPENED)
+
+
+class Half(Searcher):
+    """Chooses one parameter, and fails when it is told a value."""
+
+    def set_search_properties(self, metric, mode, config, **spec):
+        return True
+
+    def suggest(self, trial_id):
+        return {"x": 0.5}
+
+    def on_trial_complete(self, trial_id, result=None, error=False):
+        raise RuntimeError("a bug in another library")
+
+
+def begin(search, mode="min", space=SPACE):
+    assert search.set_search_properties(search.metric, mode, space)
+    return search
+
+
+def finish(search, trial, config, function=losses):
+    """Evaluate and hand in, without a trainable; return what the trial is told."""
+    return search.vault.hand_in("finish", trial, flat(config), losses_at(function, config))
+
+
+def run(search, trials=40, function=losses, first=0):
+    """Suggest, evaluate and complete until the run is over; return configurations and reported values."""
+    configs, values = [], []
+    for trial in (f"t{first + i}" for i in range(trials)):
+        config = search.suggest(trial)
+        if config == Searcher.FINISHED:
+            break
+        configs.append(config)
+        values.append(finish(search, trial, config, function))
+        search.on_trial_complete(trial_id=trial, result={search.metric: values[-1], "training_iteration": 1})
+    return configs, values
+
+
+def a_trial(trainable, trial, config=CONFIG):
+    kind = type(trainable.__name__, (trainable,), {"trial_id": trial})
+    one = kind.__new__(kind)
+    one.config = dict(config)
+    return one
+
+
+def value_of(trainable, trial, config=CONFIG):
+    """Run a trial of one step."""
+    return float(a_trial(trainable, trial, config).step()[trainable.metric])
+
+
+def played(search, trainable, most=40):
+    """Run trials of a trainable until the search ends; return configurations and what they reported at last."""
+    trials = []
+    for trial in map(str, range(most)):
+        config = search.suggest(trial)
+        if config == Searcher.FINISHED:
+            break
+        result = a_trial(trainable, trial, config).step()
+        search.on_trial_complete(trial, result={**result, "training_iteration": 1})
+        trials.append((config, result[search.metric]))
+    return trials
+
+
+def made(folder, function, n_trials=2, n=None, **settings):
+    """Return a search of Tune's, begun, and a trainable."""
+    search = open_private(open_privatizer(folder, **({} if n is None else {"n": n})), n_trials=n_trials, **settings)
+    trainable = search.trainable(function)
+    return begin(search), trainable
+
+
+def reporting(config):
+    for step in range(1, 4):
+        dptune_ray.report_public(config["x"] / step, step)
+    return losses(config)
