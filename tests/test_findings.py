@@ -36,7 +36,7 @@ HELD = {
     ],
     "A.5 a forgotten decorator stores raw values": [
         "optuna_front/test_sealed.py::test_a_value_that_no_release_paid_for_ends_the_study_and_optuna_gets_inf",
-        "ray_front/test_searchers.py::test_a_value_that_no_release_paid_for_ends_the_experiment_and_is_not_handed_on",
+        "ray_front/test_every_searcher.py::test_a_value_that_no_release_paid_for_ends_the_experiment",
     ],
     "A.6 early stopping on private rows": [
         "losses/test_reachable.py::test_a_function_that_reaches_private_rows_is_refused"
@@ -116,9 +116,8 @@ HELD = {
         "optuna_front/test_pages.py::test_the_note_has_the_budget_and_in_the_end_the_recommendation",
     ],
     "B.8 Ray": [
-        "ray_front/test_searcher_refusals.py::"
-        "test_an_estimate_at_a_configuration_that_lacks_a_choice_is_refused_before_anything_is_run",
-        "ray_front/test_searchers.py::test_a_search_whose_trials_all_failed_is_fitted_again",
+        "ray_front/test_searcher_refusals.py::test_an_estimate_that_cannot_be_made_is_refused_before_anything_is_run",
+        "ray_front/test_searchers.py::test_a_search_whose_trials_were_all_lost_ends_and_is_fitted_again",
         "ray_front/test_trainables.py::test_objects_around_a_trainable_are_refused_and_resources_are_not",
         "ray_front/test_trainables.py::test_a_function_that_cannot_be_read_fails_the_trial_before_anything_is_asked",
     ],
@@ -158,7 +157,7 @@ HELD = {
         "selection/test_select.py::test_few_people_race_and_many_draw_once",
         "search/test_rungs.py::test_a_trial_is_asked_about_as_often_as_planned_however_often_it_reports",
         "ray_front/test_centred_search.py::"
-        "test_scores_in_a_range_that_does_not_begin_at_0_are_the_same_search_and_the_same_levels",
+        "test_scores_are_the_same_search_as_losses_and_the_same_levels_wherever_their_range_begins",
     ],
 }
 

@@ -51,6 +51,10 @@ def observed(folder, agent):
     return [one.value for one in TrialLog.at("trials", folder / f"agent{agent}.db", f"agent {agent}").since(-1)]
 
 
+def suggested(trial):
+    return {"x": trial.suggest_float("x", -1, 1), "y": trial.suggest_float("y", 1e-3, 1e1, log=True)}
+
+
 def new_life(local_actors, folder):
     """Put a new life of the server in the place of the one that runs; return it."""
     (name,) = local_actors
@@ -72,12 +76,7 @@ def test_optuna_and_ray_visit_the_same_points_with_the_same_noise(fast_path, mon
     points = range(SETTINGS.initial + ROUNDS + 2)
     for _ in points:
         for n, study in enumerate(studies):
-            study.optimize(
-                lambda t, n=n: value(
-                    n, {"x": t.suggest_float("x", -1, 1), "y": t.suggest_float("y", 1e-3, 1e1, log=True)}
-                ),
-                1,
-            )
+            study.optimize(lambda t, n=n: value(n, suggested(t)), 1)
     monkeypatch.setattr("dptune_ray.transport.FTSServer", lambda *about: FTSServer(*about, insecure_seed=5))
     searches = open_searches(folders[1], serve(folders[1]))
     configs = step(searches, points)
