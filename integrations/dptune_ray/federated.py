@@ -144,8 +144,7 @@ class DPFTSSearch(RunSearch):
     # ---- the agent -----------------------------------------------------------------------------------
 
     def _stored_mode(self) -> str | None:
-        mode: str | None = self._log.fact("mode")
-        return mode
+        return self._log.mode
 
     def _begin(self) -> None:
         self._log.agree_on_mode(self.mode)

@@ -168,8 +168,7 @@ class LDPSearch(RunSearch):
         return self._current
 
     def _stored_mode(self) -> str | None:
-        mode: str | None = self._log.fact("mode")
-        return mode
+        return self._log.mode
 
     def _begin(self) -> None:
         refuse_winning_failure(self._device or {}, maximize=self.mode == "max")

@@ -92,8 +92,14 @@ class TrialLog:
         rows = self._rows("SELECT value FROM dptune_ray_facts WHERE run = ? AND name = ?", name)
         return json.loads(rows[0][0]) if rows else None
 
+    @property
+    def mode(self) -> str | None:
+        """Whether small ("min") or large ("max") values are good; None before the run has begun."""
+        mode: str | None = self.fact("mode")
+        return mode
+
     def agree_on_mode(self, mode: str) -> None:
-        """Fix whether small or large values are good, unless the run was begun with the other mode."""
+        """Fix the mode, unless the run was begun with the other one."""
         if self.fix("mode", mode) != mode:
             raise dptune.InputError(
                 f"the run {self.run!r} was begun with the other mode; give a new search a new name."

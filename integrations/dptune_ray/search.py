@@ -134,12 +134,12 @@ class SpaceSearch(RunSearch):
             _logger.warning(warning)
 
     def _propose(self, trial: str) -> Mapping[str, Any] | None:
-        asked: Mapping[str, Any] | None = self._ask_vault("ask", trial)
-        return asked
+        return self._ask_vault("ask", trial)
 
-    def _ask_vault(self, method: str, trial: str) -> Any:
+    def _ask_vault(self, method: str, trial: str) -> Mapping[str, Any] | None:
         try:
-            return self.vault.call(method, trial)
+            answer: Mapping[str, Any] | None = self.vault.call(method, trial)
+            return answer
         except dptune.DptuneError:
             self._begun = False  # fitted again it begins again, also where Tune does not say so
             raise

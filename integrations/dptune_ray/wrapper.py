@@ -20,13 +20,14 @@ _logger = logging.getLogger(__name__)
 
 
 class PrivateSearch(SpaceSearch):
-    """Makes any Tune searcher private: it sees noisy clipped means, one a trial. Other arguments: SpaceSearch.
+    """Makes any Tune searcher private: it sees noisy clipped means, one a trial.
 
     Args:
-        searcher: e.g. ``OptunaSearch()``. With none in mind use :class:`CentredSearch` instead.
+        searcher: e.g. ``OptunaSearch()``, which has the search space. With none in mind use :class:`CentredSearch`.
         n_trials: number of trials the budget is divided among; the Tuner's ``num_samples``.
-        final_share: share of mu^2 kept for :meth:`estimate`.
-        seed: of what the searcher leaves open and is drawn here.
+        settings: ``final_share``, the share of mu^2 kept for :meth:`estimate` (default 0.05), ``seed``, of what the
+            searcher leaves open and is drawn here, and as for :class:`SpaceSearch` ``name``, ``mu``, ``default`` and
+            ``unprotected``.
 
     Raises:
         InputError: no searcher, or a setting is out of range.
@@ -44,14 +45,9 @@ class PrivateSearch(SpaceSearch):
         privatizer: dptune.LossPrivatizer | None = None,
         *,
         n_trials: int,
-        name: str = "tune",
-        mu: float | None = None,
-        final_share: float = 0.05,
-        default: Mapping[str, Any] | None = None,
         metric: str = METRIC,
         mode: str | None = None,
-        seed: int | None = None,
-        unprotected: str = "refuse",
+        **settings: Any,
     ) -> None:
         if searcher is None:
             raise dptune.InputError(
@@ -60,9 +56,9 @@ class PrivateSearch(SpaceSearch):
             )
         if not isinstance(searcher, Searcher):
             raise dptune.InputError(f"searcher must be a ray.tune Searcher; got {type(searcher).__name__}.")
-        about: dict[str, Any] = {"name": name, "mu": mu, "metric": metric, "mode": mode or searcher.mode, "seed": seed}
-        about |= {"default": default, "final_share": final_share, "unprotected": unprotected}
-        super().__init__(None, privatizer, n_trials=n_trials, **about)
+        inapplicable = [name for name in ("when", "start_from", "param_space") if name in settings]
+        self.method.refuse_unknown(inapplicable, front_end=type(self).__name__)  # they are about a space of one's own
+        super().__init__(None, privatizer, n_trials=n_trials, metric=metric, mode=mode or searcher.mode, **settings)
         if searcher.metric not in (None, metric):
             raise dptune.InputError(f"the inner searcher looks at {searcher.metric!r}; trials report {metric!r}.")
         self.searcher = searcher

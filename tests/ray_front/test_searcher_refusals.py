@@ -124,6 +124,8 @@ def test_a_spent_ledger_refuses_a_new_run_before_any_trial(tmp_path):
         ({"searcher": None}, "start with CentredSearch"),
         ({"searcher": "random"}, "must be a ray.tune"),
         ({"unprotected": True}, "unprotected must be"),
+        ({"when": {}}, "has no option 'when'"),
+        ({"foo": 1}, "PrivateSearch has no option 'foo'"),
     ],
 )
 def test_the_wrapper_wants_a_searcher(tmp_path, wrong, says):
