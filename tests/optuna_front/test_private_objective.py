@@ -13,8 +13,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 import dptune
+from dptune.accounting import entries
 from dptune_optuna import PrivateObjective
-from harness import N, create, open_centred, open_ledger, open_privatizer, people_s_losses, stored
+from harness import N, create, open_centred, open_ledger, open_privatizer, people_s_losses, ran, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 X, Y = load_breast_cancer(return_X_y=True)
@@ -129,3 +130,14 @@ def test_parameters_that_the_run_did_not_search_are_asked_for(tmp_path):
     with pytest.raises(dptune.InputError, match="estimate"):
         objective(study.best_trial)
     assert len(open_ledger(tmp_path).charges()) == 3
+
+
+def test_the_work_of_a_trial_does_not_grow_with_the_ledger(tmp_path, monkeypatch):
+    (_, study, objective), read, parse = ran("values", tmp_path, 0, n_trials=30), [], entries.charge_of
+    monkeypatch.setattr(entries, "charge_of", lambda row: read.append(row["key"]) or parse(row))
+    each = []
+    for trials in (2, 20, 2):
+        read.clear()
+        study.optimize(objective, n_trials=trials)
+        each.append(len(read) / trials)
+    assert 0 < each[-1] <= each[0]
