@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from ray.tune.utils import merge_dicts
 
 import dptune
-from dptune.losses.named import NamedLoss, too_wide
+from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function
 from dptune.search.answer import Recommendation
 from dptune.search.request import SearchRequest
@@ -24,7 +24,7 @@ from dptune_ray.base import RunSearch
 from dptune_ray.reports import PUBLIC, STOPPED
 from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
 from dptune_ray.vault import MODE, Vault, VaultClient, VaultRun
-from dptune_ray.worker import PrivateTrainable, estimate_here, in_own_process, made_trainable, resources
+from dptune_ray.worker import PrivateTrainable, clip_here, estimate_here, in_own_process, made_trainable, resources
 
 METRIC = "loss"
 _logger = logging.getLogger(__name__)
@@ -99,7 +99,8 @@ class SpaceSearch(RunSearch):
         if (known := self._known_space()) is not None:
             self._request.plan(known)  # refuse early what does not fit the space
         self._allows = unprotected == "allow"
-        self._named_loss = False
+        self._named_loss, self._most = False, math.inf
+        self._made: type[PrivateTrainable] | None = None  # the last trainable
         self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)
 
     def _known_space(self) -> dptune.Space | None:
@@ -128,10 +129,28 @@ class SpaceSearch(RunSearch):
         self._refuse_maximised_loss()
         run = self.vault_run()
         self._serve(Vault, run)
+        if not self._request.privatizer.knows_clip:
+            self._choose_clip()
         spends, warning = self._client.call("begin", run.described())
         _logger.log(logging.INFO if self._request.privatizer.private else logging.WARNING, spends)
         if warning:
             _logger.warning(warning)
+
+    def _choose_clip(self) -> None:
+        """Train the default configuration once, on the cluster, for the vault to choose the clip from its losses."""
+        if self.mode == "max":
+            raise dptune.InputError('clip="auto" is for losses; for scores give clip=(low, high), their public range.')
+        if self._made is None:
+            raise dptune.InputError('clip="auto": make the function a trainable first, search.trainable(...).')
+        config = merge_dicts(constants(self._param_space), dict(self._default or {}))
+        if missing := lacking(config, self._param_space):
+            raise dptune.InputError(
+                f'clip="auto" is chosen from the losses at default=, which has no {", ".join(map(repr, missing))}; '
+                "nothing was trained or spent."
+            )
+        wanted = resources(self._made.default_resource_request(config))
+        call = partial(clip_here, self._made, config, self._most)
+        _logger.info(in_own_process(call, silent=self._made.silent, options=wanted))
 
     def _propose(self, trial: str) -> Mapping[str, Any] | None:
         return self._ask_vault("ask", trial)
@@ -212,7 +231,10 @@ class SpaceSearch(RunSearch):
         self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
         self._refuse_maximised_loss()
         ledger, privatizer = self._request.ledger, self._request.privatizer
-        if why := too_wide(loss, privatizer.loss_range):
+        self._most = math.inf if loss is None else as_loss(loss).most
+        if loss is not None and as_loss(loss).known_clip and not privatizer.knows_clip:
+            privatizer.use_clip((0.0, self._most))
+        if privatizer.knows_clip and (why := too_wide(loss, privatizer.loss_range)):
             _logger.warning(why)
         taken = losses_function(function, loss, data, rows=privatizer.rows, training=training)
         self._request.check_public(public)
@@ -221,7 +243,8 @@ class SpaceSearch(RunSearch):
         if training == "private":
             ledger.declare_private_training(self._name)
         members = {"vault": self._client, "metric": self.metric, "public": public}
-        return made_trainable(PrivateTrainable, function, taken, self._client, silent=silent, **members)
+        self._made = made_trainable(PrivateTrainable, function, taken, self._client, silent=silent, **members)
+        return self._made
 
     @property
     def n_trials(self) -> int:

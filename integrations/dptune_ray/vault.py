@@ -51,8 +51,10 @@ class VaultRun:
 
     def level(self, value: Any) -> Any:
         """Turn scores into losses of the same clipping range, and back: the best score is the smallest loss."""
+        if self.mode == "min":
+            return value
         clip = self.request.privatizer.interval
-        return value if self.mode == "min" else clip.low + clip.high - value
+        return clip.low + clip.high - value
 
     def described(self) -> dict[str, str]:
         """Return what must not differ while the vault runs, by its name in a refusal."""
@@ -286,7 +288,8 @@ class Vault:
 
         "finish" tells the trial's value: its own release, or what the run's releases say by now; the same if the trial
         runs again. "report" takes the losses of a half-trained model at ``step=`` and tells whether the trial ends
-        with them, as one release. "estimate" releases the final estimate.
+        with them, as one release. "clip" chooses the clip before the run begins. "estimate" releases the final
+        estimate.
 
         Raises:
             KeyConflict: the trial has a value at other parameters.
@@ -294,10 +297,17 @@ class Vault:
             AllTrialsFailed: so did all first trials of the run, which ends.
             InputError: the losses have a wrong shape, or the run was planned without decisions; nothing was paid.
         """
+        if purpose == "clip" and self._about.request.privatizer.knows_clip:
+            return ""  # an earlier life of the vault chose it
         losses = [self._losses(name, upload, n) for name, n in zip((trial, DEFAULT), rows, strict=False)]
         if any(one is None and n is not None for one, n in zip(losses, rows, strict=True)):
             return None
-        purposes: dict[str, Any] = {"finish": self._finish, "report": self._report, "estimate": self._estimate}
+        purposes: dict[str, Any] = {
+            "clip": self._choose_clip,
+            "finish": self._finish,
+            "report": self._report,
+            "estimate": self._estimate,
+        }
         return purposes[purpose](trial, parameters, *losses, **further)
 
     def _losses(self, trial: str, upload: str, rows: int | None) -> Vector | None:
@@ -308,6 +318,9 @@ class Vault:
         joined = np.frombuffer(b"".join(one.parts[first] for first in sorted(one.parts)))
         one.upload, one.parts = "", {}
         return None if len(joined) != rows else self.about.level(joined)
+
+    def _choose_clip(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None, *, most: float) -> str:
+        return self._about.request.choose_clip(self._about.scope, lambda: losses, most=most)
 
     def _end(self, trial: str, stage: Stage) -> None:
         """A trial is expected no more, and what another process of it has put is dropped."""

@@ -266,6 +266,13 @@ def estimate_here(trainable: type[PrivateTrainable], configs: Sequence[Mapping[s
     return estimate
 
 
+def clip_here(trainable: type[PrivateTrainable], config: Mapping[str, Any], most: float) -> str:
+    """Evaluate the default configuration, let the vault choose the clip, and return what it says of it."""
+    losses = losses_at(trainable.function.load(), config)
+    said: str = trainable.vault.hand_in("clip", "clip", flat(config), losses, most=most)
+    return said
+
+
 def resources(request: tune.PlacementGroupFactory | None) -> dict[str, Any]:
     """Return the options of an actor that gets what Tune gives the process of a trial; one CPU without a request."""
     if request is None:

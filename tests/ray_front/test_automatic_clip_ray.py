@@ -1,0 +1,98 @@
+"""clip="auto" on Ray: the default configuration is trained once, in the vault's sight, before the run begins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ray import tune
+
+import dptune
+from dptune_ray import CentredSearch
+
+SPACE = {"x": tune.uniform(-1.0, 1.0)}
+DEFAULT = {"x": 0.5}
+N = 300
+
+
+def dollars(config):
+    return 1e4 * np.random.default_rng(1).exponential(1.0, N) * (1 + config["x"] ** 2)
+
+
+def search_in(folder, **settings):
+    ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(1.0))
+    privatizer = dptune.LossPrivatizer(ledger, n=N, clip="auto")
+    search = CentredSearch(SPACE, privatizer, name="run", n_trials=12, **{"default": DEFAULT, **settings})
+    return search, ledger
+
+
+def begin(search, mode="min"):
+    """What a Tuner does first."""
+    return search.set_search_properties("loss", mode, SPACE)
+
+
+@pytest.fixture
+def here(monkeypatch, local_actors):
+    """What runs on the cluster runs in this process."""
+    monkeypatch.setattr("dptune_ray.search.in_own_process", lambda call, **_: call())
+
+
+@pytest.mark.usefixtures("here")
+def test_the_default_chooses_the_clip_and_the_vault_goes_on_with_it(tmp_path, local_actors):
+    search, ledger = search_in(tmp_path)
+    asked = []
+
+    def function(config):
+        asked.append(config["x"])
+        return dollars(config)
+
+    trainable = search.trainable(function)
+    assert begin(search)
+    assert search.suggest("first") == DEFAULT
+    assert asked == [0.5]
+    (charge,) = ledger.charges()
+    assert (charge.scope, charge.key) == ("automatic clip", "clip")
+    assert 1e4 < charge.value[0] < 1e6
+    local_actors.clear()  # the vault's process ends; the clip is in the ledger
+    again, _ = search_in(tmp_path)
+    again.trainable(function)
+    assert begin(again)
+    assert again.suggest("first") == DEFAULT
+    assert again.vault.hand_in("finish", "first", DEFAULT, dollars(DEFAULT)) == np.inf  # nothing is released of it yet
+    assert len(ledger.charges("automatic clip")) == 1
+    assert len(asked) == 1
+    assert trainable.try_out(DEFAULT)
+
+
+@pytest.mark.usefixtures("here")
+def test_what_has_no_losses_of_a_default_is_refused_unspent(tmp_path):
+    search, ledger = search_in(tmp_path)
+    with pytest.raises(dptune.InputError, match="make the function a trainable first"):
+        begin(search)
+    with pytest.raises(dptune.InputError, match="Give default="):
+        search_in(tmp_path, default=None)
+    search.trainable(lambda config: 1 / 0)
+    with pytest.raises(dptune.InputError, match="the default configuration failed"):
+        begin(search)
+    assert ledger.spent() == 0
+
+
+@pytest.mark.usefixtures("here")
+def test_scores_have_a_range_of_their_own(tmp_path):
+    search, ledger = search_in(tmp_path)
+    search.trainable(dollars)
+    with pytest.raises(dptune.InputError, match="for scores give clip"):
+        begin(search, "max")
+    assert ledger.spent() == 0
+
+
+@pytest.mark.ray
+def test_a_tuner_needs_no_clip(tmp_path, cluster):
+    search, ledger = search_in(tmp_path)
+    trainable = search.trainable(dollars)
+    tuning = tune.TuneConfig(
+        search_alg=search, num_samples=search.n_trials, metric="loss", mode="min", reuse_actors=True
+    )
+    run = tune.RunConfig(storage_path=str(tmp_path / "results"), verbose=0)
+    assert len(tune.Tuner(trainable, param_space=SPACE, tune_config=tuning, run_config=run).fit()) == 12
+    assert ledger.charges()[0].scope == "automatic clip"
+    assert search.recommend().summary()
