@@ -209,18 +209,10 @@ def inherited(ledger: PrivacyLedger, scope: str) -> list[Charge]:
     return [] if start is None else [c for c in _charges(ledger, start["scope"]) if c.seq <= start["last"]]
 
 
-def lineage(ledger: PrivacyLedger, scope: str) -> list[str]:
-    """Return the names of the run and of those that it goes back to, the newest first."""
+def lineage(ledger: PrivacyLedger, scope: str, *, extended: bool = False) -> list[str]:
+    """Return the names of the run and of those that it goes back to, or only those that it extends, newest first."""
     names = [scope]
-    while (start := _start(ledger, names[-1])) is not None:
-        names.append(start["scope"])
-    return names
-
-
-def parts(ledger: PrivacyLedger, scope: str) -> list[str]:
-    """Return the names of the run and of those that it extends, the newest first."""
-    names = [scope]
-    while (start := _start(ledger, names[-1])) is not None and start.get("in_all") is not None:
+    while (start := _start(ledger, names[-1])) is not None and not (extended and start.get("in_all") is None):
         names.append(start["scope"])
     return names
 
@@ -228,7 +220,7 @@ def parts(ledger: PrivacyLedger, scope: str) -> list[str]:
 def totals(ledger: PrivacyLedger, scope: str) -> tuple[int, float]:
     """Return how many trials the run and those that it extends have planned, and their GDP budget."""
     trials, squares = 0, 0.0
-    for name in parts(ledger, scope):
+    for name in lineage(ledger, scope, extended=True):
         plan = stored_plan(ledger, name) or {}
         trials, squares = trials + int(plan["trials"]), squares + float(plan["mu"]) ** 2
     return trials, math.sqrt(squares)

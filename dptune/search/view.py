@@ -24,7 +24,7 @@ from dptune.algorithms.method import Method, Plan
 from dptune.algorithms.rounds import Rounds, Vector
 from dptune.errors import InputError, KeyConflict
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.search.agreement import PRIVATIZER, described, lineage, parts, stored_plan, stored_space, totals
+from dptune.search.agreement import PRIVATIZER, described, lineage, stored_plan, stored_space, totals
 from dptune.search.answer import Estimate, Recommendation, at_edge, best_of_values, difference_of_values
 from dptune.search.fold import VALUE, Fold
 from dptune.search.last_releases import FinalEstimate, chosen
@@ -62,7 +62,7 @@ class RunView:
         self.trials, self.trials_failed = totals(self.ledger, scope)[0], 0
         self.fold = Fold(method, privatizer, scope, plan, first_space)
         self._lineage = lineage(self.ledger, scope)  # itself, and the runs that it goes back to,
-        self._extends = parts(self.ledger, scope)  # and of them those that it extends
+        self._extends = lineage(self.ledger, scope, extended=True)  # and of them those that it extends
         self.lock = ForkSafeLock()
         self._values: dict[str, float] = {}  # trial of this process -> its value, as it was returned
         self._outside = 0  # trials of this process that were no points of the space

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dptune
-from dptune.search.agreement import parts
+from dptune.search.agreement import lineage
 from dptune.search.fold import DEFAULT, VALUE, as_stored
 from dptune.search.request import SearchRequest
 from dptune_ray.actors import BYTES, ActorClient, answer_of
@@ -223,7 +223,7 @@ class Vault:
         """The trial's own release, of the run or of one that it extends."""
         run, scopes = self._run, [self._run.scope]
         if run.recorded_parameters(trial) is None:  # parts of the whole are looked up where there are any
-            scopes = parts(self._ledger, run.scope)[1:] if run.trials > run.plan.trials else []
+            scopes = lineage(self._ledger, run.scope, extended=True)[1:] if run.trials > run.plan.trials else []
         charge = next(filter(None, (self._ledger.find(scope, VALUE + trial) for scope in scopes)), None)
         if charge is None or charge.value is None:
             return None

@@ -14,7 +14,7 @@ from dptune.algorithms import VALUES
 from dptune.errors import AllTrialsFailed, InputError
 from dptune.losses.named import as_loss
 from dptune.search import drive
-from dptune.search.agreement import check_start, newest_name, parts, stored_plan, usual_share
+from dptune.search.agreement import check_start, lineage, newest_name, stored_plan, usual_share
 from dptune.search.answer import Recommendation
 from dptune.search.fold import VALUE
 from dptune.search.request import SearchRequest
@@ -128,7 +128,7 @@ def _drive(run: SearchRun, models: Models, where: UserSpace, **proposing: Any) -
 
 def charges_of(ledger: dptune.PrivacyLedger, name: str, *, prefix: str = "") -> list[Any]:
     """Return the charges of a search and of what extends it, in the ledger's order."""
-    scopes = reversed(parts(ledger, newest_name(ledger, name)))
+    scopes = reversed(lineage(ledger, newest_name(ledger, name), extended=True))
     return [charge for scope in scopes for charge in ledger.charges(scope, prefix=prefix)]
 
 
