@@ -297,7 +297,7 @@ class Vault:
             AllTrialsFailed: so did all first trials of the run, which ends.
             InputError: the losses have a wrong shape, or the run was planned without decisions; nothing was paid.
         """
-        if purpose == "clip" and self._about.request.privatizer.knows_clip:
+        if purpose == "clip" and self.about.request.privatizer.knows_clip:
             return ""  # an earlier life of the vault chose it
         losses = [self._losses(name, upload, n) for name, n in zip((trial, DEFAULT), rows, strict=False)]
         if any(one is None and n is not None for one, n in zip(losses, rows, strict=True)):
@@ -320,7 +320,7 @@ class Vault:
         return None if len(joined) != rows else self.about.level(joined)
 
     def _choose_clip(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None, *, most: float) -> str:
-        return self._about.request.choose_clip(self._about.scope, lambda: losses, most=most)
+        return self.about.request.choose_clip(self.about.scope, lambda: losses, most=most)
 
     def _end(self, trial: str, stage: Stage) -> None:
         """A trial is expected no more, and what another process of it has put is dropped."""
