@@ -240,8 +240,6 @@ class LocalBandit(ABC):
                 bandit.tell(point, reply, number=number)
         return bandit
 
-    # ---- what an algorithm is ----------------------------------------------------------------------
-
     def _regulariser(self) -> float:
         replies = self.settings.replies
         return 4 * replies.second_moment * float(self._prior.mean()) / replies.B**2

@@ -97,8 +97,6 @@ class FTSAgent:
         self._own = Hyperparameters.prior(self.settings.d)
         self._fitted = 0  # observations at the last fit
 
-    # ---- observations ------------------------------------------------------------------------------
-
     def tell(self, x: npt.ArrayLike, y: float) -> None:
         """Add an observation, larger is better; x is a point of the cube (d,) and y finite, else `InputError`."""
         point = as_vector(x, self.settings.d, name="x")
@@ -122,12 +120,7 @@ class FTSAgent:
     def y(self) -> FloatArray:
         """The observed values (m,), standardised: mean 0, standard deviation 1."""
         values = np.array(self.values)
-        if len(values) == 0:
-            return values
-        spread = float(values.std())
-        return np.asarray((values - values.mean()) / (spread if spread > 0 else 1.0))
-
-    # ---- Algorithm 2 -------------------------------------------------------------------------------
+        return np.asarray((values - values.mean()) / (values.std() or 1.0)) if len(values) else values
 
     def initial_point(self, k: int) -> FloatArray:
         """Line 1: the k-th of the initial points, uniform in the agent's own region; (d,)."""
@@ -163,7 +156,7 @@ class FTSAgent:
     def own_point(self, t: int) -> FloatArray:
         """Lines 3-4: argmax of the agent's own Thompson sample, its spread scaled by beta."""
         own, X = self.hyperparameters(), self.X
-        features = self.model.own_features.rescaled(own.lengthscale)
+        features = FourierFeatures(self.model.own_features.frequencies, own.lengthscale)
         posterior = FeaturePosterior(features(X), self.y, own.noise / own.variance)
         spread = self.settings.beta * np.sqrt(own.variance)  # lambda Sigma^-1 is in units of the kernel's variance
         omega = posterior.sample(self._rng(_OWN, t), spread=float(spread))
@@ -172,12 +165,9 @@ class FTSAgent:
 
     def hyperparameters(self) -> Hyperparameters:
         """Return the agent's hyperparameters, fitted to its own observations only, anew after every ``refit``."""
-        due = len(self) >= _FITTED and (self._fitted == 0 or len(self) - self._fitted >= self.settings.refit)
-        if due:
+        if len(self) >= _FITTED and (self._fitted == 0 or len(self) - self._fitted >= self.settings.refit):
             self._own, self._fitted = fit(self.X, self.y, self._own), len(self)
         return self._own
-
-    # ---- the largest value -------------------------------------------------------------------------
 
     def _best(self, values: npt.NDArray[Any], features: FourierFeatures, omega: FloatArray, scale: float) -> FloatArray:
         """The best point not yet observed: of the candidates and, on the cube, of climbs from the best candidates."""

@@ -98,8 +98,6 @@ class FTSSettings:
         if self.agents < self.P:
             raise InputError(f"{self.P} regions need at least as many agents; got {self.agents}.")
 
-    # ---- regions -----------------------------------------------------------------------------------
-
     @property
     def splits(self) -> Intervals:
         """Number of intervals of each coordinate, (d,)."""
@@ -123,8 +121,6 @@ class FTSSettings:
     def assigned(self, n: int) -> int:
         """The region that agent n explores at the start."""
         return n % self.P
-
-    # ---- weights -----------------------------------------------------------------------------------
 
     def weights(self, t: int) -> FloatArray:
         """phi(t), (N, P): columns sum to 1."""
@@ -152,13 +148,9 @@ class FTSSettings:
         """
         return float(np.sqrt((self.weights(t) ** 2).sum(axis=1)).max()) * self.clip / q
 
-    # ---- exploration -------------------------------------------------------------------------------
-
     def joint_chance(self, t: int) -> float:
         """1 - p of round t (from 0): the chance of following the broadcast."""
         return float(min(1.0, self.joint / (t + 1) ** self.joint_power))
-
-    # ---- what all share ----------------------------------------------------------------------------
 
     def features(self) -> FourierFeatures:
         """The shared features, drawn from NumPy's random numbers."""

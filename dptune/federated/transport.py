@@ -190,8 +190,6 @@ class Participant:
                 pass
             self._sent, self._due = t, t + 1
 
-    # ---- sharing that is lost ------------------------------------------------------------------------
-
     def _missed_until(self, t: int) -> None:
         """Name the rounds before ``t`` that were released without a message from here since the last message."""
         if self._due is None and t >= self.transport.rounds():

@@ -63,10 +63,6 @@ class FourierFeatures:
         rounded = np.round(self.frequencies, 8) + 0.0  # another mathematical library may differ in the last digit
         return hashlib.sha256(rounded.astype("<f8").tobytes()).hexdigest()[:16]
 
-    def rescaled(self, lengthscale: FloatArray | float) -> FourierFeatures:
-        """The same frequencies at another length-scale."""
-        return FourierFeatures(self.frequencies, lengthscale)
-
     def __call__(self, X: FloatArray) -> FloatArray:
         """phi of the points in the rows of X (m, d): (m, M)."""
         A = X @ self._W.T  # (m, M/2)

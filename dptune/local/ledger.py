@@ -158,8 +158,6 @@ class UserLedger:
                 connection.execute("INSERT INTO dptune_values VALUES (?, ?, ?)", (user, key, value))
         return value if recorded is None else recorded
 
-    # ---- the file ------------------------------------------------------------------------------------
-
     @staticmethod
     def is_at(path: str | Path) -> bool:
         """Tell whether the file is a ledger of users; False where there is none, or something else."""
@@ -209,8 +207,6 @@ class UserLedger:
     def _see(self, mark: Mark) -> None:
         if mark.seq > self._seen.seq:
             self._seen = mark
-
-    # ---- copies are views, never forks -----------------------------------------------------------------
 
     @classmethod
     def _reopen(cls, path: str, mark: Mapping[str, object]) -> UserLedger:

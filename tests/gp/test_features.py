@@ -27,7 +27,7 @@ def test_inner_products_are_the_kernel_and_norms_are_one() -> None:
 
 def test_the_same_arguments_give_the_same_features_everywhere() -> None:
     assert np.array_equal(draw().frequencies, draw().frequencies)
-    assert np.allclose(draw()(X), draw().rescaled(np.full(3, 0.4))(X))
+    assert np.allclose(draw()(X), FourierFeatures(draw().frequencies, np.full(3, 0.4))(X))
     assert draw().M == 50
 
 
