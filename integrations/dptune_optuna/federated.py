@@ -28,14 +28,10 @@ class DPFTSSampler(SpaceSampler):
     Every agent has a study and a sampler of its own, and tunes its own objective. After a trial the sampler sends one
     message to the trusted server; before the next it waits for the round's broadcast, no longer than the transport's
     time-out. What the broadcasts reveal about an agent is bounded by the server's ledger; **the study itself, its
-    values and its parameters, is not protected**: keep it with the agent.
-
-    Sharing that is lost is logged as a warning: a plan that is complete before this agent has sent anything, and rounds
-    that went without its message.
+    values and its parameters, is not protected**: keep it with the agent. Sharing that is lost is logged as a warning.
 
     Args:
         space: name -> float or int distribution; the same for all agents.
-        transport: the way to the server.
         settings: the same for all agents and the server; ``d`` is the number of parameters.
         agent: this agent's number, from 0.
         seed: of this agent's own choices; without it an agent that restarts may choose other points.

@@ -7,10 +7,6 @@ A trial is one reply of a user's device. With devices of its own protocol a cura
     trial = study.ask(space)                              # send trial.params to a device
     study.tell(trial, reply)                              # store what comes back
 
-:class:`dptune_optuna.LocalObjective` is for a process that is the device (a phone that tunes its own setting, a worker
-at each hospital on a shared study) or that simulates many. That process is trusted with the value; the storage, the
-sampler, the logs and every other process are not.
-
 Guarantee: each reply is epsilon-LDP for any two values of its user (clamped, then discrete Laplace noise); a user's
 replies add up, and a :class:`dptune.local.UserLedger` refuses those past the user's cap.
 
@@ -52,12 +48,9 @@ class LDPSampler(SpaceSampler):
     categorical and conditional ones are drawn independently.
 
     Args:
-        space: name -> Optuna distribution of the parameters to search; default: those of the completed trial with
-            the smallest number.
+        space: name -> Optuna distribution; default: those of the completed trial with the smallest number.
         settings: of the algorithm, above all what is known about the replies.
-        candidates: parameters users may be asked to try; default a design on the space.
-        count: number of points of that design.
-        refinements: when to add candidates around the best one.
+        candidates, count, refinements: see :class:`dptune.bandits.LDPRun`.
         centre: middle of the randomiser's interval; default what the study says of its :class:`LocalObjective`, else 0.
         patience: a running trial counts as a user who is trying its point until so many later trials have begun. A
             reply that comes later still counts.

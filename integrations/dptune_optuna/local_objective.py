@@ -1,5 +1,6 @@
-"""An objective for a process that is a user's device, or that simulates many. See :mod:`dptune_optuna.local`.
+"""An objective for a process that is a user's device (a phone, a worker at a hospital), or that simulates many.
 
+That process is trusted with the value; the storage, the sampler, the logs and every other process are not.
 A study says what randomiser made its replies: each has an attribute of its own, which nobody overwrites, so a study
 that once was NOT PRIVATE says so for good. Where two processes begin a study with different randomisers, at least one
 of them is refused before anything is measured.

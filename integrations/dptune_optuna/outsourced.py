@@ -34,7 +34,6 @@ class POGPUCBSampler(SpaceSampler):
     anybody who may see those. The sampler's state is a function of the study's finished trials: any process goes on.
 
     Args:
-        table: from ``Exchange.table()``.
         kernel: prior covariance of the outputs on the rows before noise.
         name: of the parameter with the row's number, from 0.
         settings: of the :class:`~dptune.outsourced.OutsourcedModeler`: ``noise_variance``, and optionally ``mean``,

@@ -49,9 +49,8 @@ class PrivateSampler(SpaceSampler):
     Args:
         space: name -> Optuna distribution of the parameters to search, all of them in every trial, or a
             ``dptune.Space``, which may have conditions. It is fixed when the study begins, in the ledger, and
-            parameters outside it are drawn at random. Default: the parameters of the study's first finished trial;
-            with a method for any space what later trials suggest beyond them joins the search.
-        privatizer: holds the losses and pays.
+            parameters outside it are drawn at random. Default: those of the study's first finished trial; with a method
+            for any space what later trials suggest beyond them joins the search.
         mu: GDP budget of the study; default what is neither spent nor planned by other runs when the study begins.
         n_trials: wished number of trials; the number planned is :attr:`n_trials`.
         seed: of the sampler's own randomness (not of the noise, which has none).
@@ -123,8 +122,6 @@ class PrivateSampler(SpaceSampler):
         """Return the study's run, or None as long as its search space is not known."""
         return self._runs.of(study)
 
-    # ---- Optuna's interface --------------------------------------------------------------------------
-
     def _space_of(self, study: optuna.Study) -> dptune.Space | None:
         run = self._runs.of(study)
         return None if run is None else run.space
@@ -179,8 +176,6 @@ class PrivateSampler(SpaceSampler):
             raise dptune.PrivacyError(f"{what}. {_DECORATE}")
         warnings.warn(f"{what}.", UnprotectedValueWarning, stacklevel=3)
 
-    # ---- the user's interface --------------------------------------------------------------------------
-
     @overload
     def objective(self, function: Function) -> PrivateFunction: ...
 
@@ -190,10 +185,9 @@ class PrivateSampler(SpaceSampler):
     def objective(self, function: Function | None = None, **about: Unpack[About]) -> Any:
         """Decorate a function of a trial that returns per-example losses (rows,).
 
-        With ``loss`` and ``data=(X, y)`` the function returns a fitted scikit-learn estimator instead: what it raises
-        is shown and costs nothing, unless ``training="private"``. Exceptions of a function that returns losses are
-        hidden and count as the upper clip for everybody; use ``try_out`` to find bugs. With ``public`` Optuna's pruners
-        may stop trials by a public quantity, named in words: see :class:`dptune_optuna.objective.PrivateFunction`.
+        With ``loss`` and ``data=(X, y)`` it returns a fitted scikit-learn estimator instead, and what it raises is
+        shown and costs nothing. Exceptions of a function that returns losses are hidden and count as the upper clip for
+        everybody; use ``try_out`` to find bugs. All options: :class:`dptune_optuna.objective.PrivateFunction`.
         """
         if function is None:
             return lambda decorated: PrivateFunction(decorated, self._runs, self, **about)

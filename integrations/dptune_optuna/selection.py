@@ -85,7 +85,13 @@ class SelectionObjective:
         Raises:
             InputError: the sampler learns from values, or what came back is not a vector of losses; nothing is spent.
         """
-        _refuse_learning(trial.study)
+        for sampler in samplers_of(trial.study):
+            if isinstance(sampler, _LEARN):
+                raise dptune.InputError(
+                    f"{type(sampler).__name__} learns from values, and here every value is {WITHHELD:g} until the end. "
+                    "Create the study with sampler= RandomSampler(), QMCSampler(), GridSampler() or "
+                    "BruteForceSampler()."
+                )
         losses = shielded(self._function, ShieldedTrial(trial), wrapped)
         observe(self._privatizer, _point(trial.study, trial), losses)
         return WITHHELD
@@ -118,10 +124,10 @@ class SelectionObjective:
         for point, trial in zip(points, trials, strict=True):
             if point not in held:
                 shield = ShieldedTrial(FixedTrial(trial.params, trial.number))
-                losses = shielded(self._function, shield, wrapped)
-                observe(self._privatizer, point, losses)
-        settings: dict[str, Any] = {"estimate_share": self._share, "method": self._method}
-        chosen = select_points(points, self._privatizer, mu=self._mu, name=name, **settings)
+                observe(self._privatizer, point, shielded(self._function, shield, wrapped))
+        chosen = select_points(
+            points, self._privatizer, mu=self._mu, name=name, estimate_share=self._share, method=self._method
+        )
         loss = chosen.estimate and {"value": chosen.estimate.value, "sigma": chosen.estimate.sigma}
         found = {"name": name, "candidates": len(trials), "trial": trials[chosen.index].number}
         return {**found, "loss": loss, "mu": chosen.mu, "private": chosen.private}
@@ -135,15 +141,6 @@ def _point(study: optuna.Study, trial: Trial | FrozenTrial) -> str:
     """Return a name that no other study and no other parameters share."""
     parameters = json.dumps(trial.params, sort_keys=True, default=str)
     return json.dumps(["selection", study.study_name, trial.number, parameters])
-
-
-def _refuse_learning(study: optuna.Study) -> None:
-    for sampler in samplers_of(study):
-        if isinstance(sampler, _LEARN):
-            raise dptune.InputError(
-                f"{type(sampler).__name__} learns from values, and here every value is {WITHHELD:g} until the end. "
-                "Create the study with sampler= RandomSampler(), QMCSampler(), GridSampler() or BruteForceSampler()."
-            )
 
 
 def repeat_and_select(
@@ -168,13 +165,7 @@ def repeat_and_select(
         candidates: a public list of parameters, such as :func:`dptune.training.quasi_random` makes: each repeat draws
             one of them, with replacement. What a candidate does not name is drawn as without the list.
 
-    Example::
-
-        def objective(trial):                       # one repeat
-            model = train_privately(trial.suggest_float("rate", 1e-3, 1.0, log=True))
-            return model, losses_of(model)          # one loss for each scoring person
-
-        best = repeat_and_select(study, objective, [train_ledger, val_ledger], clip=(0.0, 1.0))
+    Example: ``best = repeat_and_select(study, objective, [train_ledger, val_ledger], clip=(0.0, 1.0))``
     """
     spaces: list[tuple[Mapping[str, Any], Mapping[str, BaseDistribution]]] = []
 

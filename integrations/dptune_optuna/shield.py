@@ -137,9 +137,8 @@ def shielded(function: Function, shield: ShieldedTrial, take: Callable[[Any], T]
     """Return ``take`` of what the user's function returned, or None if the function raised.
 
     Raises:
-        Exception: what Optuna or the shield's check raised for a suggestion, or PrivacyError for a refused method.
+        Exception: what Optuna or the shield raised, or ``take`` of what came back.
         TrialPruned: the function raised it, and was told to stop; to raise it unasked is a failure.
-        InputError: ``take`` refused what came back.
     """
     outcome = call_guarded(function, shield, take, optuna.TrialPruned)
     if shield._public_error is not None:  # the outcome is replaced: no frame of the error may hold what was returned
