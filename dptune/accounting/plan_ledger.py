@@ -55,13 +55,6 @@ P = TypeVar("P")
 class FixedPlanLedger(DurableLedger, Generic[P]):
     """One plan, fixed at creation, that survives processes, copies and crashes. Made by the subclasses only.
 
-    Args:
-        url: path of an SQLite file, or an SQLAlchemy URL (``postgresql://...``).
-        plan: what is planned; required, with ``n``, to create a ledger.
-        n: how many are protected, public.
-        dataset: name of what is protected.
-        unit: who is protected, for the privacy statement.
-
     Raises:
         BudgetMismatch: the ledger exists with another plan, n, data set or unit.
         LedgerError: no plan was given and there is no ledger, or it holds something else.
@@ -127,7 +120,15 @@ class FixedPlanLedger(DurableLedger, Generic[P]):
 
 
 class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
-    """A fixed plan of T subsampled releases about agents: q, z and T. :class:`FixedPlanLedger` has the arguments."""
+    """A fixed plan of T subsampled releases that survives processes, copies and crashes.
+
+    Args:
+        url: path of an SQLite file, or an SQLAlchemy URL (``postgresql://...``).
+        plan: q, z and the number of releases; required, with ``n``, to create a ledger.
+        n: number of agents, public.
+        dataset: name of what is protected.
+        unit: who is protected, for the privacy statement.
+    """
 
     kind, people = "rounds", "agents"
     plans, wanted = (SubsampledGaussianPlan,), "a SubsampledGaussianPlan(q, z, steps)"

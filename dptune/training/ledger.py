@@ -50,12 +50,17 @@ class _Begun(Described):
 
 
 class TrainingLedger(FixedPlanLedger[Planned]):
-    """What the people of a training set have agreed to: trainings by one plan.
+    """What the people of a training set have agreed to: trainings by one plan, which survives processes and crashes.
 
-    :class:`dptune.accounting.plan_ledger.FixedPlanLedger` has the arguments: ``plan`` is a :class:`TrainingPlan`, or a
-    :class:`SelectionPlan` if only the best is ever shown; a ``unit`` that has k records in the training set needs
-    k-fold gradients clipped together. A training that was begun counts, whether it ended or not: nobody knows what was
-    seen of it.
+    A training that was begun counts, whether it ended or not: nobody knows what was seen of it.
+
+    Args:
+        url: path of an SQLite file, or an SQLAlchemy URL.
+        plan: :class:`TrainingPlan`, or :class:`SelectionPlan` if only the best is ever shown; required, with ``n``,
+            to create a ledger.
+        n: number of people (units) in the training set, public.
+        dataset: name of what is protected.
+        unit: who is protected; a unit that has k records in the training set needs k-fold gradients clipped together.
     """
 
     kind, people = "trainings", "people who are trained on"
