@@ -43,34 +43,22 @@ def test_values_and_gradient_are_symmetric_and_jointly_positive_semidefinite(
 
 @every_kernel
 def test_derivatives_and_pullbacks(kernel: Kernel, rng: np.random.Generator) -> None:
-    theta, X, Y = rng.random(D), rng.random((4, D)), rng.random((5, D))
+    theta, X, Y, C = rng.random(D), rng.random((4, D)), rng.random((5, D)), rng.standard_normal((4, 5))
     X[0] = Y[0] = theta
+    for argument in (theta, X, Y, C):
+        argument.flags.writeable = False  # arguments are not changed
     for j, x in enumerate(X):
         gradient = differences(lambda t, x=x: kernel(t[None], x[None])[0, 0], theta)
         np.testing.assert_allclose(kernel.gradient(theta, X)[:, j], gradient, rtol=1e-6, atol=1e-8)
     mixed = [differences(lambda x, a=a: kernel.gradient(theta, x[None])[a, 0], theta) for a in range(D)]
     np.testing.assert_allclose(kernel.gradient_covariance(theta), mixed, rtol=2e-4, atol=1e-6)
-    C = rng.standard_normal((4, 5))
     pulled = differences(lambda x: np.sum(C * kernel(x, Y)), X)
     np.testing.assert_allclose(kernel.value_pullback(X, Y, C), pulled, rtol=1e-6, atol=1e-8)
-    X[0] = rng.random(D)  # at theta itself the second derivative of a Matern kernel has a kink: exact, below
-    pulled = differences(lambda x: np.sum(C[:, :D] * kernel.gradient(theta, x).T), X)
-    np.testing.assert_allclose(kernel.gradient_pullback(theta, X, C[:, :D]), pulled, rtol=1e-6, atol=1e-8)
+    away, c = X[1:], C[1:, :D]  # at theta itself the second derivative of a Matern kernel has a kink: exact, below
+    pulled = differences(lambda x: np.sum(c * kernel.gradient(theta, x).T), away)
+    np.testing.assert_allclose(kernel.gradient_pullback(theta, away, c), pulled, rtol=1e-6, atol=1e-8)
     at_theta = kernel.gradient_pullback(theta, np.tile(theta, (D, 1)), np.eye(D))
     np.testing.assert_allclose(at_theta, kernel.gradient_covariance(theta), rtol=1e-13, atol=1e-14)
-
-
-@every_kernel
-def test_arguments_are_not_changed(kernel: Kernel, rng: np.random.Generator) -> None:
-    theta, X, C = rng.random(D), rng.random((4, D)), rng.random((4, D))
-    before = theta.copy(), X.copy(), C.copy()
-    kernel(X, X)
-    kernel.gradient(theta, X)
-    kernel.gradient_covariance(theta)
-    kernel.value_pullback(X, X, C @ C.T)
-    kernel.gradient_pullback(theta, X, C)
-    for array, copy in zip((theta, X, C), before, strict=True):
-        np.testing.assert_array_equal(array, copy)
 
 
 @every_kernel

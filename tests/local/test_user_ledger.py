@@ -19,6 +19,7 @@ from dptune.errors import InputError, KeyConflict, LedgerError
 from dptune.local import CapReached, InsecureRandomizer, LocalRandomizer, UserLedger
 
 ROOT = Path(__file__).resolve().parents[2]
+ONE = LocalRandomizer(1.0, 1.0)
 RACER = """
 import sys
 from dptune.local import CapReached, LocalRandomizer, UserLedger
@@ -97,9 +98,9 @@ def test_the_charge_is_committed_before_the_value_is_read(ledger: UserLedger) ->
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ledger.reply(LocalRandomizer(1.0, 1.0), measure, user="ann", key="k")
+        ledger.reply(ONE, measure, user="ann", key="k")
     assert ledger.spent("ann") == 1.0  # no refund
-    assert math.isfinite(ledger.reply(LocalRandomizer(1.0, 1.0), 0.1, user="ann", key="k"))
+    assert math.isfinite(ledger.reply(ONE, 0.1, user="ann", key="k"))
     assert ledger.spent("ann") == 1.0
 
 
@@ -107,10 +108,10 @@ def test_of_two_answers_to_one_charge_the_first_recorded_is_the_only_one(ledger:
     first: list[float] = []
 
     def measure() -> float:  # another process answers the same charge meanwhile
-        first.append(ledger.reply(LocalRandomizer(1.0, 1.0), 0.5, user="ann", key="k"))
+        first.append(ledger.reply(ONE, 0.5, user="ann", key="k"))
         return 0.5
 
-    assert ledger.reply(LocalRandomizer(1.0, 1.0), measure, user="ann", key="k") == first[0]
+    assert ledger.reply(ONE, measure, user="ann", key="k") == first[0]
     assert ledger.spent("ann") == 1.0
 
 
@@ -124,12 +125,12 @@ def raising(error: type[BaseException]) -> Callable[[], float]:
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit, GeneratorExit, BaseException])
 def test_a_failed_measurement_is_a_reply_like_any_other(ledger: UserLedger, error: type[BaseException]) -> None:
-    assert math.isfinite(ledger.reply(LocalRandomizer(1.0, 1.0), raising(error), user="ann", key="k"))
+    assert math.isfinite(ledger.reply(ONE, raising(error), user="ann", key="k"))
 
 
 def test_an_interrupt_passes_without_the_frames_that_measured(ledger: UserLedger) -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
-        ledger.reply(LocalRandomizer(1.0, 1.0), raising(KeyboardInterrupt), user="ann", key="k")
+        ledger.reply(ONE, raising(KeyboardInterrupt), user="ann", key="k")
     seen = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     assert seen.__context__ is None
     assert "0.123456789" not in "".join(seen.format())
@@ -139,7 +140,7 @@ def test_an_interrupt_passes_without_the_frames_that_measured(ledger: UserLedger
 def test_a_user_or_a_key_that_is_no_text_is_refused(ledger: UserLedger, bad: Any) -> None:
     for names in ({"user": bad, "key": "k"}, {"user": "ann", "key": bad}):
         with pytest.raises(InputError, match=r"user|key"):
-            ledger.reply(LocalRandomizer(1.0, 1.0), 0.5, **names)
+            ledger.reply(ONE, 0.5, **names)
     for read in (ledger.spent, ledger.remaining, ledger.private):
         with pytest.raises(InputError, match="user must be a text"):
             read(bad)
@@ -159,15 +160,15 @@ class Odd(LocalRandomizer):
         return self.answer
 
 
-@pytest.mark.parametrize("price", [-1.0, 0.0, math.nan, math.inf])
-def test_a_price_that_is_none_is_refused(ledger: UserLedger, monkeypatch: pytest.MonkeyPatch, price: float) -> None:
-    monkeypatch.setattr(Odd, "price", price)
-    with pytest.raises(InputError, match="epsilon"):
-        ledger.reply(Odd(), 0.5, user="ann", key="k")
+def test_a_price_that_is_none_is_refused_and_a_reply_that_cannot_be_recorded_is_not_sent(
+    ledger: UserLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for price in (-1.0, 0.0, math.nan, math.inf):
+        monkeypatch.setattr(Odd, "price", price)
+        with pytest.raises(InputError, match="epsilon"):
+            ledger.reply(Odd(), 0.5, user="ann", key="k")
     assert ledger.spent("ann") == 0
-
-
-def test_a_reply_that_cannot_be_recorded_is_not_sent(ledger: UserLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Odd, "price", 1.0)
     monkeypatch.setattr(Odd, "answer", math.nan)
     with pytest.raises(LedgerError, match="cannot record"):
         ledger.reply(Odd(), 0.5, user="ann", key="k")
@@ -243,27 +244,19 @@ def test_a_randomiser_of_somebody_else_s_is_not_called_ours(
     json.loads(ledger.statement().to_json())
 
 
-@pytest.mark.parametrize("change", [{"epsilon": 50.0}, {"private": False}])
-def test_a_key_that_was_paid_at_another_price_or_stamp_is_not_answered(tmp_path: Path, change: dict[str, Any]) -> None:
-    class Mine(LocalRandomizer):
-        """One of a user's own, whose description does not tell."""
-
-        def describe(self) -> dict[str, object]:
-            return {"mechanism": "mine"}
-
-    ledger, other = UserLedger(tmp_path / "users.db", cap=100.0), Mine(change.get("epsilon", 1.0), 1.0)
-    if "private" in change:
-        other = type("Mine", (Mine,), {"private": False})(1.0, 1.0)
-    ledger.reply(Mine(1.0, 1.0), 0.3, user="a", key="k")
+@pytest.mark.parametrize(("name", "other"), [("price", 1.5), ("private", False)])
+def test_a_key_that_was_paid_at_another_price_or_stamp_is_not_answered(
+    ledger: UserLedger, monkeypatch: pytest.MonkeyPatch, name: str, other: object
+) -> None:
+    monkeypatch.setattr(Odd, "describe", lambda self: {"mechanism": "mine"})  # which does not tell
+    ledger.reply(Odd(), 0.3, user="a", key="k")
+    monkeypatch.setattr(Odd, name, other)
     with pytest.raises(KeyConflict, match="other settings"):
-        ledger.reply(other, 0.3, user="a", key="k")
-    assert ledger.private("a")
-    assert ledger.spent("a") == 1.0
+        ledger.reply(Odd(), 0.3, user="a", key="k")
+    assert (ledger.private("a"), ledger.spent("a")) == (True, 1.0)
 
 
 # ---- two users with one key have nothing in common ------------------------------------------------------
-
-ONE = LocalRandomizer(1.0, 1.0)
 
 
 def interrupted(ledger: UserLedger, user: str, key: str) -> None:

@@ -18,7 +18,7 @@ from outsourced_tools import TABLE, curator, published
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, PrivacyError, PrivacyLedger
 from dptune.errors import BudgetMismatch, KeyConflict
 from dptune.outsourced import curator as implementation
-from dptune.outsourced.curator import OutsourcedCurator, cells_of, random_projection
+from dptune.outsourced.curator import cells_of, random_projection
 from dptune.outsourced.formats import Exchange
 
 # ---- price and promise ---------------------------------------------------------------------------------
@@ -64,6 +64,9 @@ def test_a_ledger_that_promises_something_else_is_refused(
     ledger = PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0), max_change=of_ledger)
     with pytest.raises(BudgetMismatch, match="same max_change"):
         curator(ledger, TABLE, tmp_path, max_change=of_curator)
+    curator(ledger, TABLE, tmp_path, max_change=of_ledger)
+    with pytest.raises(BudgetMismatch):  # another number of rows is another promise
+        curator(ledger, TABLE[:-1], tmp_path, max_change=of_ledger)
 
 
 def test_the_charge_stands_before_a_row_is_read_and_what_does_not_fit_is_never_read(
@@ -147,9 +150,9 @@ def test_of_two_processes_that_draw_for_one_charge_both_show_the_first(
     assert ledger.spent() == pytest.approx(0.5)
 
 
-KILLS: dict[str, tuple[type, str, bool]] = {  # where -> what is called then, and whether it has returned
+KILLS: dict[str, tuple[Any, str, bool]] = {  # where -> what is called then, and whether it has returned
     "before charge": (PrivacyLedger, "charge", False),
-    "before draw": (OutsourcedCurator, "_noisy", False),
+    "before draw": (implementation, "bounded_rows", False),
     "before record": (PrivacyLedger, "record", False),
     "after record": (PrivacyLedger, "record", True),
     "before publish": (Exchange, "publish", False),
@@ -172,7 +175,7 @@ def export_in_child(folder: Path, where: str | None = None) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def die_at(owner: type, name: str, returned: bool) -> None:
+def die_at(owner: Any, name: str, returned: bool) -> None:
     true = getattr(owner, name)
 
     def call(*args: Any, **more: Any) -> None:
@@ -239,12 +242,6 @@ def test_a_curator_is_not_copied_and_says_nothing_about_its_rows(ledger: Privacy
         with pytest.raises(PrivacyError):
             copied(made)
     assert repr(made) == "OutsourcedCurator(n=7, row_norm=5, change=10)"
-
-
-def test_another_number_of_rows_is_another_promise(ledger: PrivacyLedger, tmp_path: Path) -> None:
-    curator(ledger, TABLE, tmp_path)
-    with pytest.raises(BudgetMismatch):
-        curator(ledger, TABLE[:-1], tmp_path)
 
 
 def test_a_random_projection_keeps_squared_lengths_on_average() -> None:
