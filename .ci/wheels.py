@@ -34,6 +34,9 @@ USES = {
     "lightgbm": "import lightgbm, dptune.losses.models",
     "cli": LEDGER + "import sys; sys.argv = ['dptune', 'watch', 'l.db', '--once']; from dptune.cli import main; main()",
     "cmaes": "import cmaes, dptune",
+    "mlflow": "import os; os.environ['MLFLOW_ALLOW_FILE_STORE'] = 'true'; "
+    + LEDGER
+    + "from dptune.search import log_to_mlflow; log_to_mlflow(ledger, 's', delta=1e-5, tracking_uri='file:mlruns')",
     "cryptography": "from dptune.certificate import sign, verify; from dptune.privacy import PendingLosses; "
     "PendingLosses('p.db', PendingLosses.new_key())",
 }

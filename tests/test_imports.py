@@ -85,7 +85,19 @@ NEVER = {  # what a room must not import, whichever rooms it may
     "privacy/": {"sqlalchemy"},
     "local/": {"numpy", "scipy", "sqlalchemy"},
 }
-FRAMEWORKS = ("optuna", "ray", "sklearn", "torch", "matplotlib", "cmaes", "pandas", "dp_accounting", "typer", "rich")
+FRAMEWORKS = (
+    "optuna",
+    "ray",
+    "sklearn",
+    "torch",
+    "matplotlib",
+    "cmaes",
+    "pandas",
+    "dp_accounting",
+    "typer",
+    "rich",
+    "mlflow",
+)
 
 
 @pytest.mark.parametrize("folder", ROOMS)

@@ -36,7 +36,7 @@ def test_the_readme_names_the_commands_that_prove_an_installation_and_how_long_t
 def test_no_two_extras_bring_the_same() -> None:
     assert len({tuple(needed) for needed in EXTRAS.values()}) == len(EXTRAS)
     together = re.split("[,[]", EXTRAS["all"][0].rstrip("]"))[1:]
-    assert {*together} == EXTRAS.keys() - {"all", "dev", "docs", "xgboost", "lightgbm", "torch"}
+    assert {*together} == EXTRAS.keys() - {"all", "dev", "docs", "xgboost", "lightgbm", "torch", "mlflow"}
 
 
 def test_every_lower_bound_is_one_that_the_job_of_the_oldest_versions_installs() -> None:
