@@ -10,6 +10,7 @@ exponential mechanism (:mod:`dptune.search.last_releases`), paid once: the price
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from dptune.algorithms.method import Method, Plan, PublicFacts
 from dptune.algorithms.rounds import Rounds, Settings, Vector
 from dptune.privacy.query import Question
 
-USUAL_TRIALS = 100  # of a selection
+USUAL_TRIALS = 100  # of a selection; of values at most
 
 
 class _AsksNothing(Rounds):
@@ -71,9 +72,21 @@ class Values(_AsksNothing):
         return {}
 
 
-def plan_values(facts: PublicFacts, *, trials: int, final_share: float = 0.05) -> Plan:
-    """Return the plan of equal releases of ``trials`` values, and a final estimate of ``final_share`` of mu^2."""
-    trials, final_share = at_least("n_trials", trials, 1), share("final_share", final_share)
+def usual_values(n: int, mu: float) -> int:
+    """Return as many trials as leave values that differ by 5% of the clip's width apart, at least 20, at most 100.
+
+    The standard deviation of a value is sqrt(trials) / (n mu) of the width; two that are 2 sqrt(2) of it apart differ.
+    """
+    return min(max(math.floor((0.05 * n * mu / (2 * math.sqrt(2))) ** 2), 20), USUAL_TRIALS)
+
+
+def plan_values(facts: PublicFacts, *, trials: int | None = None, final_share: float = 0.05) -> Plan:
+    """Return the plan of equal releases of ``trials`` values, and a final estimate of ``final_share`` of mu^2.
+
+    Default for ``trials``: :func:`usual_values`.
+    """
+    trials = usual_values(facts.n, facts.mu) if trials is None else at_least("n_trials", trials, 1)
+    final_share = share("final_share", final_share)
     settings = ValuesSettings(facts.seed)
     return Plan("values", facts.mu, settings, trials, monitor_share=1 - final_share, final_share=final_share)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -31,6 +32,7 @@ from dptune.space import Categorical, Float, Space
 
 _ANY = Space({"x": Float(0, 1)})  # where the user's space is not known yet, settings are checked on this one
 LARGEST_SEED = 2**32 - 1  # of every generator a seed is given to
+TELLS = 1.96  # standard deviations: a difference above is told from 0, at 95%
 TOLD_APART = 2 * math.sqrt(2)  # standard deviations: two values that far apart differ, at 95%
 COARSE = 0.05  # of the clip's width: trials that must differ by more to be told apart leave a search little to learn
 DECISION = "a decision to stop a trial, at first,"
@@ -186,14 +188,38 @@ class SearchRequest:
         """Return a line that says what the run spends, whether it protects anybody, and how large the noise will be."""
         plan, budget = run.plan, self.ledger.budget.mu
         spends = f"The run {run.scope!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials"
-        asked = self.settings.get("trials") or run.trials
-        spends += f" (not {asked}: they come in rounds of equal size)" if run.trials < asked else ""
+        asked = self.settings.get("trials")
+        if asked is None and run.plan.trials == run.trials:
+            given = f"{run.space.d} coordinates" if run.space is not None else "n and mu"
+            spends += f" (the number that it plans for {given})"
+        elif asked is not None and run.trials < asked:
+            spends += f" (not {asked}: they come in rounds of equal size)"
         spends += (
             " that train to their end; others take the places of those that are stopped" if plan.rung_share else ""
         )
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
-        levels = 1 if self.default is None else 2
-        return f"{spends}{seeded}. {in_words(noises(plan, self.privatizer, levels=levels))}"
+        found = noises(plan, self.privatizer, levels=1 if self.default is None else 2)
+        return f"{spends}{seeded}. {in_words(found)}{self._worth(plan, found)}{self._risk(budget)}"
+
+    def _worth(self, plan: Plan, found: Sequence[Noise]) -> str:
+        """Say which improvement the run can show."""
+        if self.default is None or plan.final_mu == 0:
+            return ""
+        least = TELLS * math.sqrt(2) * found[-1].sigma  # the difference of two released levels
+        return (
+            f" Is it worth it? With {self.privatizer.n} people an improvement over the default shows if it is above "
+            f"{least:.3g}; where you expect less, the default may be as good."
+        )
+
+    def _risk(self, budget: float) -> str:
+        """Say what a person risks by all of the ledger, in words: the attack of :class:`dptune.certificate.Risk`."""
+        if not self.privatizer.private:
+            return ""
+        right = math.ceil(100 * NormalDist().cdf(budget / 2))
+        return (
+            f" What a person risks: who knows everybody else's records and sees all releases of the ledger tells which "
+            f"of two records is theirs right at most {right} times in 100 (50 by a guess)."
+        )
 
     def warning(self, run: SearchRun) -> str:
         """Return why the run will learn little, from public numbers, and what to change; "" if it need not."""

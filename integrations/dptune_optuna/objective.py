@@ -279,7 +279,7 @@ class PrivateObjective(PrivateFunction):
         function: Function,
         privatizer: dptune.LossPrivatizer,
         *,
-        n_trials: int,
+        n_trials: int | None = None,
         mu: float | None = None,
         final_share: float = 0.05,
         default: Mapping[str, Any] | None = None,
@@ -288,6 +288,13 @@ class PrivateObjective(PrivateFunction):
         settings = {"trials": n_trials, "final_share": final_share}
         request = SearchRequest(VALUES, privatizer, mu, 0, settings, default, type(self).__name__)
         super().__init__(function, StudyRuns(request), **about)
+
+    @property
+    def n_trials(self) -> int:
+        """Number of trials of a complete run: pass it to ``study.optimize``."""
+        for run in self._runs.known.values():
+            return run.trials
+        return self._runs.request.plan(None).trials
 
     def recommend(self, study: optuna.Study) -> Recommendation:
         """Return the trial's parameters that a model of all released values expects to be best.

@@ -105,3 +105,19 @@ def test_what_makes_no_plan_is_refused_by_name(wrong: dict[str, Any]) -> None:
     given = {"n": 100, "clip": (0.0, 1.0), "mu": 1.0, "trials": 50, "dimensions": 2, **wrong}
     with pytest.raises(InputError):
         forecast(given.pop("n"), given.pop("clip"), space_of(given.pop("dimensions")), **given)
+
+
+def test_a_run_announces_what_it_can_show_what_a_person_risks_and_whose_number_of_trials_it_is(fast_path: Path) -> None:
+    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=300, clip=(0.0, 3.0))
+    request = SearchRequest(CENTRED, privatizer, default={"a": 0.5, "b": 1.0})
+    announced = request.announcement(request.begin("run", SPACE))
+    assert "(the number that it plans for 2 coordinates)" in announced
+    least = 1.96 * 2 * 3.0 / (300 * 0.05**0.5)  # the difference of two levels, released jointly for 5% of mu^2
+    assert f"With 300 people an improvement over the default shows if it is above {least:.3g}" in announced
+    assert "right at most 70 times in 100" in announced  # Phi(1/2) = .69
+
+
+@pytest.mark.parametrize(("n", "mu", "trials"), [(300, 1.0, 28), (300, 0.5, 20), (1000, 1.0, 100)])
+def test_values_plan_as_many_trials_as_can_be_told_apart(n: int, mu: float, trials: int) -> None:
+    plan = VALUES.plan(PublicFacts(n, 1.0, mu), None, mu=mu, seed=0)
+    assert plan.trials == trials
