@@ -9,7 +9,8 @@ with N and q public). With P = N(0, z^2), Q = N(1, z^2), one step is dominated b
 
 The plan must not depend on anything released on the way: checking these figures before each *adaptively chosen* step
 is not sound. Units: z in multiples of the sensitivity C; epsilon in nats.
-Sources: Koskela, Jaelkoe & Honkela (2020) and Doroshenko et al. (2022) for PLD.
+Sources: Koskela, Jaelkoe & Honkela (2020) and Doroshenko et al. (2022) for PLD, which dp-accounting computes: without
+it every function here raises :class:`dptune.MissingExtra`.
 """
 
 from __future__ import annotations
@@ -57,11 +58,7 @@ class SubsampledGaussianPlan:
             object.__setattr__(self, name, value)
 
     def event(self) -> Any:
-        """Return the plan as dp-accounting names it.
-
-        Raises:
-            MissingExtra: dp-accounting is not installed.
-        """
+        """Return the plan as dp-accounting names it."""
         dp = dp_accounting()
         step = dp.PoissonSampledDpEvent(self.q, dp.GaussianDpEvent(self.z))
         return dp.SelfComposedDpEvent(step, self.steps)
@@ -72,7 +69,6 @@ def epsilon_pld(plan: SubsampledGaussianPlan, delta: float) -> float:
 
     Raises:
         InputError: delta is not strictly between 0 and 1.
-        MissingExtra: dp-accounting is not installed.
     """
     delta = probability("delta", delta)
     return float(pld_accountant().compose(plan.event()).get_epsilon(delta))
@@ -83,7 +79,6 @@ def noise_multiplier(*, q: float, steps: int, epsilon: float, delta: float) -> f
 
     Raises:
         InputError: a setting is out of range, or z would be above 1e4.
-        MissingExtra: dp-accounting is not installed.
     """
     return least_noise(lambda z: epsilon_pld(SubsampledGaussianPlan(q, z, steps), delta), epsilon)
 
@@ -108,11 +103,7 @@ def least_noise(price: Callable[[float], float], epsilon: float) -> float:
 
 
 def pld_accountant() -> Any:
-    """Return a new accountant of dp-accounting: privacy loss distributions, pessimistic, add-or-remove relation.
-
-    Raises:
-        MissingExtra: dp-accounting is not installed.
-    """
+    """Return a new accountant of dp-accounting: privacy loss distributions, pessimistic, add-or-remove relation."""
     dp_accounting()
     from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
     from dp_accounting.privacy_accountant import NeighboringRelation
@@ -121,11 +112,7 @@ def pld_accountant() -> Any:
 
 
 def dp_accounting() -> Any:
-    """Return dp-accounting's module of events.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
+    """Return dp-accounting's module of events."""
     try:
         from dp_accounting import dp_event
     except ImportError as error:

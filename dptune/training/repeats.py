@@ -124,7 +124,11 @@ def repeat_and_select(
         KeyConflict: one of the ledgers was charged for another clip, or together with other ledgers.
         PlanComplete: the selection was begun before, and has not shown anything.
     """
-    _refuse_broken(function("once", once))
+    if names := undefined(function("once", once)):  # a typo would fail every repeat
+        raise InputError(
+            f"once uses {', '.join(names)}, which is not defined: every repeat would fail. Nothing was charged. "
+            "Define it, and try once() on public rows."
+        )
     secure = boolean("secure", secure)
     plan, n = _scoring(ledgers)
     interval, noise = Interval(*clip), noise_source(None, insecure_seed)
@@ -139,15 +143,6 @@ def repeat_and_select(
         score_or_none = best.score if math.isfinite(best.score) else None
         home.fix(_SCOPE, _SELECTED, {"parameters": best.parameters, "score": score_or_none})
         return _published(ledgers, charges, best)
-
-
-def _refuse_broken(once: Once) -> None:
-    """Refuse, before the charge, a typo that would fail every repeat."""
-    if names := undefined(once):
-        raise InputError(
-            f"once uses {', '.join(names)}, which is not defined: every repeat would fail. Nothing was charged. "
-            "Define it, and try once() on public rows."
-        )
 
 
 def _charged(ledgers: Sequence[TrainingLedger], digest: str, *, secure: bool, private: bool) -> list[Charge]:
