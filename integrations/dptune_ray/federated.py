@@ -325,7 +325,7 @@ class Federation:
         usual = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": -1, **(options or {})}
         groups = [tuple(range(first, settings.agents, hosts)) for first in range(hosts)]
         about = Carried(objective), space, transport
-        self.hosts = [start(usual, Host, *about, group, seed, mode, silent) for group in groups]
+        self.hosts = [start(usual, Host, *about, group, seed, mode, silent) for group in groups]  # handles
 
     def advance(self, points: int) -> None:
         """Let every agent evaluate until it has ``points`` points: the initial ones, then one a round, then its own.

@@ -324,8 +324,7 @@ class Vault:
 
     def _end(self, trial: str, stage: Stage) -> None:
         """A trial is expected no more, and what another process of it has put is dropped."""
-        one = self._trials[trial]
-        one.stage, one.asked, one.upload, one.parts = stage, None, "", {}
+        self._trials[trial] = Trial(stage, told=self._trials[trial].told)
 
     def _finish(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None) -> float | None:
         one = self._trials[trial]

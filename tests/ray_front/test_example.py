@@ -55,6 +55,11 @@ def test_an_example_runs_as_it_stands(example, fast_path):
     assert "NOT PRIVATE" not in run.stdout
 
 
+def run_block(number, names, shorter):
+    block = (ROOT / "docs" / "ray.md").read_text().split("```python\n")[number].split("```")[0]
+    exec(compile(block.replace(*shorter), "ray.md", "exec"), names)
+
+
 @pytest.mark.slow
 def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(fast_path, capsys):
     def load_validation_data():
@@ -64,8 +69,7 @@ def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(fast_p
     X_train = np.random.default_rng(1).normal(size=(100, 3))
     names = {"tune": tune, "SVC": SVC, "CentredSearch": CentredSearch, "privatizer": open_privatizer(fast_path)}
     names |= {"X_train": X_train, "y_train": X_train[:, 0] > 0, "load_validation_data": load_validation_data}
-    block = (ROOT / "docs" / "ray.md").read_text().split("```python\n")[1].split("```")[0]
-    exec(compile(block.replace("n_trials=100", "n_trials=4"), "ray.md", "exec"), names)
+    run_block(1, names, ("n_trials=100", "n_trials=4"))
     assert names["search"].vault_run().begin().complete
     assert "'C'" in capsys.readouterr().out
 
@@ -77,8 +81,7 @@ def test_the_page_s_python_of_local_privacy_runs(fast_path, monkeypatch):
         **{"dptune": dptune, "tune": tune, "LDPTGPSearch": LDPTGPSearch, "LocalRandomizer": LocalRandomizer},
         **{"users": [f"user {i}" for i in range(1000)], "satisfaction": lambda config: config["x"]},
     }
-    block = (ROOT / "docs" / "ray.md").read_text().split("```python\n")[2].split("```")[0]
-    exec(compile(block.replace("num_samples=1000", "num_samples=3"), "ray.md", "exec"), names)
+    run_block(2, names, ("num_samples=1000", "num_samples=3"))
     assert names["search"].recommend().keys() == {"x"}
     assert sum(account.replies for account in names["ledger"].accounts()) == 3
 
@@ -92,9 +95,8 @@ def test_the_page_s_federation_runs(fast_path, monkeypatch):
     names = {"settings": settings, "plan": plan, "space": space, "ledger": PlanLedger("agents.db", plan, n=8)}
     names |= {"objective": lambda agent, config: -((config["x"] - 0.1 * agent) ** 2)}
     names |= {"RayTransport": RayTransport, "Federation": Federation, "DPFTSSearch": DPFTSSearch}
-    block = (ROOT / "docs" / "ray.md").read_text().split("```python\n")[3].split("```")[0]
     try:
-        exec(compile(block, "ray.md", "exec"), names)
+        run_block(3, names, ("", ""))
         assert names["federation"].best().keys() == set(range(8))
         assert names["search"].set_search_properties("value", "max", space)
         assert "x" in names["search"].suggest("a")

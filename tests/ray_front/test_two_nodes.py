@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import dptune
-from ray_harness import descendants
+from ray_harness import descendants, wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 ROOT = Path(__file__).parent.parent.parent
@@ -81,7 +80,7 @@ def two_nodes():
     head = f"--port={port}", "--head", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={folder}", MEMORY
     cluster = Cluster({**bare, "RAY_ADDRESS": f"127.0.0.1:{port}"}, [start(bare, *head)])
     try:
-        wait_for(port)
+        wait_until(lambda: answers(port))
         cluster.add()
         wait_until(lambda: python(cluster.environment, "-c", NODES).stdout.strip().endswith("2"))
         yield cluster
@@ -93,13 +92,9 @@ def two_nodes():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def wait_for(port):
-    for _ in range(120):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.5)
-    raise TimeoutError("the head did not start")
+def answers(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def python(environment, *command):
@@ -172,11 +167,3 @@ def rounds_of(ledger):
         return len(dptune.accounting.PlanLedger(ledger).charges())
     except dptune.LedgerError:
         return 0
-
-
-def wait_until(happened):
-    for _ in range(600):
-        if happened():
-            return
-        time.sleep(0.1)
-    raise TimeoutError("the run did not come that far")
