@@ -170,35 +170,38 @@ def test_a_stop_forgets_what_another_process_of_the_trial_was_handing_over(tmp_p
     assert vault.served.receive("finish", "late", point, "another's", [N]) is None
 
 
-def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallows_it(tmp_path):
-    def wrong(config):
-        with contextlib.suppress(Exception):
-            dptune_ray.report_private(np.zeros(N - 1), 1)
-        return half_trained(config, 1)
+def swallowing(config):
+    with contextlib.suppress(Exception):
+        dptune_ray.report_private(np.zeros(N - 1), 1)
+    return half_trained(config, 1)
 
-    search = opened(tmp_path)
-    with pytest.raises(dptune.InputError, match=f"expected {N}"):
-        played(search, search.trainable(wrong))
-    plain = begin(open_centred(open_privatizer(tmp_path, mu=MU), name="plain", mu=0.1))
-    with pytest.raises(dptune.InputError, match="rung_share"):
-        played(plain, plain.trainable(training))
-    with pytest.raises(dptune.InputError, match="public= or rung_share="):
-        search.trainable(public="the weather")(training)
+
+def in_a_thread(config):
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(dptune_ray.report_private, half_trained(config, 1), 1)
+    assert isinstance(told.exception(), dptune.InputError)
+    return half_trained(config, 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "unplanned", "says"),
+    [
+        (swallowing, {}, f"expected {N}"),
+        (in_a_thread, {}, "thread of your own"),
+        (training, {"rung_share": 0}, "decisions"),
+    ],
+)
+def test_what_cannot_be_reported_is_refused_in_public_though_the_function_swallows_it(
+    tmp_path, function, unplanned, says
+):
+    search = begin(open_centred(open_privatizer(tmp_path, mu=MU), **{**SETTINGS, **unplanned}))
+    with pytest.raises(dptune.InputError, match=says):
+        played(search, search.trainable(function))
+    if not unplanned:
+        with pytest.raises(dptune.InputError, match="public= or rung_share="):
+            search.trainable(public="the weather")(function)
     assert open_ledger(tmp_path, MU).spent() == 0
     dptune_ray.report_private(np.zeros(N), 1)  # outside a trial: nothing
-
-
-def test_a_report_from_a_thread_of_the_user_s_own_ends_the_trial_in_public(tmp_path):
-    def wrong(config):
-        with ThreadPoolExecutor(1) as pool:
-            told = pool.submit(dptune_ray.report_private, half_trained(config, 1), 1)
-        assert isinstance(told.exception(), dptune.InputError)
-        return half_trained(config, 1)
-
-    search = opened(tmp_path)
-    with pytest.raises(dptune.InputError, match="thread of your own"):
-        played(search, search.trainable(wrong))
-    assert open_ledger(tmp_path, MU).spent() == 0
 
 
 def test_a_trial_that_runs_again_after_the_vault_was_restarted_costs_nothing_and_has_its_value(tmp_path, local_actors):
