@@ -60,8 +60,9 @@ class LossPrivatizer:
         n: number of examples, one person each. Give ``n`` or ``groups``.
         groups: (rows,) identifiers; examples with the same identifier belong to one person and are
             averaged to one loss before anything else, so that n counts people.
-        clip: (low, high), finite: the losses' public range. NaN and +inf become ``high``, -inf ``low``. Or "auto", or
-            an :class:`~dptune.privacy.auto_clip.AutoClip`: :meth:`choose_clip` says what it is, before a run begins.
+        clip: (low, high), finite: the losses' public range. NaN and +inf become ``high``, -inf ``low``. Default
+            "auto", or an :class:`~dptune.privacy.auto_clip.AutoClip`: :meth:`choose_clip` chooses it privately, which
+            front ends do in their first trial.
         person_weights: (n,) positive public weights of the mean; default equal.
         dtype: numpy.float32 (default) or float64, how rows are kept: n * itemsize bytes a point.
         insecure_seed: NOT PRIVATE. Reproducible noise for tests; stamps ledger and statement.
@@ -79,7 +80,7 @@ class LossPrivatizer:
         *,
         n: int | None = None,
         groups: npt.ArrayLike | None = None,
-        clip: tuple[float, float] | str | AutoClip,
+        clip: tuple[float, float] | str | AutoClip = "auto",
         person_weights: npt.ArrayLike | None = None,
         dtype: type[np.float32] | type[np.float64] = np.float32,
         insecure_seed: int | None = None,

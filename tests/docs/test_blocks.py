@@ -38,7 +38,6 @@ ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/federated.md": "tests/test_examples.py",
     "docs/ldp.md": "tests/test_examples.py",
 }
-FEWER = "n_trials=100", "n_trials=20"
 FLOAT = optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)
 READ = {  # page -> why its blocks are compiled here, and not run
     "docs/what-breaks-the-promise.md": "wrong beside right: tests/docs/test_wrong_and_right.py runs them",
@@ -77,10 +76,10 @@ def code_of(name: str) -> list[tuple[str, str]]:
 
 
 def test_the_readme_runs_and_goes_on_when_it_is_run_again(capsys: pytest.CaptureFixture[str]) -> None:
-    known = run("README.md", ROWS, only=slice(1), instead=FEWER)
+    known = run("README.md", ROWS, only=slice(1))
     first = capsys.readouterr().out
     assert "Privacy statement" in first
-    run("README.md", ROWS, only=slice(1), instead=FEWER)  # again: nothing is spent, and the final estimate is kept
+    run("README.md", ROWS, only=slice(1))  # again: nothing is spent, and the final estimate is kept
     assert capsys.readouterr().out == first
     assert known["svm"].estimate(known["study"], known["sampler"].recommend(known["study"])).private
 
