@@ -74,8 +74,18 @@ def test_what_was_not_released_is_not_called_better(fast_path: Path, method: Met
     assert "Whether it is better than a = 0.9, b = 50 was not released" in best.summary()
     assert "hints at an improvement of" in best.summary()
     estimate = run.estimate(best, losses(best), default=losses(DEFAULT))
+    assert run.estimate(best, losses(best), default=losses(DEFAULT)) == estimate  # the recorded one, for nothing
     assert run.recommend().improvement == estimate.improvement
     assert run.recommend().distinguishable
+    (charge,) = run.ledger.charges("run", prefix="final")
+    assert charge.mu == run.plan.final_mu
+    assert charge.description["sensitivity"] == pytest.approx(2**0.5 / N)  # of two losses in [0, 1]
+    assert estimate.improvement is not None
+    assert estimate.improvement.sigma == pytest.approx(2**0.5 * estimate.sigma)
+    low, high = estimate.improvement.interval(1 - 1e-9)
+    assert low <= float(np.mean(losses(DEFAULT) - losses(best))) <= high
+    assert "better than the defaults: improvement" in str(estimate)
+    assert run.privatizer.points() == () or method is GIBO
 
 
 def test_without_the_defaults_losses_nothing_is_called_better(fast_path: Path) -> None:
@@ -150,20 +160,9 @@ def test_a_default_outside_the_space_is_refused_before_anything_is_written(fast_
     assert privatizer.ledger.fact("run", "plan") is None
 
 
-def test_the_final_estimate_releases_the_defaults_with_it_and_its_interval_needs_no_model(fast_path: Path) -> None:
-    run = finished(fast_path, CENTRED, mu=4.0, default=DEFAULT, choice_share=0.0)
-    best = run.recommend()
-    estimate = run.estimate(best, losses(best), default=losses(DEFAULT))
-    (charge,) = run.ledger.charges("run", prefix="final")
-    assert charge.mu == run.plan.final_mu
-    assert charge.description["sensitivity"] == pytest.approx(2**0.5 / N)  # of two losses in [0, 1]
-    assert estimate.improvement is not None
-    assert estimate.improvement.sigma == pytest.approx(2**0.5 * estimate.sigma)
-    low, high = estimate.improvement.interval(1 - 1e-9)
-    assert low <= float(np.mean(losses(DEFAULT) - losses(best))) <= high
-    assert "better than the defaults: improvement" in str(estimate)
-    assert run.estimate(best, losses(best), default=losses(DEFAULT)) == estimate  # the recorded one, for nothing
-    assert run.privatizer.points() == ()
+def test_a_confidence_lies_between_0_and_1() -> None:
+    with pytest.raises(InputError, match="confidence"):
+        Estimate(0.5, 0.1, True).interval(1.0)
 
 
 def test_an_estimate_says_that_it_reaches_the_upper_clip(fast_path: Path) -> None:
