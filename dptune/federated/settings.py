@@ -62,9 +62,6 @@ class FTSSettings:
         refit: number of observations after which an agent fits its own hyperparameters again.
         candidates: number of points from which the search for a sample's largest value starts.
         seed: of the shared features and candidates.
-
-    Raises:
-        InputError: a setting is out of range.
     """
 
     agents: int = field(metadata=check(at_least, 1))

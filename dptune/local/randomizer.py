@@ -73,9 +73,6 @@ class LocalRandomizer:
         bound: the public interval: a number b > 0 for [-b, b], the paper's b = B + R; or (low, high).
         invalid: public stand-in for a value that is no number (NaN, None, text); default ``low``. Where small values
             are good, give ``high``: by default what fails counts as the best.
-
-    Raises:
-        InputError: a setting is out of range.
     """
 
     private = True
