@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from noises import CannedNoise
 from optuna.distributions import FloatDistribution
 from sklearn.linear_model import Ridge
 
@@ -137,3 +138,28 @@ def test_a_budget_that_has_no_room_for_clip_and_run_is_refused_before_training(l
         study.optimize(objective, n_trials=1)
     assert function.asked == []
     assert ledger.spent() == 0
+
+
+@pytest.mark.parametrize("odd", [0.0, np.nan, np.inf, 1e300])
+def test_neighbours_leave_the_same_study(odd: float, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def left(name: str, worst: float) -> list[str]:
+        (folder := tmp_path / name).mkdir()
+        ledger = PrivacyLedger(folder / "ledger.db", Budget.gdp(1.0))
+        privatizer = LossPrivatizer(ledger, n=N, clip="auto", noise=CannedNoise())
+        sampler = CentredSampler(SPACE, privatizer, n_trials=12, default=DEFAULT, seed=0)
+
+        @sampler.objective
+        def losses(trial: Any) -> Any:
+            alpha = trial.suggest_float("alpha", 1e-3, 1e3, log=True)
+            return np.append(np.random.default_rng(0).exponential(alpha, N - 1), worst)
+
+        caplog.clear()
+        study = optuna.create_study(sampler=sampler, study_name="s")
+        with caplog.at_level(logging.DEBUG, "optuna.dptune"):
+            study.optimize(losses)
+        shown = [record.getMessage() for record in caplog.records if record.name.startswith("optuna.dptune")]
+        trials = [repr((trial.params, trial.values, trial.state)) for trial in study.trials]
+        charges = [repr((charge.key, charge.value, charge.description)) for charge in ledger.charges()]
+        return [*shown, *trials, *charges, str(sampler.recommend(study).summary())]
+
+    assert left("mine", 1.0) == left("theirs", odd)

@@ -46,7 +46,8 @@ def neighbour(container: str, kind: str) -> tuple[Any, Any]:
 
 def search_of(method: str, folder: Path) -> Any:
     settings = {"param_distributions": {"C": loguniform(1e-2, 1e2)}, "ledger": ledger_in(folder)}
-    return search_in(folder, method, **settings)
+    method, _, clip = method.partition(", clip ")
+    return search_in(folder, method, **settings, **({"clip": clip} if clip else {}))
 
 
 def transcript(folder: Path, container: str, method: str, kind: str) -> list[str]:
@@ -72,6 +73,7 @@ def assert_nothing_interferes(
 CASES = [
     *(("array", method, kind) for method in ("centred", "selection") for kind in (*ODD, "label", "missing label")),
     *(("array", method, kind) for method in ("dp-gibo", "sampler") for kind in ("other", "nan", "label")),
+    *(("array", "centred, clip auto", kind) for kind in (*ODD, "label")),
     *((container, "selection", kind) for container in ("float32", "sparse") for kind in ("other", "nan", "inf")),
 ]
 
