@@ -92,16 +92,15 @@ class Curator:
         best = int(correlation.argmax())
         return best if correlation[best] >= NEAR else None
 
-    def tell(self, number: int, key: Key, reply: float) -> bool:
-        """Take a reply; tell whether it counts."""
+    def tell(self, number: int, key: Key, reply: float) -> None:
+        """Take a reply, if it counts."""
         row = self.row(key)
         if row is None:
-            return False
+            return
         self.bandit.tell(row, reply, number=number)
         for i, refinement in enumerate(self._refinements):
             if refinement.after == self.bandit.t:
                 self._refine(refinement, seed=self.settings.seed + i + 1)
-        return True
 
     def ask(self, pending: Iterable[Key] = ()) -> Key:
         """The next candidate; ``pending`` are being tried at the moment."""

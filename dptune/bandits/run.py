@@ -68,14 +68,10 @@ class LDPRun:
         self._lock = ForkSafeLock()
 
     def tell(self, number: int, parameters: Mapping[str, Value], reply: float) -> bool:
-        """Take the privatised reply with this number, unless it is known; tell whether it was taken.
+        """Take the privatised reply with this number >= 0, unless it is known; tell whether it was taken.
 
-        Replies that are not finite, exceed 1e100 in magnitude, or lie outside the space are ignored.
-
-        Args:
-            number: >= 0, unique in the run.
-            parameters: where the user measured, after rounding.
-            reply: what the randomiser returned.
+        ``parameters`` are where the user measured, after rounding. Replies that are not finite, exceed 1e100 in
+        magnitude, or lie outside the space are ignored.
         """
         number, key = at_least("number", number, 0), key_of(self.space, parameters)
         value = self._sign * (reply - self._centre) if isinstance(reply, Real) else math.nan
