@@ -1,12 +1,5 @@
 """The three LDP algorithms as Tune searchers: a trial is one user's locally private reply.
 
-Example::
-
-    search = LDPTGPSearch(space, LDPSettings(LaplaceReplies(1.0, B=0.8, R=0.2)), replies="replies.db")
-    trainable = search.trainable(satisfaction, randomizer=LocalRandomizer(1.0, 1.0), ledger=ledger, user="me")
-    tuning = tune.TuneConfig(search_alg=search, metric="reply", mode="max", num_samples=2)
-    tune.Tuner(trainable, tune_config=tuning, param_space=space).fit()
-
 The run is :class:`dptune.bandits.LDPRun`. The searcher reads the replies from their file and nothing else; what Tune
 tells it, twice, late or never, is not needed. A trial that failed is a reply that was lost.
 

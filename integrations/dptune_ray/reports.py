@@ -127,30 +127,18 @@ def public_reports(call: Callable[[], T]) -> Generator[dict[str, float], None, T
 
 
 class PrivateReports:
-    """The private reports of one trial, on their way to the vault.
-
-    Args:
-        losses: what was reported -> losses (rows,), or None where that fails.
-
-    Attributes:
-        stopped: whether the vault has ended the trial.
-        thread: that runs the trial's function.
-    """
+    """The private reports of one trial, on their way to the vault; ``losses``: what was reported -> (rows,) or None."""
 
     def __init__(
         self, vault: VaultClient, trial: str, parameters: Mapping[str, Any], losses: Callable[[Any], Vector | None]
     ) -> None:
         self._vault, self._trial, self._parameters, self._losses = vault, trial, parameters, losses
-        self.stopped, self.thread = False, 0
+        self.stopped = False  # whether the vault has ended the trial
+        self.thread = 0  # that runs the trial's function
         self._refused: Exception | None = None  # kept: the user's function may swallow it
 
     def during(self, call: Callable[[], T]) -> T:
-        """Return what the call returns; what its function reports meanwhile goes to the vault.
-
-        Raises:
-            DptuneError: the vault refused a report.
-            RayError: it could not be reached, which is not a failure of the function.
-        """
+        """Return what the call returns, or raise why a report was refused or could not reach the vault."""
         self.thread = threading.get_ident()
         _running.append(self)
         try:

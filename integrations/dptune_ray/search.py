@@ -196,6 +196,9 @@ class SpaceSearch(RunSearch):
                 "or its function failed and no trial has succeeded yet. trainable.try_out(config) shows what it raised."
             )
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_made": None}  # Tune writes a searcher to its files; a function holds data
+
     # ---- the user's interface --------------------------------------------------------------------------
 
     def trainable(

@@ -43,6 +43,7 @@ def test_nothing_private_of_a_run_is_pickled(tmp_path, opened):
     run(search, 5)
     finish(search, "a", search.suggest("a"), lambda config: private)
     privatizer.observe("held", private)
+    search.trainable(lambda config: private)  # its function closes over them
     written = cloudpickle.dumps(search)
     for loss in private:
         assert np.float64(loss).tobytes() not in written
