@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.data import Array
 from dptune import Budget
+from dptune.accounting.approximate import Limits
 from dptune.accounting.durable import Charge
 from dptune.accounting.entries import Limit
 from dptune.accounting.gdp import Spent, bounded_range_from_mu
@@ -28,7 +29,7 @@ class Ledger:
     """What a run asks of a `PrivacyLedger`, in memory."""
 
     def __init__(self, mu: float) -> None:
-        self.budget = Budget.gdp(mu=mu)
+        self.budget, self.limits, self.mu = Budget.gdp(mu=mu), Limits(mu), mu
         self.charges: list[Charge] = []
         self._by_key: dict[tuple[str, str], Charge] = {}
         self._facts: dict[tuple[str, str], object] = {}
@@ -45,7 +46,7 @@ class Ledger:
         """Fix the plan of a run that begins with the whole budget."""
         return self.fix(scope, PLAN, make(self.rest()))
 
-    def check(self, mu: float) -> None:
+    def check(self, mu: float, *, choice_of: str = "") -> None:
         """Refuse nothing."""
 
     def rest(self) -> Rest:

@@ -31,7 +31,10 @@ from benchmarks.digits_tasks import elastic_net_task, gradient_boosting_task
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from benchmarks.small_tasks import breast_cancer_task
 from benchmarks.tasks import Task, kernel_ridge_task, svr_task
-from dptune import LossPrivatizer, PrivacyLedger, select
+from dptune import Budget, LossPrivatizer, PrivacyLedger, select
+from dptune.accounting.approximate import divided, largest_plan
+from dptune.accounting.gdp import mu_from_epsilon
+from dptune.accounting.ledger import Rest
 from dptune.selection.methods import exponential, race, usual_method
 
 TASKS: dict[str, Callable[[int, int], Task]] = {  # (people, seed) -> task
@@ -54,6 +57,7 @@ class MemoryLedger(PrivacyLedger):
     """A ledger without database and budget, for simulations."""
 
     def __init__(self) -> None:
+        self.budget = Budget.gdp(1.0)
         self._paid: dict[tuple[str, str], Any] = {}
         self._facts: dict[str, object] = {}
 
@@ -69,7 +73,11 @@ class MemoryLedger(PrivacyLedger):
 
     def fix_plan(self, scope: str, make: Callable[[Any], object]) -> object:
         """Keep the first plan of a scope."""
-        return self._facts.setdefault(scope, make(None))
+        return self._facts.setdefault(scope, make(self.rest()))
+
+    def rest(self) -> Rest:
+        """As much as anybody wants."""
+        return Rest(math.inf, math.inf, ())
 
     def find(self, scope: str, key: str) -> Any:
         """The charge of a key, or None."""
@@ -167,6 +175,29 @@ def compare(seeds: int, draws: int = 2) -> str:
     return markdown(["n", "mu", "n mu", "m", *logs, "race worse by, in standard errors"], rows)
 
 
+def compare_at_a_pair(seeds: int, draws: int = 4, delta: float = 1e-5) -> str:
+    """The same measure at equal (epsilon, delta): both methods at its mu, and one choice with what the pair allows."""
+    rows = []
+    for n, epsilon in ((50, 1.0), (100, 1.0), (300, 0.5), (300, 1.0), (300, 3.0)):
+        mu, eta = mu_from_epsilon(epsilon, delta), divided(largest_plan(1.0, epsilon, delta), 1.0)[1]
+        for m in (20, 100, 400):
+            logs: dict[str, list[float]] = {}
+            for cell in (Cell(task, PEOPLE, seed) for task in TASKS for seed in range(seeds)):
+                found = Candidates(cell)
+                losses = np.clip(found.losses[:m], *found.task.clip)
+                everybody, means = losses.mean(axis=1), losses[:, :n].mean(axis=1)
+                width = found.task.clip[1] - found.task.clip[0]
+                for draw in range(draws):
+                    chosen = dict(_choices(losses[:, :n], means, found.task.clip, mu, [cell.seed, draw]))
+                    gumbel = np.random.default_rng([cell.seed, draw, 5]).gumbel(size=m)
+                    chosen["one choice"] = int(np.argmin(means - 2 * width / (n * eta) * gumbel))
+                    for name, index in chosen.items():
+                        logs.setdefault(name, []).append(math.log(everybody[index] / everybody[np.argmin(means)]))
+            costs = [f"{math.exp(np.mean(logs[name])):.3f}" for name in ("exponential", "race", "one choice")]
+            rows.append([str(n), f"{epsilon:g}", str(m), *costs])
+    return markdown(["n", "epsilon", "m", "exponential, in GDP", "race", "one choice in (epsilon, delta)"], rows)
+
+
 SHOWN = ("values", "exponential", "race")
 
 
@@ -194,10 +225,14 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--people", nargs="+", type=int, default=[PEOPLE])
     parser.add_argument("--rule", action="store_true", help="compare the two methods for the rule of dptune.selection")
+    parser.add_argument("--pair", action="store_true", help="compare them at equal (epsilon, 1e-5)")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
     if asked.rule:
         print(compare(asked.seeds))
+        return
+    if asked.pair:
+        print(compare_at_a_pair(asked.seeds))
         return
     path = asked.out / "results" / "selection.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)

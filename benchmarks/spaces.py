@@ -32,7 +32,8 @@ from benchmarks.loops import NO_PRIVACY
 from benchmarks.report import DOCS, machine, markdown, mean_and_error
 from benchmarks.space_tasks import KINDS, SpaceTask, space_task
 from dptune import CENTRED, Categorical, Int, SearchRun
-from dptune.accounting.gdp import bounded_range_from_mu
+from dptune.accounting.approximate import largest_plan
+from dptune.accounting.gdp import bounded_range_from_mu, mu_from_epsilon
 
 PEOPLE, TRIALS, BUDGETS = (300, 1000), (60, 100), (0.5, 1.0)
 Parameters = Mapping[str, Any]
@@ -224,6 +225,26 @@ def shares(results: list[dict[str, Any]]) -> str:
     return markdown(heads, rows)
 
 
+def at_a_pair(tasks: Sequence[str], seeds: int, delta: float = 1e-5) -> str:
+    """Test loss with a budget in (epsilon, delta) over that with the same promise in GDP; n = 300, 60 trials."""
+    logs: dict[tuple[float, str], list[float]] = {}
+    for seed in tqdm(range(3000, 3000 + seeds)):
+        for name in tasks:
+            task = space_task(name, 300, seed)
+            for epsilon in (1.0, 3.0):
+                budgets = {"plan": largest_plan(0.7, epsilon, delta), "one choice": largest_plan(1.0, epsilon, delta)}
+                today = centred(task, mu_from_epsilon(epsilon, delta), 60, seed)
+                found = {"plan": centred, "one choice": selection}
+                for kind, method in found.items():
+                    ratio = task.test_loss(method(task, budgets[kind], 60, seed)) / task.test_loss(today)
+                    logs.setdefault((epsilon, kind), []).append(math.log(ratio))
+    rows = []
+    for (epsilon, kind), of in logs.items():
+        error = np.std(of, ddof=1) / math.sqrt(len(of))
+        rows.append([f"{epsilon:g}", kind, f"{math.exp(np.mean(of)):.3f} ± {error:.3f}"])
+    return markdown(["epsilon", "in (epsilon, delta)", "loss / centred in GDP"], rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
@@ -232,8 +253,12 @@ def main() -> None:
     parser.add_argument("--trials", nargs="+", type=int, default=list(TRIALS))
     parser.add_argument("--show", action="store_true", help="run nothing")
     parser.add_argument("--again", choices=PRIVATE, help="first measure this method anew in what is kept")
+    parser.add_argument("--pair", action="store_true", help="compare at equal (epsilon, 1e-5) only")
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
+    if asked.pair:
+        print(at_a_pair(asked.tasks, asked.seeds))
+        return
     path = asked.out / "results" / "spaces.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

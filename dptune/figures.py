@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from dptune._checks import boolean
 from dptune._numbers import rounded_up
-from dptune.accounting.gdp import epsilon_from_mu
+from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import Charge, PrivacyLedger
 from dptune.algorithms.centred import GENERATION, Generation
 from dptune.errors import InputError, MissingExtra
@@ -163,11 +164,11 @@ def _trials_of(charge: Charge) -> int:
 
 def draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
     """Draw what was spent against the number of trials, and the budget."""
-    spent = np.sqrt(np.cumsum(np.array([c.mu for c in charges], dtype=float) ** 2))  # (releases,)
+    spent = [each.mu for each in accumulate(charges, lambda so_far, c: so_far.plus(c.mu, c.eta), initial=Spent())][1:]
     trials = np.cumsum([_trials_of(c) for c in charges])  # (releases,) trials that were released by then
     axes.step(trials, spent, where="post", color="C0", ls="-", label="spent (odometer)")
-    limit = ledger.budget.mu
-    epsilon = rounded_up(epsilon_from_mu(limit, delta))
+    limit = ledger.mu
+    epsilon = rounded_up(ledger.limits.epsilon(delta))
     promise = f"eps = {epsilon} at delta = {rounded_up(delta, 6)}" if ledger.private else "NOT PRIVATE"
     axes.axhline(limit, color="C1", ls="--", label=f"budget: {promise}")
     axes.set(xlabel="trial", ylabel="mu (GDP)", title="Privacy budget", ylim=(0, 1.15 * limit))

@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 
 from dptune import Budget, LedgerError
 from dptune._numbers import rounded_down, rounded_up
+from dptune.accounting.approximate import Limits
+from dptune.accounting.gdp import Spent
 from dptune.accounting.statement import BudgetStatement, budget_statement
 
 
 def statement_of(budget: Budget, spent: float, delta: float = 1e-6) -> BudgetStatement:
     facts = dict.fromkeys(("dataset", "unit", "adjacency", "trust_model"), "")
     facts |= {"n": 9, "delta": delta, "mechanisms": (), "private": True, "versions": {}}
-    return budget_statement(facts, budget, spent, failures=0, public=(), trained=(), raises=())
+    limits, made = Limits(budget.mu), {"undivided": False, "failures": 0, "public": (), "trained": (), "raises": ()}
+    return budget_statement(facts, budget, limits, Spent.of([spent]), **made)
 
 
 NUMBERS = st.floats(1e-12, 1e12)

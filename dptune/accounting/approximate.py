@@ -30,14 +30,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from scipy.special import log_ndtr
 
 from dptune.accounting.gdp import (
+    Budget,
     bounded_range_from_mu,
     delta_from_mu,
     epsilon_from_mu,
-    mu_from_bounded_range,
+    gdp_of,
     mu_from_epsilon,
 )
 
@@ -47,7 +49,46 @@ ACCOUNTANT = (
 )
 _ROUND_UP = 1e-13  # of each term of the integral: several times what logarithms and exponentials lose
 _ROUND_DOWN = 1 - 1e-8  # of the largest plan: its parts fit, too, when they are worked out again
+_CRUMBS = 1e-6  # of a budget's mu^2: what rounding leaves beside a plan that takes everything
 _STEPS = 100  # of bisection: past the last digit
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What everything that a ledger releases may cost, fixed before the first release.
+
+    Attributes:
+        mu: of the Gaussian releases together, and of choices that ``holder`` does not make, in GDP.
+        eta: of the choices of ``holder`` together, their summed bounded range; 0 if there is no such limit.
+        holder: the run whose plan has set ``eta``.
+    """
+
+    mu: float
+    eta: float = 0.0
+    holder: str = ""
+
+    @property
+    def gdp(self) -> float:
+        """Mu of everything together."""
+        return gdp_of(self.mu, self.eta)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon, rounded up, at which everything together is (epsilon, delta)-DP."""
+        return composed_epsilon(self.mu, self.eta, delta)
+
+    @classmethod
+    def within(cls, budget: Budget, eta: float, holder: str, *, planned: float = 0.0) -> Limits:
+        """Return choices of ``eta`` and as much mu as fits beside them; where they do not fit, all is for mu.
+
+        Args:
+            planned: mu beside the choices that is enough, if hardly more fits.
+        """
+        epsilon, delta = budget.stated_epsilon, budget.stated_delta
+        if epsilon is None or delta is None or eta == 0 or composed_delta(0.0, eta, epsilon) > delta:
+            return cls(budget.mu)
+        most = largest_mu(eta, epsilon, delta)
+        crumbs = most**2 - planned**2 < _CRUMBS * budget.mu**2
+        return cls(min(most, planned) if crumbs else most, eta, holder)
 
 
 def composed_delta(mu: float, eta: float, epsilon: float) -> float:
@@ -84,11 +125,6 @@ def composed_epsilon(mu: float, eta: float, delta: float) -> float:
         return epsilon_from_mu(mu, delta) if mu > 0 else 0.0
     high = epsilon_from_mu(gdp_of(mu, eta), delta)
     return high - _largest(lambda less: composed_delta(mu, eta, high - less) <= delta, high)
-
-
-def gdp_of(mu: float, eta: float) -> float:
-    """Return the mu that Gaussians of ``mu`` and choices of ``eta`` have in GDP together."""
-    return math.hypot(mu, mu_from_bounded_range(eta)) if eta > 0 else mu
 
 
 def largest_mu(eta: float, epsilon: float, delta: float) -> float:

@@ -155,7 +155,7 @@ def known_row(database: Database) -> dict[str, Any]:
     if row is None:
         found = "check the path" if database.missing else "what lies there holds none; check the path"
         raise LedgerError(f"there is no ledger at {database.name}: {found}, or give budget= or plan= to create one.")
-    if row["version"] not in (schema.VERSION, schema.READ_ONLY):
+    if row["version"] not in (schema.VERSION, schema.READ_ONLY, schema.PAIR):
         raise LedgerError(f"the ledger has format {row['version']}; this dptune reads {schema.VERSION}.")
     return row
 

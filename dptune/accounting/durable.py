@@ -71,7 +71,7 @@ class DurableLedger:
                 f"the ledger {self._name} holds {KINDS[self._row['kind']]}. What is charged to one kind of ledger "
                 "cannot be charged to another."
             )
-        if self._row["version"] == schema.VERSION:  # read every charge once, and recompute what each says
+        if self._row["version"] != schema.READ_ONLY:  # read every charge once, and recompute what each says
             with self._database.transaction(write=False) as connection:
                 if connection.dialect.name == "sqlite":  # a server checks its pages itself
                     check_pages(connection.exec_driver_sql, self._name)
@@ -192,21 +192,19 @@ class DurableLedger:
         scope: str,
         key: str,
         event: Described,
-        mu: float | None,
-        admit: Callable[[Head], None],
+        admit: Callable[[Head], float | None],
         *,
         digest: str,
         private: bool,
         note: Mapping[str, object] | None,
         limit: Limit | None = None,
     ) -> Charge:
-        """Insert a charge in one transaction, if ``admit`` does not raise; or find that it was paid already."""
+        """Insert a charge in one transaction, at the price that ``admit`` returns; or find that it was paid already."""
         kept = json_data("note", dict(note) if isinstance(note, Mapping) else note or {})
         row: dict[str, Any] = {
             "scope": text("scope", scope),
             "key": text("key", key),
             "kind": key.partition("/")[0],
-            "mu": mu,
             "mechanism": event.mechanism,
             "private": boolean("private", private),
             "digest": text("digest", digest),
@@ -220,7 +218,7 @@ class DurableLedger:
                 raise PlanComplete(
                     f"the run {scope!r} has made the {limit.count} releases of this kind that it planned."
                 )
-            admit(head)
+            row["mu"] = admit(head)
             row["nth"] = entries.made(connection, scope, row["kind"]) + 1
             paid = head.after(row)
             connection.execute(_INSERT_CHARGE, {**row, **paid.columns(), "charged_at": entries.now()})

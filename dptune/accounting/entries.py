@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import sqlalchemy as sa
@@ -58,7 +59,8 @@ class Charge:
         seq: position in the ledger, from 1.
         scope: the study that paid.
         key: the release's idempotency key within the scope.
-        mu: what it cost, in GDP; None in a ledger of a fixed plan, whose releases have no price in GDP.
+        mu: what it cost, in GDP; None of a release without a price in GDP: of a fixed plan, or a choice that is held to
+            the limit of choices, whose ``description`` has its bounded range.
         private: False if its noise was seeded.
         value: the released vector, or None.
         description: public description of the release, as stored.
@@ -71,6 +73,11 @@ class Charge:
     private: bool
     value: tuple[float, ...] | None
     description: Mapping[str, Any]
+
+    @property
+    def eta(self) -> float:
+        """Bounded range of a choice without a price in GDP, else 0."""
+        return _eta_of(self.mu, self.description)
 
     @property
     def note(self) -> Mapping[str, Any]:
@@ -101,7 +108,9 @@ class Head:
     def after(self, row: Row) -> Head:
         """Return the head after one more charge."""
         link = self.mark.link({name: row[name] for name in _HASHED})
-        return Head(link, self.spent.plus(row["mu"]), self.seeded + (not row["private"]))
+        return Head(
+            link, self.spent.plus(row["mu"], _eta_of(row["mu"], row["description"])), self.seeded + (not row["private"])
+        )
 
     def columns(self) -> dict[str, object]:
         """Return what the charge's row says of it."""
@@ -111,6 +120,16 @@ class Head:
             "mu_squared_so_far": str(self.spent.squares),
             "seeded_so_far": self.seeded,
         }
+
+
+def _eta_of(mu: float | None, description: Mapping[str, Any]) -> float:
+    """The bounded range of a choice that has no price in GDP; 0 of everything else."""
+    return float(description.get("eta", 0.0)) if mu is None else 0.0
+
+
+def cost_of(charges: Iterable[Charge]) -> Spent:
+    """Return what charges cost together."""
+    return reduce(lambda spent, charge: spent.plus(charge.mu, charge.eta), charges, Spent())
 
 
 def follow(connection: sa.Connection, head: Head, name: str) -> Head:

@@ -173,27 +173,36 @@ def _root(f: Callable[[float], float], lower: float, upper: float) -> float:
 class Spent:
     """What adaptively composed releases cost together: sum mu_t^2, and the filter that holds it against a budget.
 
-    The sum has fifty digits and is rounded up: it is never too small, and in any order the same to 1e-49.
+    Sums have fifty digits and are rounded up: they are never too small, and in any order the same to 1e-49.
 
     Attributes:
         squares: the sum.
+        choices: sum of the bounded ranges eta of choices that are held to a limit of their own, and not to that of mu.
     """
 
     squares: Decimal = Decimal(0)
+    choices: Decimal = Decimal(0)
 
     @classmethod
     def of(cls, mus: Iterable[float | None]) -> Spent:
         """Return the cost of releases of ``mus``."""
         return reduce(cls.plus, mus, cls())
 
-    def plus(self, mu: float | None) -> Spent:
-        """Return the cost with one more release of ``mu``; None is one of a fixed plan, which has no price in GDP."""
-        return self if mu is None else Spent(EXACT.add(self.squares, _square(mu)))
+    def plus(self, mu: float | None, eta: float = 0.0) -> Spent:
+        """Return the cost with one more release of ``mu``; None is one of a fixed plan, or a choice of ``eta``."""
+        if mu is None:
+            return Spent(self.squares, EXACT.add(self.choices, Decimal(eta)))
+        return Spent(EXACT.add(self.squares, _square(mu)), self.choices)
+
+    @property
+    def gaussian(self) -> float:
+        """sqrt(sum mu_t^2), without the choices that have a limit of their own."""
+        return float(EXACT.sqrt(self.squares))
 
     @property
     def mu(self) -> float:
-        """Mu of the composition, sqrt(sum mu_t^2)."""
-        return float(EXACT.sqrt(self.squares))
+        """Mu of the composition, those choices included."""
+        return gdp_of(self.gaussian, float(self.choices))
 
     def admits(self, mu: float, budget: float) -> bool:
         """Tell whether one more release of ``mu`` stays within ``budget``: the filter.
@@ -202,6 +211,10 @@ class Spent:
         scale of the package carries a slack a million times larger (``dptune.privacy.noise.SLACK``).
         """
         return self.plus(mu).squares <= EXACT.multiply(_square(budget), 1 + _FORGIVEN)
+
+    def admits_choice(self, eta: float, limit: float) -> bool:
+        """Tell whether one more choice of ``eta`` stays within their limit; forgives 1e-12, too."""
+        return EXACT.add(self.choices, Decimal(eta)) <= EXACT.multiply(Decimal(limit), 1 + _FORGIVEN)
 
     def remaining(self, budget: float) -> float:
         """Return mu of the largest single release that still fits; 0 where only rounding is left."""
@@ -244,6 +257,11 @@ def mu_from_bounded_range(eta: float) -> float:
     if eta < 1:  # the logarithm of almost 1/2 would lose digits
         return float(math.sqrt(8) * erfinv(math.tanh(eta / 4))) * _ROUND_UP
     return float(-2 * ndtri_exp(log_expit(-eta / 2))) * _ROUND_UP
+
+
+def gdp_of(mu: float, eta: float) -> float:
+    """Return the mu that Gaussian releases of ``mu`` and choices of bounded range ``eta`` have in GDP together."""
+    return math.hypot(mu, mu_from_bounded_range(eta)) if eta > 0 else mu
 
 
 def bounded_range_from_mu(mu: float) -> float:

@@ -12,24 +12,28 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from dptune._checks import at_least, boolean, function, json_data, positive, text
+from dptune._numbers import real
 from dptune.accounting import entries, schema
+from dptune.accounting.approximate import Limits, divided, largest_plan
 from dptune.accounting.connection import Database
 from dptune.accounting.durable import DurableLedger
 from dptune.accounting.entries import WHOLE, Charge, Head, Limit
-from dptune.accounting.events import Event
-from dptune.accounting.gdp import Budget, Spent
+from dptune.accounting.events import Event, SelectionRelease
+from dptune.accounting.gdp import Budget, Spent, bounded_range_from_mu
 from dptune.accounting.statement import BudgetStatement, budget_statement
 from dptune.errors import BudgetExhausted, InputError
 
 __all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
 
 RAISE = "budget/"  # with a number: a fact about the whole ledger
+_LIMITS = "limits/"  # the same
 PLAN = "plan"  # the fact of a scope that says what its run will spend
 _TRAINS = "trains on private people"  # a fact of a scope
 _PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no release paid for
 
 _f = schema.facts.c
-_RAISES = sa.select(_f.value).where(_f.scope == WHOLE, _f.name.startswith(RAISE)).order_by(_f.name)  # at every look
+_OF_ALL = sa.select(_f.value).where(_f.scope == WHOLE).order_by(_f.name)
+_RAISES, _ALL_LIMITS = (_OF_ALL.where(_f.name.startswith(name)) for name in (RAISE, _LIMITS))  # at every look
 _PROBE = {  # a charge that is taken back at once
     **dict.fromkeys(("scope", "key", "kind", "mechanism", "digest", "hash", "mu_squared_so_far", "charged_at"), ""),
     **{"seq": 0, "nth": 0, "private": True, "seeded_so_far": 0, "description": " " * 2**14},
@@ -47,11 +51,19 @@ class Rest:
         left: mu that is not spent.
         unplanned: mu that is neither spent nor planned by a run that has begun to spend.
         holders: names of the runs that have begun to spend, and not spent what they planned.
+        pair: the budget in (epsilon, delta) that a plan may still divide between its choice and everything else.
     """
 
     left: float
     unplanned: float
     holders: tuple[str, ...]
+    pair: Budget | None = None
+
+    def whole(self, choice_share: float) -> float:
+        """Return mu of a plan that takes all, with this share of mu^2 for its choice: what is not planned, or more."""
+        if self.pair is None or self.pair.stated_epsilon is None or self.pair.stated_delta is None:
+            return self.unplanned
+        return largest_plan(choice_share, self.pair.stated_epsilon, self.pair.stated_delta)
 
 
 @dataclass(frozen=True)
@@ -110,10 +122,10 @@ class PrivacyLedger(DurableLedger):
     ) -> None:
         if budget is not None:
             _refuse_no_budget(budget)
-        promise, words = (None, "") if budget is None else (asdict(budget), f"mu={budget.mu:g}")
+        promise, words = (None, "") if budget is None else (_first_row(budget), f"mu={budget.mu:g}")
         adjacency = None if max_change is None else adjacency_of(max_change)
         super().__init__(url, promise, words, dataset=dataset, unit=unit, adjacency=adjacency)
-        self.budget = self._present_budget()
+        self._refresh()
         if budget is not None and not budget.same_promise(self.budget):
             raised = " It was raised since then." if self.raises() else ""
             more = f"{raised} To allow more: ledger.raise_budget, or `dptune raise-budget` on the command line."
@@ -153,14 +165,27 @@ class PrivacyLedger(DurableLedger):
             KeyConflict: the key was used for another question.
         """
         mu = positive("mu, a charge's price,", event.mu)
+        eta = event.eta if isinstance(event, SelectionRelease) else 0.0
 
-        def admit(head: Head) -> None:
+        def admit(head: Head) -> float | None:
+            self._refresh()  # another process may have raised the budget
+            if head.mark.seq == 0 and self._pair:
+                self.limits = self._division(scope)
+                self._store_limits(self.limits)
+            if eta and scope == self.limits.holder and head.spent.admits_choice(eta, self.limits.eta):
+                return None
             self._admit(head.spent, mu)
+            return mu
 
-        return self._pay(scope, key, event, mu, admit, digest=digest, private=private, note=note, limit=limit)
+        return self._pay(scope, key, event, admit, digest=digest, private=private, note=note, limit=limit)
 
-    def check(self, mu: float, *, releases: int = 1) -> None:
+    def check(self, mu: float, *, releases: int = 1, choice_of: str = "") -> None:
         """Refuse now what ``charge`` would refuse later: before a model is trained.
+
+        Args:
+            mu: price of each release.
+            releases: how many.
+            choice_of: the run that asks, if the release is its choice, which may have a limit of its own.
 
         Raises:
             BudgetExhausted: ``releases`` releases of ``mu`` each do not fit.
@@ -168,15 +193,47 @@ class PrivacyLedger(DurableLedger):
         """
         price = positive("mu", mu) * math.sqrt(at_least("releases", releases, 1))
         with self._transaction(write=True) as (connection, head):
-            self._admit(head.spent, price)
+            limits = self.limits_for(choice_of)
+            its_own = choice_of != "" and choice_of == limits.holder
+            if not (its_own and head.spent.admits_choice(bounded_range_from_mu(mu), limits.eta)):
+                self._admit(head.spent, price)
             _probe(connection)
 
     def _admit(self, spent: Spent, mu: float) -> None:
-        self.budget = self._present_budget()  # another process may have raised it
-        if not spent.admits(mu, self.budget.mu):
-            raise BudgetExhausted(mu, spent.remaining(self.budget.mu), self.budget.mu)
+        if not spent.admits(mu, self.limits.mu):
+            raise BudgetExhausted(mu, spent.remaining(self.limits.mu), self.limits.mu)
 
     # ---- the budget --------------------------------------------------------------------------
+
+    @property
+    def mu(self) -> float:
+        """What everything may cost together in GDP: the budget's mu, or more where a choice has a limit of its own."""
+        return self.limits.gdp
+
+    @property
+    def _pair(self) -> bool:
+        """Whether the budget is kept in (epsilon, delta)."""
+        return bool(self._row["version"] == schema.PAIR)
+
+    def limits_for(self, scope: str) -> Limits:
+        """Return the limits as they are, or as they will be if this run makes the first charge."""
+        with self._transaction(write=False) as (_, head):
+            self._refresh()
+            return self._division(scope) if self._pair and head.mark.seq == 0 else self.limits
+
+    def _division(self, scope: str) -> Limits:
+        """Return how a budget in (epsilon, delta) is divided if this run makes the first charge: as it has planned.
+
+        It is stored in the transaction of that charge: nothing is released before, so nothing released decides.
+        """
+        mu, share = _planned(self.fact(scope, PLAN) if scope else None)
+        planned, eta = divided(mu, share) if share else (mu, 0.0)
+        return Limits.within(self.budget, eta, scope, planned=planned)
+
+    def _store_limits(self, limits: Limits) -> None:
+        with self._database.transaction(write=False) as connection:  # a part of the one that writes
+            name = f"{_LIMITS}{len(connection.execute(_ALL_LIMITS).all()) + 1:06}"
+            entries.fixed(connection, WHOLE, name, lambda: json_data("limits", asdict(limits)))
 
     def raise_budget(self, budget: Budget) -> None:
         """Allow more to be spent, from now on and for good; asked for again it changes nothing.
@@ -196,14 +253,16 @@ class PrivacyLedger(DurableLedger):
         """
         _refuse_no_budget(budget)
         with self._transaction(write=True) as (connection, head):
-            present = self.budget = self._present_budget()
+            present = self._refresh()
             if budget.same_promise(present):
                 return
             if budget.mu <= present.mu:
                 raise InputError(f"a budget is only raised: it is mu={present.mu:.6g}, in all, and it cannot shrink.")
+            if self._pair:
+                self._raise_limits(budget)
             act = {"from": asdict(present), "to": asdict(budget), "at": entries.now(), "releases": head.mark.seq}
             entries.fixed(connection, WHOLE, f"{RAISE}{len(self.raises()) + 1:06}", lambda: json_data("a raise", act))
-        self.budget = budget
+        self._refresh()
 
     def raises(self) -> list[dict[str, Any]]:
         """Return how the budget was raised, as plain JSON data, in order."""
@@ -211,14 +270,33 @@ class PrivacyLedger(DurableLedger):
             return [value["is"] for value in connection.execute(_RAISES).scalars()]
 
     def _raised_at(self) -> str:
-        return max((str(act["at"]) for act in self.raises()), default="")
+        divided_at = [span[0] for span in [self.span()] if span and self.limits.eta]  # as the first charge was made
+        return max([str(act["at"]) for act in self.raises()] + divided_at, default="")
 
-    def _present_budget(self) -> Budget:
+    def _raise_limits(self, budget: Budget) -> None:
+        """More of a budget in (epsilon, delta) is more mu; the limit of choices stays."""
+        if budget.stated_epsilon is None:
+            raise InputError("this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp.")
+        if not self._limits_fixed():
+            return
+        limits = Limits.within(budget, self.limits.eta, self.limits.holder)
+        if limits.mu < self.limits.mu or limits.eta < self.limits.eta:
+            raise InputError("a budget is only raised: what is planned of it does not fit into this one.")
+        self._store_limits(limits)
+
+    def _limits_fixed(self) -> bool:
+        with self._database.transaction(write=False) as connection:
+            return connection.execute(_ALL_LIMITS).first() is not None
+
+    def _refresh(self) -> Budget:
+        """Read the present budget and limits."""
         with self._database.transaction(write=False) as connection:  # a part of the one that asks
             raises, row = connection.execute(_RAISES).scalars().all(), self._row
-        if raises:
-            return Budget(**raises[-1]["is"]["to"])
-        return Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
+            fixed = connection.execute(_ALL_LIMITS).scalars().all() if self._pair else []
+        first = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
+        self.budget = Budget(**raises[-1]["is"]["to"]) if raises else first
+        self.limits = Limits(**fixed[-1]["is"]) if fixed else Limits(self.budget.mu)
+        return self.budget
 
     # ---- what runs have planned --------------------------------------------------------------
 
@@ -235,25 +313,32 @@ class PrivacyLedger(DurableLedger):
         scope, make = text("scope", scope), function("make", make)
         with self._transaction(write=True) as (connection, head):
             return entries.fixed(
-                connection, scope, PLAN, lambda: json_data("a plan", make(self._rest(connection, head.spent)))
+                connection, scope, PLAN, lambda: json_data("a plan", make(self._rest(connection, head)))
             )
 
     def rest(self) -> Rest:
         """Return what a new run may count on at the moment. It reads the price of every charge: once a run."""
         with self._transaction(write=False) as (connection, head):
-            return self._rest(connection, head.spent)
+            return self._rest(connection, head)
 
-    def _rest(self, connection: sa.Connection, used: Spent) -> Rest:
-        self.budget = self._present_budget()
+    def _rest(self, connection: sa.Connection, head: Head) -> Rest:
+        self._refresh()
         spent: dict[str, Spent] = {}
         for scope, mu in connection.execute(sa.select(schema.charges.c.scope, schema.charges.c.mu)):
             spent[scope] = spent.get(scope, Spent()).plus(mu)
         f = schema.facts.c
         plans = connection.execute(sa.select(f.scope, f.value).where(f.name == PLAN))
-        planned = {scope: value["is"]["mu"] for scope, value in plans if scope in spent and _has_mu(value["is"])}
-        kept = {scope: spent[scope].remaining(mu) for scope, mu in planned.items()}
-        left, unplanned = (one.remaining(self.budget.mu) for one in (used, reduce(Spent.plus, kept.values(), used)))
-        return Rest(left, unplanned, tuple(sorted(scope for scope in kept if kept[scope] > 0)))
+        planned = {scope: self._held(scope, value["is"]) for scope, value in plans if scope in spent}
+        kept = {scope: spent[scope].remaining(mu) for scope, mu in planned.items() if mu > 0}
+        used = head.spent
+        left, unplanned = (one.remaining(self.limits.mu) for one in (used, reduce(Spent.plus, kept.values(), used)))
+        holders = tuple(sorted(scope for scope in kept if kept[scope] > 0))
+        return Rest(left, unplanned, holders, self.budget if self._pair and head.mark.seq == 0 else None)
+
+    def _held(self, scope: str, plan: object) -> float:
+        """What a plan takes of the limit of mu."""
+        mu, share = _planned(plan)
+        return mu * math.sqrt(1 - share) if scope == self.limits.holder else mu
 
     def declare_public(self, scope: str, quantity: str) -> None:
         """Keep, for the statement, that a run's trials show a public quantity; that it is public is the user's word.
@@ -281,7 +366,7 @@ class PrivacyLedger(DurableLedger):
         """
         scope = text("scope", scope)
         with self._transaction(write=boolean("write", write)) as (connection, head):
-            self.budget = self._present_budget()
+            self._refresh()
             known = entries.read(connection, schema.charges.c.seq.in_(again)) if again else []
             new = entries.news(connection, scope, after)
             if write:
@@ -296,8 +381,8 @@ class PrivacyLedger(DurableLedger):
     def remaining(self) -> float:
         """Return mu of the largest single release that still fits."""
         with self._transaction(write=False) as (_, head):
-            self.budget = self._present_budget()
-            return head.spent.remaining(self.budget.mu)
+            self._refresh()
+            return head.spent.remaining(self.limits.mu)
 
     def statement(self, *, delta: float | None = None) -> BudgetStatement:
         """Return the privacy statement, to print or to publish.
@@ -309,14 +394,16 @@ class PrivacyLedger(DurableLedger):
             InputError: delta is not in (0, 1), or missing and the budget was stated in GDP.
         """
         with self._transaction(write=False) as (_, head):  # all of it as it stood at one moment
-            self.budget = self._present_budget()
+            self._refresh()
             delta = self.budget.stated_delta if delta is None else delta
             if delta is None:
                 raise InputError("the budget was stated in GDP: say at which delta to give epsilon, e.g. delta=1e-5.")
             return budget_statement(
                 self._facts(delta),
                 self.budget,
-                head.spent.mu,
+                self.limits,
+                head.spent,
+                undivided=self._pair and head.mark.seq == 0,
                 failures=sum(int(charge.note.get("failed", 0)) for charge in self.charges()),
                 public=self._declared(_PUBLIC),
                 trained=tuple(run for _, run in self._declared(_TRAINS)),
@@ -348,8 +435,16 @@ def _refuse_no_budget(budget: object) -> None:
         raise InputError("budget must be a Budget, e.g. Budget.gdp(mu=1.0).")
 
 
-def _has_mu(plan: object) -> bool:
-    return isinstance(plan, dict) and isinstance(plan.get("mu"), int | float)
+def _first_row(budget: Budget) -> dict[str, object]:
+    return asdict(budget) | ({} if budget.stated_epsilon is None else {"version": schema.PAIR})
+
+
+def _planned(plan: object) -> tuple[float, float]:
+    """Return mu of a plan, 0 if it names none, and the share of mu^2 for its choice."""
+    found = plan if isinstance(plan, dict) else {}
+    shares = found.get("shares")
+    mu, share = real(found.get("mu")) or 0.0, real(shares.get("choice") if isinstance(shares, dict) else 0.0) or 0.0
+    return mu, share if mu > 0 and 0 < share <= 1 else 0.0
 
 
 def adjacency_of(max_change: float | None) -> str:

@@ -166,7 +166,7 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
         def admit(head: Head) -> None:
             self._admit(head.mark.seq, t)
 
-        return self._pay(_SCOPE, _key(t), event, None, admit, digest=digest, private=private, note=note)
+        return self._pay(_SCOPE, _key(t), event, admit, digest=digest, private=private, note=note)
 
     def _refuse_other_mechanism(self, event: object) -> None:
         if not isinstance(event, SubsampledGaussianRelease):

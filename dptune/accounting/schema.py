@@ -6,6 +6,8 @@ dptune_charges   one row per charge, committed before any data is read; each vou
 dptune_releases  the released value of a charge, written once after the noise was drawn
 dptune_spending  a view for people: every charge with the running sum of mu^2
 
+A choice that is held to the limit of choices has no ``mu``: its description has its bounded range, ``eta``.
+
 Version 2 had charges without ``kind``, ``nth``, ``mu_squared_so_far``, ``seeded_so_far`` and ``hash``. The first row of
 an older ledger has no ``kind``: its plan tells, and nothing is written to such a ledger for it.
 """
@@ -24,6 +26,7 @@ from dptune._store import append_only
 from dptune.errors import InputError, MissingExtra
 
 VERSION, READ_ONLY = 3, 2  # of new ledgers, and of those that can still be read
+PAIR = 4  # of new ledgers with a budget in (epsilon, delta): choices may have a limit of their own beside that of mu
 metadata = sa.MetaData()
 
 ledger = sa.Table(

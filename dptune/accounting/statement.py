@@ -12,7 +12,9 @@ from typing import Any
 
 from dptune._numbers import finite, rounded_up
 from dptune._statement import NOTHING, Rows, Statement, large_delta
-from dptune.accounting.gdp import Budget, epsilon_from_mu
+from dptune.accounting import approximate
+from dptune.accounting.approximate import Limits, composed_epsilon
+from dptune.accounting.gdp import Budget, Spent
 from dptune.errors import LedgerError
 
 NOT_COVERED = (
@@ -68,7 +70,8 @@ class BudgetStatement(Statement):
     """The statement of a budget in GDP.
 
     Attributes:
-        budget: the guarantee to report.
+        budget: as it was made or raised.
+        limits: within which everything stays: of mu, and of a choice where a budget in (epsilon, delta) has one.
         spent_mu: odometer reading.
         spent_epsilon: the same at ``delta``.
         failures: evaluations that failed; public, and no loss of privacy as long as no record decides about them.
@@ -78,6 +81,7 @@ class BudgetStatement(Statement):
     """
 
     budget: Budget
+    limits: Limits
     spent_mu: float
     spent_epsilon: float
     failures: int
@@ -89,8 +93,10 @@ class BudgetStatement(Statement):
 def budget_statement(
     facts: Mapping[str, Any],
     budget: Budget,
-    spent_mu: float,
+    limits: Limits,
+    spent: Spent,
     *,
+    undivided: bool,
     failures: int,
     public: tuple[tuple[str, str], ...],
     trained: tuple[str, ...],
@@ -100,26 +106,29 @@ def budget_statement(
 
     Args:
         facts: the first fields of a :class:`dptune.Statement`, and delta.
+        undivided: whether the first release may still divide the budget into limits.
 
     Raises:
         LedgerError: more was spent than the budget, so that the guarantee would be false.
     """
-    if spent_mu > budget.mu * (1 + _ROUNDING):
+    spent_mu, choices = spent.mu, float(spent.choices)
+    if spent.gaussian > limits.mu * (1 + _ROUNDING) or choices > limits.eta * (1 + _ROUNDING):
         raise LedgerError(
             f"the ledger of {facts['dataset']!r} was changed from outside: its charges are mu = {spent_mu!r} in "
-            f"all, more than its budget of mu = {budget.mu!r}. No guarantee holds; `dptune verify` holds it "
+            f"all, more than its budget of mu = {limits.gdp!r}. No guarantee holds; `dptune verify` holds it "
             "against a receipt."
         )
     private, delta = facts["private"], facts["delta"]
-    epsilon = budget.epsilon(delta) if private else math.inf
-    spent_epsilon = _spent_epsilon(spent_mu, delta, private)
-    stated, promised = _stated(budget, spent_mu, private)
+    epsilon = limits.epsilon(delta) if private else math.inf
+    spent_epsilon = _spent_epsilon(spent, delta, private)
+    stated, promised = _stated(budget, spent, private)
     releases = sum(count for _, count in facts["mechanisms"])
     unprotected = _unprotected(public, trained)
     seeded = "NOT PRIVATE: noise was drawn from a seeded generator (insecure_seed); epsilon = infinity."
     return BudgetStatement(
         **facts,
         budget=budget,
+        limits=limits,
         spent_mu=spent_mu,
         spent_epsilon=spent_epsilon,
         failures=failures,
@@ -127,14 +136,15 @@ def budget_statement(
         trained=trained,
         raises=raises,
         epsilon=epsilon,
-        accountant=ACCOUNTANT.format("that was raised after it was fixed" if raises else "fixed in advance"),
+        accountant=_accountant(limits, raised=bool(raises)),
         noise=opendp_noise(facts),
         not_covered=NOT_COVERED,
         warnings=((seeded,) if not private else ()) + large_delta(max(delta, budget.stated_delta or 0.0), facts["n"]),
         guarantee=(
             *promised,
-            ("Guarantee", _cost(budget.mu, epsilon, facts)),
-            ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts)} in {releases} releases"),
+            ("Guarantee", _cost(limits.gdp, epsilon, facts, sharper=limits.eta > 0)),
+            ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=choices > 0)} in {releases} releases"),
+            *_divided(limits, undivided=undivided and delta != budget.stated_delta),
         ),
         numbers={
             "failed_evaluations": failures,
@@ -142,7 +152,8 @@ def budget_statement(
             "declared_public": [{"quantity": quantity, "run": run} for quantity, run in public],
             "stated": stated,
             "raises": list(raises),
-            "budget": {"mu": budget.mu if private else "infinity", "epsilon": finite(epsilon)},
+            "budget": {"mu": limits.gdp if private else "infinity", "epsilon": finite(epsilon)},
+            **({"limits": {"mu": limits.mu, "eta_of_choices": limits.eta}} if limits.eta else {}),
             "spent": {"mu": spent_mu if private else "infinity", "epsilon": finite(spent_epsilon)},
         },
         unprotected=unprotected,
@@ -150,25 +161,38 @@ def budget_statement(
     )
 
 
-def _spent_epsilon(mu: float, delta: float, private: bool) -> float:
-    if not private:
-        return math.inf
-    return epsilon_from_mu(mu, delta) if mu > 0 else 0.0
+def _spent_epsilon(spent: Spent, delta: float, private: bool) -> float:
+    return composed_epsilon(spent.gaussian, float(spent.choices), delta) if private else math.inf
 
 
-def _cost(mu: float, epsilon: float, facts: Mapping[str, Any]) -> str:
+def _cost(mu: float, epsilon: float, facts: Mapping[str, Any], *, sharper: bool) -> str:
     if not facts["private"]:
         return NOTHING
-    delta = rounded_up(facts["delta"], 6)
-    return f"mu = {rounded_up(mu)} GDP, that is epsilon = {rounded_up(epsilon)} at delta = {delta}"
+    delta, word = rounded_up(facts["delta"], 6), "and, more sharply," if sharper else "that is"
+    return f"mu = {rounded_up(mu)} GDP, {word} epsilon = {rounded_up(epsilon)} at delta = {delta}"
 
 
-def _stated(budget: Budget, spent_mu: float, private: bool) -> tuple[dict[str, object] | None, Rows]:
+def _accountant(limits: Limits, *, raised: bool) -> str:
+    gdp = ACCOUNTANT.format("that was raised after it was fixed" if raised else "fixed in advance")
+    return f"{gdp}; for epsilon {approximate.ACCOUNTANT}" if limits.eta else gdp
+
+
+def _divided(limits: Limits, *, undivided: bool) -> Rows:
+    """How a budget in (epsilon, delta) is divided, if it is."""
+    if undivided:
+        return (("Undivided", "nothing is released; the first run may give a choice a part, which moves this epsilon"),)
+    if limits.eta == 0:
+        return ()
+    parts = f"bounded range {rounded_up(limits.eta)} for the choice of the run {limits.holder!r}"
+    return (("Divided", f"before the first release: {parts}, mu = {rounded_up(limits.mu)} for everything else"),)
+
+
+def _stated(budget: Budget, spent_so_far: Spent, private: bool) -> tuple[dict[str, object] | None, Rows]:
     """The (epsilon, delta) that the budget was made from and what is spent of it, as JSON and as a row, if there is."""
     epsilon, delta = budget.stated_epsilon, budget.stated_delta
     if epsilon is None or delta is None:
         return None, ()
-    spent = _spent_epsilon(spent_mu, delta, private)
+    spent = _spent_epsilon(spent_so_far, delta, private)
     numbers: dict[str, object] = {
         "epsilon": finite(epsilon if private else math.inf),
         "delta": delta,

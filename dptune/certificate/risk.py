@@ -65,8 +65,15 @@ class Risk:
         if not statement.private:
             return cls(1.0, 1.0)
         if isinstance(statement, BudgetStatement):
-            return cls.of_mu(statement.budget.mu)
+            in_gdp = cls.of_mu(statement.limits.gdp)
+            if statement.limits.eta == 0:
+                return in_gdp
+            return in_gdp.smaller(cls.of_epsilon(statement.epsilon, statement.delta))
         return cls.of_epsilon(statement.epsilon, statement.delta)
+
+    def smaller(self, other: Risk) -> Risk:
+        """Return what both guarantees allow, if both hold."""
+        return Risk(min(self.advantage, other.advantage), min(self.detected, other.detected))
 
     def __str__(self) -> str:
         right, found = (rounded_up(100 * x, 3) for x in ((1 + self.advantage) / 2, self.detected))

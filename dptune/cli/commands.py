@@ -263,7 +263,7 @@ def raise_budget(
         raise typer.BadParameter("give one of --mu and --epsilon.")
     opened = PrivacyLedger(ledger)
     opened.raise_budget(_budget(mu, epsilon, delta))
-    typer.echo(f"the budget of {opened.dataset!r} is mu = {rounded_up(opened.budget.mu, 6)} in all")
+    typer.echo(f"the budget of {opened.dataset!r} is mu = {rounded_up(opened.mu, 6)} in all")
 
 
 @app.command()

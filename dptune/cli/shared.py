@@ -15,7 +15,7 @@ from rich.text import Text
 
 import dptune
 from dptune._numbers import rounded_up
-from dptune.accounting.gdp import Spent
+from dptune.accounting.entries import cost_of
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.local import UserLedger
@@ -98,11 +98,11 @@ def listed(opened: AnyLedger) -> Found:
 
 
 def _studies(opened: PrivacyLedger) -> tuple[str, dict[str, Any], str]:
-    title = f"{opened.dataset}: mu {rounded_up(opened.spent())} of {rounded_up(opened.budget.mu)} spent"
+    title = f"{opened.dataset}: mu {rounded_up(opened.spent())} of {rounded_up(opened.mu)} spent"
     rows = []
     for scope in sorted({charge.scope for charge in opened.charges()}):
         charges = opened.charges(scope)
-        mu, private = Spent.of(c.mu for c in charges).mu, all(c.private for c in charges)
+        mu, private = cost_of(charges).mu, all(c.private for c in charges)
         rows.append({"study": scope, "releases": len(charges), "mu": mu, "private": private})
     return title, {"budget": asdict(opened.budget), "spent": {"mu": opened.spent()}, "studies": rows}, "studies"
 

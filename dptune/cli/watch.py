@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dptune._numbers import rounded_up
-from dptune.accounting.entries import Charge
-from dptune.accounting.gdp import Spent, epsilon_from_mu
+from dptune.accounting.approximate import composed_epsilon
+from dptune.accounting.entries import Charge, cost_of
 from dptune.accounting.ledger import PLAN, PrivacyLedger
 from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, listed, open_any, table_of
 from dptune.search.agreement import stored_plan
@@ -73,15 +73,16 @@ def frame(opened: AnyLedger, runs: Runs, now: datetime | None = None) -> Rendera
     studies = [_study(opened, scope, [c for c in charges if c.scope == scope], runs, now) for scope in scopes]
     private = all(charge.private for charge in charges)
     title = f"{opened.dataset}, n = {opened.n}" if private else "NOT PRIVATE (seeded noise)"
-    return Panel(Group(_budget(opened, private), *studies), title=Text(title), border_style="" if private else "red")
+    return Panel(
+        Group(_budget(opened, charges, private), *studies), title=Text(title), border_style="" if private else "red"
+    )
 
 
-def _budget(opened: PrivacyLedger, private: bool) -> Text:
-    spent, budget = opened.spent(), opened.budget
-    delta = budget.stated_delta or DELTA
-    epsilon = "= infinity" if not private else rounded_up(epsilon_from_mu(spent, delta)) if spent else "0"
-    words = f"mu {rounded_up(spent)} of {rounded_up(budget.mu)} is spent, epsilon {epsilon} at delta {delta:g}"
-    return Text(f"Budget   {_bar((spent / budget.mu) ** 2)}  {words}")
+def _budget(opened: PrivacyLedger, charges: list[Charge], private: bool) -> Text:
+    spent, delta = cost_of(charges), opened.budget.stated_delta or DELTA
+    epsilon = rounded_up(composed_epsilon(spent.gaussian, float(spent.choices), delta)) if private else "= infinity"
+    words = f"mu {rounded_up(spent.mu)} of {rounded_up(opened.mu)} is spent, epsilon {epsilon} at delta {delta:g}"
+    return Text(f"Budget   {_bar((spent.mu / opened.mu) ** 2)}  {words}")
 
 
 def _study(
@@ -103,7 +104,7 @@ def _study(
 def _progress(opened: PrivacyLedger, scope: str, charges: list[Charge], now: datetime) -> str:
     """The part of the run's own budget that is spent, and when all of it will be at this pace."""
     plan, span = opened.fact(scope, PLAN), opened.span(scope)
-    spent = Spent.of(charge.mu for charge in charges).mu
+    spent = cost_of(charges).mu
     if not (isinstance(plan, dict) and isinstance(plan.get("mu"), int | float) and span):
         return f"mu {rounded_up(spent)} spent, no plan"
     share = min((spent / plan["mu"]) ** 2, 1.0)

@@ -63,7 +63,11 @@ def agree_on_plan(
     def begin(rest: Rest) -> object:
         share = _share(rest, mu, budget)
         try:
-            return described(make_plan(share, drawn, RULES), space, start)
+            plan = make_plan(share, drawn, RULES)
+            if mu is None and rest.pair is not None and plan.choice_share > 0:
+                larger = make_plan(rest.whole(plan.choice_share), drawn, RULES)
+                plan = larger if larger.choice_share == plan.choice_share else plan
+            return described(plan, space, start)
         except InputError:
             if mu is None and rest.holders:
                 make_plan(budget, drawn, RULES)  # raises what is wrong with the settings, if it is they

@@ -129,7 +129,7 @@ class Fold:
 
     def paid(self, charge: Charge) -> None:
         """Learn the answer to a question that this process has just asked."""
-        self.spent = self.spent.plus(charge.mu)
+        self.spent = self.spent.plus(charge.mu, charge.eta)
         self.learn(charge, own=True)
 
     # ---- the space -----------------------------------------------------------------------------------

@@ -175,5 +175,7 @@ def _table(charges: Sequence[Charge]) -> str:
     for charge in charges:
         what, sigma = (charge.description.get(column, "") for column in ("statistic", "sigma"))
         value = " ".join(map(repr, charge.value or ()))
-        table.writerow([charge.scope, charge.key, what, charge.mu, sigma, value, charge.private])
+        table.writerow(
+            [charge.scope, charge.key, what, charge.description.get("mu", charge.mu), sigma, value, charge.private]
+        )
     return text.getvalue()

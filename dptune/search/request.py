@@ -186,8 +186,11 @@ class SearchRequest:
 
     def announcement(self, run: SearchRun) -> str:
         """Return a line that says what the run spends, whether it protects anybody, and how large the noise will be."""
-        plan, budget = run.plan, self.ledger.budget.mu
-        spends = f"The run {run.scope!r} spends mu={plan.mu:.4g} of the ledger's {budget:.4g} in {plan.trials} trials"
+        plan, budget, limits = run.plan, self.ledger.budget, self.ledger.limits_for(run.scope)
+        whole = f"{budget.mu:.4g}"
+        if limits.eta > 0:
+            whole = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}"
+        spends = f"The run {run.scope!r} spends mu={plan.mu:.4g} of the ledger's {whole} in {plan.trials} trials"
         asked = self.settings.get("trials")
         if asked is None and run.plan.trials == run.trials:
             given = f"{run.space.d} coordinates" if run.space is not None else "n and mu"
@@ -199,7 +202,7 @@ class SearchRequest:
         )
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
         found = noises(plan, self.privatizer, levels=1 if self.default is None else 2)
-        return f"{spends}{seeded}. {in_words(found)}{self._worth(plan, found)}{self._risk(budget)}"
+        return f"{spends}{seeded}. {in_words(found)}{self._worth(plan, found)}{self._risk(limits.gdp)}"
 
     def _worth(self, plan: Plan, found: Sequence[Noise]) -> str:
         """Say which improvement the run can show."""

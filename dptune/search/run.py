@@ -192,8 +192,9 @@ class SearchRun(RunView):
             # the round's next releases: its other trials' values, as many as are left, and its questions
             values = max(min(self.algorithm.missing(), self._values_left), 1)
             price = math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
-            if price > 0 and not self.fold.spent.admits(price, self.ledger.budget.mu):
-                self.ledger.check(price)  # refuses it, unless the budget was raised
+            if price > 0 and not self.fold.spent.admits(price, self.ledger.limits.mu):
+                choice_of = self.scope if price == self.plan.choice_mu else ""
+                self.ledger.check(price, choice_of=choice_of)  # refuses it, unless the budget was raised
 
     # ---- after a model is trained -------------------------------------------------------------------
 

@@ -270,7 +270,7 @@ class RunView:
                 "private": self._private,
                 **self.algorithm.progress(),
                 **recommended,
-                "mu_budget": self.ledger.budget.mu,
+                "mu_budget": self.ledger.mu,
                 "mu_spent": self.fold.spent.mu,
                 "trials_planned": self.trials,
                 "trials_failed": self.trials_failed,

@@ -21,14 +21,15 @@ from typing import Any
 import numpy as np
 
 from dptune._checks import positive, share
-from dptune.accounting.ledger import PLAN
+from dptune.accounting.ledger import PLAN, Rest
 from dptune.errors import BudgetMismatch, InputError
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, call_guarded, losses_function
 from dptune.privacy.private import PerExampleLosses
 from dptune.privacy.privatizer import Losses, LossPrivatizer
+from dptune.search.agreement import check_start
 from dptune.search.answer import Estimate
-from dptune.selection.methods import Method, usual_method
+from dptune.selection.methods import METHODS, Method, exponential, usual_method
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def select(
     candidates: Iterable[Any],
     privatizer: LossPrivatizer,
     *,
-    mu: float,
+    mu: float | None = None,
     name: str,
     loss: str | NamedLoss | None = None,
     data: Data | Callable[[], Data] | None = None,
@@ -77,7 +78,8 @@ def select(
         candidates: per-person losses, an array (m, rows) or an iterable of m vectors (rows,), None for a candidate that
             could not be evaluated; or with ``loss`` and ``data`` m fitted estimators, trained on public data.
         privatizer: clips, pays, and adds noise.
-        mu: GDP price of choice and estimate together, whatever m is.
+        mu: GDP price of choice and estimate together, whatever m is; default all that the ledger has not planned
+            otherwise, which buys a choice more where a new ledger's budget is in (epsilon, delta).
         name: of the choice, in the ledger.
         loss: the per-example loss of the estimators: a name, or a ``NamedLoss`` of your own. It must be a mean over
             people: AUC, F1 or R2 are refused.
@@ -92,7 +94,7 @@ def select(
         BudgetExhausted: the ledger has not ``mu`` left; before the losses are read.
         BudgetMismatch: the name belongs to a choice with other settings, or to a search.
     """
-    _check(privatizer, mu, name, estimate_share)
+    _check(privatizer, name, mu, estimate_share)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
     points: list[str] = []
     try:
@@ -109,26 +111,62 @@ def select_points(
     points: Sequence[str],
     privatizer: LossPrivatizer,
     *,
-    mu: float,
+    mu: float | None = None,
     name: str,
     estimate_share: float = 0.0,
     method: Method | None = None,
 ) -> Selection:
     """Choose one of the points whose losses the privatizer holds; everything else is as in :func:`select`."""
-    mu, share_of = _check(privatizer, mu, name, estimate_share)
+    price, share_of = _check(privatizer, name, mu, estimate_share)
     if len(points) < 2:
         raise InputError(f"a choice needs at least two candidates; got {len(points)}. One costs nothing.")
-    method = method or usual_method(privatizer.n, mu)
-    plan = {"mu": mu, "candidates": len(points), "estimate_share": share_of, "method": method.__name__}
-    if privatizer.ledger.fix_plan(name, lambda _: plan) != plan:
+    plan: Any = privatizer.ledger.fix_plan(
+        name, lambda rest: _plan(privatizer.n, rest, price, len(points), share_of, method)
+    )
+    price, method = _agreed(plan, name, price, len(points), share_of, method)
+    index = method(points, privatizer, price * math.sqrt(1 - share_of), name)
+    estimate = _estimate(privatizer, points[index], price * math.sqrt(share_of), name) if share_of else None
+    private = all(charge.private for charge in privatizer.ledger.charges(name))
+    return Selection(index, len(points), estimate, price, f"{method.__name__} selection", private)
+
+
+def _plan(
+    n: int, rest: Rest, mu: float | None, candidates: int, share_of: float, method: Method | None
+) -> dict[str, object]:
+    """What is planned, for good. A choice that may take all of a budget in (epsilon, delta) is exponential."""
+    most = rest.whole(1 - share_of)
+    if method is None:
+        method = exponential if mu is None and most > rest.unplanned else usual_method(n, mu or rest.unplanned)
+    if mu is None:
+        mu = most if method is exponential else rest.unplanned
+    plan = {"mu": mu, "candidates": candidates, "estimate_share": share_of, "method": method.__name__}
+    divides = method is exponential and rest.pair is not None
+    return {**plan, "shares": {"choice": 1 - share_of}} if divides else plan
+
+
+def _agreed(
+    plan: Any, name: str, mu: float | None, candidates: int, share_of: float, method: Method | None
+) -> tuple[float, Method]:
+    """Return price and method of a stored plan.
+
+    Raises:
+        BudgetMismatch: it is of another choice, or of a search.
+    """
+    asked = {
+        "mu": mu,
+        "candidates": candidates,
+        "estimate_share": share_of,
+        "method": getattr(method, "__name__", None),
+    }
+    found = plan if isinstance(plan, dict) else {}
+    same = all(key in found and value in (None, found[key]) for key, value in asked.items())
+    method = method or METHODS.get(str(found.get("method")))
+    if not same or method is None:
         raise BudgetMismatch(
             f"the name {name!r} belongs to a choice with other settings or candidates, or to a search; "
             "what a name means is fixed when it begins. Give another choice another name."
         )
-    index = method(points, privatizer, mu * math.sqrt(1 - share_of), name)
-    estimate = _estimate(privatizer, points[index], mu * math.sqrt(share_of), name) if share_of else None
-    private = all(charge.private for charge in privatizer.ledger.charges(name))
-    return Selection(index, len(points), estimate, mu, f"{method.__name__} selection", private)
+    return found["mu"], method
 
 
 def observe(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> None:
@@ -139,15 +177,15 @@ def observe(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> No
         privatizer.observe(point, losses)
 
 
-def _check(privatizer: object, mu: object, name: object, estimate_share: object) -> tuple[float, float]:
+def _check(privatizer: object, name: object, mu: object, estimate_share: object) -> tuple[float | None, float]:
     """Refuse what could not be paid or kept, before losses are computed."""
     if not isinstance(privatizer, LossPrivatizer):
         raise InputError(f"a LossPrivatizer must come after the candidates; got {type(privatizer).__name__}.")
     if not isinstance(name, str) or not name:
         raise InputError(f"name= must be text, the choice's place in the ledger; got {name!r}.")
-    price, share_of = positive("mu", mu), share("estimate_share", estimate_share)
+    price, share_of = None if mu is None else positive("mu", mu), share("estimate_share", estimate_share)
     if privatizer.ledger.fact(name, PLAN) is None:
-        privatizer.ledger.check(price)
+        check_start(privatizer.ledger, name, price)
     return price, share_of
 
 

@@ -30,6 +30,9 @@ def race(points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: st
     return points.index(racing.alive[0])
 
 
+METHODS: dict[str, Method] = {"exponential": exponential, "race": race}
+
+
 def usual_method(n: int, mu: float) -> Method:
     """Return the method that does better with ``n`` people and a budget ``mu``; docs/centred.md has the figures.
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from dptune._checks import boolean
 from dptune._numbers import finite
 from dptune._statement import Rows, Statement, priced
-from dptune.accounting.gdp import Spent, probability
+from dptune.accounting.approximate import ACCOUNTANT, composed_epsilon
+from dptune.accounting.gdp import Spent, gdp_of, probability
 from dptune.accounting.ledger import REPLACE_ONE, PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.statement import BudgetStatement
@@ -161,11 +162,14 @@ def _composed(
     ledgers: Sequence[PrivacyLedger | PlanLedger | TrainingLedger], parts: Sequence[Statement], delta: float
 ) -> tuple[float, str, str]:
     """The same of people who may be in every part: the weakest relation that all parts protect."""
-    mus = [part.budget.mu for part in parts if isinstance(part, BudgetStatement)]
+    limits = [part.limits for part in parts if isinstance(part, BudgetStatement)]
     plans = _plans([ledger for ledger in ledgers if isinstance(ledger, TrainingLedger)])
     if not any(plans):
-        return epsilon_of([Adaptive(Spent.of(mus).mu)], delta), REPLACE_ONE, _GDP
-    budgets: list[Part] = [Adaptive(Spent.of(map(removal_mu, mus)).mu)] if mus else []
+        eta = sum(each.eta for each in limits)
+        epsilon = composed_epsilon(Spent.of(each.mu for each in limits).mu, eta, delta)
+        return epsilon, REPLACE_ONE, f"{_GDP}; {ACCOUNTANT}" if eta else _GDP
+    removed = [gdp_of(removal_mu(each.mu), 1.001 * each.eta / 2) for each in limits]
+    budgets: list[Part] = [Adaptive(Spent.of(removed).mu)] if limits else []
     readings: list[list[Part]] = [[*all_of_them, *budgets] for all_of_them in plans]
     epsilon, accountant = max((epsilon_of(each, delta), accountant_of(each)) for each in readings)
     return epsilon, _REMOVED, f"{accountant}; {_DOMINATED}"

@@ -114,7 +114,7 @@ class TrainingLedger(FixedPlanLedger[Planned]):
             self._admit(head.mark.seq)
 
         event = _Begun(what, self.plan)
-        return self._pay(_SCOPE, key, event, None, admit, digest=digest or key, private=private, note=kept)
+        return self._pay(_SCOPE, key, event, admit, digest=digest or key, private=private, note=kept)
 
     def _admit(self, begun: int) -> None:
         if begun >= self.plan.charges:

@@ -62,6 +62,8 @@ def removal_mu(mu: float) -> float:
     and releases within a filter of mu stay within one of r mu, whatever is chosen adaptively. A thousandth more
     covers the grid of the noise, which halving does not halve (:func:`dptune.privacy.query.smallest_price`).
     """
+    if mu == 0:
+        return 0.0
     return min(mu, 1.001 * math.sqrt(2 * math.pi) / 8 * bounded_range_from_mu(mu))
 
 

@@ -30,6 +30,7 @@ import dptune
 from dptune._checks import positive, share
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, Function, losses_function
+from dptune.search.agreement import check_start
 from dptune.selection.choosing import observe, select_points
 from dptune.selection.methods import Method
 from dptune.training import TrainingLedger
@@ -51,7 +52,7 @@ class SelectionObjective:
 
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
-        mu: GDP price of the choice, and of the estimate.
+        mu: GDP price of the choice, and of the estimate; default as in :func:`dptune.select`.
         estimate_share: share of mu^2 with which the mean loss of the chosen trial is released, too.
         method: see :func:`dptune.select`.
         loss, data: see :class:`dptune_optuna.PrivateObjective`.
@@ -66,7 +67,7 @@ class SelectionObjective:
         function: Function,
         privatizer: dptune.LossPrivatizer,
         *,
-        mu: float,
+        mu: float | None = None,
         estimate_share: float = 0.0,
         method: Method | None = None,
         loss: str | NamedLoss | None = None,
@@ -76,7 +77,8 @@ class SelectionObjective:
             raise dptune.InputError(f"a LossPrivatizer must come after the function; got {type(privatizer).__name__}.")
         self._function = losses_function(function, loss, data, rows=privatizer.rows)
         self._privatizer, self._method = privatizer, method
-        self._mu, self._share = positive("mu", mu), share("estimate_share", estimate_share)
+        self._mu = None if mu is None else positive("mu", mu)
+        self._share = share("estimate_share", estimate_share)
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, trial: Trial) -> float:
@@ -118,7 +120,7 @@ class SelectionObjective:
 
     def _select(self, study: optuna.Study, name: str, trials: list[FrozenTrial]) -> dict[str, Any]:
         if self._privatizer.ledger.count(name) == 0:
-            self._privatizer.ledger.check(self._mu)
+            check_start(self._privatizer.ledger, name, self._mu)
         points = [_point(study, trial) for trial in trials]
         held = set(self._privatizer.points())
         for point, trial in zip(points, trials, strict=True):

@@ -206,8 +206,9 @@ def _released(privatizer: dptune.LossPrivatizer, name: str) -> dict[str, list[An
     charges = [*([] if auto is None else ledger.charges(auto.name)), *charges_of(ledger, name)]
     columns = ("release", "what", "mu", "sigma", "value", "private")
     rows = [
-        (each.key, each.description["statistic"], each.mu, each.description["sigma"], each.value, each.private)
+        (each.key, about["statistic"], about["mu"], about["sigma"], each.value, each.private)
         for each in charges
+        for about in [each.description]
     ]
     return {column: [row[i] for row in rows] for i, column in enumerate(columns)}
 

@@ -11,6 +11,7 @@ from audit_tools import Array, FreeLedger, lower_bound
 from noises import NoNoise
 
 from dptune import CENTRED, GIBO, Budget, Float, LossPrivatizer, Released, SearchRun, Space
+from dptune.accounting.approximate import Limits
 from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import News, Rest
 from dptune.algorithms import Method
@@ -25,7 +26,7 @@ class FactLedger(FreeLedger):
     def __init__(self) -> None:
         super().__init__()
         self.facts: dict[tuple[str, str], object] = {}
-        self.budget = Budget.gdp(MU)
+        self.budget, self.limits = Budget.gdp(MU), Limits(MU)
 
     def fix(self, scope: str, name: str, value: object) -> object:
         return self.facts.setdefault((scope, name), value)
@@ -45,10 +46,10 @@ class FactLedger(FreeLedger):
 
     def charge(self, scope: str, key: str, event, *, note=None, **rest):
         charge = super().charge(scope, key, event, **rest)
-        charge.key, charge.note, charge.private, charge.description = key, note, True, event.describe()
+        charge.key, charge.note, charge.private, charge.description, charge.eta = key, note, True, event.describe(), 0.0
         return charge
 
-    def check(self, mu: float, *, releases: int = 1) -> None:
+    def check(self, mu: float, *, releases: int = 1, choice_of: str = "") -> None:
         pass
 
 

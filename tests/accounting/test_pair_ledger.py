@@ -1,0 +1,206 @@
+"""A budget in (epsilon, delta): divided before the first release, held to two limits, stated sharply, never over it."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dptune
+from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
+from dptune.accounting import schema
+from dptune.accounting.approximate import composed_delta, composed_epsilon, divided, largest_plan
+from dptune.accounting.events import GaussianRelease, SelectionRelease
+from dptune.accounting.gdp import bounded_range_from_mu, epsilon_from_mu
+from dptune.certificate import Risk
+from dptune.selection.methods import exponential, race
+from dptune.training import join
+
+EPSILON, DELTA = 1.0, 1e-5
+PAIR = Budget.approximate_dp(EPSILON, DELTA)
+WHOLE = largest_plan(0.7, EPSILON, DELTA)  # mu of a plan whose choice has .7 of mu^2
+
+
+@pytest.fixture
+def ledger(fast_path: Path) -> PrivacyLedger:
+    return PrivacyLedger(fast_path / "ledger.db", PAIR)
+
+
+def gaussian(ledger: PrivacyLedger, key: str, mu: float, scope: str = "run") -> Any:
+    return ledger.charge(scope, key, GaussianRelease(mu, 1.0, 1.0, 1, "mean"), digest=key)
+
+
+def choice(ledger: PrivacyLedger, mu: float, scope: str = "run", key: str = "choice") -> Any:
+    event = SelectionRelease(mu, bounded_range_from_mu(mu), 1.0, 1.0, 9, "means")
+    return ledger.charge(scope, key, event, digest=key)
+
+
+def plan(ledger: PrivacyLedger, mu: float = WHOLE, share: float = 0.7, scope: str = "run") -> None:
+    ledger.fix_plan(scope, lambda rest: {"mu": mu, "shares": {"choice": share}})
+
+
+def test_a_plan_gets_more_than_in_gdp_and_not_a_bit_more(ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    for t in range(4):
+        gaussian(ledger, f"step/{t}", WHOLE * math.sqrt(0.3 / 4))
+    assert choice(ledger, WHOLE * math.sqrt(0.7)).mu is None
+    for refused in (lambda: gaussian(ledger, "more", 0.01 * WHOLE), lambda: choice(ledger, 0.1 * WHOLE, key="again")):
+        with pytest.raises(BudgetExhausted):
+            refused()
+    again = PrivacyLedger(ledger.url.database or "", PAIR)  # read, row by row
+    assert (again.rest().unplanned, again.remaining()) == (0.0, 0.0)
+    assert again.spent() == pytest.approx(WHOLE) == again.mu > 1.2 * PAIR.mu
+    assert choice(again, WHOLE * math.sqrt(0.7)).seq == 5, "it is paid, once"
+    statement = again.statement()
+    assert statement.epsilon == pytest.approx(EPSILON, rel=1e-6)
+    assert statement.epsilon == composed_epsilon(again.limits.mu, again.limits.eta, DELTA)
+    assert statement.spent_epsilon == pytest.approx(EPSILON, rel=1e-6)
+    assert epsilon_from_mu(WHOLE, DELTA) > 1.2, "what GDP alone would say"
+    text = statement.to_text()
+    for words in ("and, more sharply, epsilon = 1 at", "Dong, Durfee & Rogers", "for the choice of the run 'run'"):
+        assert words in text
+    assert statement.to_dict()["limits"] == {"mu": again.limits.mu, "eta_of_choices": again.limits.eta}
+
+
+def test_the_whole_transcript_is_within_the_promise_at_every_delta(ledger: PrivacyLedger) -> None:
+    """What may be released at most, beside the reference's own composition."""
+    plan(ledger)
+    gaussian(ledger, "first", 0.01)
+    limits = ledger.limits
+    assert composed_delta(limits.mu, limits.eta, EPSILON) <= DELTA
+    assert composed_delta(1.001 * limits.mu, limits.eta, EPSILON) > DELTA
+    for delta in (1e-9, 1e-3):
+        assert ledger.statement(delta=delta).epsilon == composed_epsilon(limits.mu, limits.eta, delta)
+
+
+def test_the_first_charge_divides_for_good_and_only_its_own_run_has_the_choice(ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    plan(ledger, scope="other")
+    gaussian(ledger, "first", 0.05)
+    limits = ledger.limits
+    assert (limits.holder, limits.eta) == ("run", bounded_range_from_mu(WHOLE * math.sqrt(0.7)))
+    with pytest.raises(BudgetExhausted):
+        choice(ledger, WHOLE * math.sqrt(0.7), scope="other")
+    assert choice(ledger, 0.05, scope="other").mu == 0.05, "paid in GDP"
+    ledger.fix("run", "another fact", {"shares": {"choice": 1.0}})
+    assert choice(ledger, WHOLE * math.sqrt(0.7)).mu is None
+    assert ledger.limits == limits
+
+
+def test_without_a_plan_everything_is_as_in_gdp(ledger: PrivacyLedger) -> None:
+    gaussian(ledger, "alone", PAIR.mu / 2)
+    plan(ledger)
+    assert (ledger.limits.mu, ledger.limits.eta, ledger.mu) == (PAIR.mu, 0.0, PAIR.mu)
+    with pytest.raises(BudgetExhausted):
+        choice(ledger, WHOLE * math.sqrt(0.7))
+    assert ledger.rest().whole(0.7) == ledger.rest().unplanned
+    assert ledger.statement().epsilon == pytest.approx(EPSILON)
+
+
+@pytest.mark.parametrize("share", [-1, 2, "all", None, math.nan, True])
+def test_a_plan_that_does_not_fit_or_is_none_divides_nothing(ledger: PrivacyLedger, share: Any) -> None:
+    ledger.fix_plan("run", lambda rest: {"mu": 5.0, "shares": {"choice": 1.0 if share is True else str(share)}})
+    gaussian(ledger, "first", PAIR.mu)
+    assert ledger.limits.eta == 0
+
+
+def test_ledgers_of_mu_are_as_they_were(fast_path: Path) -> None:
+    ledger = PrivacyLedger(fast_path / "mu.db", Budget.gdp(PAIR.mu))
+    assert (ledger._row["version"], ledger.rest().pair) == (schema.VERSION, None)
+    plan(ledger)
+    gaussian(ledger, "first", 0.01)
+    assert (ledger.mu, ledger.limits.eta) == (PAIR.mu, 0.0)
+    with pytest.raises(BudgetExhausted):
+        choice(ledger, WHOLE * math.sqrt(0.7))
+
+
+def test_more_budget_is_more_mu_beside_the_same_choice(ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    eta, mu = ledger.limits.eta, ledger.limits.mu
+    with pytest.raises(InputError, match=r"\(epsilon, delta\)"):
+        ledger.raise_budget(Budget.gdp(3.0))
+    ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))
+    assert (ledger.limits.eta, ledger.limits.mu > mu) == (eta, True)
+    assert ledger.statement().epsilon == pytest.approx(2.0, rel=1e-6)
+    again = PrivacyLedger(ledger.url.database or "")
+    assert again.limits == ledger.limits
+    with pytest.raises(InputError, match="only raised"):
+        ledger.raise_budget(Budget.approximate_dp(2.1, 1e-3 * DELTA))
+
+
+def test_selection_takes_what_the_promise_allows(ledger: PrivacyLedger) -> None:
+    rng = np.random.default_rng(0)
+    privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
+    losses = np.clip(0.5 + 0.1 * rng.standard_normal((20, 300)) + 0.02 * np.arange(20)[:, None], 0, 1)
+    chosen = dptune.select(losses, privatizer, name="which")
+    eta = ledger.charges("which")[0].eta
+    assert (chosen.method, eta) == ("exponential selection", pytest.approx(1.005, abs=1e-3))
+    assert chosen.mu == pytest.approx(0.627, abs=1e-3)
+    assert dptune.select(losses, privatizer, name="which") == chosen
+    assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+    with pytest.raises(dptune.DptuneError):
+        dptune.select(losses, privatizer, name="another")
+
+
+@pytest.mark.parametrize(("method", "eta"), [(race, 0.0), (exponential, 0.26)])
+def test_selection_at_a_price_of_its_own(ledger: PrivacyLedger, method: Any, eta: float) -> None:
+    privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
+    dptune.select(np.random.default_rng(0).random((5, 300)), privatizer, mu=0.16, name="which", method=method)
+    assert ledger.limits.eta == pytest.approx(eta, abs=0.01)
+    assert ledger.rest().unplanned > 0.2 or method is race
+
+
+def test_others_see_both_numbers(ledger: PrivacyLedger, fast_path: Path) -> None:
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    statement = ledger.statement()
+    in_gdp, in_pair = Risk.of_mu(ledger.mu), Risk.of_epsilon(statement.epsilon, DELTA)
+    assert Risk.of_statement(statement).detected == min(in_gdp.detected, in_pair.detected)
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5))
+    joint = join([ledger, other], delta=DELTA).epsilon
+    assert joint == composed_epsilon(math.hypot(ledger.limits.mu, 0.5), ledger.limits.eta, DELTA)
+    assert joint < epsilon_from_mu(math.hypot(ledger.mu, 0.5), DELTA)
+
+
+def test_a_division_after_another_ledger_was_charged_is_warned_of(ledger: PrivacyLedger, fast_path: Path) -> None:
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+    gaussian(other, "first", 0.1)
+    plan(ledger)
+    assert join([ledger, other], delta=DELTA).late == ()
+    gaussian(ledger, "first", 0.05)
+    assert join([ledger, other], delta=DELTA).late == ("validation data",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE dptune_charges SET mu = NULL WHERE seq = 1",
+        "UPDATE dptune_charges SET description = replace(description, '\"eta\"', '\"mu\"')",
+    ],
+)
+def test_planted_bugs_of_the_file_are_refused(ledger: PrivacyLedger, change: str) -> None:
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    choice(ledger, WHOLE * math.sqrt(0.7))
+    with sqlite3.connect(ledger.url.database or "") as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute(change)
+    with pytest.raises(LedgerError, match="does not follow"):
+        PrivacyLedger(ledger.url.database or "")
+
+
+def test_planted_bug_a_division_after_a_release_would_spend_twice(ledger: PrivacyLedger) -> None:
+    """Two choices with all of epsilon each, delta counted once: refused, and far beyond the promise if it were not."""
+    mu = largest_plan(1.0, EPSILON, DELTA)
+    for scope in ("first", "second"):
+        plan(ledger, mu, 1.0, scope=scope)
+    choice(ledger, mu, scope="first")
+    with pytest.raises(BudgetExhausted):
+        choice(ledger, mu, scope="second")
+    assert composed_delta(0.0, 2 * divided(mu, 1.0)[1], EPSILON) > 1000 * DELTA
