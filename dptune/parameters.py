@@ -29,10 +29,7 @@ class Float:
     step: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("low", "high", "step"):
-            object.__setattr__(self, name, plain(getattr(self, name)))
-        object.__setattr__(self, "log", boolean("log", self.log))
-        _check_range(self.low, self.high, log=self.log)
+        _settle(self)
         if self.step is not None and (self.log or real(self.step) is None or self.step <= 0):
             raise InputError(f"step must be positive and cannot go with log=True; got step={self.step!r}.")
 
@@ -69,10 +66,7 @@ class Int:
     step: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("low", "high", "step"):
-            object.__setattr__(self, name, plain(getattr(self, name)))
-        object.__setattr__(self, "log", boolean("log", self.log))
-        _check_range(self.low, self.high, log=self.log)
+        _settle(self)
         if whole(self.low) is None or whole(self.high) is None:
             raise InputError(f"the ends of a whole-number range must be whole; got {self.low!r} and {self.high!r}.")
         if whole(self.step) is None or self.step < 1 or (self.log and self.step != 1):
@@ -199,8 +193,12 @@ def _cell(u: float, cells: int) -> int:
     return min(max(math.floor(u * cells), 0), cells - 1)
 
 
-def _check_range(low: float, high: float, *, log: bool) -> None:
-    if real(low) is None or real(high) is None or low > high:
-        raise InputError(f"a range needs finite low <= high; got low={low!r}, high={high!r}.")
-    if log and low <= 0:
-        raise InputError(f"a log scale needs low > 0; got low={low!r}.")
+def _settle(p: Float | Int) -> None:
+    """Make plain numbers of a range's ends and step, and refuse what is no range."""
+    for name in ("low", "high", "step"):
+        object.__setattr__(p, name, plain(getattr(p, name)))
+    object.__setattr__(p, "log", boolean("log", p.log))
+    if real(p.low) is None or real(p.high) is None or p.low > p.high:
+        raise InputError(f"a range needs finite low <= high; got low={p.low!r}, high={p.high!r}.")
+    if p.log and p.low <= 0:
+        raise InputError(f"a log scale needs low > 0; got low={p.low!r}.")

@@ -17,8 +17,7 @@ SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
 
 @pytest.mark.parametrize("levels", [1, 2])
 @pytest.mark.parametrize("method", [CENTRED, GIBO, VALUES], ids=lambda method: method.name)
-def test_the_announced_noise_is_that_of_the_charges(fast_path: Path, method: Method, levels: int) -> None:
-    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(4.0))
+def test_the_announced_noise_is_that_of_the_charges(ledger: PrivacyLedger, method: Method, levels: int) -> None:
     privatizer = LossPrivatizer(ledger, n=50, clip=(0.0, 2.0))
     space = None if method is VALUES else SPACE
     default = None if levels == 1 else {"a": 0.25, "b": 0.25}
@@ -36,8 +35,8 @@ def test_the_announced_noise_is_that_of_the_charges(fast_path: Path, method: Met
     assert announced == pytest.approx([drawn[kind] for kind in kinds], rel=1e-5)
 
 
-def test_the_announced_noise_of_a_decision_is_that_of_its_charge(fast_path: Path) -> None:
-    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(4.0)), n=50, clip=(0.0, 2.0))
+def test_the_announced_noise_of_a_decision_is_that_of_its_charge(ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=50, clip=(0.0, 2.0))
     settings = {"trials": 8, "population": 4, "rung_share": 0.3, "rungs": 2}
     run = SearchRun(CENTRED, privatizer, scope="run", space=SPACE, **settings)
     for i in range(2):
@@ -68,17 +67,12 @@ def test_a_forecast_needs_no_data_and_grows_with_trials_and_shrinks_with_the_bud
     assert values[0.5, 200] == pytest.approx(values[0.5, 100] * 2**0.5)
     assert values[0.5, 200] == pytest.approx(values[0.25, 50])
     assert values[1.0, 100] == pytest.approx(values[0.5, 100] / 2)
+    compared = forecast(300, (0.0, 3.0), space_of(4), mu=0.5, trials=100, default=True)  # two losses at the end
+    assert compared[0]["final estimate"] == pytest.approx(2**0.5 * rows[0]["final estimate"])
 
 
-def test_a_forecast_with_a_default_has_the_noise_of_two_losses_at_the_end() -> None:
-    def final(default: bool) -> Any:
-        return forecast(300, (0.0, 3.0), space_of(4), mu=0.5, trials=100, default=default)[0]["final estimate"]
-
-    assert final(True) == pytest.approx(2**0.5 * final(False))
-
-
-def test_a_run_announces_trials_that_were_asked_for_and_are_not_planned(fast_path: Path) -> None:
-    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(1.0)), n=50, clip=(0.0, 2.0))
+def test_what_is_announced_is_of_the_run_itself(ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=50, clip=(0.0, 2.0))
 
     def announced(trials: int) -> str:
         request = SearchRequest(CENTRED, privatizer, 0.1, settings={"trials": trials, "population": 6})
@@ -86,16 +80,11 @@ def test_a_run_announces_trials_that_were_asked_for_and_are_not_planned(fast_pat
 
     assert "in 24 trials (not 25: they come in rounds of equal size). " in announced(25)
     assert "in 24 trials. " in announced(24)
-
-
-def test_an_extended_run_does_not_announce_the_trials_of_the_first_as_not_planned(fast_path: Path) -> None:
-    privatizer = LossPrivatizer(PrivacyLedger(fast_path / "ledger.db", Budget.gdp(2.0)), n=50, clip=(0.0, 2.0))
     request = SearchRequest(CENTRED, privatizer, 1.0, settings={"trials": 8, "population": 4})
     run = request.begin("run", SPACE)
     for trial in range(8):
         run.finish(str(trial), run.ask(), np.linspace(0.1, 0.9, 50))
-    announced = request.announcement(run.extend(trials=12, mu=1.5))
-    assert "in 4 trials. " in announced
+    assert "in 4 trials. " in request.announcement(run.extend(trials=12, mu=1.5))
 
 
 @pytest.mark.parametrize(
