@@ -8,6 +8,7 @@ The same functions run on the package (tests/audits, tests/accounting) and on pl
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -148,20 +149,15 @@ def audit_fork(children: int = 3) -> None:
 
 
 def _in_child(work: Callable[[], float]) -> float:
-    read, write = os.pipe()
+    here, there = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=lambda: there.send(work()))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forking with threads
-        child = os.fork()
-    if child == 0:
-        try:
-            os.write(write, repr(work()).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        text = pipe.read()
-    os.waitpid(child, 0)
-    return float(text)
+        child.start()
+    assert here.poll(60), "the child did not answer"
+    found = here.recv()
+    child.join()
+    return float(found)
 
 
 # ---- a lower bound on mu, from outside -----------------------------------------------------------------
