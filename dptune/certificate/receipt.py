@@ -14,11 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dptune.accounting.ledger import PrivacyLedger
-from dptune.accounting.plan_ledger import PlanLedger
 from dptune.accounting.statement import library_versions
 from dptune.errors import InputError, LedgerError, MissingExtra
-from dptune.training.ledger import TrainingLedger
+from dptune.training.ledger import CentralLedger
 
 try:
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -28,7 +26,6 @@ except ImportError:
     raise MissingExtra('signed receipts need cryptography: pip install "dptune[cryptography]".') from None
 
 FORMAT = "dptune receipt 1"
-CentralLedger = PrivacyLedger | PlanLedger | TrainingLedger
 
 
 def sign(ledger: CentralLedger, key: str | Path, *, delta: float) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from dptune.certificate import About, Risk, checklist, record, to_yaml
 from dptune.cli.shared import (
     DELTA,
     AnyLedger,
-    CentralLedger,
     Delta,
     Found,
     Ledger,
@@ -38,6 +37,7 @@ from dptune.errors import InputError
 from dptune.local import UserLedger
 from dptune.search.request import forecast, space_of
 from dptune.training import TrainingPlan, join
+from dptune.training.ledger import CentralLedger
 from dptune.training.profiles import epsilon_of
 
 

@@ -20,7 +20,7 @@ from dptune.accounting.ledger import PrivacyLedger
 from dptune.accounting.plan_ledger import PlanLedger
 from dptune.local import UserLedger
 from dptune.training import TrainingLedger
-from dptune.training.ledger import open_ledger
+from dptune.training.ledger import CentralLedger, open_ledger
 from dptune.training.plans import to_json
 
 app = typer.Typer(
@@ -58,7 +58,6 @@ def options(
 
 # ---- ledgers ----------------------------------------------------------------------------------------------
 
-CentralLedger = PrivacyLedger | PlanLedger | TrainingLedger
 AnyLedger = CentralLedger | UserLedger
 
 

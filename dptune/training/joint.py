@@ -11,11 +11,10 @@ from dptune._numbers import finite
 from dptune._statement import Rows, Statement, priced
 from dptune.accounting.approximate import ACCOUNTANT, composed_epsilon
 from dptune.accounting.gdp import Spent, gdp_of, probability
-from dptune.accounting.ledger import REPLACE_ONE, PrivacyLedger
-from dptune.accounting.plan_ledger import PlanLedger
+from dptune.accounting.ledger import REPLACE_ONE
 from dptune.accounting.statement import BudgetStatement
 from dptune.errors import InputError
-from dptune.training.ledger import REMOVE_ONE, TrainingLedger
+from dptune.training.ledger import REMOVE_ONE, CentralLedger, TrainingLedger
 from dptune.training.plans import Planned, SelectionPlan
 from dptune.training.profiles import Adaptive, Part, accountant_of, epsilon_of, removal_mu
 
@@ -83,9 +82,7 @@ class JointStatement(Statement):
         }
 
 
-def join(
-    ledgers: Sequence[PrivacyLedger | PlanLedger | TrainingLedger], *, disjoint: bool = False, delta: float
-) -> JointStatement:
+def join(ledgers: Sequence[CentralLedger], *, disjoint: bool = False, delta: float) -> JointStatement:
     """Return one statement for several ledgers.
 
     Args:
@@ -158,9 +155,7 @@ def _largest(parts: Sequence[Statement]) -> tuple[float, str, str]:
     return max(part.epsilon for part in parts), _EACH_ITS_OWN, _LARGEST
 
 
-def _composed(
-    ledgers: Sequence[PrivacyLedger | PlanLedger | TrainingLedger], parts: Sequence[Statement], delta: float
-) -> tuple[float, str, str]:
+def _composed(ledgers: Sequence[CentralLedger], parts: Sequence[Statement], delta: float) -> tuple[float, str, str]:
     """The same of people who may be in every part: the weakest relation that all parts protect."""
     limits = [part.limits for part in parts if isinstance(part, BudgetStatement)]
     plans = _plans([ledger for ledger in ledgers if isinstance(ledger, TrainingLedger)])

@@ -161,7 +161,10 @@ def _noise(plan: Planned, facts: Mapping[str, Any], ordinary: int, made: int) ->
     return "; ".join([trained] * bool(plan.training) + [scored] * bool(plan.score_mu))
 
 
-def open_ledger(url: str | Path) -> PrivacyLedger | PlanLedger | TrainingLedger:
+CentralLedger = PrivacyLedger | PlanLedger | TrainingLedger
+
+
+def open_ledger(url: str | Path) -> CentralLedger:
     """Open an existing ledger, whichever rule it holds.
 
     Raises:
