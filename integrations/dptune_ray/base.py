@@ -89,7 +89,10 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
                 f"the trials report {self.metric!r}, not {metric!r}: set TuneConfig(metric={self.metric!r}), or give "
                 "the searcher metric=."
             )
-        self._take_mode(mode)
+        check_mode(mode)
+        if mode is not None and mode != (self._given_mode or mode):
+            raise dptune.InputError(f"the searcher was made with mode={self._given_mode!r}, the Tuner with {mode!r}.")
+        self._mode = mode or self._given_mode or "min"
         domains_of(config)
         if names := ", ".join(map(repr, differing(self._param_space, config))):
             raise dptune.InputError(
@@ -101,12 +104,6 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
         self._begin()
         self._begun = True
         return True
-
-    def _take_mode(self, mode: str | None) -> None:
-        check_mode(mode)
-        if mode is not None and mode != (self._given_mode or mode):
-            raise dptune.InputError(f"the searcher was made with mode={self._given_mode!r}, the Tuner with {mode!r}.")
-        self._mode = mode or self._given_mode or "min"
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the next configuration, with every key of the search space, or that the run is over."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,13 +18,14 @@ import dptune
 from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.losses.user_function import Data, Function, Training, declared_public, losses_function
 from dptune.search.answer import Recommendation
+from dptune.search.fold import FINAL
 from dptune.search.request import SearchRequest
 from dptune.space import Conditions
 from dptune_ray.base import RunSearch
 from dptune_ray.reports import PUBLIC, STOPPED
 from dptune_ray.spaces import constants, flat, lacking, nested, rounded, to_space, without
 from dptune_ray.vault import MODE, Vault, VaultClient, VaultRun
-from dptune_ray.worker import PrivateTrainable, clip_here, estimate_here, in_own_process, made_trainable, resources
+from dptune_ray.worker import PrivateTrainable, handed_in, in_own_process, made_trainable, resources
 
 METRIC = "loss"
 _logger = logging.getLogger(__name__)
@@ -148,9 +149,7 @@ class SpaceSearch(RunSearch):
                 f'clip="auto" is chosen from the losses at default=, which has no {", ".join(map(repr, missing))}; '
                 "nothing was trained or spent."
             )
-        wanted = resources(self._made.default_resource_request(config))
-        call = partial(clip_here, self._made, config, self._most)
-        _logger.info(in_own_process(call, silent=self._made.silent, options=wanted))
+        _logger.info(_on_the_cluster(self._made, "clip", "clip", [config], most=self._most))
 
     def _propose(self, trial: str) -> Mapping[str, Any] | None:
         return self._ask_vault("ask", trial)
@@ -319,9 +318,8 @@ class SpaceSearch(RunSearch):
         if made is not None:
             return made
         others = [] if self._default is None else [merge_dicts(dict(config), self._default)]
-        wanted = resources(trainable.default_resource_request(dict(config)))
-        call = partial(estimate_here, trainable, [config, *others])
-        return in_own_process(call, silent=trainable.silent, options=wanted)
+        estimate: dptune.search.Estimate = _on_the_cluster(trainable, "estimate", FINAL, [config, *others])
+        return estimate
 
     def progress(self) -> dict[str, object]:
         """Return released facts only, for a dashboard."""
@@ -331,6 +329,15 @@ class SpaceSearch(RunSearch):
         """The run as the ledger has it, to read from in this process."""
         self._mode = self._stored_mode()
         return self.vault_run().begin()
+
+
+def _on_the_cluster(
+    trainable: type[PrivateTrainable], purpose: str, name: str, configs: Sequence[Mapping[str, Any]], **further: Any
+) -> Any:
+    """Run a trainable once more, on what a trial gets; return the vault's answer."""
+    wanted = resources(trainable.default_resource_request(dict(configs[0])))
+    call = partial(handed_in, trainable, purpose, name, configs, **further)
+    return in_own_process(call, silent=trainable.silent, options=wanted)
 
 
 class CentredSearch(SpaceSearch):

@@ -25,7 +25,6 @@ import dptune
 from dptune.losses.user_function import Function, call_guarded, losses_of_result
 from dptune.privacy.private import loss_vector
 from dptune.privacy.silence import swallow
-from dptune.search.fold import FINAL
 from dptune_ray.actors import ActorClient, answer_of, start
 from dptune_ray.reports import PUBLIC, STOPPED, PrivateReports, public_reports
 from dptune_ray.spaces import flat
@@ -258,19 +257,13 @@ class PrivateTrainable(WorkerTrial):
         return repr(dptune.privacy.PerExampleLosses(cls.function(copy.deepcopy(dict(config)))))
 
 
-def estimate_here(trainable: type[PrivateTrainable], configs: Sequence[Mapping[str, Any]]) -> dptune.search.Estimate:
-    """Evaluate at one or two configurations, hand over like a trial, and return the final estimate."""
+def handed_in(
+    trainable: type[PrivateTrainable], purpose: str, name: str, configs: Sequence[Mapping[str, Any]], **further: Any
+) -> Any:
+    """Evaluate at one or two configurations, hand over like a trial, and return the vault's answer."""
     function = trainable.function.load()
     losses = [losses_at(function, config) for config in configs]
-    estimate: dptune.search.Estimate = trainable.vault.hand_in("estimate", FINAL, flat(configs[0]), *losses)
-    return estimate
-
-
-def clip_here(trainable: type[PrivateTrainable], config: Mapping[str, Any], most: float) -> str:
-    """Evaluate the default configuration, let the vault choose the clip, and return what it says of it."""
-    losses = losses_at(trainable.function.load(), config)
-    said: str = trainable.vault.hand_in("clip", "clip", flat(config), losses, most=most)
-    return said
+    return trainable.vault.hand_in(purpose, name, flat(configs[0]), *losses, **further)
 
 
 def resources(request: tune.PlacementGroupFactory | None) -> dict[str, Any]:

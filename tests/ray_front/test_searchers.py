@@ -13,7 +13,6 @@ from ray.tune.search.optuna import OptunaSearch
 import dptune
 from by_hand import Half, begin, finish, local, on_both, open_private, run
 from dptune_ray import DPGIBOSearch, worker
-from dptune_ray.worker import estimate_here
 from ray_harness import SPACE, open_privatizer, open_search
 from ray_people import losses
 from ray_privatizers import NoiselessPrivatizer
@@ -87,7 +86,7 @@ def test_a_recommendation_rebuilds_the_model_and_is_compared_with_the_default(tm
     assert best.hint.value > 0
     if best.improvement is None:  # it does not end with a choice
         monkeypatch.setattr(worker, "prepare_this_process", lambda silent: None)
-        estimate_here(search.trainable(deep), [best, default])
+        worker.handed_in(search.trainable(deep), "estimate", "final", [best, default])
         best = search.recommend()
     gain = deep(default).mean() - deep(best).mean()
     assert best.improvement.value == pytest.approx(gain, abs=6 * best.improvement.sigma)

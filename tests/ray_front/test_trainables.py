@@ -266,7 +266,7 @@ def test_a_loader_that_fails_fails_the_trial_with_a_public_error_before_anything
     assert "person 7" not in "".join(traceback.format_exception(caught.value))
     assert caught.value.__context__ is None
     with pytest.raises(dptune.InputError, match="FileNotFoundError"):
-        worker.estimate_here(trainable, [CONFIG])
+        worker.handed_in(trainable, "estimate", "final", [CONFIG])
     assert (calls, open_ledger(tmp_path).spent()) == ([], 0.0)
 
 
@@ -287,7 +287,8 @@ def test_the_final_trial_is_silenced_before_the_function_is_called(tmp_path, mon
 
     monkeypatch.setattr(worker, "prepare_this_process", lambda silent: order.append("silence"))
     _, trainable = made(tmp_path, noted)
-    assert worker.Call().run(partial(worker.estimate_here, trainable, [CONFIG]), silent=True).private
+    call = partial(worker.handed_in, trainable, "estimate", "final", [CONFIG])
+    assert worker.Call().run(call, silent=True).private
     assert order == ["silence", "function"]
 
 
