@@ -109,15 +109,16 @@ class Comparison:
 
     Attributes:
         gain: of the best fixed clip, over the default's test loss.
-        best: factor of the best fixed clip.
+        best: the smallest and the largest factor of the best fixed clips; several may recommend the same.
         clips: that were chosen, over the bound.
     """
 
     automatic: np.ndarray
     median: np.ndarray
     worst: np.ndarray
+    bound: np.ndarray
     gain: np.ndarray
-    best: float
+    best: tuple[float, float]
     clips: np.ndarray
 
     @classmethod
@@ -129,12 +130,14 @@ class Comparison:
         }
         ranked = sorted(FACTORS, key=lambda factor: logs[str(factor)].mean())
         fixed = [logs[str(factor)] for factor in ranked]
+        best = [factor for factor in FACTORS if math.isclose(logs[str(factor)].mean(), fixed[0].mean(), abs_tol=1e-9)]
         return cls(
             logs[AUTOMATIC] - fixed[0],
             (fixed[2] + fixed[3]) / 2 - fixed[0],
             fixed[5] - fixed[0],
+            logs["1.0"] - fixed[0],
             fixed[0],
-            ranked[0],
+            (best[0], best[-1]),
             np.array([result["clip"] for result in results[AUTOMATIC]]),
         )
 
@@ -169,17 +172,19 @@ def report(results: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for (name, n, mu), cell in compared.items():
         ratios = [f"{math.exp(logs.mean()):.3f}" for logs in (cell.automatic, cell.median, cell.worst, cell.gain)]
-        rows.append([name, str(n), f"{mu:g}", *ratios, f"{cell.best:g}", f"{np.median(cell.clips):.3g}"])
+        best = " to ".join(f"{factor:g}" for factor in dict.fromkeys(cell.best))
+        rows.append([name, str(n), f"{mu:g}", *ratios, best, f"{np.median(cell.clips):.3g}"])
     cells = list(compared.values())
     means = {
         "automatic": overall([cell.automatic for cell in cells]),
         "median guess": overall([cell.median for cell in cells]),
         "worst guess": overall([cell.worst for cell in cells]),
+        "the bound itself as clip (added after the first splits)": overall([cell.bound for cell in cells]),
     }
     over = ", ".join(f"{name} {mean:.3f} ± {error:.3f}" for name, (mean, error) in means.items())
     close = sum(math.exp(cell.automatic.mean()) <= CLOSE for cell in cells)
-    wide = sum(int((cell.clips > 10 * cell.best).sum()) for cell in cells)
-    narrow = sum(int((cell.clips < cell.best / 10).sum()) for cell in cells)
+    wide = sum(int((cell.clips > 10 * cell.best[1]).sum()) for cell in cells)
+    narrow = sum(int((cell.clips < cell.best[0] / 10).sum()) for cell in cells)
     head = ["losses", "n", "mu", "automatic / best fixed", "median guess / best", "worst guess / best"]
     head += ["best fixed / default", "best fixed clip / bound", "chosen clip / bound"]
     return "\n\n".join(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from benchmarks import clips
 from benchmarks.frontier.tasks import FrontierTask
+from benchmarks.report import DOCS
 from dptune import Float, Space
 
 FIXED = {"0.01": (8, 8), "0.03": (4, 4), "0.1": (1, 4), "0.3": (1, 1), "1.0": (2, 4.5), "3.0": (6, 6)}  # by split
@@ -35,9 +37,17 @@ def test_the_table_is_what_a_calculation_by_hand_gives() -> None:
     by_split = [0.0, math.log(1.21) / 2]  # of automatic, the mean of both tasks
     middle, error = math.sqrt(1.1), math.sqrt(1.1) * np.std(by_split, ddof=1) / math.sqrt(2)
     assert f"2 cells, 2 splits: automatic {middle:.3f} ± {error:.3f}, median guess 3.464 ±" in text
+    assert "the bound itself as clip (added after the first splits) 3.000 ±" in text
     assert "within 3% in 1 of 2 cells" in text
     assert "Of 4 chosen clips 1 are more than 10 times the best fixed one, and 1 less than a tenth of it" in text
     assert "best fixed clip: not met; a median guess loses at least 20%: met" in text
+
+
+def test_of_fixed_clips_that_recommend_the_same_the_nearest_counts() -> None:
+    level = [{**result, "test_loss": 2.0} for result in results("level", (2, 2), (0.02, 30.1))]
+    text = clips.report(level)
+    assert "| level | 300 | 1 | 1.000 | 1.000 | 1.000 | 1.000 | 0.01 to 3 |" in text
+    assert "1 are more than 10 times the best fixed one, and 0 less" in text
 
 
 @pytest.mark.parametrize("most", [None, 36.0])
@@ -59,3 +69,9 @@ def test_an_automatic_clip_is_the_rule_s_and_is_charged(most: float | None, monk
     assert fixed["default"] == automatic["default"] == 1.1
     assert given == [((0.0, 3.0), 1.0), ((0.0, 10 * automatic["clip"]), math.sqrt(0.95))]
     assert 0.3 < automatic["clip"] <= (3.6 if most else 10.0)
+
+
+def test_the_page_says_what_the_stored_runs_say() -> None:
+    stored = [json.loads(line) for line in (DOCS / "results" / "clips.jsonl").read_text().splitlines()]
+    page = (DOCS / "frontier.md").read_text()
+    assert all(line in page for line in clips.report(stored).splitlines())
