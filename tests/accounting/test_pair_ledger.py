@@ -204,3 +204,16 @@ def test_planted_bug_a_division_after_a_release_would_spend_twice(ledger: Privac
     with pytest.raises(BudgetExhausted):
         choice(ledger, mu, scope="second")
     assert composed_delta(0.0, 2 * divided(mu, 1.0)[1], EPSILON) > 1000 * DELTA
+
+
+def test_the_choice_as_it_is_drawn_nearly_attains_the_promise_and_does_not_pass_it(ledger: PrivacyLedger) -> None:
+    """A black-box lower bound: the exact law of the index, from the scale that the ledger has, on the worst pairs."""
+    privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
+    dptune.select(np.full((2, 300), 0.5), privatizer, name="which")
+    about = ledger.charges("which")[0].description
+    moved = np.array([1.0, -1.0]) * about["sensitivity"] / about["sigma"]  # one person, both candidates, opposite ways
+    assert about["sensitivity"] == pytest.approx(1 / 300)
+    gaps = np.linspace(-20, 20, 20001)[:, None] * [0.5, -0.5]  # of the two means, in units of the scale
+    p, q = (np.exp(logs - np.logaddexp(*logs.T)[:, None]) for logs in (gaps + moved, gaps))
+    attained = np.maximum(p - math.exp(EPSILON) * q, 0).sum(axis=1).max()
+    assert 0.9 * DELTA < attained <= DELTA
