@@ -29,7 +29,7 @@ It is attained by an adversary who sees the Gaussians first and then chooses t. 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scipy.special import log_ndtr
@@ -133,10 +133,10 @@ def largest_mu(eta: float, epsilon: float, delta: float) -> float:
     return _largest(lambda mu: composed_delta(mu, eta, epsilon) <= delta, most) if eta > 0 else most
 
 
-def largest_plan(choice_share: float, epsilon: float, delta: float) -> float:
-    """Return the largest mu, in GDP, of a plan that fits and whose choice is priced at ``choice_share`` of mu^2."""
+def largest_plan(choice_share: float | Sequence[float], epsilon: float, delta: float) -> float:
+    """Return the largest mu, in GDP, of a plan that fits and whose choices are priced at these shares of mu^2."""
     least = mu_from_epsilon(epsilon, delta)
-    if choice_share == 0:
+    if not any(_shares(choice_share)):
         return least
 
     def fits(more: float) -> bool:
@@ -149,9 +149,15 @@ def largest_plan(choice_share: float, epsilon: float, delta: float) -> float:
     return (least + _largest(fits, more)) * _ROUND_DOWN
 
 
-def divided(mu: float, choice_share: float) -> tuple[float, float]:
-    """Return mu of a plan's Gaussians and eta of its choice, which is priced at ``choice_share`` of mu^2."""
-    return mu * math.sqrt(1 - choice_share), bounded_range_from_mu(mu * math.sqrt(choice_share))
+def divided(mu: float, choice_share: float | Sequence[float]) -> tuple[float, float]:
+    """Return mu of a plan's Gaussians and eta of its choices in all, which are priced at these shares of mu^2."""
+    shares = _shares(choice_share)
+    eta = math.fsum(bounded_range_from_mu(mu * math.sqrt(share)) for share in shares if share > 0)
+    return mu * math.sqrt(max(1 - math.fsum(shares), 0.0)), eta
+
+
+def _shares(given: float | Sequence[float]) -> Sequence[float]:
+    return given if isinstance(given, Sequence) else [given]
 
 
 def _largest(fits: Callable[[float], bool], high: float) -> float:

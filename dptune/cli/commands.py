@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -72,8 +73,12 @@ def convert(
         tuple[float, float, int] | None, typer.Option(help="noise multiplier, sampling rate, steps: its epsilon")
     ] = None,
     choice_share: Annotated[
-        float, typer.Option(help="share of mu^2 for one choice by the exponential mechanism, all fixed in advance")
-    ] = 0.0,
+        list[float] | None,
+        typer.Option(
+            help="share of mu^2 for a choice by the exponential mechanism, all fixed in advance; again for each: an "
+            "automatic clip is one, of .05"
+        ),
+    ] = None,
 ) -> None:
     """Convert a budget between mu-GDP and (epsilon, delta); or say what a DP-SGD training costs, which has no mu."""
     if sum(given is not None for given in (mu, epsilon, dp_sgd)) != 1:
@@ -87,22 +92,24 @@ def convert(
     typer.echo(f"mu = {given}  epsilon = {rounded_up(budget.epsilon(delta), 6)}  delta = {rounded_up(delta, 6)}")
     if mu is None:
         typer.echo(f"This mu is a budget for tuning, which promises that epsilon. {_NO_BRIDGE}")
-    if between("choice-share", choice_share, 0.0, 1.0) > 0:
-        typer.echo(_with_a_choice(budget, delta, choice_share))
+    shares = [between("choice-share", each, 0.0, 1.0) for each in choice_share or ()]
+    if shares:
+        between("the choice-shares together", sum(shares), 0.0, 1.0)
+        typer.echo(_with_choices(budget, delta, shares))
 
 
 def _budget(mu: float | None, epsilon: float | None, delta: float) -> Budget:
     return Budget.gdp(mu) if mu is not None else Budget.approximate_dp(epsilon or 0.0, delta)
 
 
-def _with_a_choice(budget: Budget, delta: float, choice_share: float) -> str:
-    """Say what a plan costs, or may have, if a share of mu^2 is for a choice and all its prices are fixed before it."""
+def _with_choices(budget: Budget, delta: float, shares: Sequence[float]) -> str:
+    """Say what a plan costs, or may have, if shares of mu^2 are for choices and all its prices are fixed before it."""
     mu = budget.mu
     if budget.stated_epsilon is not None:
-        mu = approximate.largest_plan(choice_share, budget.stated_epsilon, delta)
-    gaussian, eta = approximate.divided(mu, choice_share)
+        mu = approximate.largest_plan(shares, budget.stated_epsilon, delta)
+    gaussian, eta = approximate.divided(mu, shares)
     epsilon = rounded_up(approximate.composed_epsilon(gaussian, eta, delta), 6)
-    parts = f"Gaussian releases of mu = {rounded_up(gaussian)} in all and a choice of bounded range {rounded_up(eta)}"
+    parts = f"Gaussian releases of mu = {rounded_up(gaussian)} and choices of bounded range {rounded_up(eta)}"
     return f"A plan of mu = {rounded_up(mu, 6)}, {parts}, fixed in advance: epsilon = {epsilon}"
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy.typing as npt
 
-from dptune._checks import boolean, function, shown, text
+from dptune._checks import boolean, function, positive, shown, text
 from dptune.errors import InputError, UnsupportedMetric
 from dptune.losses.functions import (
     EPS,
@@ -79,6 +79,8 @@ class NamedLoss:
         function("NamedLoss: function", self.function)
         boolean("NamedLoss: uses_labels", self.uses_labels)
         boolean("NamedLoss: known_clip", self.known_clip)
+        if self.most != math.inf:
+            positive("NamedLoss: most", self.most)
         if self.output not in get_args(Output):
             raise InputError(f"NamedLoss: output must be one of {get_args(Output)}; got {shown(self.output)}.")
 

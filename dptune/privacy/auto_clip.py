@@ -61,12 +61,17 @@ class AutoClip:
         >>> privatizer = dptune.LossPrivatizer(ledger, n=400, clip=AutoClip("clip of visits"))  # doctest: +SKIP
     """
 
-    name: str = field(default="automatic clip", metadata=check(text))
+    name: str = field(default="automatic", metadata=check(text))
     share: float = field(default=0.05, metadata=check(share))
 
     def __post_init__(self) -> None:
         check_fields(self)
         positive("share", self.share)
+
+    @property
+    def scope(self) -> str:
+        """Where the ledger has the release."""
+        return f"clip/{self.name}"
 
     def price(self, mu: float) -> float:
         """Return the GDP price of the choice, of a budget of mu."""
@@ -96,11 +101,14 @@ class ClipRule:
         over: (m,) the bounds, rising.
         above: share of people that is aimed at.
         handicaps: (m,) minus the logarithm of the odds.
+        never: what a loss that is no finite number counts as: larger than any where there is a largest loss. Elsewhere
+            smaller than any: it becomes the upper end whatever that is, and must not move it.
     """
 
     over: Vector
     above: float
     handicaps: Vector
+    never: float = math.inf
 
     @classmethod
     def of(cls, n: int, eta: float, most: float | None) -> ClipRule:
@@ -119,11 +127,14 @@ class ClipRule:
                 "was spent."
             )
         octaves = np.arange(*OF_ALL, STEP)
-        return cls(2.0**octaves, min(max(ABOVE, TOLD_APART / (n * eta)), 0.5), PREFERS * np.abs(octaves))
+        return cls(
+            2.0**octaves, min(max(ABOVE, TOLD_APART / (n * eta)), 0.5), PREFERS * np.abs(octaves), never=-math.inf
+        )
 
     def distances(self, losses: Vector, weights: Vector) -> Vector:
-        """Return u (m,) of one loss a person (n,) and their weights (n,); NaN is above all bounds. Private."""
-        place = np.searchsorted(self.over, np.nan_to_num(losses, nan=math.inf))  # the first bound that is no smaller
+        """Return u (m,) of one loss a person (n,) and their weights (n,). Private."""
+        known = np.where(np.isfinite(losses), losses, self.never)
+        place = np.searchsorted(self.over, known)  # the first bound that is no smaller
         sums = [math.fsum(weights[place == j]) for j in range(len(self.over))]  # rounded once each: see noise.SLACK
         return np.asarray(np.abs(1.0 - np.cumsum(sums) - self.above))
 

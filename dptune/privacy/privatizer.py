@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, positive, shown
+from dptune._checks import at_least, between, positive, shown
 from dptune._locks import ForkSafeLock
 from dptune.accounting.events import SelectionRelease
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
-from dptune.errors import BudgetExhausted, InputError
+from dptune.errors import BudgetExhausted, InputError, KeyConflict
 from dptune.privacy.auto_clip import CLIP, STATISTIC, AutoClip, ClipRule, as_auto_clip, range_of
 from dptune.privacy.held import HeldLosses, People
 from dptune.privacy.mechanism import Mechanism, gaussian
 from dptune.privacy.noise import SLACK, NoiseSource, is_private, noise_source
 from dptune.privacy.pending import PendingLosses, Waiting
 from dptune.privacy.private import PerExampleLosses, frameless, reveal
-from dptune.privacy.query import Box, Interval, MeanQuery, Query
+from dptune.privacy.query import LARGEST, SMALLEST, Box, Interval, MeanQuery, Query
 
 Vector = npt.NDArray[np.float64]
 Losses = PerExampleLosses | npt.ArrayLike
@@ -97,6 +97,7 @@ class LossPrivatizer:
         self.dtype = dtype
         self.auto = as_auto_clip(clip)
         self._clip = Interval.of(clip) if self.auto is None else None
+        self._clip_is_private = True  # as far as this process knows
         self._people = People.of(n, groups, person_weights)
         self.rows, self.n = self._people.rows, self._people.n
         self._insecure_seed = None if insecure_seed is None else at_least("insecure_seed", insecure_seed, 0)
@@ -112,8 +113,8 @@ class LossPrivatizer:
 
     @property
     def private(self) -> bool:
-        """False if the noise is not OpenDP's: then nothing is protected."""
-        return is_private(self._noise)
+        """False if the noise is not OpenDP's, or was not when the clip was chosen: then nothing is protected."""
+        return is_private(self._noise) and self._clip_is_private
 
     @property
     def interval(self) -> Interval:
@@ -182,56 +183,89 @@ class LossPrivatizer:
                 is paid. Default what is neither spent nor planned by any run.
 
         Raises:
-            BudgetExhausted: it does not fit; before a loss is read.
+            BudgetExhausted: nothing is left; before a model is trained.
             KeyConflict: the ledger's clip of this name belongs to another kind of loss.
-            InputError: the losses have the wrong shape or dtype, or there are none; nothing was charged.
+            InputError: there is no room for it, or too few people; or the losses have the wrong shape or dtype, or
+                there are none. Nothing was charged.
 
         Example:
             >>> privatizer = dptune.LossPrivatizer(ledger, n=400, clip="auto")  # doctest: +SKIP
             >>> privatizer.choose_clip(losses(default))  # doctest: +SKIP
             (0.0, 11.3)
         """
-        if self.auto is not None and not self.knows_clip:
-            price = self._price_of_clip(self.auto) if mu is None else self.auto.price(positive("mu", mu))
-            if self.ledger.find(self.auto.name, CLIP) is None:
-                self.ledger.check(math.hypot(price, mu or 0.0))
-            self._release_clip(self.auto, losses, None if most is None else positive("most", most), price)
+        if self.auto is None or self._clip is not None:
+            return self.interval.low, self.interval.high
+        most = None if most is None else between("most", most, 1e3 * SMALLEST, LARGEST)
+        if self._paid(most) is None:
+            self._refuse_clip(self.auto, most, mu)
+            found = losses() if callable(losses) else losses
+            if found is None:
+                raise InputError(
+                    "the default configuration failed, and the clip is chosen from its losses; nothing was spent. Find "
+                    "out why, or give clip=(low, high)."
+                )
+            self._release_clip(self.auto, self.checked(found), most, mu)
         return self.interval.low, self.interval.high
 
     def use_clip(self, clip: tuple[float, float]) -> None:
         """Take (low, high) instead of choosing it: it is known of the kind of loss, and nothing is released."""
-        if self._rows is None:
+        if self.auto is not None and self._rows is None:
             self._clip = Interval.of(clip)
             self._hold(self._clip)
 
-    def _price_of_clip(self, auto: AutoClip) -> float:
-        began, rest = self.ledger.find(auto.name, CLIP), self.ledger.rest()
-        if began is not None and began.mu is not None:  # by a process that died before it could record the answer
-            return began.mu
-        if rest.left == 0:
+    def _paid(self, most: float | None) -> Charge | None:
+        """Return the recorded choice, if it was made of this kind of loss.
+
+        Raises:
+            KeyConflict: it was made of another.
+        """
+        made = self._choice()
+        if made is None or made.value is None:
+            return None
+        if made.note["most"] != most:
+            raise KeyConflict(
+                f"the ledger's clip {self.auto and self.auto.name!r} was chosen for a loss whose largest value is "
+                f"{made.note['most']}, and this one's is {most} (None: it has none). Give another loss a clip of its "
+                'own: clip=AutoClip("another name").'
+            )
+        return made
+
+    def _choice(self) -> Charge | None:
+        return None if self.auto is None else self.ledger.find(self.auto.scope, CLIP)
+
+    def _price_of_clip(self, auto: AutoClip, mu: float | None) -> float:
+        made = self._choice()
+        if made is not None and made.mu is not None:  # a process was killed, or is about to record its answer
+            return made.mu
+        rest = self.ledger.rest()
+        return auto.price(positive("mu", mu) if mu is not None else rest.unplanned or rest.left)
+
+    def _refuse_clip(self, auto: AutoClip, most: float | None, mu: float | None) -> None:
+        """Refuse, before a model is trained, a choice for which there is no room, or which would tell nothing."""
+        price = self._price_of_clip(auto, mu)
+        if price == 0:
             raise BudgetExhausted(self.ledger.budget.mu, 0.0, self.ledger.budget.mu)
-        return auto.price(rest.unplanned or rest.left)
+        if self._choice() is None:
+            if mu is not None and math.hypot(mu, price) > self.ledger.remaining():
+                raise InputError(
+                    f"mu={mu:.4g} leaves no room in the ledger for choosing the clip, which takes mu={price:.3g} "
+                    "beside it. Leave mu= out, and the run takes what is left, or give clip=(low, high)."
+                )
+            self.ledger.check(price)
+        ClipRule.of(self.n, bounded_range_from_mu(price), most)
 
     @frameless
-    def _release_clip(
-        self, auto: AutoClip, losses: Losses | Callable[[], Losses | None], most: float | None, mu: float
-    ) -> None:
-        found = losses() if callable(losses) else losses
-        if found is None:
-            raise InputError(
-                "the default configuration failed, and the clip is chosen from its losses; nothing was spent. Find out "
-                "why, or give clip=(low, high)."
-            )
-        given = self.checked(found)
-        eta, entry = bounded_range_from_mu(mu), float(self._people.weights.max())
+    def _release_clip(self, auto: AutoClip, losses: PerExampleLosses, most: float | None, mu: float | None) -> None:
+        price = self._price_of_clip(auto, mu)  # again: another process may have been first
+        eta, entry = bounded_range_from_mu(price), float(self._people.weights.max())
         rule, scale = ClipRule.of(self.n, eta, most), 2 * entry * (1 + SLACK) / eta
-        event = SelectionRelease(mu, eta, entry, scale, len(rule.over), STATISTIC)
-        digest, note = f"{STATISTIC}/{most!r}/{rule.above!r}/{scale!r}", {"most": most}
-        charge = self.ledger.charge(auto.name, CLIP, event, digest=digest, private=self.private, note=note)
+        event = SelectionRelease(price, eta, entry, scale, len(rule.over), STATISTIC)
+        digest, note = f"{STATISTIC}/{most!r}/{rule.above!r}/{price!r}/{entry!r}/{scale!r}", {"most": most}
+        charge = self.ledger.charge(auto.scope, CLIP, event, digest=digest, private=self.private, note=note)
 
         def draw() -> Vector:
             with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
-                u = rule.distances(self._people.means(reveal(given)), self._people.weights)
+                u = rule.distances(self._people.means(reveal(losses)), self._people.weights)
             return rule.over[[self._noise.noisy_argmin(u + scale * rule.handicaps, scale)]]
 
         if charge.value is None:
@@ -239,10 +273,11 @@ class LossPrivatizer:
 
     def _chosen(self) -> Interval | None:
         """Return the clip that the ledger has, or the one that was given."""
-        made = None if self.auto is None else self.ledger.find(self.auto.name, CLIP)
-        return (
-            self._clip if made is None or made.value is None else Interval(*range_of(made.value[0], made.note["most"]))
-        )
+        made = self._choice()
+        if self._clip is not None or made is None or made.value is None:
+            return self._clip
+        self._clip_is_private = made.private
+        return Interval(*range_of(made.value[0], made.note["most"]))
 
     # ---- private data in -----------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ class Estimate:
         improvement: the user's defaults' loss less this one, released together with it, which no model has a part in;
             None without defaults.
         at_clip: whether the 95% interval reaches the upper clip, and not the lower half of its range.
+        cut: of an improvement, the upper clip: each person's larger loss counts as this much.
     """
 
     value: float
@@ -49,6 +50,7 @@ class Estimate:
     private: bool
     improvement: Estimate | None = None
     at_clip: bool = False
+    cut: float | None = None
 
     @classmethod
     def of_loss(
@@ -80,8 +82,10 @@ class Estimate:
         low, high = self.interval()
         than = f"{self.verdict} {'from' if self.verdict.startswith('not') else 'than'} {defaults}"
         seeded = "" if self.private else " NOT PRIVATE"
+        cut = "" if self.cut is None else f" of mean losses that are cut at {self.cut:.4g}"
         return (
-            f"{than}: improvement {self.value:.4g} (95%: {low:.4g} to {high:.4g}), by one release and no model{seeded}"
+            f"{than}: improvement {self.value:.4g} (95%: {low:.4g} to {high:.4g}){cut}, by one release and no "
+            f"model{seeded}"
         )
 
     def __str__(self) -> str:

@@ -107,7 +107,8 @@ class FinalEstimate:
         of_loss = partial(Estimate.of_loss, sigma=sigma, clip=self.privatizer.interval, private=made.private)
         compared = len(values) > 1
         if self._searched(made.note["parameters"]) == about:
-            gain = Estimate(values[1] - values[0], math.sqrt(2) * sigma, made.private) if compared else None
+            cut, both = self.privatizer.interval.high, math.sqrt(2) * sigma
+            gain = Estimate(values[1] - values[0], both, made.private, cut=cut) if compared else None
             return of_loss(values[0], improvement=gain)
         return of_loss(values[1]) if compared and made.note["default"] == about else None
 

@@ -15,6 +15,7 @@ import csv
 import hashlib
 import io
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -148,9 +149,12 @@ class MLflowRun:
         self._client.log_batch(
             run,
             [Metric(name, value, now, step) for name, value in numbers.items() if math.isfinite(value)],
-            [Param(name, str(value)) for name, value in (parameters or {}).items()],
+            [Param(_REFUSED.sub("_", name), str(value)) for name, value in (parameters or {}).items()],
             [RunTag(name, str(value)) for name, value in (tags or {}).items()],
         )
+
+
+_REFUSED = re.compile(r"[^\w\-. /]")  # characters that MLflow refuses in names
 
 
 def _client(tracking_uri: str | None) -> Any:

@@ -22,11 +22,11 @@ from dptune.accounting.ledger import PrivacyLedger
 from dptune.algorithms.asks_nothing import VALUES
 from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
 from dptune.algorithms.method import Method, People, Plan, PublicFacts
-from dptune.errors import AllTrialsFailed, InputError, PlanComplete, TrialFailed
+from dptune.errors import AllTrialsFailed, BudgetMismatch, InputError, PlanComplete, TrialFailed
 from dptune.privacy.auto_clip import CLIP
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Interval
-from dptune.search.agreement import check_start, newest_name, stored_plan, stored_space, totals, usual_share
+from dptune.search.agreement import PRIVATIZER, check_start, newest_name, stored_plan, stored_space, totals, usual_share
 from dptune.search.run import SearchRun
 from dptune.space import Categorical, Float, Space
 
@@ -54,7 +54,6 @@ class SearchRequest:
         front_end: what the user called, for messages.
         space: on which settings are checked at once; None: the user's is not known yet.
         start_from: name of a run of the ledger whose answers the run learns first, at no cost.
-        trains_default: whether the front end knows a default configuration that is not among these.
         takes_reports: whether its trials hand in losses of half-trained models (:mod:`dptune.search.rungs`).
 
     Raises:
@@ -71,7 +70,6 @@ class SearchRequest:
     space: Space | None = None
     start_from: str | None = None
     takes_reports: bool = False
-    trains_default: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.privatizer, LossPrivatizer):
@@ -82,11 +80,6 @@ class SearchRequest:
             raise InputError(
                 f"{self.front_end} cannot stop trials by private losses, so rung_share= would be spent on nothing: it "
                 "sees a model only when it is trained. The samplers for Optuna and the searchers for Ray can."
-            )
-        if self.default is None and not self.trains_default and not self.privatizer.knows_clip:
-            raise InputError(
-                f'{self.front_end}: clip="auto" is chosen from the losses of your default configuration. Give '
-                "default=, or clip=(low, high)."
             )
         self.method.refuse_unknown([name for name in self.settings if name != "trials"], front_end=self.front_end)
         check_fields(self)
@@ -107,24 +100,46 @@ class SearchRequest:
             people = PublicFacts(self.privatizer.n, 1.0, share)
         return self.method.plan(people, space, mu=share, seed=self.seed or 0, default=default, **self.settings)
 
-    def choose_clip(self, scope: str, losses: Callable[[], Losses | None], *, most: float = math.inf) -> str:
+    def refuse_unknown_clip(self) -> None:
+        """Refuse a clip that is to be chosen, and was not, where there is no ``default=`` to choose it from."""
+        if self.default is None and not self.privatizer.knows_clip:
+            raise InputError(
+                f'{self.front_end}: clip="auto" is chosen from the losses of your default configuration. Give '
+                "default=, or clip=(low, high)."
+            )
+
+    def choose_clip(
+        self, scope: str, space: Space | None, losses: Callable[[], Losses | None], *, most: float = math.inf
+    ) -> str:
         """Let the privatizer choose its clip, if it is to and has not; return a line that says so, or "".
 
         Args:
             scope: name of the run that begins next.
+            space: that it will search, as far as it is known.
             losses: returns those of the default configuration; None: it failed.
             most: the largest loss there is, if there is one.
 
         Raises:
             BudgetExhausted: the ledger has not that much left, for the clip and the run; before ``losses`` is called.
-            InputError: the default configuration failed; nothing was spent.
+            BudgetMismatch: the run was begun with a clip.
+            InputError: a setting of the run is not usable, or the default configuration failed; nothing was spent.
         """
         people = self.privatizer
         if people.auto is None or people.knows_clip:
             return ""
+        begun: Any = self.ledger.fact(scope, PRIVATIZER)
+        if begun is not None:
+            raise BudgetMismatch(
+                f"the run {scope!r} was begun with clip={begun['clip']}; give that, or another name to a new run. "
+                "Nothing was trained or spent."
+            )
+        if self.start_from is not None:
+            raise InputError("start_from= needs the clip of the run that it names: give clip=(low, high).")
         self.check_start(scope)
+        if space is not None:
+            self._default_in(space)
         low, high = people.choose_clip(losses, most=None if most == math.inf else most, mu=self.mu)
-        spent = self.ledger.find(people.auto.name, CLIP)
+        spent = self.ledger.find(people.auto.scope, CLIP)
         price = "" if spent is None else f" for mu={spent.mu:.3g}"
         return (
             f"The clip is ({low:g}, {high:.4g}), chosen privately{price} from the losses of the default configuration."
@@ -216,7 +231,7 @@ class SearchRequest:
 
     def _risk(self, budget: float) -> str:
         """Say what a person risks by all of the ledger, in words: the attack of :class:`dptune.certificate.Risk`."""
-        if not self.privatizer.private:
+        if not (self.privatizer.private and self.ledger.private):
             return ""
         right = math.ceil(100 * NormalDist().cdf(budget / 2))
         return (

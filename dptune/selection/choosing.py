@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from dptune._checks import function as callable_named
 from dptune._checks import positive, share
 from dptune.accounting.ledger import PLAN, Rest
 from dptune.errors import BudgetMismatch, InputError
@@ -95,6 +96,8 @@ def select(
         BudgetMismatch: the name belongs to a choice with other settings, or to a search.
     """
     _check(privatizer, name, mu, estimate_share)
+    if method is not None:
+        callable_named("method", method)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
     points: list[str] = []
     try:

@@ -95,8 +95,9 @@ class PrivateFunction:
         if runs.request.settings.get("rung_share"):
             self._shield = functools.partial(RungTrial, losses_of=losses_of_result(self._function))
         self._most = math.inf if loss is None else as_loss(loss).most
-        if loss is not None and as_loss(loss).known_clip and not self._privatizer.knows_clip:
+        if loss is not None and as_loss(loss).known_clip:
             self._privatizer.use_clip((0.0, self._most))
+        runs.request.refuse_unknown_clip()
         if self._privatizer.knows_clip and (why := too_wide(loss, self._privatizer.loss_range)):
             logger.warning(why)
         functools.update_wrapper(self, function, updated=())

@@ -28,7 +28,7 @@ from optuna.trial import FixedTrial, FrozenTrial, Trial, TrialState
 
 import dptune
 from dptune._checks import positive, share
-from dptune.losses.named import NamedLoss
+from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, Function, losses_function
 from dptune.search.agreement import check_start
 from dptune.selection.choosing import observe, select_points
@@ -76,6 +76,9 @@ class SelectionObjective:
         if not isinstance(privatizer, dptune.LossPrivatizer):
             raise dptune.InputError(f"a LossPrivatizer must come after the function; got {type(privatizer).__name__}.")
         self._function = losses_function(function, loss, data, rows=privatizer.rows)
+        if loss is not None and as_loss(loss).known_clip:
+            privatizer.use_clip((0.0, as_loss(loss).most))
+        _ = privatizer.interval  # refuses a clip that nobody has chosen yet, before a model is trained
         self._privatizer, self._method = privatizer, method
         self._mu = None if mu is None else positive("mu", mu)
         self._share = share("estimate_share", estimate_share)

@@ -115,7 +115,9 @@ class StudyRuns:
         """Let the privatizer choose its clip, if it has to, from the losses at the default configuration."""
         with self.lock:  # of the threads that begin a study one trains the default
             default = dict(self.request.default or {})
-            if said := self.request.choose_clip(study.study_name, lambda: losses_at(default), most=most):
+            name, request = study.study_name, self.request
+            space = request.space or request.stored_space(name)
+            if said := request.choose_clip(name, space, lambda: losses_at(default), most=most):
                 logger.info(said)
 
     def check_start(self, study: optuna.Study) -> None:

@@ -234,8 +234,9 @@ class SpaceSearch(RunSearch):
         self._refuse_maximised_loss()
         ledger, privatizer = self._request.ledger, self._request.privatizer
         self._most = math.inf if loss is None else as_loss(loss).most
-        if loss is not None and as_loss(loss).known_clip and not privatizer.knows_clip:
+        if loss is not None and as_loss(loss).known_clip:
             privatizer.use_clip((0.0, self._most))
+        self._request.refuse_unknown_clip()
         if privatizer.knows_clip and (why := too_wide(loss, privatizer.loss_range)):
             _logger.warning(why)
         taken = losses_function(function, loss, data, rows=privatizer.rows, training=training)

@@ -16,7 +16,7 @@ import dptune
 from dptune._checks import boolean
 from dptune.accounting import BudgetStatement
 from dptune.errors import InputError
-from dptune.losses.named import NamedLoss, too_wide
+from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.privacy import AutoClip
 from dptune_sklearn.models import Models, given_halves
 from dptune_sklearn.spaces import Distributions, refuse_unknown
@@ -157,8 +157,10 @@ class PrivateSearch(Around):
         training, private = given_halves(X, y, X_val, y_val, groups, options)
         models = Models(self.estimator, training, private, self.loss, self.n_jobs)
         self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
-        clip = AutoClip(f"{self.name_}, clip") if isinstance(self.clip, str) and self.clip == "auto" else self.clip
+        clip = AutoClip(self.name_) if isinstance(self.clip, str) and self.clip == "auto" else self.clip
         privatizer = dptune.LossPrivatizer(self._ledger(), clip=clip, **private.people)
+        if (loss := as_loss(self.loss)).known_clip:
+            privatizer.use_clip((0.0, loss.most))
         if privatizer.auto is None and (why := too_wide(self.loss, privatizer.loss_range)):
             warnings.warn(why, stacklevel=2)
         boolean("warm_start", self.warm_start)
@@ -203,7 +205,7 @@ class PrivateSearch(Around):
 def _released(privatizer: dptune.LossPrivatizer, name: str) -> dict[str, list[Any]]:
     """Return what was released under a name: keys, mechanisms, prices, noise and values, in the ledger's order."""
     ledger, auto = privatizer.ledger, privatizer.auto
-    charges = [*([] if auto is None else ledger.charges(auto.name)), *charges_of(ledger, name)]
+    charges = [*([] if auto is None else ledger.charges(auto.scope)), *charges_of(ledger, name)]
     columns = ("release", "what", "mu", "sigma", "value", "private")
     rows = [
         (each.key, about["statistic"], about["mu"], about["sigma"], each.value, each.private)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import dptune
 from dptune.algorithms import VALUES
-from dptune.errors import AllTrialsFailed, InputError
+from dptune.errors import AllTrialsFailed, BudgetMismatch, InputError
 from dptune.losses.named import as_loss
 from dptune.search import drive
 from dptune.search.agreement import check_start, lineage, newest_name, stored_plan, usual_share
@@ -47,7 +47,9 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     tried: list[dict[str, Any]] = []
 
     def losses() -> Any:
-        _choose_clip(search, privatizer, models)
+        most = as_loss(search.loss).most
+        usual = partial(_usual_losses, models)
+        privatizer.choose_clip(usual, most=None if most == math.inf else most, mu=search.mu)
         for parameters, model in zip(points, models.trained(points), strict=True):
             if not isinstance(model, Failed):  # that it failed is public, so it costs nothing
                 tried.append(parameters)
@@ -56,20 +58,26 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
             usable(model)
 
     points = candidates(search.param_distributions, search.n_trials, search.random_state)
-    ledger, name, mu = privatizer.ledger, search.name_, search.mu
-    check_start(ledger, name, mu)
-    if mu is None:  # what it was begun with, or what other runs leave
-        begun = stored_plan(ledger, name)
-        mu = usual_share(ledger, mu) if begun is None else float(begun["mu"])
-        if begun is None and privatizer.auto is not None and not privatizer.knows_clip:
-            mu = privatizer.auto.rest(mu)
+    if len(points) < 2:
+        raise InputError(f"a choice needs at least two candidates; got {len(points)}. One costs nothing.")
+    ledger, name = privatizer.ledger, search.name_
+    check_start(ledger, name, search.mu)
+    begun = stored_plan(ledger, name)
+    if begun is not None and not privatizer.knows_clip:
+        raise BudgetMismatch(f"the name {name!r} belongs to a search with a clip; give that, or another name.")
+    mu = usual_share(ledger, search.mu) if begun is None else float(begun["mu"])
     if (needed := lead(privatizer.n, mu, len(points))) > 1:
         why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
         _warn(name, why, depth=4)
     settings = {"estimate_share": 0.1, **(search.settings or {})}
-    chosen = dptune.select(losses(), privatizer, mu=mu, name=name, **settings)
+    chosen = dptune.select(losses(), privatizer, mu=search.mu, name=name, **settings)
     best = tried[chosen.index]
     return Found(Recommendation(best, defaults={}), models.fitted(best), chosen.estimate)
+
+
+def _usual_losses(models: Models) -> dptune.privacy.PerExampleLosses | None:
+    """Those of the estimator as it was given."""
+    return models.losses(models.fitted({}))
 
 
 def propose(
@@ -132,15 +140,6 @@ def charges_of(ledger: dptune.PrivacyLedger, name: str, *, prefix: str = "") -> 
     return [charge for scope in scopes for charge in ledger.charges(scope, prefix=prefix)]
 
 
-def _choose_clip(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> None:
-    """Let the privatizer choose its clip, if it has to, from the losses of the estimator as it was given."""
-    loss = as_loss(search.loss)
-    if loss.known_clip and not privatizer.knows_clip:
-        privatizer.use_clip((0.0, loss.most))
-    most = None if loss.most == math.inf else loss.most
-    privatizer.choose_clip(lambda: models.losses(models.fitted({})), most=most, mu=search.mu)
-
-
 def _runs(
     search: PrivateSearch,
     privatizer: dptune.LossPrivatizer,
@@ -156,14 +155,14 @@ def _runs(
     def request(trials: int | None, mu: float | None) -> SearchRequest:
         settings = {"trials": trials or (USUAL_TRIALS if method is VALUES else None), **(search.settings or {})}
         about = settings, where.ours(search.estimator.get_params()), "PrivateSearch", where.space
-        return SearchRequest(method, privatizer, mu, search.random_state, *about, trains_default=True)
+        return SearchRequest(method, privatizer, mu, search.random_state, *about)
 
     space = None if method is VALUES else where.space
     wanted = request(search.n_trials, search.mu)
     begun = stored_plan(privatizer.ledger, search.name_) if search.warm_start else None
     first = wanted if begun is None else request(begun["trials"], begun["mu"])
     first.check_start(search.name_)
-    _choose_clip(search, privatizer, models)
+    first.choose_clip(search.name_, space, partial(_usual_losses, models), most=as_loss(search.loss).most)
     run = first.begin(search.name_, space)
     if warning := first.warning(run):
         _warn(search.name_, warning, depth=5)

@@ -15,7 +15,7 @@ from optuna.distributions import FloatDistribution
 from sklearn.linear_model import Ridge
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.errors import BudgetExhausted, InputError
+from dptune.errors import BudgetMismatch, InputError
 from dptune_optuna import CentredSampler, PrivateObjective
 
 SPACE = {"alpha": FloatDistribution(1e-3, 1e3, log=True)}
@@ -88,14 +88,14 @@ def test_the_default_chooses_the_clip_before_the_run_begins(
     assert function.asked[0] == 1.0
     assert len(function.asked) == 7
     first, *runs = ledger.charges()
-    assert first.scope == "automatic clip"
+    assert first.scope == "clip/automatic"
     assert {charge.scope for charge in runs} == {"s"}
     high = 4 * first.value[0]  # type: ignore[index]
     assert 1e6 < high < 1e9  # dollars, squared
     assert f"The clip is (0, {high:.4g}), chosen privately for mu=0.224" in caplog.text
     again, objective = front(PrivacyLedger(tmp_path / "ledger.db"))(other := Fitting(), "squared_error", storage)
     again.optimize(objective, n_trials=1)
-    assert len(ledger.charges("automatic clip")) == 1
+    assert len(ledger.charges("clip/automatic")) == 1
     assert len(other.asked) == 1
 
 
@@ -117,9 +117,10 @@ def test_a_loss_whose_range_is_known_needs_no_release(ledger: PrivacyLedger) -> 
 
 
 def test_a_default_is_asked_for_and_one_that_fails_costs_nothing(ledger: PrivacyLedger) -> None:
-    privatizer = LossPrivatizer(ledger, n=N, clip="auto")
+    sampler = CentredSampler(SPACE, LossPrivatizer(ledger, n=N, clip="auto"))
     with pytest.raises(InputError, match="Give default=, or clip"):
-        CentredSampler(SPACE, privatizer)
+        sampler.objective(Fitting())
+    assert sampler.objective(**about("zero_one"))(Fitting())  # its range is known
 
     class Failing(Fitting):
         def __call__(self, trial: Any) -> Any:
@@ -134,7 +135,7 @@ def test_a_default_is_asked_for_and_one_that_fails_costs_nothing(ledger: Privacy
 
 def test_a_budget_that_has_no_room_for_clip_and_run_is_refused_before_training(ledger: PrivacyLedger) -> None:
     study, objective = sampled(ledger, mu=1.0)(function := Fitting(), "squared_error")
-    with pytest.raises(BudgetExhausted):
+    with pytest.raises(InputError, match="leaves no room"):
         study.optimize(objective, n_trials=1)
     assert function.asked == []
     assert ledger.spent() == 0
@@ -163,3 +164,27 @@ def test_neighbours_leave_the_same_study(odd: float, tmp_path: Path, caplog: pyt
         return [*shown, *trials, *charges, str(sampler.recommend(study).summary())]
 
     assert left("mine", 1.0) == left("theirs", odd)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"default": {"alpha": 1e9}}, "within its range"), ({"start_from": "other"}, "start_from= needs the clip")],
+)
+def test_a_mistake_costs_no_budget(settings: dict[str, Any], message: str, ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=N, clip="auto")
+    sampler = CentredSampler(SPACE, privatizer, **{"n_trials": 12, "default": DEFAULT, **settings})
+    study = optuna.create_study(sampler=sampler)
+    with pytest.raises(InputError, match=message):
+        study.optimize(sampler.objective(**about("squared_error"))(Fitting()), n_trials=1)
+    assert ledger.spent() == 0
+
+
+def test_a_run_that_was_begun_with_a_clip_keeps_it_and_an_automatic_one_is_not_paid(ledger: PrivacyLedger) -> None:
+    given = CentredSampler(SPACE, LossPrivatizer(ledger, n=N, clip=(0.0, 1e7)), n_trials=12, mu=0.5, default=DEFAULT)
+    study = optuna.create_study(study_name="s", sampler=given)
+    study.optimize(given.objective(**about("squared_error"))(Fitting()), n_trials=1)
+    spent = ledger.spent()
+    study, objective = sampled(ledger, mu=0.5)(Fitting(), "squared_error")
+    with pytest.raises(BudgetMismatch, match="was begun with clip"):
+        study.optimize(objective, n_trials=1)
+    assert ledger.spent() == spent

@@ -46,9 +46,10 @@ def losses(scale: float = 1.0, n: int = 100, seed: int = 0) -> np.ndarray[Any, A
 # ---- the rule ----------------------------------------------------------------------------------------------
 
 
-def by_hand(values: Any, weights: Any, over: Any, above: float) -> list[float]:
-    """u of each bound, by counting."""
-    shares = [sum(w for v, w in zip(values, weights, strict=True) if not v <= t) for t in over]
+def by_hand(values: Any, weights: Any, over: Any, above: float, never: float = -math.inf) -> list[float]:
+    """u of each bound, by counting; what is no finite number counts as ``never``."""
+    known = [v if math.isfinite(v) else never for v in values]
+    shares = [sum(w for v, w in zip(known, weights, strict=True) if v > t) for t in over]
     return [abs(share - above) for share in shares]
 
 
@@ -58,7 +59,8 @@ def test_the_statistic_is_what_counting_gives(most: float | None) -> None:
     rng = np.random.default_rng(1)
     values = np.concatenate([rng.exponential(3, 56), [np.nan, np.inf, -np.inf, rule.over[5]]])  # one is a bound
     weights = rng.dirichlet(np.ones(60))
-    assert rule.distances(values, weights) == pytest.approx(by_hand(values, weights, rule.over, rule.above), abs=1e-12)
+    counted = by_hand(values, weights, rule.over, rule.above, -math.inf if most is None else math.inf)
+    assert rule.distances(values, weights) == pytest.approx(counted, abs=1e-12)
 
 
 NUMBER = st.floats(allow_nan=True, allow_infinity=True)
@@ -88,8 +90,14 @@ def _log_odds(u: Any, rule: ClipRule, scale: float) -> Any:
     return logits - np.logaddexp.reduce(logits)
 
 
-def test_odd_values_of_all_people_are_above_all_bounds_or_below(auto: Callable[..., LossPrivatizer]) -> None:
-    assert auto(noise=NoNoise()).choose_clip(np.full(100, np.nan))[1] > 1  # and no error tells of them
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_people_whose_loss_is_no_number_do_not_move_the_clip_and_no_error_tells_of_them(
+    odd: float, auto: Callable[..., LossPrivatizer], tmp_path: Path
+) -> None:
+    other = auto(ledger=PrivacyLedger(tmp_path / "other.db", Budget.gdp(1.0)), noise=NoNoise())
+    some = np.where(np.arange(100) < 10, odd, losses())
+    assert other.choose_clip(some)[1] <= auto(noise=NoNoise()).choose_clip(losses())[1] < 20
+    assert LossPrivatizer(other.ledger, n=100, clip=AutoClip("all")).choose_clip(np.full(100, odd))[1] > 0
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e7])
@@ -136,7 +144,7 @@ def test_it_is_charged_recorded_and_stated(auto: Callable[..., LossPrivatizer], 
     privatizer = auto()
     assert "to be chosen" in repr(privatizer)
     low, high = privatizer.choose_clip(losses())
-    (charge,) = ledger.charges("automatic clip")
+    (charge,) = ledger.charges("clip/automatic")
     assert charge.mu == pytest.approx(PRICE)
     assert ledger.spent() == pytest.approx(PRICE)
     assert charge.value is not None
@@ -160,7 +168,7 @@ def test_it_is_chosen_once_and_a_restart_reads_it(auto: Callable[..., LossPrivat
     assert again.interval.high == first[1]
     assert again.choose_clip(lambda: pytest.fail("nobody has to train again")) == first
     assert auto().choose_clip(losses(1e6)) == first  # another model's losses change nothing
-    assert len(ledger.charges("automatic clip")) == 1
+    assert len(ledger.charges("clip/automatic")) == 1
 
 
 def test_nothing_is_read_before_it_is_paid(
@@ -184,12 +192,12 @@ def test_nothing_is_read_before_it_is_paid(
     assert order == ["charge", "read"]
 
 
-def _killed(privatizer: LossPrivatizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def _killed(privatizer: LossPrivatizer, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
     """Choose, and die before anything is recorded."""
     with monkeypatch.context() as broken:
         broken.setattr(ClipRule, "distances", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            privatizer.choose_clip(losses())
+            privatizer.choose_clip(losses(), **settings)
 
 
 def test_a_kill_between_charge_and_record_costs_once(
@@ -227,6 +235,54 @@ def test_one_name_has_one_kind_of_loss(auto: Callable[..., LossPrivatizer], monk
     _killed(auto(), monkeypatch)
     with pytest.raises(KeyConflict):
         auto().choose_clip(losses(), most=36.0)
+    auto().choose_clip(losses())
+    with pytest.raises(KeyConflict, match="a clip of its own"):  # recorded, too
+        auto().choose_clip(losses(), most=36.0)
+
+
+def test_a_charge_is_answered_at_its_own_price_only(
+    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _killed(auto(), monkeypatch, most=36.0, mu=0.2)
+    weighted = auto(person_weights=np.r_[3.0, np.ones(99)])
+    with pytest.raises(KeyConflict):  # the same scale of noise would be a larger mu
+        weighted.choose_clip(losses(), most=36.0, mu=0.5881328833479337)
+    noise = NoNoise()
+    auto().choose_clip(losses(), most=36.0, mu=0.7)  # goes on at what was paid
+    (charge,) = ledger.charges("clip/automatic")
+    assert charge.mu == pytest.approx(0.2 * PRICE)
+    assert not noise.seen
+
+
+def test_another_process_that_was_first_is_no_conflict(
+    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger
+) -> None:
+    def slow() -> Any:
+        auto().choose_clip(losses())
+        other = LossPrivatizer(ledger, n=100, clip=(0.0, 1.0))
+        other.observe("a", losses())
+        other.release(other.mean_query("a", 0.1), scope="s", key="k")
+        return losses(1e6)
+
+    assert auto().choose_clip(slow)[1] < 100
+    assert len(ledger.charges("clip/automatic")) == 1
+
+
+def test_a_clip_of_seeded_noise_stamps_what_is_built_on_it(
+    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger
+) -> None:
+    auto(insecure_seed=1).choose_clip(losses())
+    later = auto()
+    assert later.interval.high > 0
+    assert not later.private
+
+
+def test_a_largest_loss_that_no_clip_can_have_is_refused_unspent(
+    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger
+) -> None:
+    with pytest.raises(InputError, match="most"):
+        auto().choose_clip(losses(), most=1e31)
+    assert ledger.spent() == 0
 
 
 @pytest.mark.parametrize("clip", ["automatic", AutoClip])

@@ -50,7 +50,7 @@ def test_the_default_chooses_the_clip_and_the_vault_goes_on_with_it(tmp_path, lo
     assert search.suggest("first") == DEFAULT
     assert asked == [0.5]
     (charge,) = ledger.charges()
-    assert (charge.scope, charge.key) == ("automatic clip", "clip")
+    assert (charge.scope, charge.key) == ("clip/automatic", "clip")
     assert 1e4 < charge.value[0] < 1e6
     local_actors.clear()  # the vault's process ends; the clip is in the ledger
     again, _ = search_in(tmp_path)
@@ -58,7 +58,7 @@ def test_the_default_chooses_the_clip_and_the_vault_goes_on_with_it(tmp_path, lo
     assert begin(again)
     assert again.suggest("first") == DEFAULT
     assert again.vault.hand_in("finish", "first", DEFAULT, dollars(DEFAULT)) == np.inf  # nothing is released of it yet
-    assert len(ledger.charges("automatic clip")) == 1
+    assert len(ledger.charges("clip/automatic")) == 1
     assert len(asked) == 1
     assert trainable.try_out(DEFAULT)
 
@@ -69,7 +69,7 @@ def test_what_has_no_losses_of_a_default_is_refused_unspent(tmp_path):
     with pytest.raises(dptune.InputError, match="make the function a trainable first"):
         begin(search)
     with pytest.raises(dptune.InputError, match="Give default="):
-        search_in(tmp_path, default=None)
+        search_in(tmp_path, default=None)[0].trainable(dollars)
     search.trainable(lambda config: 1 / 0)
     with pytest.raises(dptune.InputError, match="the default configuration failed"):
         begin(search)
@@ -94,5 +94,5 @@ def test_a_tuner_needs_no_clip(tmp_path, cluster):
     )
     run = tune.RunConfig(storage_path=str(tmp_path / "results"), verbose=0)
     assert len(tune.Tuner(trainable, param_space=SPACE, tune_config=tuning, run_config=run).fit()) == 12
-    assert ledger.charges()[0].scope == "automatic clip"
+    assert ledger.charges()[0].scope == "clip/automatic"
     assert search.recommend().summary()
