@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -161,7 +162,8 @@ def test_a_persons_rows_become_one_loss(auto: Callable[..., LossPrivatizer], tmp
     assert noise.statistic == pytest.approx(alone.statistic)
 
 
-def test_it_is_chosen_once_and_a_restart_reads_it(auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger) -> None:
+def once(auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger) -> None:
+    """Audit: whoever asks later, with whatever losses, is told the first choice, and nobody trains or pays again."""
     first = auto().choose_clip(losses())
     again = auto()
     assert again.knows_clip
@@ -171,9 +173,8 @@ def test_it_is_chosen_once_and_a_restart_reads_it(auto: Callable[..., LossPrivat
     assert len(ledger.charges("clip/automatic")) == 1
 
 
-def test_nothing_is_read_before_it_is_paid(
-    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def in_order(auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Audit: charge, then read, then draw."""
     order: list[str] = []
     charge, distances = PrivacyLedger.charge, ClipRule.distances
 
@@ -190,6 +191,16 @@ def test_nothing_is_read_before_it_is_paid(
     monkeypatch.setattr(ClipRule, "distances", read)
     auto().choose_clip(losses())
     assert order == ["charge", "read"]
+
+
+def test_it_is_chosen_once_and_a_restart_reads_it(auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger) -> None:
+    once(auto, ledger)
+
+
+def test_nothing_is_read_before_it_is_paid(
+    auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_order(auto, monkeypatch)
 
 
 def _killed(privatizer: LossPrivatizer, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
@@ -318,3 +329,29 @@ def test_planted_bugs_are_found(bug: Callable[[pytest.MonkeyPatch], None], monke
     moved = [np.append(values[1:], far) for far in (0.0, 1e3, 1e9)]
     worst = max(np.abs(rule.distances(values, weights) - rule.distances(other, weights)).max() for other in moved)
     assert worst > 0.02 + 1e-12
+
+
+def test_a_clip_from_the_losses_of_a_later_trial_is_found(
+    auto: Callable[..., LossPrivatizer], ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = AutoClip.scope.fget  # type: ignore[attr-defined]
+    calls = itertools.count()
+    monkeypatch.setattr(
+        AutoClip, "scope", property(lambda self: f"{chosen(self)}/{next(calls)}")
+    )  # a new one each time
+    with pytest.raises((AssertionError, InputError)):
+        once(auto, ledger)
+
+
+def test_a_quantile_that_is_read_before_it_is_paid_is_found(
+    auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = LossPrivatizer.checked
+
+    def reads(self: LossPrivatizer, given: Any) -> Any:
+        ClipRule.of(self.n, 1.0, None).distances(np.asarray(given), np.full(self.n, 1 / self.n))
+        return checked(self, given)
+
+    monkeypatch.setattr(LossPrivatizer, "checked", reads)
+    with pytest.raises(AssertionError):
+        in_order(auto, monkeypatch)
