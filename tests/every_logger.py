@@ -10,13 +10,15 @@ from pathlib import Path
 
 
 @contextmanager
-def every_logger() -> Iterator[list[str]]:
-    """Collect what any logger says at any level, the root and those that exist or will."""
+def every_logger(*, thread: int | None = None) -> Iterator[list[str]]:
+    """Collect what any logger says at any level, the root and those that exist or will; of one thread, if named."""
     lines: list[str] = []
 
     class Collect(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if not record.name.startswith("sqlalchemy.pool"):  # addresses, and when the collector of garbage ran
+            if thread in (None, record.thread) and not record.name.startswith(
+                "sqlalchemy.pool"
+            ):  # addresses, and when the collector of garbage ran
                 lines.append(f"{record.name} {record.levelname} {self.format(record)}")
 
     root, handler = logging.getLogger(), Collect(logging.NOTSET)
