@@ -122,7 +122,7 @@ class PrivacyLedger(DurableLedger):
     ) -> None:
         if budget is not None:
             _refuse_no_budget(budget)
-        promise, words = (None, "") if budget is None else (_first_row(budget), f"mu={budget.mu:g}")
+        promise, words = (None, "") if budget is None else (_first_row(budget), _in_words(budget))
         adjacency = None if max_change is None else adjacency_of(max_change)
         super().__init__(url, promise, words, dataset=dataset, unit=unit, adjacency=adjacency)
         self._refresh()
@@ -456,3 +456,9 @@ def adjacency_of(max_change: float | None) -> str:
         f"one unit's row of features, after public scaling, changes by a vector of L2 norm at most {norm}, with n "
         "public; NOT covered: a larger change, such as replacing the unit's records"
     )
+
+
+def _in_words(budget: Budget) -> str:
+    if budget.stated_epsilon is None:
+        return f"mu={budget.mu:g}"
+    return f"epsilon={budget.stated_epsilon:g} at delta={budget.stated_delta:g} (mu={budget.mu:.3g})"

@@ -375,12 +375,16 @@ class CentredCMA(Centred):
         """The centre of the cube."""
         return self.means[0]
 
+    def ask(self, slot: int) -> Vector:
+        """Likewise. A Halton sequence has no point twice, whether slots go on, as Optuna's trials, or begin anew."""
+        s, had = self.settings, sum(generation.new for generation in self.generations)
+        if not (self.explores and s.halton) or (slot == 0 and self.t == 0 and s.default is not None):
+            return super().ask(slot)
+        sequence = scipy.stats.qmc.Halton(s.d, rng=np.random.default_rng([s.seed, s.d]))
+        return np.asarray(sequence.fast_forward(slot if slot >= had else had + slot).random(1)[0])
+
     def _propose(self, rng: np.random.Generator) -> Matrix:
         s, count = self.settings, PROPOSALS * self.settings.population
-        if self.explores and s.halton:
-            sequence = scipy.stats.qmc.Halton(s.d, rng=np.random.default_rng([s.seed, s.d]))
-            had = sum(generation.new for generation in self.generations) + count * len(self._proposed)
-            return np.asarray(sequence.fast_forward(had).random(count))
         self.cma.reseed_rng(int(rng.integers(2**31)))
         X = np.array([_point(self.cma.ask()) for _ in range(max(s.candidates * s.population, count))])
         # rows of X ~ N(m, sigma^2 C), cut to the cube

@@ -168,7 +168,12 @@ class LossPrivatizer:
     # ---- a clip that is chosen -----------------------------------------------------------------
 
     def choose_clip(
-        self, losses: Losses | Callable[[], Losses | None], *, most: float | None = None, mu: float | None = None
+        self,
+        losses: Losses | Callable[[], Losses | None],
+        *,
+        loss: str = "loss",
+        most: float | None = None,
+        mu: float | None = None,
     ) -> tuple[float, float]:
         """Choose the clip, once, from the losses of your default configuration; return it.
 
@@ -178,6 +183,7 @@ class LossPrivatizer:
         Args:
             losses: per-example losses (rows,), none of them below 0, or a function that returns them, which is called
                 if there is no clip yet, or None if the default configuration failed.
+            loss: its name; public.
             most: the largest loss there is, public; None: there is none.
             mu: GDP budget of the run that begins next, beside which there has to be room for it; a share of its square
                 is paid. Default what is neither spent nor planned by any run.
@@ -196,7 +202,8 @@ class LossPrivatizer:
         if self.auto is None or self._clip is not None:
             return self.interval.low, self.interval.high
         most = None if most is None else between("most", most, 1e3 * SMALLEST, LARGEST)
-        if self._paid(most) is None:
+        self.refuse_other_loss(loss)
+        if not self.knows_clip:
             self._refuse_clip(self.auto, most, mu)
             found = losses() if callable(losses) else losses
             if found is None:
@@ -204,31 +211,39 @@ class LossPrivatizer:
                     "the default configuration failed, and the clip is chosen from its losses; nothing was spent. Find "
                     "out why, or give clip=(low, high)."
                 )
-            self._release_clip(self.auto, self.checked(found), most, mu)
+            self._release_clip(self.auto, self.checked(found), {"loss": loss, "most": most}, mu)
         return self.interval.low, self.interval.high
 
     def use_clip(self, clip: tuple[float, float]) -> None:
-        """Take (low, high) instead of choosing it: it is known of the kind of loss, and nothing is released."""
-        if self.auto is not None and self._rows is None:
-            self._clip = Interval.of(clip)
-            self._hold(self._clip)
-
-    def _paid(self, most: float | None) -> Charge | None:
-        """Return the recorded choice, if it was made of this kind of loss.
+        """Take (low, high) instead of choosing it: it is known of the kind of loss, and nothing is released.
 
         Raises:
-            KeyConflict: it was made of another.
+            InputError: this privatizer has another clip by now.
+        """
+        if self.auto is None:
+            return
+        if self._rows is None:
+            self._clip = Interval.of(clip)
+            self._hold(self._clip)
+        if self.interval != Interval.of(clip):
+            raise InputError(
+                f"this privatizer has the clip ({self.interval.low:g}, {self.interval.high:g}), of another loss, and "
+                f"this one's is {clip}: make another LossPrivatizer for it. Nothing was trained or spent."
+            )
+
+    def refuse_other_loss(self, loss: str) -> None:
+        """Refuse a loss for which the clip was not chosen.
+
+        Raises:
+            KeyConflict: the clip was chosen from another.
         """
         made = self._choice()
-        if made is None or made.value is None:
-            return None
-        if made.note["most"] != most:
+        if self.auto is not None and made is not None and made.note["loss"] != loss:
             raise KeyConflict(
-                f"the ledger's clip {self.auto and self.auto.name!r} was chosen for a loss whose largest value is "
-                f"{made.note['most']}, and this one's is {most} (None: it has none). Give another loss a clip of its "
-                'own: clip=AutoClip("another name").'
+                f"the clip {self.auto.name!r} of this ledger was chosen for {made.note['loss']}, and this is {loss}. "
+                f'Give it a privatizer and a clip of its own: LossPrivatizer(ledger, ..., clip=AutoClip("{loss}")), of '
+                "dptune.privacy. Nothing was trained or spent."
             )
-        return made
 
     def _choice(self) -> Charge | None:
         return None if self.auto is None else self.ledger.find(self.auto.scope, CLIP)
@@ -255,13 +270,15 @@ class LossPrivatizer:
         ClipRule.of(self.n, bounded_range_from_mu(price), most)
 
     @frameless
-    def _release_clip(self, auto: AutoClip, losses: PerExampleLosses, most: float | None, mu: float | None) -> None:
+    def _release_clip(
+        self, auto: AutoClip, losses: PerExampleLosses, about: Mapping[str, Any], mu: float | None
+    ) -> None:
         price = self._price_of_clip(auto, mu)  # again: another process may have been first
         eta, entry = bounded_range_from_mu(price), float(self._people.weights.max())
-        rule, scale = ClipRule.of(self.n, eta, most), 2 * entry * (1 + SLACK) / eta
+        rule, scale = ClipRule.of(self.n, eta, about["most"]), 2 * entry * (1 + SLACK) / eta
         event = SelectionRelease(price, eta, entry, scale, len(rule.over), STATISTIC)
-        digest, note = f"{STATISTIC}/{most!r}/{rule.above!r}/{price!r}/{entry!r}/{scale!r}", {"most": most}
-        charge = self.ledger.charge(auto.scope, CLIP, event, digest=digest, private=self.private, note=note)
+        digest = f"{STATISTIC}/{[*about.values()]!r}/{rule.above!r}/{price!r}/{entry!r}/{scale!r}"
+        charge = self.ledger.charge(auto.scope, CLIP, event, digest=digest, private=self.private, note=about)
 
         def draw() -> Vector:
             with np.errstate(all="ignore"):  # a floating-point warning would depend on the data

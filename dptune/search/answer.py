@@ -26,8 +26,8 @@ FEWEST = 4  # values, below which there is nothing to fit
 MEMORY = 250  # values that the model uses: the newest
 MANY_SCALES = 100.0  # a positive parameter that spans more than this factor is seen on a log scale
 AT_THE_CLIP = (
-    ", which reaches the upper clip: what a NaN counts as, and the loss of a label that the model has not seen, as of "
-    "'1' for 1"
+    ", which reaches the upper clip: it is too tight for most losses, or they are no numbers, as a NaN or the loss of "
+    "a label that the model has not seen ('1' for 1)"
 )
 
 
@@ -139,7 +139,7 @@ class Recommendation(dict[str, Any]):
             return f"The search found nothing that it prefers to {than}: stay there.{seeded}"
         if self.improvement is not None:
             return f"In the mean {self.improvement.compared(than)}.{edge}"
-        told = f"Whether it is better than {than} was not released; the final estimate does that."
+        told = f"Whether it is better than {than} was not released: that takes a final estimate and default=."
         if self.hint is not None:
             told += f" A model of the clipped releases hints at an improvement of {self.hint.value:.3g}.{seeded}"
         return told + edge

@@ -95,8 +95,8 @@ class SearchRequest:
         share, known = usual_share(self.ledger, self.mu), self.default or {}
         default = None if space is None or space.wrong_with(known) else self._default_in(space)  # else refused later
         people: People = self.privatizer
-        if self.privatizer.auto is not None and not self.privatizer.knows_clip:  # its shares and trials are known
-            share = self.privatizer.auto.rest(share) if self.mu is None else share
+        if (auto := self.privatizer.auto) is not None:  # shares and trials do not depend on a clip that is to be chosen
+            share = auto.rest(share) if self.mu is None and not self.privatizer.knows_clip else share
             people = PublicFacts(self.privatizer.n, 1.0, share)
         return self.method.plan(people, space, mu=share, seed=self.seed or 0, default=default, **self.settings)
 
@@ -109,7 +109,7 @@ class SearchRequest:
             )
 
     def choose_clip(
-        self, scope: str, space: Space | None, losses: Callable[[], Losses | None], *, most: float = math.inf
+        self, scope: str, space: Space | None, losses: Callable[[], Losses | None], *, loss: str, most: float = math.inf
     ) -> str:
         """Let the privatizer choose its clip, if it is to and has not; return a line that says so, or "".
 
@@ -117,6 +117,7 @@ class SearchRequest:
             scope: name of the run that begins next.
             space: that it will search, as far as it is known.
             losses: returns those of the default configuration; None: it failed.
+            loss: its name.
             most: the largest loss there is, if there is one.
 
         Raises:
@@ -138,7 +139,7 @@ class SearchRequest:
         self.check_start(scope)
         if space is not None:
             self._default_in(space)
-        low, high = people.choose_clip(losses, most=None if most == math.inf else most, mu=self.mu)
+        low, high = people.choose_clip(losses, loss=loss, most=None if most == math.inf else most, mu=self.mu)
         spent = self.ledger.find(people.auto.scope, CLIP)
         price = "" if spent is None else f" for mu={spent.mu:.3g}"
         return (

@@ -97,6 +97,8 @@ class PrivateFunction:
         self._most = math.inf if loss is None else as_loss(loss).most
         if loss is not None and as_loss(loss).known_clip:
             self._privatizer.use_clip((0.0, self._most))
+        else:
+            self._privatizer.refuse_other_loss(self._loss)
         runs.request.refuse_unknown_clip()
         if self._privatizer.knows_clip and (why := too_wide(loss, self._privatizer.loss_range)):
             logger.warning(why)
@@ -148,7 +150,7 @@ class PrivateFunction:
             self._runs.check_start(study)
         self._declare(study.study_name)
         if run is None and not self._privatizer.knows_clip:
-            self._runs.choose_clip(study, self._losses_at, self._most)
+            self._runs.choose_clip(study, self._losses_at, self._loss, self._most)
             run = self.run_of(study)
         try:
             if run is not None:

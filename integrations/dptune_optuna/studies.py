@@ -111,13 +111,13 @@ class StudyRuns:
             self.known[study.study_name] = extension = run.extend(trials=n_trials, mu=mu)
         _announce(self.request, extension)
 
-    def choose_clip(self, study: optuna.Study, losses_at: LossesAt, most: float) -> None:
+    def choose_clip(self, study: optuna.Study, losses_at: LossesAt, loss: str, most: float) -> None:
         """Let the privatizer choose its clip, if it has to, from the losses at the default configuration."""
         with self.lock:  # of the threads that begin a study one trains the default
             default = dict(self.request.default or {})
             name, request = study.study_name, self.request
             space = request.space or request.stored_space(name)
-            if said := request.choose_clip(name, space, lambda: losses_at(default), most=most):
+            if said := request.choose_clip(name, space, lambda: losses_at(default), loss=loss, most=most):
                 logger.info(said)
 
     def check_start(self, study: optuna.Study) -> None:

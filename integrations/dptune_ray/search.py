@@ -100,7 +100,7 @@ class SpaceSearch(RunSearch):
         if (known := self._known_space()) is not None:
             self._request.plan(known)  # refuse early what does not fit the space
         self._allows = unprotected == "allow"
-        self._named_loss, self._most = False, math.inf
+        self._named_loss, self._of_loss = False, {"loss": "loss", "most": math.inf}  # of the last trainable
         self._made: type[PrivateTrainable] | None = None  # the last trainable
         self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)
 
@@ -149,7 +149,7 @@ class SpaceSearch(RunSearch):
                 f'clip="auto" is chosen from the losses at default=, which has no {", ".join(map(repr, missing))}; '
                 "nothing was trained or spent."
             )
-        _logger.info(_on_the_cluster(self._made, "clip", "clip", [config], most=self._most))
+        _logger.info(_on_the_cluster(self._made, "clip", "clip", [config], **self._of_loss))
 
     def _propose(self, trial: str) -> Mapping[str, Any] | None:
         return self._ask_vault("ask", trial)
@@ -233,9 +233,13 @@ class SpaceSearch(RunSearch):
         self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
         self._refuse_maximised_loss()
         ledger, privatizer = self._request.ledger, self._request.privatizer
-        self._most = math.inf if loss is None else as_loss(loss).most
+        self._of_loss = {"loss": "loss", "most": math.inf}
+        if loss is not None:
+            self._of_loss = {"loss": as_loss(loss).name, "most": as_loss(loss).most}
         if loss is not None and as_loss(loss).known_clip:
-            privatizer.use_clip((0.0, self._most))
+            privatizer.use_clip((0.0, as_loss(loss).most))
+        else:
+            privatizer.refuse_other_loss(str(self._of_loss["loss"]))
         self._request.refuse_unknown_clip()
         if privatizer.knows_clip and (why := too_wide(loss, privatizer.loss_range)):
             _logger.warning(why)

@@ -319,8 +319,10 @@ class Vault:
         one.upload, one.parts = "", {}
         return None if len(joined) != rows else self.about.level(joined)
 
-    def _choose_clip(self, trial: str, parameters: Mapping[str, Any], losses: Vector | None, *, most: float) -> str:
-        return self.about.request.choose_clip(self.about.scope, self.about.space, lambda: losses, most=most)
+    def _choose_clip(
+        self, trial: str, parameters: Mapping[str, Any], losses: Vector | None, *, loss: str, most: float
+    ) -> str:
+        return self.about.request.choose_clip(self.about.scope, self.about.space, lambda: losses, loss=loss, most=most)
 
     def _end(self, trial: str, stage: Stage) -> None:
         """A trial is expected no more, and what another process of it has put is dropped."""

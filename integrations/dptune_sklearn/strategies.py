@@ -48,8 +48,8 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
 
     def losses() -> Any:
         most = as_loss(search.loss).most
-        usual = partial(_usual_losses, models)
-        privatizer.choose_clip(usual, most=None if most == math.inf else most, mu=search.mu)
+        usual, loss = partial(_usual_losses, models), as_loss(search.loss).name
+        privatizer.choose_clip(usual, loss=loss, most=None if most == math.inf else most, mu=search.mu)
         for parameters, model in zip(points, models.trained(points), strict=True):
             if not isinstance(model, Failed):  # that it failed is public, so it costs nothing
                 tried.append(parameters)
@@ -162,7 +162,8 @@ def _runs(
     begun = stored_plan(privatizer.ledger, search.name_) if search.warm_start else None
     first = wanted if begun is None else request(begun["trials"], begun["mu"])
     first.check_start(search.name_)
-    first.choose_clip(search.name_, space, partial(_usual_losses, models), most=as_loss(search.loss).most)
+    loss = as_loss(search.loss)
+    first.choose_clip(search.name_, space, partial(_usual_losses, models), loss=loss.name, most=loss.most)
     run = first.begin(search.name_, space)
     if warning := first.warning(run):
         _warn(search.name_, warning, depth=5)

@@ -15,7 +15,7 @@ from optuna.distributions import FloatDistribution
 from sklearn.linear_model import Ridge
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
-from dptune.errors import BudgetMismatch, InputError
+from dptune.errors import BudgetMismatch, InputError, KeyConflict
 from dptune_optuna import CentredSampler, PrivateObjective
 
 SPACE = {"alpha": FloatDistribution(1e-3, 1e3, log=True)}
@@ -188,3 +188,29 @@ def test_a_run_that_was_begun_with_a_clip_keeps_it_and_an_automatic_one_is_not_p
     with pytest.raises(BudgetMismatch, match="was begun with clip"):
         study.optimize(objective, n_trials=1)
     assert ledger.spent() == spent
+
+
+def test_a_second_search_with_another_loss_does_not_get_the_clip_of_the_first(ledger: PrivacyLedger) -> None:
+    study, objective = sampled(ledger, mu=0.5)(Fitting(), "absolute_error")
+    study.optimize(objective, n_trials=1)
+    spent = ledger.spent()
+    with pytest.raises(KeyConflict, match="was chosen for absolute_error, and this is squared_error"):
+        sampled(ledger, mu=0.5)(Fitting(), "squared_error")
+    study, objective = sampled(ledger, mu=0.5)(Fitting(), "zero_one")  # its range is known
+    assert ledger.spent() == spent
+
+
+def test_no_two_trials_that_explore_are_the_same(tmp_path: Path) -> None:
+    space = {name: FloatDistribution(0.0, 1.0) for name in "abc"}
+    default = dict.fromkeys(space, 0.5)
+    ledger = PrivacyLedger(tmp_path / "l.db", Budget.gdp(1.0))
+    sampler = CentredSampler(space, LossPrivatizer(ledger, n=N, clip=(0.0, 1.0)), default=default, seed=0)
+
+    @sampler.objective
+    def losses(trial: Any) -> Any:
+        return np.full(N, sum(trial.suggest_float(name, 0.0, 1.0) for name in space) / 3)
+
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(losses, n_trials=40)  # as many as explore
+    seen = [tuple(trial.params.values()) for trial in study.trials]
+    assert len(set(seen)) == len(seen) == 40

@@ -245,10 +245,15 @@ def test_until_it_is_chosen_nothing_can_be_held_or_asked(auto: Callable[..., Los
 def test_one_name_has_one_kind_of_loss(auto: Callable[..., LossPrivatizer], monkeypatch: pytest.MonkeyPatch) -> None:
     _killed(auto(), monkeypatch)
     with pytest.raises(KeyConflict):
-        auto().choose_clip(losses(), most=36.0)
+        auto().choose_clip(losses(), loss="log_loss", most=36.0)
     auto().choose_clip(losses())
-    with pytest.raises(KeyConflict, match="a clip of its own"):  # recorded, too
-        auto().choose_clip(losses(), most=36.0)
+    with pytest.raises(KeyConflict, match="was chosen for loss, and this is log_loss"):  # recorded, too
+        auto().choose_clip(losses(), loss="log_loss", most=36.0)
+    bounded = auto()
+    bounded.use_clip((0.0, 1.0))  # known of its loss, whatever the ledger has
+    assert bounded.interval.high == 1.0
+    with pytest.raises(InputError, match="another LossPrivatizer"):
+        bounded.use_clip((0.0, 2.0))
 
 
 def test_a_charge_is_answered_at_its_own_price_only(
