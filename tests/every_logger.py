@@ -23,17 +23,19 @@ def every_logger(*, thread: int | None = None) -> Iterator[list[str]]:
 
     root, handler = logging.getLogger(), Collect(logging.NOTSET)
     named = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
-    before = [(one, one.level, one.disabled) for one in (root, *named)]
+    before = [(one, one.level, one.disabled, list(one.handlers)) for one in (root, *named)]
     for one in (root, *named):
         one.disabled = False
+        if one.name.startswith("sqlalchemy"):  # MLflow prints what these say, and when
+            one.handlers.clear()
         one.setLevel(logging.NOTSET)
         if one is root or not one.propagate:
             one.addHandler(handler)
     try:
         yield lines
     finally:
-        for one, level, disabled in before:
-            one.removeHandler(handler)
+        for one, level, disabled, handlers in before:
+            one.handlers[:] = handlers
             one.setLevel(level)
             one.disabled = disabled
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import sqlalchemy as sa
 
-from dptune._checks import at_least, boolean, function, json_data, positive, text
+from dptune._checks import at_least, between, boolean, function, json_data, positive, text
 from dptune._numbers import real
 from dptune.accounting import entries, schema
 from dptune.accounting.approximate import Limits, divided, largest_plan
@@ -34,6 +34,7 @@ _PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no 
 _f = schema.facts.c
 _OF_ALL = sa.select(_f.value).where(_f.scope == WHOLE).order_by(_f.name)
 _RAISES, _ALL_LIMITS = (_OF_ALL.where(_f.name.startswith(name)) for name in (RAISE, _LIMITS))  # at every look
+_SAME = (1 - 1e-6, 1 + 1e-6)  # what a choice's two prices may differ by
 _PROBE = {  # a charge that is taken back at once
     **dict.fromkeys(("scope", "key", "kind", "mechanism", "digest", "hash", "mu_squared_so_far", "charged_at"), ""),
     **{"seq": 0, "nth": 0, "private": True, "seeded_so_far": 0, "description": " " * 2**14},
@@ -104,6 +105,7 @@ class PrivacyLedger(DurableLedger):
     """
 
     kind = "budget"
+    limits: Limits
     protects: ClassVar = {
         "dataset": "validation data",
         "unit": "one person",
@@ -165,17 +167,23 @@ class PrivacyLedger(DurableLedger):
             KeyConflict: the key was used for another question.
         """
         mu = positive("mu, a charge's price,", event.mu)
-        eta = event.eta if isinstance(event, SelectionRelease) else 0.0
+        eta = 0.0
+        if isinstance(event, SelectionRelease):  # its bounded range is a price, too
+            eta = between("eta, a choice's bounded range,", event.eta, *(bounded_range_from_mu(mu) * x for x in _SAME))
 
         def admit(head: Head) -> float | None:
             self._refresh()  # another process may have raised the budget
-            if head.mark.seq == 0 and self._pair:
-                self.limits = self._division(scope)
-                self._store_limits(self.limits)
-            if eta and scope == self.limits.holder and head.spent.admits_choice(eta, self.limits.eta):
-                return None
-            self._admit(head.spent, mu)
-            return mu
+            divides = head.mark.seq == 0 and self._pair
+            limits: Limits = self._division(scope) if divides else self.limits
+            if divides:
+                self._store_limits(limits)
+            if not (eta and scope == limits.holder and head.spent.admits_choice(eta, limits.eta)):
+                self._admit(head.spent, mu, limits)
+                price: float | None = mu
+            else:
+                price = None
+            self.limits = limits
+            return price
 
         return self._pay(scope, key, event, admit, digest=digest, private=private, note=note, limit=limit)
 
@@ -196,12 +204,12 @@ class PrivacyLedger(DurableLedger):
             limits = self.limits_for(choice_of)
             its_own = choice_of != "" and choice_of == limits.holder
             if not (its_own and head.spent.admits_choice(bounded_range_from_mu(mu), limits.eta)):
-                self._admit(head.spent, price)
+                self._admit(head.spent, price, self.limits)
             _probe(connection)
 
-    def _admit(self, spent: Spent, mu: float) -> None:
-        if not spent.admits(mu, self.limits.mu):
-            raise BudgetExhausted(mu, spent.remaining(self.limits.mu), self.limits.mu)
+    def _admit(self, spent: Spent, mu: float, limits: Limits) -> None:
+        if not spent.admits(mu, limits.mu):
+            raise BudgetExhausted(mu, spent.remaining(limits.mu), limits.mu)
 
     # ---- the budget --------------------------------------------------------------------------
 
@@ -275,7 +283,7 @@ class PrivacyLedger(DurableLedger):
 
     def _raise_limits(self, budget: Budget) -> None:
         """More of a budget in (epsilon, delta) is more mu; the limit of choices stays."""
-        if budget.stated_epsilon is None:
+        if not _is_pair(budget):
             raise InputError("this budget is kept in (epsilon, delta): raise it with Budget.approximate_dp.")
         if not self._limits_fixed():
             return
@@ -436,7 +444,13 @@ def _refuse_no_budget(budget: object) -> None:
 
 
 def _first_row(budget: Budget) -> dict[str, object]:
-    return asdict(budget) | ({} if budget.stated_epsilon is None else {"version": schema.PAIR})
+    return asdict(budget) | ({"version": schema.PAIR} if _is_pair(budget) else {})
+
+
+def _is_pair(budget: Budget) -> bool:
+    """Whether it is stated in (epsilon, delta) and promises no less mu than that pair."""
+    epsilon, delta = budget.stated_epsilon, budget.stated_delta
+    return epsilon is not None and delta is not None and budget.same_promise(Budget.approximate_dp(epsilon, delta))
 
 
 def _planned(plan: object) -> tuple[float, float]:

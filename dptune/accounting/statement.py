@@ -144,7 +144,7 @@ def budget_statement(
             *promised,
             ("Guarantee", _cost(limits.gdp, epsilon, facts, sharper=limits.eta > 0)),
             ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=choices > 0)} in {releases} releases"),
-            *_divided(limits, undivided=undivided and delta != budget.stated_delta),
+            *_divided(limits, undivided=undivided),
         ),
         numbers={
             "failed_evaluations": failures,
@@ -180,7 +180,8 @@ def _accountant(limits: Limits, *, raised: bool) -> str:
 def _divided(limits: Limits, *, undivided: bool) -> Rows:
     """How a budget in (epsilon, delta) is divided, if it is."""
     if undivided:
-        return (("Undivided", "nothing is released; the first run may give a choice a part, which moves this epsilon"),)
+        words = "nothing is released; the first run may give a choice a part, which moves all but what is promised"
+        return (("Undivided", words),)
     if limits.eta == 0:
         return ()
     parts = f"bounded range {rounded_up(limits.eta)} for the choice of the run {limits.holder!r}"

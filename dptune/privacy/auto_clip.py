@@ -16,7 +16,7 @@ that begins with this clip is one adaptive step more in the ledger.
 *The rule* weighs bias against noise. Noise grows in proportion to the clip. A clip that hides the people who lose most
 lets the search improve everybody else at their cost, and better models may lose more on a few people than the default
 does: that is dearer, so the clip errs on the wide side. Where a loss has no largest value, ``above`` is the share that
-the mechanism can tell from nobody, 16/(n eta): all bounds above the largest loss are the same distance from it. Where
+the mechanism can tell from nobody, 24/(n eta): all bounds above the largest loss are the same distance from it. Where
 it has one, that is the last bound, and large bounds are preferred when in doubt. ``make bench-clip`` shows the cost.
 """
 
@@ -34,14 +34,14 @@ from dptune.errors import InputError
 Vector = npt.NDArray[np.float64]
 
 ABOVE = 0.05  # least share of people above the bound that is aimed at
-TOLD_APART = 16.0  # times 1/(n eta): a share that is told from 0
+TOLD_APART = 24.0  # times 1/(n eta): a share that is told from 0
 FEWEST = 24.0  # n eta: with less the answer would be noise
 MARGIN, MARGIN_OF_CAPPED = 4.0, 8.0  # of the clip over the bound
-PREFERS = 0.1  # nats an octave, for bounds near 1
+PREFERS, PREFERS_ABOVE = 0.1, 0.25  # nats an octave, for bounds near 1 over smaller ones; over larger ones
 PREFERS_CAP = 0.2  # nats an octave, for larger bounds where a loss has a largest value
 OF_ALL = (-30.0, 60.0)  # octaves of the bounds: a loss in any unit lies between
 OCTAVES = 6.0  # of bounds below the largest value of a loss that has one
-STEP = 0.5  # octaves from one bound to the next
+STEP = 0.125  # octaves from one bound to the next
 CLIP = "clip"  # the release's key
 STATISTIC = "share of people whose loss at the default configuration lies above public bounds"
 
@@ -127,9 +127,9 @@ class ClipRule:
                 "was spent."
             )
         octaves = np.arange(*OF_ALL, STEP)
-        return cls(
-            2.0**octaves, min(max(ABOVE, TOLD_APART / (n * eta)), 0.5), PREFERS * np.abs(octaves), never=-math.inf
-        )
+        handicaps = np.where(octaves > 0, PREFERS_ABOVE, -PREFERS) * octaves
+        above = min(max(ABOVE, TOLD_APART / (n * eta)), 0.5)
+        return cls(2.0**octaves, above, handicaps, never=-math.inf)
 
     def distances(self, losses: Vector, weights: Vector) -> Vector:
         """Return u (m,) of one loss a person (n,) and their weights (n,). Private."""

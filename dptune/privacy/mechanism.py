@@ -19,7 +19,7 @@ from dptune.accounting.events import Event, GaussianRelease, SelectionRelease
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.errors import InputError
 from dptune.privacy.noise import SLACK, NoiseSource, noise_scale
-from dptune.privacy.query import Query
+from dptune.privacy.query import Interval, Query
 
 Vector = npt.NDArray[np.float64]
 
@@ -79,6 +79,8 @@ def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
     handicap = -np.log(odds) if len(prior) else 0.0  # (m,), in units of the scale
 
     def entry(query: Query, sensitivity: float) -> float:
+        if not isinstance(query.clip, Interval):  # a Box is one; one entry of a vector in a Ball may move by all of it
+            raise InputError("noisy_min chooses among means that are clipped one by one: privatizer.means_query.")
         return sensitivity / math.sqrt(query.dimension)
 
     def scale(query: Query, sensitivity: float) -> float:

@@ -120,11 +120,28 @@ def test_a_loss_with_a_largest_value_keeps_it_where_some_people_have_it(worst: f
 
 
 def test_the_bounds_do_not_depend_on_the_losses_and_what_follows_is_cut_at_the_largest() -> None:
-    assert ClipRule.of(300, 0.4, None).over.tolist() == [2.0 ** (j / 2) for j in range(-60, 120)]
-    assert ClipRule.of(300, 0.4, 32.0).over.tolist() == [32.0 * 2.0 ** (j / 2) for j in range(-12, 1)]
+    assert ClipRule.of(300, 0.4, None).over.tolist() == [2.0 ** (j / 8) for j in range(-240, 480)]
+    assert ClipRule.of(300, 0.4, 32.0).over.tolist() == [32.0 * 2.0 ** (j / 8) for j in range(-48, 1)]
     assert range_of(3.0, None) == (0.0, 12.0)
     assert range_of(3.0, 32.0) == (0.0, 24.0)
     assert range_of(16.0, 32.0) == (0.0, 32.0)
+
+
+@pytest.mark.parametrize(
+    ("people", "price"),
+    [
+        (np.abs(np.random.default_rng(0).normal(size=500)), 0.2236),
+        (np.random.default_rng(0).exponential(1e6, 300), 0.1118),
+        (np.random.default_rng(0).normal(0.5, 0.1, 1000), 0.2236),  # none is far from the others
+    ],
+)
+def test_a_clip_far_above_every_loss_or_below_most_is_rare(people: Any, price: float) -> None:
+    n, eta = len(people), bounded_range_from_mu(price)
+    rule = ClipRule.of(n, eta, None)
+    odds = np.exp(_log_odds(rule.distances(people, np.full(n, 1 / n)), rule, 2 / (n * eta)))  # exact
+    clip = np.array([range_of(bound, None)[1] for bound in rule.over])
+    assert odds[clip > 16 * people.max()].sum() < 0.01
+    assert odds[clip < np.median(people)].sum() < 0.01
 
 
 # ---- the release -------------------------------------------------------------------------------------------
