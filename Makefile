@@ -53,13 +53,13 @@ SMOKE := tests/test_cli.py tests/certificate/test_receipt.py tests/privacy/test_
 	tests/accounting/test_plan_ledger.py tests/losses/test_estimator.py tests/optuna_front/test_pages.py \
 	tests/gp/test_posterior.py tests/gp/test_design.py tests/bandits/test_parts.py tests/federated/test_agent.py \
 	tests/losses/test_models.py tests/sklearn_front/test_early_stopping.py \
-	tests/sklearn_front/test_private_search.py tests/optuna_front/test_mlflow.py \
+	tests/sklearn_front/test_private_search.py \
 	tests/ray_front/test_centred_search.py tests/ray_front/test_cluster.py::test_a_run_from_end_to_end
 
 $(VENV)-oldest/.installed: pyproject.toml .ci/oldest.py
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(PYTHON) .ci/oldest.py > $(VENV)-oldest/constraints.txt
-	$(VENV)-oldest/bin/python -m pip install --quiet --constraint $(VENV)-oldest/constraints.txt --editable ".[all,lightgbm,mlflow]" \
+	$(VENV)-oldest/bin/python -m pip install --quiet --constraint $(VENV)-oldest/constraints.txt --editable ".[all,lightgbm]" \
 		xgboost-cpu "pytest<9.2" pytest-xdist hypothesis mpmath
 	touch $@
 
