@@ -31,13 +31,13 @@ test: $(VENV)/.installed  ## the whole test suite, without the slow audits
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup  # one of three has the Ray cluster, and mostly waits
 
 $(VENV)/.installed-torch: $(VENV)/.installed  ## PyTorch and what trains with it; Opacus by itself: its list has a graphics card's libraries
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch skorch opt_einsum
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch skorch opt_einsum botorch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps opacus
-	$(BIN)/python -W ignore -c "import torch, opacus, skorch"  # without one its tests would skip
+	$(BIN)/python -W ignore -c "import torch, opacus, skorch, botorch"  # without one its tests would skip
 	touch $@
 
-test-torch: $(VENV)/.installed-torch  ## what needs PyTorch, Opacus or skorch, and examples/opacus_mlp.py; a CPU will do
-	$(BIN)/python -m pytest tests/training/test_opacus.py tests/losses/test_models.py tests/docs/test_wrong_and_right.py
+test-torch: $(VENV)/.installed-torch  ## what needs PyTorch, Opacus, skorch or BoTorch, and examples/opacus_mlp.py; a CPU will do
+	$(BIN)/python -m pytest tests/training/test_opacus.py tests/losses/test_models.py tests/docs/test_wrong_and_right.py tests/optuna_front/test_told_the_noise.py
 	$(BIN)/python -m pytest tests/test_examples.py -k "torch or skorch"
 
 $(VENV)-flower/.installed: pyproject.toml

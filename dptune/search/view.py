@@ -206,19 +206,11 @@ class RunView:
         """Return what a trial's value is, as on the axis of a plot, where the loss has this name."""
         return f"mean {loss}, noisy" if self.plan.monitor_mu > 0 else self.algorithm.shows.format(loss=loss)
 
-    def sigma(self, trial: str, parameters: Mapping[str, Value]) -> float | None:
-        """Return the standard deviation in the trial's value: of its noise, or of the model that it comes from.
-
-        None as long as nothing is released about it.
-        """
+    def sigma(self, trial: str) -> float | None:
+        """Return the standard deviation of the noise in the trial's value; None: no release of its own is in it."""
         with self.lock:
-            if self.plan.monitor_mu > 0 or self.space is None:
-                charge = self.fold.value_of(trial)
-                return None if charge is None else float(charge.description["sigma"])
-            known = self._above_centre(parameters)
-            if known is None or self.algorithm.value(self._point(self.space, parameters)) is None:
-                return None
-            return known[1]
+            charge = self.fold.value_of(trial)
+            return None if charge is None else float(charge.description["sigma"])
 
     def recorded_parameters(self, trial: str) -> Mapping[str, object] | None:
         """Return where the trial was evaluated, as plain JSON data, or None if it has no release of its own yet."""

@@ -33,9 +33,9 @@ _STATUS = {TrialState.COMPLETE: "FINISHED", TrialState.PRUNED: "KILLED", TrialSt
 class MLflowCallback:
     """Writes each trial, and the answer when the study's run is complete, for ``study.optimize(callbacks=[...])``.
 
-    Curves by trial: ``value`` and ``sigma``, as far as something was released, ``mu_spent`` and ``mu_left`` of the
-    ledger. At the end ``loss`` and ``improvement`` with their 95% intervals, the recommendation, and as artifacts the
-    ledger's statement and a table of all that it has released.
+    Curves by trial: ``value``, as far as something was released, with ``sigma`` where that is a release of its own,
+    ``mu_spent`` and ``mu_left`` of the ledger. At the end ``loss`` and ``improvement`` with their 95% intervals, the
+    recommendation, and as artifacts the ledger's statement and a table of all that it has released.
 
     Args:
         objective: a decorated objective or a ``PrivateObjective``, or the sampler.

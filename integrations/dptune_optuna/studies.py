@@ -30,7 +30,7 @@ from dptune_optuna.spaces import Discovery, given_space, logger, refuse_other_sp
 ATTRIBUTE = "dptune:"  # begins the name of every user attribute that is written here: released facts only
 MARK = ATTRIBUTE + "ledger"  # of a study: which ledger paid for it, and up to which charge
 VALUE_IS = ATTRIBUTE + "value_is"  # of a study: what a trial's value is
-SIGMA = ATTRIBUTE + "sigma"  # of a trial: the standard deviation in its value
+SIGMA = ATTRIBUTE + "sigma"  # of a trial: the standard deviation of the noise in its released value
 _BAR = 30  # cells of the bar of the budget
 _TITLE = "## Private search"
 _NOTE = "dashboard:note_"  # where optuna-dashboard keeps a study's note (save_note)
@@ -203,9 +203,9 @@ def _has_completed(study: optuna.Study) -> bool:
 def show(study: optuna.Study, run: SearchRun, loss: str, trial: Trial | None = None) -> None:
     """Write what has changed to the study, one short attribute for each fact: dashboards cut long ones off.
 
-    Beside the trial's value stands its standard deviation, if anything was released about it.
+    Beside a trial's value that is a release of its own stands the standard deviation of its noise.
     """
-    if trial is not None and (sigma := run.sigma(str(trial.number), trial.params)) is not None:
+    if trial is not None and (sigma := run.sigma(str(trial.number))) is not None:
         trial.set_user_attr(SIGMA, sigma)
     stored, progress = study.user_attrs, run.progress()
     facts = {ATTRIBUTE + fact: value for fact, value in progress.items()}
@@ -222,11 +222,12 @@ def _note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
     spent, budget = (float(str(progress[name])) for name in ("mu_spent", "mu_budget"))
     share = min((spent / budget) ** 2, 1.0)  # squares add up
     bar = "█" * round(_BAR * share) + "░" * (_BAR - round(_BAR * share))
+    noise = f" `{SIGMA}` is the standard deviation of its noise." if run.plan.monitor_mu > 0 else ""
     lines = [
         f"{_TITLE}: {run.method.name}" + ("" if progress["private"] else " — NOT PRIVATE, its noise is seeded"),
         f"**Budget of the ledger** `{bar}` {100 * share:.0f}%: mu = {spent:.3g} of {budget:.3g} is spent",
-        f"**A trial's value** is the {value_is}; `inf` as long as nothing is released about it. `{SIGMA}` is its "
-        "standard deviation. The smallest value is small mostly by its noise: it is not the recommendation.",
+        f"**A trial's value** is the {value_is}; `inf` as long as nothing is released about it.{noise} "
+        "The smallest value is small mostly by its noise: it is not the recommendation.",
         f"**Trials** {run.trials} planned, {progress['trials_failed']} failed in the process that wrote this",
         f"**Recommended** {_recommended(run, progress)}",
     ]

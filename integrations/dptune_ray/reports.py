@@ -24,6 +24,7 @@ from dptune.privacy.private import bare
 from dptune_ray.vault import VaultClient, Vector
 
 PUBLIC, STEP = "public", "step"  # what a scheduler finds in a result
+SIGMA = "sigma"  # in the last result of a trial with a release of its own: the standard deviation of its noise
 STOPPED = "stopped_by_losses"  # in the last result of a trial that private losses have stopped
 T = TypeVar("T")
 _public: ContextVar[Callable[[float, int], None] | None] = ContextVar("dptune_ray_public_report", default=None)

@@ -211,6 +211,11 @@ class Vault:
         known = self._known(trial)
         return None if known is None else float(known["value"])
 
+    def sigma(self, trial: str) -> float | None:
+        """Return the standard deviation of the noise in the value; None: no release of its own is in it."""
+        known = self._known(trial)
+        return None if known is None else known.get("sigma")
+
     def _known(self, trial: str) -> Mapping[str, Any] | None:
         """Parameters and value, looked up in the ledger if another life of this vault has told it."""
         one = self._trials[trial]
@@ -227,7 +232,8 @@ class Vault:
         charge = next(filter(None, (self._ledger.find(scope, VALUE + trial) for scope in scopes)), None)
         if charge is None or charge.value is None:
             return None
-        return {"parameters": charge.note["parameters"], "value": self.about.level(charge.value[0])}
+        value, sigma = self.about.level(charge.value[0]), float(charge.description["sigma"])
+        return {"parameters": charge.note["parameters"], "value": value, "sigma": sigma}
 
     def _told_at(self, trial: str, parameters: Mapping[str, Any]) -> float | None:
         """What the trial was told, or None; refuses other parameters than it was told at."""
@@ -345,7 +351,8 @@ class Vault:
     def _tell(self, trial: str, parameters: Mapping[str, Any], value: float) -> Mapping[str, Any]:
         """A trial's own release is a level of loss; otherwise its value is a difference of losses, fixed when told."""
         if self._own:
-            return {"parameters": as_stored(parameters), "value": self.about.level(value)}
+            level, sigma = self.about.level(value), self._run.sigma(trial)
+            return {"parameters": as_stored(parameters), "value": level, "sigma": sigma}
         told = value if self.about.mode == "min" else 0.0 - value
         fact = {"parameters": as_stored(parameters), "value": told if math.isfinite(told) else str(told)}
         fixed: Any = self._ledger.fix(self.about.scope, REPORTED + trial, fact)

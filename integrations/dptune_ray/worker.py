@@ -26,7 +26,7 @@ from dptune.losses.user_function import Function, call_guarded, losses_of_result
 from dptune.privacy.private import loss_vector
 from dptune.privacy.silence import swallow
 from dptune_ray.actors import ActorClient, answer_of, start
-from dptune_ray.reports import PUBLIC, STOPPED, PrivateReports, public_reports
+from dptune_ray.reports import PUBLIC, SIGMA, STOPPED, PrivateReports, public_reports
 from dptune_ray.spaces import flat
 from dptune_ray.vault import VaultClient
 
@@ -201,7 +201,8 @@ class PrivateTrainable(WorkerTrial):
 
         A trial for which the run has no release left reports NaN and was not trained. So does one whose function
         failed before any trial of the run has succeeded; it is not paid. One that private losses have stopped reports
-        NaN and `stopped_by_losses`.
+        NaN and `stopped_by_losses`. Beside a value that is a release of its own stands `sigma`, the standard deviation
+        of its noise.
 
         Raises:
             AllTrialsFailed: so did all first trials; the experiment ends.
@@ -216,7 +217,7 @@ class PrivateTrainable(WorkerTrial):
 
     def _results(self) -> Generator[dict[str, Any], None, None]:
         """Yield the public reports, then the released value."""
-        parameters, value = flat(self.config), math.nan
+        parameters, value, noise = flat(self.config), math.nan, dict[str, float]()
         function = type(self).function.load()
         reported = partial(called_in_worker, losses_of_result(function), take=loss_vector)
         private = PrivateReports(self.vault, self.trial_id, parameters, reported)
@@ -231,6 +232,8 @@ class PrivateTrainable(WorkerTrial):
                     yield {STOPPED: True, "done": True}
                     return
             value = float(known)
+            if (sigma := self.vault.call("sigma", self.trial_id)) is not None:
+                noise[SIGMA] = sigma
         except dptune.errors.AllTrialsFailed:
             raise
         except (dptune.PlanComplete, dptune.errors.TrialFailed):
@@ -239,7 +242,8 @@ class PrivateTrainable(WorkerTrial):
             self.vault.call("refused", str(error))
             raise
         unpaid = {PUBLIC: math.nan} if self.public is not None and math.isnan(value) else {}
-        yield {self.metric: value, "done": True, **unpaid}  # no scheduler has stopped it, as NaN beside a report says
+        # no scheduler has stopped it, as NaN beside a report says
+        yield {**noise, self.metric: value, "done": True, **unpaid}
 
     def cleanup(self) -> None:
         """End the user's function where it waits: Tune has stopped the trial, and nothing is kept of it."""

@@ -18,8 +18,9 @@ from dptune.accounting import BudgetStatement
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.privacy import AutoClip
+from dptune.search.fold import FINAL, VALUE
 from dptune_sklearn.models import Models, given_halves
-from dptune_sklearn.spaces import Distributions, refuse_unknown
+from dptune_sklearn.spaces import Distributions, UserSpace, refuse_unknown
 from dptune_sklearn.strategies import charges_of, strategy
 from dptune_sklearn.wrappers import Around
 
@@ -69,7 +70,9 @@ class PrivateSearch(Around):
             its share of the budget is 0.
         best_score_: minus that loss.
         best_estimator_: fitted with them on the training rows.
-        released_: all that was released, as columns: ``pandas.DataFrame(search.released_)``.
+        released_: all that was released, as columns: ``pandas.DataFrame(search.released_)``. ``sigma`` is the standard
+            deviation of the noise in each entry of ``value``; ``params`` is where a value or the estimate was asked
+            for, None of other releases.
         name_: of the search in the ledger.
 
     Guarantee: all of them are functions of the training rows and of releases that the ledger has paid for.
@@ -166,7 +169,7 @@ class PrivateSearch(Around):
         boolean("warm_start", self.warm_start)
         found = spend(self, privatizer, models)
         self.best_params_, self.best_estimator_, self.best_loss_ = found.best, found.model, found.loss
-        self.released_ = _released(privatizer, self.name_)
+        self.released_ = self._released(privatizer)
         if hasattr(found.model, "feature_names_in_"):
             self.feature_names_in_ = found.model.feature_names_in_
         return self
@@ -195,24 +198,32 @@ class PrivateSearch(Around):
         given = self.ledger
         return given if isinstance(given, dptune.PrivacyLedger) else dptune.PrivacyLedger(given, self.budget)
 
+    def _released(self, privatizer: dptune.LossPrivatizer) -> dict[str, list[Any]]:
+        """Return what was released under the search's name, in the ledger's order."""
+        ledger, auto = privatizer.ledger, privatizer.auto
+        charges = [*([] if auto is None else ledger.charges(auto.scope)), *charges_of(ledger, self.name_)]
+        about = [charge.description for charge in charges]
+        return {
+            "release": [charge.key for charge in charges],
+            "what": [each["statistic"] for each in about],
+            "mu": [each["mu"] for each in about],
+            "sigma": [each["sigma"] for each in about],
+            "value": [charge.value for charge in charges],
+            "private": [charge.private for charge in charges],
+            "params": [self._asked_at(charge.key, charge.note) for charge in charges],
+        }
+
+    def _asked_at(self, key: str, note: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What the estimator was given where a value or the estimate was asked for; None: a release of other things."""
+        if key != FINAL and not key.startswith(VALUE):
+            return None
+        return UserSpace(self.param_distributions).user(note["parameters"])
+
     def _public(self) -> dict[str, Any]:
         """The settings on which answers depend."""
         other = ["estimator", "ledger", "budget", "n_jobs", "name", "warm_start", "n_iter"]
         other += ["n_trials", "mu"] if self.warm_start else []
         return {name: value for name, value in self.get_params(deep=False).items() if name not in other}
-
-
-def _released(privatizer: dptune.LossPrivatizer, name: str) -> dict[str, list[Any]]:
-    """Return what was released under a name: keys, mechanisms, prices, noise and values, in the ledger's order."""
-    ledger, auto = privatizer.ledger, privatizer.auto
-    charges = [*([] if auto is None else ledger.charges(auto.scope)), *charges_of(ledger, name)]
-    columns = ("release", "what", "mu", "sigma", "value", "private")
-    rows = [
-        (each.key, about["statistic"], about["mu"], about["sigma"], each.value, each.private)
-        for each in charges
-        for about in [each.description]
-    ]
-    return {column: [row[i] for row in rows] for i, column in enumerate(columns)}
 
 
 def name_of(estimator: Any, *public: Any) -> str:

@@ -91,10 +91,14 @@ def propose(
 
 
 def sample(sampler: Any, search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
-    """Search with any Optuna sampler, told the noisy value of each trial; one that was stopped goes on with those."""
+    """Search with any Optuna sampler, told the noisy value of each trial; one that was stopped goes on with those.
+
+    Beside a value the trial has its noise's standard deviation, as in studies of :mod:`dptune_optuna`.
+    """
     import optuna
 
     from dptune_optuna.spaces import to_distributions
+    from dptune_optuna.studies import SIGMA
 
     where, asked = UserSpace(search.param_distributions), dict[str, Any]()
     distributions = to_distributions(where.space)
@@ -105,14 +109,21 @@ def sample(sampler: Any, search: PrivateSearch, privatizer: dptune.LossPrivatize
         return dict(asked[name].params)
 
     def tell(name: str, value: float | None) -> None:
-        study.tell(asked.pop(name), value, state=None if value is not None else optuna.trial.TrialState.FAIL)
+        if value is None:
+            study.tell(asked.pop(name), state=optuna.trial.TrialState.FAIL)
+            return
+        asked[name].set_user_attr(SIGMA, run.sigma(name))
+        study.tell(asked.pop(name), value)
 
     for run in _runs(search, privatizer, models, VALUES, where):
         known = [] if study.trials else charges_of(privatizer.ledger, search.name_, prefix=VALUE)
         for charge in known:
             if charge.value is not None:
-                at, value = dict(charge.note["parameters"]), charge.value[0]
-                study.add_trial(optuna.trial.create_trial(params=at, distributions=distributions, value=value))
+                at, (value,), noise = dict(charge.note["parameters"]), charge.value, charge.description["sigma"]
+                about = {SIGMA: noise}
+                study.add_trial(
+                    optuna.trial.create_trial(params=at, distributions=distributions, value=value, user_attrs=about)
+                )
         _drive(run, models, where, ask=ask, tell=tell)
     return _ended(run, models, where)
 

@@ -36,6 +36,9 @@ def test_a_run_from_end_to_end(fast_path):
     assert results.num_errors == 0
     assert sorted(r.metrics["loss"] for r in results) == sorted(values_in(fast_path))
     assert results.get_best_result().metrics["loss"] == min(values_in(fast_path))
+    told = {(row["loss"], row["sigma"]) for _, row in results.get_dataframe().iterrows()}
+    paid = open_ledger(fast_path).charges(prefix="value/")
+    assert told == {(charge.value[0], charge.description["sigma"]) for charge in paid}
     assert search.progress()["steps_done"] == search.progress()["steps"]
     estimate = search.estimate(trainable, search.recommend())
     assert estimate.private

@@ -22,7 +22,7 @@ from ray.tune.experiment import Experiment
 from ray.tune.trainable import trainable as tune_trainable
 
 import dptune
-from by_hand import CONFIG, begin, local, made, open_private, value_of
+from by_hand import CONFIG, a_trial, begin, local, made, on_all, open_private, value_of
 from dptune_ray import vault, worker
 from dptune_ray.actors import ActorClient
 from dptune_ray.worker import Carried, WorkerTrial, losses_at, resources
@@ -312,3 +312,16 @@ def test_every_upload_has_a_name_of_its_own_and_small_parts_and_waits_for_them(t
     assert (max(sizes), sum(sizes)) == (64 * 1024, 2 * 8 * n)  # a larger one would lie in the object store
     assert waits == [2, 2, 3, 5, 5, 6]  # no third part before the first two have arrived
     assert inner.receive("finish", "c", CONFIG, names[-1], [n]) is None  # nothing is held any more
+
+
+@local
+@on_all
+def test_a_result_shows_the_noise_of_a_released_value_and_nothing_else(tmp_path, opened):
+    search = begin(opened(open_privatizer(tmp_path)))
+    trainable = search.trainable(losses)
+    result = a_trial(trainable, "a", search.suggest("a")).step()
+    paid = open_ledger(tmp_path).find("run", "value/a")
+    assert result.keys() == {"loss", "done"} | ({"sigma"} if paid else set())
+    assert (paid is None) == (search.method is dptune.CENTRED)  # it has no release of its own
+    if paid is not None:
+        assert (result["loss"], result["sigma"]) == (paid.value[0], paid.description["sigma"])

@@ -68,6 +68,16 @@ def test_a_trial_costs_once_and_has_its_value_for_good(tmp_path, make):
             vault.estimated({**POINT, "x": 0.123}, True)
 
 
+@pytest.mark.parametrize("make", [values_vault, gibo_vault])
+def test_the_noise_of_a_value_is_told_beside_it_after_a_restart_too(tmp_path, make):
+    vault = make(tmp_path)
+    finish(vault, "a")
+    drawn = open_ledger(tmp_path).find("run", "value/a").description["sigma"]
+    assert vault.sigma("a") == make(tmp_path).sigma("a") == drawn
+    assert drawn == pytest.approx(4 / (N * vault._run.plan.monitor_mu), rel=1e-5)
+    assert vault.sigma("b") is None
+
+
 def test_losses_that_are_missing_are_asked_for_again_and_nothing_is_charged(tmp_path):
     vault = values_vault(tmp_path)
     vault.put("a", "u", 0, PART[: 8 * (N // 2)])

@@ -227,7 +227,34 @@ def test_the_estimators_own_parameters_are_tried_and_compared_with(fast_path):
 
 def test_an_optuna_sampler_is_told_noisy_values(fast_path):
     search = search_in(fast_path, optuna.samplers.TPESampler(seed=0)).fit(*PUBLIC, **VAL)
-    assert [key.split("/")[0] for key in search.released_["release"]] == ["value"] * 8 + ["final"]
+    released = search.released_
+    assert [key.split("/")[0] for key in released["release"]] == ["value"] * 8 + ["final"]
+    assert released["params"][-1] == search.best_params_
+    for charge, sigma, at in zip(search.ledger.charges(), released["sigma"], released["params"], strict=True):
+        assert at == charge.note["parameters"]
+        assert sigma == charge.description["sigma"]
+        both = len(charge.value) ** 0.5  # two levels in one release
+        assert sigma == pytest.approx(both * search.clip[1] / (len(PRIVATE[1]) * charge.mu), rel=1e-5)
+
+
+class Watching(optuna.samplers.RandomSampler):
+    """Takes note of what it can see of the trials before."""
+
+    def sample_relative(self, study, trial, search_space):
+        before = study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])
+        self.seen = [(each.value, each.user_attrs) for each in before]
+        return super().sample_relative(study, trial, search_space)
+
+
+def test_an_optuna_sampler_sees_the_noise_of_each_value_and_nothing_else_after_a_kill_too(fast_path, monkeypatch):
+    monkeypatch.setattr(Stopped, "fits", 0)
+    killed, sampler = Watching(seed=0), Watching(seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        search_in(fast_path, killed, Stopped()).fit(*PUBLIC, **VAL)
+    search = search_in(fast_path, sampler, Stopped()).fit(*PUBLIC, **VAL)
+    paid = [(charge.value[0], charge.description["sigma"]) for charge in search.ledger.charges(prefix="value/")]
+    told = [(value, {"dptune:sigma": sigma}) for value, sigma in paid]
+    assert (killed.seen, sampler.seen) == (told[:5], told[:7])
 
 
 def test_a_method_of_ones_own_searches(fast_path):

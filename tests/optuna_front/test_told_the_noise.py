@@ -1,0 +1,47 @@
+"""The recipe of docs/optuna.md for a search that is told the noise; skipped where BoTorch is not installed."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from dptune_optuna import PrivateObjective
+from harness import open_privatizer, people_s_losses
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    fit = pytest.importorskip("botorch.fit")
+
+PAGE = (Path(__file__).parents[2] / "docs/optuna.md").read_text()
+(RECIPE,) = re.findall(
+    r"```python\n(.*?)```", PAGE.partition("\n## A search that is told the noise\n")[2].partition("\n## ")[0], re.DOTALL
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_recipe_runs_and_its_model_has_the_noise_of_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models: list[Any] = []
+    plain = fit.fit_gpytorch_mll
+    monkeypatch.setattr(fit, "fit_gpytorch_mll", lambda mll: models.append(mll.model) or plain(mll))
+    privatizer = open_privatizer(tmp_path)
+    known = {
+        "optuna": optuna,
+        "PrivateObjective": PrivateObjective,
+        "privatizer": privatizer,
+        "losses": people_s_losses,
+    }
+    exec(RECIPE.replace("n_trials=40", "n_trials=14"), known)
+    assert len(models) == 4  # of the trials after the startup
+    values = privatizer.ledger.charges(prefix="value/")
+    for i, model in enumerate(models):
+        units = model.outcome_transform.stdvs.item()  # of the values: the model standardises them
+        noise = units * model.likelihood.noise.detach().sqrt()
+        drawn = [charge.description["sigma"] for charge in values[: 10 + i]]
+        assert noise.tolist() == pytest.approx(drawn, rel=1e-6)
