@@ -39,7 +39,7 @@ from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
 from dptune_optuna.shield import PublicTrial, RungTrial, ShieldedTrial, samplers_of, shielded, try_out, wrapped
 from dptune_optuna.spaces import logger
-from dptune_optuna.studies import StudyRuns, show
+from dptune_optuna.studies import LOSS, UNNAMED, StudyRuns, show
 
 
 class About(TypedDict, total=False):
@@ -89,7 +89,7 @@ class PrivateFunction:
         self._public, self._declared = declared_public(public, training), set[str]()
         runs.request.check_public(public)
         self._trains_in_private = training == "private"
-        self._loss = "loss" if loss is None else as_loss(loss).name
+        self._loss = UNNAMED if loss is None else as_loss(loss).name
         self._function = losses_function(function, loss, data, rows=self._privatizer.rows, training=training)
         self._shield: Callable[..., ShieldedTrial] = ShieldedTrial if public is None else PublicTrial
         if runs.request.settings.get("rung_share"):
@@ -109,6 +109,7 @@ class PrivateFunction:
 
         Raises:
             InputError: the study maximises, or uses another sampler, as after a resume without ``sampler=``.
+            BudgetMismatch: its trials were asked for another loss.
         """
         if study.directions != [StudyDirection.MINIMIZE]:
             raise dptune.InputError(
@@ -121,6 +122,13 @@ class PrivateFunction:
                 f"the study's sampler, a {type(study.sampler).__name__}, is not the {type(self._sampler).__name__} "
                 "that decorated this objective (made again, a sampler is another one); load the study with "
                 "sampler=sampler, or use PrivateObjective with other samplers."
+            )
+        before = study.user_attrs.get(LOSS, self._loss)
+        if UNNAMED not in (before, self._loss) and before != self._loss:
+            raise dptune.errors.BudgetMismatch(
+                f"the trials of the study {study.study_name!r} were asked for {before}, and this objective is about "
+                f"{self._loss}: their answers say nothing about it. Nothing was trained or spent. Give the new study "
+                "another study_name, and a mu= of its own if the first one is to go on."
             )
         return self._runs.of(study)
 
@@ -316,5 +324,5 @@ def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:
         study.stop()
     except RuntimeError:  # not inside study.optimize: there is nothing to stop
         return error
-    logger.warning(f"The study ends here: {error}")
+    logger.warning(f"The study ends here: {error} If the function has changed, give the study a new name.")
     return optuna.TrialPruned("the run is complete.")

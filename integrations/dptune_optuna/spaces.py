@@ -105,6 +105,7 @@ def refuse_other_space(
     Raises:
         InputError: a parameter was not suggested, or was suggested as another one; names it, and ends with ``kept``.
     """
+    other = differing(space, suggested)
     for name, wanted in to_distributions(space).items():
         given = suggested.get(name)
         if given is None and not space.active(name, values):
@@ -116,11 +117,21 @@ def refuse_other_space(
                 f"suggested {others}. Correct the name in the function, or leave the parameter out of space=: then it "
                 f"is drawn independently whenever it is suggested. Nothing was released of this trial. {kept}"
             )
-        if given != wanted and to_space({name: given}, choices=True) != dptune.Space({name: space[name]}):
+        if name in other:
             raise dptune.InputError(
                 f"the search space has the parameter {name!r} as {wanted}, but the function suggested it as {given}. "
                 f"Suggest it with that type, range, log and step. Nothing was released of this trial. {kept}"
             )
+
+
+def differing(space: dptune.Space, suggested: Mapping[str, BaseDistribution]) -> list[str]:
+    """Return the parameters of a space that were suggested with another type, range, log or step."""
+    return [
+        name
+        for name, wanted in to_distributions(space).items()
+        if (given := suggested.get(name, wanted)) != wanted
+        and to_space({name: given}, choices=True) != dptune.Space({name: space[name]})
+    ]
 
 
 class Discovery:

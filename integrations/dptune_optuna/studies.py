@@ -25,11 +25,21 @@ from dptune.privacy import PerExampleLosses
 from dptune.search.answer import listed
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
-from dptune_optuna.spaces import Discovery, given_space, logger, refuse_other_space, to_space
+from dptune_optuna.spaces import (
+    Discovery,
+    differing,
+    given_space,
+    logger,
+    refuse_other_space,
+    to_distributions,
+    to_space,
+)
 
 ATTRIBUTE = "dptune:"  # begins the name of every user attribute that is written here: released facts only
 MARK = ATTRIBUTE + "ledger"  # of a study: which ledger paid for it, and up to which charge
 VALUE_IS = ATTRIBUTE + "value_is"  # of a study: what a trial's value is
+LOSS = ATTRIBUTE + "loss"  # of a study: the name of the loss that its trials were asked for
+UNNAMED = "loss"  # of a function that returns losses
 SIGMA = ATTRIBUTE + "sigma"  # of a trial: the standard deviation of the noise in its released value
 _BAR = 30  # cells of the bar of the budget
 _TITLE = "## Private search"
@@ -54,6 +64,7 @@ class StudyRuns:
         self._suggested: dict[str, IntersectionSearchSpace] = {}  # by the trials of each study
         self._discovered: dict[str, Discovery] = {}  # by those of each study, if no space was given
         self._warned = False  # of a trial without parameters that are searched
+        self._warned_of_ranges = False  # of one that suggested them otherwise
 
     def of(self, study: optuna.Study) -> SearchRun | None:
         """Return the study's run, begun or continued; None as long as its search space or its clip is not known.
@@ -151,7 +162,7 @@ class StudyRuns:
         """Compare what a function has suggested with the run's search space.
 
         Without ``space=`` the first trial decided what is searched: other parameters join it, if they can. A method
-        whose space does not grow ignores trials that lack parameters, with a warning.
+        whose space does not grow ignores trials that lack parameters, with a warning. Another range is warned of.
 
         Raises:
             InputError: ``space=`` was given, and the function did not suggest it.
@@ -160,7 +171,9 @@ class StudyRuns:
             return
         if self.request.space is not None:
             refuse_other_space(run.space, trial.distributions, trial.params, kept=_KEPT)
-        elif self.discovers:
+            return
+        self._warn_of_other_ranges(run, run.space, trial)
+        if self.discovers:
             self._discover(run, run.space, trial)
         elif not self._warned and not run.space.contains(trial.params):
             self._warned = True
@@ -171,6 +184,19 @@ class StudyRuns:
                 "PrivateObjective.",
                 stacklevel=3,
             )
+
+    def _warn_of_other_ranges(self, run: SearchRun, space: dptune.Space, trial: Trial) -> None:
+        if self._warned_of_ranges or not (other := differing(space, trial.distributions)):
+            return
+        self._warned_of_ranges = True
+        searched = to_distributions(space)
+        what = ", ".join(f"{name!r} as {trial.distributions[name]} and not as {searched[name]}" for name in other)
+        warnings.warn(
+            f"trial {trial.number} suggested {what}, as the run {run.scope!r} searches it. The run keeps its space: "
+            "what lies outside of either range is drawn, and has no part in the search. If the function has changed, "
+            "give the study a new name.",
+            stacklevel=3,
+        )
 
     def _discover(self, run: SearchRun, space: dptune.Space, trial: Trial) -> None:
         """Take note of what a trial suggested; what nobody knew joins the search."""
@@ -209,6 +235,7 @@ def show(study: optuna.Study, run: SearchRun, loss: str, trial: Trial | None = N
         trial.set_user_attr(SIGMA, sigma)
     stored, progress = study.user_attrs, run.progress()
     facts = {ATTRIBUTE + fact: value for fact, value in progress.items()}
+    facts |= {} if loss == UNNAMED else {LOSS: loss}
     for name, value in {**facts, VALUE_IS: run.value_is(loss), MARK: run.ledger.mark()}.items():
         if name not in stored or stored[name] != value:
             study.set_user_attr(name, value)

@@ -11,6 +11,7 @@ import pytest
 from optuna.distributions import IntDistribution
 from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
+from sklearn.linear_model import Ridge
 
 import dptune
 from dptune.algorithms.centred_plan import plan_centred
@@ -97,6 +98,45 @@ def test_without_a_space_a_parameter_that_comes_and_goes_is_warned_of_once(tmp_p
         study.optimize(losses, n_trials=5)
     assert len(told) == 1
     assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 5
+
+
+@pytest.mark.parametrize("kind", [DPGIBOSampler, CentredSampler])
+def test_without_a_space_another_range_than_that_of_the_run_is_warned_of_once(tmp_path, kind):
+    def run(trials, **other):
+        sampler = kind(None, open_privatizer(tmp_path), n_trials=12, seed=0)
+        create(stored(tmp_path), sampler).optimize(sampler.objective(suggest(log=True, **other)), n_trials=trials)
+
+    run(3)
+    with pytest.warns(UserWarning, match=r"'y' as FloatDistribution.high=1.0,.* not as .*=10.0.*a new name") as told:
+        run(3, high=1.0)
+    assert len(told) == 1
+    run(2)  # the one that it began with
+
+
+@ALL
+def test_a_study_keeps_its_loss(tmp_path, kind):
+    X, answers = np.zeros((N, 1)), np.linspace(0.0, 1.0, N)
+    rows = np.ones((3, 1)), np.arange(3.0)
+
+    def fitted(trial):
+        return Ridge(alpha=point(trial)[1]).fit(*rows)
+
+    def run(function, n_trials=2, **about):
+        sampler, objective = front(kind, open_privatizer(tmp_path), function, about=about, n_trials=12)
+        study = create(stored(tmp_path), sampler)
+        study.optimize(objective, n_trials=n_trials)
+        return objective.run_of(study)
+
+    data = {"data": (X, answers)}
+    with pytest.raises(dptune.DptuneError, match="predict_proba"):
+        run(fitted, loss="brier", **data)  # of which nothing comes: it may be corrected under the same name
+    run(fitted, loss="squared_error", **data)
+    spent, fits = open_ledger(tmp_path).spent(), []
+    with pytest.raises(dptune.errors.BudgetMismatch, match=r"asked for squared_error.*absolute_error.*another"):
+        run(lambda trial: fits.append(1) or fitted(trial), loss="absolute_error", **data)
+    assert (open_ledger(tmp_path).spent(), fits) == (spent, [])
+    run(people_s_losses)  # nobody knows which loss that is
+    run(fitted, loss="squared_error", **data)
 
 
 @pytest.mark.parametrize("kind", [DPGIBOSampler, CentredSampler, LDPTGPSampler])
