@@ -382,7 +382,11 @@ class PrivacyLedger(DurableLedger):
         return News((*known, *new), head.spent, head.private)
 
     def spent(self) -> float:
-        """Return mu of all charges so far: an odometer reading, not a guarantee fixed in advance."""
+        """Return mu of all charges so far: an odometer reading, not a guarantee fixed in advance.
+
+        Of a budget in (epsilon, delta) it may pass ``budget.mu``, where a choice has a limit of its own: ``mu``, of
+        everything together, is larger then, and the promised pair still holds.
+        """
         with self._transaction(write=False) as (_, head):
             return head.spent.mu
 
@@ -425,7 +429,9 @@ class PrivacyLedger(DurableLedger):
             return tuple((str(value["is"]), str(scope)) for scope, value in connection.execute(query))
 
     def __repr__(self) -> str:
-        return f"PrivacyLedger({self._name!r}, mu={self.budget.mu!r})"
+        budget = self.budget
+        pair = f"epsilon={budget.stated_epsilon!r}, delta={budget.stated_delta!r}"
+        return f"PrivacyLedger({self._name!r}, {pair if self._pair else f'mu={budget.mu!r}'})"
 
 
 def _probe(connection: sa.Connection) -> None:
@@ -475,4 +481,5 @@ def adjacency_of(max_change: float | None) -> str:
 def _in_words(budget: Budget) -> str:
     if budget.stated_epsilon is None:
         return f"mu={budget.mu:g}"
-    return f"epsilon={budget.stated_epsilon:g} at delta={budget.stated_delta:g} (mu={budget.mu:.3g})"
+    pair = f"epsilon={budget.stated_epsilon:g} at delta={budget.stated_delta:g}"
+    return pair if _is_pair(budget) else f"{pair} (mu={budget.mu:.3g})"

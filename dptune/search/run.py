@@ -359,6 +359,7 @@ class SearchRun(RunView):
         if default is not None and best is not None and default != best:
             self._final.of_held(found, best, default)
         self._candidates = {}
+        self.fold.sync()
 
     def _candidate_at(self, parameters: Mapping[str, Value]) -> str | None:
         """The name of a point that is held for the choice and lies at these parameters, or None."""

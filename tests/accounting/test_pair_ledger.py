@@ -55,6 +55,7 @@ def test_a_plan_gets_more_than_in_gdp_and_not_a_bit_more(ledger: PrivacyLedger) 
     assert (again.rest().unplanned, again.remaining()) == (0.0, 0.0)
     assert again.spent() == pytest.approx(WHOLE) == again.mu > 1.2 * PAIR.mu
     assert choice(again, WHOLE * math.sqrt(0.7)).seq == 5, "it is paid, once"
+    assert f"epsilon={EPSILON!r}, delta={DELTA!r})" in repr(again)  # and not the mu of another division
     statement = again.statement()
     assert statement.epsilon == pytest.approx(EPSILON, rel=1e-6)
     assert statement.epsilon == composed_epsilon(again.limits.mu, again.limits.eta, DELTA)

@@ -103,6 +103,14 @@ def test_the_note_has_the_budget_and_in_the_end_the_recommendation(tmp_path: Pat
     assert f"`{'█' * 30}` 100%: mu = 1 of 1 is spent" in note_of(study)
 
 
+def test_the_note_of_a_study_that_ends_with_a_choice_counts_the_choice(tmp_path: Path) -> None:
+    study, _ = run_study(tmp_path, "centred", default={"x": 0.0, "y": 1.0})
+    ledger = open_ledger(tmp_path)
+    assert [charge.key for charge in ledger.charges("study")].count("choice") == 1
+    assert study.user_attrs["dptune:mu_spent"] == ledger.spent()
+    assert f"mu = {ledger.spent():.3g} of 1 is spent" in note_of(study)
+
+
 def test_the_dashboard_reads_the_note(tmp_path: Path) -> None:
     dashboard = pytest.importorskip("optuna_dashboard")
     study, _ = run_study(tmp_path, "values")
