@@ -28,14 +28,16 @@ def results(task: str, automatic: tuple[float, float], chosen: tuple[float, floa
 
 
 def test_the_table_is_what_a_calculation_by_hand_gives() -> None:
-    one, other = results("one", (1, 1.21), (4.0, 0.3)), results("other", (1, 1), (0.02, 0.3))
+    one, other = results("tree, log", (1, 1.21), (4.0, 0.3)), results("wages, absolute", (1, 1), (0.02, 0.3))
     unfinished = {**one[0], "seed": 2, "test_loss": 1e9}
     text = clips.report([*one, *other, unfinished])
     # geometric means 8, 4, 2, 1, 3, 6 of fixed clips: best 1, median sqrt(3 * 4), worst 8; sqrt(1 * 1.21) automatic
-    assert "| one | 300 | 1 | 1.100 | 3.464 | 8.000 | 0.500 | 0.3 | 2.15 |" in text
-    assert "| other | 300 | 1 | 1.000 | 3.464 | 8.000 | 0.500 | 0.3 | 0.16 |" in text
+    assert "| tree, log | 300 | 1 | 1.100 | 3.464 | 8.000 | 0.500 | 0.3 | 2.15 |" in text
+    assert "| wages, absolute | 300 | 1 | 1.000 | 3.464 | 8.000 | 0.500 | 0.3 | 0.16 |" in text
     by_split = [0.0, math.log(1.21) / 2]  # of automatic, the mean of both tasks
     middle, error = math.sqrt(1.1), math.sqrt(1.1) * np.std(by_split, ddof=1) / math.sqrt(2)
+    assert "| wages, absolute | 1.000 ± 0.000 | 3.464 ±" in text
+    assert " | 1 to 15 |" in text  # its chosen clips, of a bound of 50
     assert f"2 cells, 2 splits: automatic {middle:.3f} ± {error:.3f}, median guess 3.464 ±" in text
     assert "the bound itself as clip (added after the first splits) 3.000 ±" in text
     assert "within 3% in 1 of 2 cells" in text
@@ -44,9 +46,9 @@ def test_the_table_is_what_a_calculation_by_hand_gives() -> None:
 
 
 def test_of_fixed_clips_that_recommend_the_same_the_nearest_counts() -> None:
-    level = [{**result, "test_loss": 2.0} for result in results("level", (2, 2), (0.02, 30.1))]
+    level = [{**result, "test_loss": 2.0} for result in results("tree, log", (2, 2), (0.02, 30.1))]
     text = clips.report(level)
-    assert "| level | 300 | 1 | 1.000 | 1.000 | 1.000 | 1.000 | 0.01 to 3 |" in text
+    assert "| tree, log | 300 | 1 | 1.000 | 1.000 | 1.000 | 1.000 | 0.01 to 3 |" in text
     assert "1 are more than 10 times the best fixed one, and 0 less" in text
 
 
