@@ -15,7 +15,8 @@ X, y = load_digits(return_X_y=True)
 X_train, X_val, y_train, y_val = train_test_split(X, y >= 5, train_size=500, random_state=0)
 
 ledger = dptune.PrivacyLedger(f"{folder}/xgboost_tabular.db", dptune.Budget.gdp(mu=1.0), unit="one image")
-booster = XGBClassifier(n_estimators=60, early_stopping_rounds=5, n_jobs=1)
+usual = {"learning_rate": 0.3, "max_depth": 6, "min_child_weight": 1, "subsample": 1.0, "grow_policy": "depthwise"}
+booster = XGBClassifier(n_estimators=60, early_stopping_rounds=5, n_jobs=1, **usual)  # compared with
 space = {
     "estimator__learning_rate": loguniform(0.03, 1.0),
     "estimator__max_depth": randint(2, 8),

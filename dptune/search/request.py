@@ -202,11 +202,10 @@ class SearchRequest:
 
     def announcement(self, run: SearchRun) -> str:
         """Return a line that says what the run spends, whether it protects anybody, and how large the noise will be."""
-        plan, budget, limits = run.plan, self.ledger.budget, self.ledger.limits_for(run.scope)
-        whole = f"{budget.mu:.4g}"
-        if limits.eta > 0:
-            whole = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}"
-        spends = f"The run {run.scope!r} spends mu={plan.mu:.4g} of the ledger's {whole} in {plan.trials} trials"
+        plan, limits = run.plan, self.ledger.limits_for(run.scope)
+        spends = (
+            f"The run {run.scope!r} spends {share_in_words(self.ledger, run.scope, plan.mu)} in {plan.trials} trials"
+        )
         asked = self.settings.get("trials")
         if asked is None and run.plan.trials == run.trials:
             given = f"{run.space.d} coordinates" if run.space is not None else "n and mu"
@@ -218,7 +217,9 @@ class SearchRequest:
         )
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
         found = noises(plan, self.privatizer, levels=1 if self.default is None else 2)
-        return f"{spends}{seeded}. {in_words(found)}{self._worth(plan, found)}{self._risk(limits.gdp)}"
+        return (
+            f"{spends}{seeded}. {in_words(found)}{self._worth(plan, found)}{risk_in_words(self.privatizer, limits.gdp)}"
+        )
 
     def _worth(self, plan: Plan, found: Sequence[Noise]) -> str:
         """Say which improvement the run can show."""
@@ -230,22 +231,31 @@ class SearchRequest:
             f"{least:.3g}; where you expect less, the default may be as good."
         )
 
-    def _risk(self, budget: float) -> str:
-        """Say what a person risks by all of the ledger, in words: the attack of :class:`dptune.certificate.Risk`."""
-        if not (self.privatizer.private and self.ledger.private):
-            return ""
-        right = math.ceil(100 * NormalDist().cdf(budget / 2))
-        return (
-            f" What a person risks: who knows everybody else's records and sees all releases of the ledger tells which "
-            f"of two records is theirs right at most {right} times in 100 (50 by a guess)."
-        )
-
     def warning(self, run: SearchRun) -> str:
         """Return why the run will learn little, from public numbers, and what to change; "" if it need not."""
         return warning(noises(run.plan, self.privatizer))
 
 
 # ---- what to expect ------------------------------------------------------------------------------------------------
+
+
+def share_in_words(ledger: PrivacyLedger, scope: str, mu: float) -> str:
+    """Return how much of a ledger's budget a run takes, in words."""
+    budget, whole = ledger.budget, f"{ledger.budget.mu:.4g}"
+    if ledger.limits_for(scope).eta > 0:
+        whole = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}"
+    return f"mu={mu:.4g} of the ledger's {whole}"
+
+
+def risk_in_words(privatizer: LossPrivatizer, mu: float) -> str:
+    """Say what a person risks by all of the ledger, which is mu-GDP: the attack of :class:`dptune.certificate.Risk`."""
+    if not (privatizer.private and privatizer.ledger.private):
+        return ""
+    right = math.ceil(100 * NormalDist().cdf(mu / 2))
+    return (
+        f" What a person risks: who knows everybody else's records and sees all releases of the ledger tells which "
+        f"of two records is theirs right at most {right} times in 100 (50 by a guess)."
+    )
 
 
 class Noise(NamedTuple):

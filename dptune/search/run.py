@@ -186,7 +186,7 @@ class SearchRun(RunView):
                 over = (
                     f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read "
                     "or spent. Read its recommendation, extend it (docs/optuna.md), or start another study with a mu= "
-                    "of its own."
+                    "of its own, as for a function that has changed."
                 )
                 raise PlanComplete(over if self.complete else f"{over} {self._rounds_missing()}")
             # the round's next releases: its other trials' values, as many as are left, and its questions

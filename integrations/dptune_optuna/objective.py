@@ -324,5 +324,5 @@ def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:
         study.stop()
     except RuntimeError:  # not inside study.optimize: there is nothing to stop
         return error
-    logger.warning(f"The study ends here: {error} If the function has changed, give the study a new name.")
+    logger.warning(f"The study ends here: {error}")
     return optuna.TrialPruned("the run is complete.")

@@ -62,6 +62,8 @@ class PrivateSearch(Around):
             search that was stopped goes on, and one that is complete is told again, for nothing.
         warm_start: True: with more ``n_trials`` (and ``mu``), both in all, ``fit`` goes on from the search with
             fewer. That one is found in the ledger, in another process too: the default name is made without these two.
+        verbose: 1: ``fit`` prints, once, what the search spends, how large its noise is, which improvement it can show
+            and what a person risks. 0: it logs that, as ``dptune_sklearn`` at level INFO.
         cv, scoring, n_iter, validation: refused by ``fit``, with the reason.
 
     Attributes:
@@ -102,6 +104,7 @@ class PrivateSearch(Around):
         settings: Mapping[str, Any] | None = None,
         name: str | None = None,
         warm_start: bool = False,
+        verbose: int = 0,
         cv: None = None,
         scoring: None = None,
         n_iter: None = None,
@@ -121,6 +124,7 @@ class PrivateSearch(Around):
         self.settings = settings
         self.name = name
         self.warm_start = warm_start
+        self.verbose = verbose
         self.cv = cv
         self.scoring = scoring
         self.n_iter = n_iter
@@ -221,7 +225,7 @@ class PrivateSearch(Around):
 
     def _public(self) -> dict[str, Any]:
         """The settings on which answers depend."""
-        other = ["estimator", "ledger", "budget", "n_jobs", "name", "warm_start", "n_iter"]
+        other = ["estimator", "ledger", "budget", "n_jobs", "name", "warm_start", "verbose", "n_iter"]
         other += ["n_trials", "mu"] if self.warm_start else []
         return {name: value for name, value in self.get_params(deep=False).items() if name not in other}
 

@@ -76,6 +76,18 @@ class UserSpace:
         """Return the point of an estimator's own parameters; None if they are no point of the space."""
         return next((point for i in range(len(self._spaces)) if (point := self._ours(i, parameters))), None)
 
+    def outside(self, parameters: Mapping[str, Any]) -> list[str]:
+        """Return which of an estimator's own parameters are searched and lie outside; none where spaces are several."""
+        if len(self._spaces) > 1:
+            return []
+        return [name for name in self._searched if not self._holds(name, parameters.get(name))]
+
+    def _holds(self, name: str, value: Any) -> bool:
+        try:
+            return Space({name: self.space[name]}).contains({name: self._searched[name].ours(value)})
+        except (TypeError, ValueError):
+            return False
+
     def _ours(self, i: int, parameters: Mapping[str, Any]) -> dict[str, Value] | None:
         """The same as a point of one of the spaces."""
         several, space = len(self._spaces) > 1, self._spaces[i]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from dptune.search import drive
 from dptune.search.agreement import check_start, lineage, newest_name, stored_plan, usual_share
 from dptune.search.answer import Recommendation
 from dptune.search.fold import VALUE
-from dptune.search.request import SearchRequest
+from dptune.search.request import SearchRequest, risk_in_words, share_in_words
 from dptune.search.run import SearchRun
 from dptune.selection.methods import lead
 from dptune_sklearn.models import Failed, Models, usable
@@ -25,6 +26,9 @@ from dptune_sklearn.spaces import USUAL_TRIALS, UserSpace, candidates
 
 if TYPE_CHECKING:
     from dptune_sklearn.private_search import PrivateSearch
+
+
+_logger = logging.getLogger("dptune_sklearn")
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     if (needed := lead(privatizer.n, mu, len(points))) > 1:
         why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
         _warn(name, why, depth=4)
+    spends = f"The search {name!r} spends {share_in_words(ledger, name, mu)} on one choice among {len(points)} models."
+    _announce(search, privatizer, spends + risk_in_words(privatizer, ledger.limits_for(name).gdp))
     settings = {"estimate_share": 0.1, **(search.settings or {})}
     chosen = dptune.select(losses(), privatizer, mu=search.mu, name=name, **settings)
     best = tried[chosen.index]
@@ -160,12 +166,14 @@ def _runs(
 ) -> Iterator[SearchRun]:
     """Yield the run, begun or continued; when it is complete, what extends it, if it is to go on and has fewer trials.
 
-    Noise that leaves a run little to learn is warned of.
+    Noise that leaves a run little to learn is warned of, and an estimator whose own parameters cannot be compared with.
     """
+
+    usual = where.ours(search.estimator.get_params())
 
     def request(trials: int | None, mu: float | None) -> SearchRequest:
         settings = {"trials": trials or (USUAL_TRIALS if method is VALUES else None), **(search.settings or {})}
-        about = settings, where.ours(search.estimator.get_params()), "PrivateSearch", where.space
+        about = settings, usual, "PrivateSearch", where.space
         return SearchRequest(method, privatizer, mu, search.random_state, *about)
 
     space = None if method is VALUES else where.space
@@ -174,14 +182,38 @@ def _runs(
     first = wanted if begun is None else request(begun["trials"], begun["mu"])
     first.check_start(search.name_)
     loss = as_loss(search.loss)
-    first.choose_clip(search.name_, space, partial(_usual_losses, models), loss=loss.name, most=loss.most)
+    clip = first.choose_clip(search.name_, space, partial(_usual_losses, models), loss=loss.name, most=loss.most)
     run = first.begin(search.name_, space)
+    _announce(search, privatizer, f"{clip} {first.announcement(run)}".lstrip())
+    if usual is None:
+        warnings.warn(_nothing_to_compare_with(search, where, space), stacklevel=4)
     if warning := first.warning(run):
         _warn(search.name_, warning, depth=5)
     yield run
     planned = wanted.plan(space).trials
     if begun is not None and planned > run.trials:
-        yield run.extend(trials=search.n_trials or planned, mu=search.mu)
+        extension = run.extend(trials=search.n_trials or planned, mu=search.mu)
+        _announce(search, privatizer, wanted.announcement(extension))
+        yield extension
+
+
+def _announce(search: PrivateSearch, privatizer: dptune.LossPrivatizer, said: str) -> None:
+    """Say, before models are compared, what a search costs and can show: printed if it is verbose, else logged."""
+    if search.verbose:
+        print(said)  # noqa: T201 - as scikit-learn's searches do
+    else:
+        _logger.log(logging.INFO if privatizer.private else logging.WARNING, said)
+
+
+def _nothing_to_compare_with(search: PrivateSearch, where: UserSpace, space: dptune.Space | None) -> str:
+    own = search.estimator.get_params()
+    outside = ", ".join(f"{name}={own.get(name)!r}" for name in where.outside(own))
+    which = f" ({outside})" if outside else ""
+    instead = "nothing" if space is None else "the middle of the space"
+    return (
+        f"the estimator's own parameters are no point of the search space{which}: the answer is compared with {instead}"
+        ", and no release says whether it is better than what you have. Give the estimator parameters within the space."
+    )
 
 
 def _warn(name: str, why: str, *, depth: int) -> None:

@@ -43,7 +43,7 @@ def test_the_rows_to_stop_on_are_held_out_of_those_that_train():
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # LightGBM's, of arrays
 def test_boosting_that_stops_early_is_searched(fast_path, library):
     name, settings, options = SETTINGS[library]
-    booster = getattr(import_module(library), name)(**settings)
+    booster = getattr(import_module(library), name)(**settings, learning_rate=0.3)
     space = {"estimator__learning_rate": loguniform(0.1, 1.0)}
     search = search_in(fast_path, estimator=StopsEarly(booster), param_distributions=space)
     search.fit(*PUBLIC, **VAL, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from pathlib import Path
 
 import numpy as np
 import optuna
@@ -200,9 +201,41 @@ def test_grid_search_cannot_multiply_the_budget(fast_path):
 def test_pipelines_are_searched_by_the_names_of_their_steps(fast_path):
     pipeline = make_pipeline(StandardScaler(), SVC())
     space = {"svc__C": loguniform(0.1, 10), "svc__gamma": loguniform(0.01, 1)}
-    search = search_in(fast_path, "centred", pipeline, param_distributions=space, loss="hinge").fit(*PUBLIC, **VAL)
+    search = search_in(fast_path, "centred", pipeline, param_distributions=space, loss="hinge")
+    with pytest.warns(
+        UserWarning, match=r"\(svc__gamma='scale'\): .*the middle of the space.* parameters within"
+    ) as told:
+        search.fit(*PUBLIC, **VAL)
+    assert [Path(one.filename).name for one in told] == [Path(__file__).name]
     assert search.best_params_["svc__C"] == search.best_estimator_["svc"].C
     assert search.best_params_.defaults == pytest.approx({"svc__C": 1.0, "svc__gamma": 0.1})  # the centre
+
+
+def test_with_another_searcher_too_it_is_warned_that_nothing_is_compared_with(fast_path):
+    search = search_in(fast_path, optuna.samplers.RandomSampler(seed=0), LogisticRegression(C=1e9))
+    with pytest.warns(UserWarning, match=r"\(C=1000000000.0\): the answer is compared with nothing"):
+        search.fit(*PUBLIC, **VAL)
+    assert search.best_params_.improvement is None
+
+
+@ALL
+def test_a_search_says_once_what_it_spends_and_what_a_person_risks(fast_path, capsys, caplog, method):
+    caplog.set_level("INFO", logger="dptune_sklearn")
+    search = search_in(fast_path, method).fit(*PUBLIC, **VAL)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "dptune_sklearn"]
+    assert capsys.readouterr().out == ""
+    assert f"{search.name_!r} spends mu=4 of the ledger's 4 " in said
+    assert "tells which of two records is theirs right at most 98 times in 100" in said
+    assert ("Is it worth it? With 60 people" in said) == (method != "selection")
+    again = clone(search).set_params(verbose=1).fit(*PUBLIC, **VAL)  # of the same name
+    assert (again.name_, again.ledger.spent()) == (search.name_, search.ledger.spent())
+    assert capsys.readouterr().out == f"{said}\n"
+    assert len([record for record in caplog.records if record.name == "dptune_sklearn"]) == 1
+
+
+def test_the_clip_that_was_chosen_is_said_too(fast_path, capsys):
+    search_in(fast_path, "centred", clip="auto", verbose=1).fit(*PUBLIC, **VAL)
+    assert capsys.readouterr().out.startswith("The clip is (0, ")
 
 
 def test_kinds_of_models_are_searched_with_their_own_parameters(fast_path):
