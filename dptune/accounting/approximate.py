@@ -49,6 +49,7 @@ ACCOUNTANT = (
 )
 _ROUND_UP = 1e-13  # of each term of the integral: several times what logarithms and exponentials lose
 _ROUND_DOWN = 1 - 1e-8  # of the largest plan: its parts fit, too, when they are worked out again
+_FORGIVEN = 1 + 1e-13  # less than by the filter
 _CRUMBS = 1e-6  # of a budget's mu^2: what rounding leaves beside a plan that takes everything
 _STEPS = 100  # of bisection: past the last digit
 
@@ -147,6 +148,16 @@ def largest_plan(choice_share: float | Sequence[float], epsilon: float, delta: f
     while fits(more):
         more *= 2
     return (least + _largest(fits, more)) * _ROUND_DOWN
+
+
+def largest_within(mu: float, eta: float, choice_share: float | Sequence[float]) -> float:
+    """Return the largest mu, in GDP, of a plan with these shares of mu^2 for choices, within two limits."""
+
+    def fits(whole: float) -> bool:
+        gaussian, choice = divided(whole, choice_share)
+        return gaussian <= mu * _FORGIVEN and choice <= eta * _FORGIVEN
+
+    return _largest(fits, (1 + 1e-9) * gdp_of(mu, eta))
 
 
 def divided(mu: float, choice_share: float | Sequence[float]) -> tuple[float, float]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from dptune._checks import at_least, between, boolean, function, json_data, positive, text
 from dptune._numbers import real
 from dptune.accounting import entries, schema
-from dptune.accounting.approximate import Limits, divided, largest_plan
+from dptune.accounting.approximate import Limits, divided, largest_plan, largest_within
 from dptune.accounting.connection import Database
 from dptune.accounting.durable import DurableLedger
 from dptune.accounting.entries import WHOLE, Charge, Head, Limit
@@ -53,18 +53,28 @@ class Rest:
         unplanned: mu that is neither spent nor planned by a run that has begun to spend.
         holders: names of the runs that have begun to spend, and not spent what they planned.
         pair: the budget in (epsilon, delta) that a plan may still divide between its choice and everything else.
+        eta: what is kept for the choice of the first run to spend that has planned one.
     """
 
     left: float
     unplanned: float
     holders: tuple[str, ...]
     pair: Budget | None = None
+    eta: float = 0.0
 
-    def whole(self, choice_share: float) -> float:
-        """Return mu of a plan that takes all, with this share of mu^2 for its choice: what is not planned, or more."""
-        if self.pair is None or self.pair.stated_epsilon is None or self.pair.stated_delta is None:
-            return self.unplanned
-        return largest_plan(choice_share, self.pair.stated_epsilon, self.pair.stated_delta)
+    @property
+    def divides(self) -> bool:
+        """Whether the choice of a new run may have a limit of its own."""
+        return self.pair is not None or self.eta > 0
+
+    def whole(self, choice_share: float | Sequence[float]) -> float:
+        """Return mu of a plan that takes all, with these shares of mu^2 for choices: what is not planned, or more."""
+        pair = self.pair
+        if choice_share and pair is not None and pair.stated_epsilon is not None and pair.stated_delta is not None:
+            return largest_plan(choice_share, pair.stated_epsilon, pair.stated_delta)
+        if choice_share and self.eta > 0:
+            return max(self.unplanned, largest_within(self.unplanned, self.eta, choice_share))
+        return self.unplanned
 
 
 @dataclass(frozen=True)
@@ -145,6 +155,7 @@ class PrivacyLedger(DurableLedger):
         private: bool = True,
         note: Mapping[str, object] | None = None,
         limit: Limit | None = None,
+        limits: Limits | None = None,
     ) -> Charge:
         """Pay for one release, durably, before any data is read; or find that it was paid already.
 
@@ -156,6 +167,8 @@ class PrivacyLedger(DurableLedger):
             private: False stamps the charge, and the whole ledger's statement, NOT PRIVATE.
             note: public JSON data to keep with the charge.
             limit: how many charges of a kind the scope may make.
+            limits: for a choice that comes before a run with another: what both are to have, if this is the ledger's
+                first charge. Their ``holder`` is ``scope`` if the choice itself is held to their eta.
 
         Returns:
             The charge; its ``value`` is set if the release was made before.
@@ -173,16 +186,16 @@ class PrivacyLedger(DurableLedger):
 
         def admit(head: Head) -> float | None:
             self._refresh()  # another process may have raised the budget
-            divides = head.mark.seq == 0 and self._pair
-            limits: Limits = self._division(scope) if divides else self.limits
-            if divides:
-                self._store_limits(limits)
-            if not (eta and scope == limits.holder and head.spent.admits_choice(eta, limits.eta)):
-                self._admit(head.spent, mu, limits)
+            divides, fixed, now = self._divides(head), self.limits, self._limits_with(scope, head, limits)
+            if not (eta and scope == now.holder and head.spent.admits_choice(eta, now.eta)):
+                self._admit(head.spent, mu, now)
                 price: float | None = mu
             else:
                 price = None
-            self.limits = limits
+            kept = replace(now, holder="") if divides and limits is not None else now
+            if divides or kept != fixed:
+                self._store_limits(kept)
+            self.limits = kept
             return price
 
         return self._pay(scope, key, event, admit, digest=digest, private=private, note=note, limit=limit)
@@ -227,16 +240,30 @@ class PrivacyLedger(DurableLedger):
         """Return the limits as they are, or as they will be if this run makes the first charge."""
         with self._transaction(write=False) as (_, head):
             self._refresh()
-            return self._division(scope) if self._pair and head.mark.seq == 0 else self.limits
+            return self._limits_with(scope, head)
 
-    def _division(self, scope: str) -> Limits:
-        """Return how a budget in (epsilon, delta) is divided if this run makes the first charge: as it has planned.
+    def _divides(self, head: Head) -> bool:
+        """Whether the next charge divides a budget in (epsilon, delta)."""
+        return self._pair and head.mark.seq == 0
 
-        It is stored in the transaction of that charge: nothing is released before, so nothing released decides.
+    def _limits_with(self, scope: str, head: Head, wanted: Limits | None = None) -> Limits:
+        """Return the limits as they are with this run's next charge.
+
+        The first charge of a ledger divides a budget in (epsilon, delta), as its run has planned, or as is ``wanted``
+        for a run to come. It is stored in the transaction of that charge: nothing is released before, so nothing
+        released decides. An eta without a holder goes to the first run whose planned choice fits; mu and eta stay.
         """
+        divides = self._divides(head)
+        if not divides and (self.limits.eta == 0 or self.limits.holder or not scope):
+            return self.limits
+        if divides and wanted is not None:
+            return Limits.within(self.budget, wanted.eta, wanted.holder, planned=wanted.mu)
         mu, share = _planned(self.fact(scope, PLAN) if scope else None)
         planned, eta = divided(mu, share) if share else (mu, 0.0)
-        return Limits.within(self.budget, eta, scope, planned=planned)
+        if divides:
+            return Limits.within(self.budget, eta, scope, planned=planned)
+        takes = eta > 0 and head.spent.admits_choice(eta, self.limits.eta)
+        return replace(self.limits, holder=scope) if takes else self.limits
 
     def _store_limits(self, limits: Limits) -> None:
         with self._database.transaction(write=False) as connection:  # a part of the one that writes
@@ -341,7 +368,12 @@ class PrivacyLedger(DurableLedger):
         used = head.spent
         left, unplanned = (one.remaining(self.limits.mu) for one in (used, reduce(Spent.plus, kept.values(), used)))
         holders = tuple(sorted(scope for scope in kept if kept[scope] > 0))
-        return Rest(left, unplanned, holders, self.budget if self._pair and head.mark.seq == 0 else None)
+        pair = self.budget if self._divides(head) else None
+        return Rest(left, unplanned, holders, pair, self._kept(head.spent))
+
+    def _kept(self, spent: Spent) -> float:
+        """The eta that no run holds yet."""
+        return max(self.limits.eta - float(spent.choices), 0.0) if not self.limits.holder else 0.0
 
     def _held(self, scope: str, plan: object) -> float:
         """What a plan takes of the limit of mu."""
@@ -410,13 +442,15 @@ class PrivacyLedger(DurableLedger):
             delta = self.budget.stated_delta if delta is None else delta
             if delta is None:
                 raise InputError("the budget was stated in GDP: say at which delta to give epsilon, e.g. delta=1e-5.")
+            charges, holder = self.charges(), self.limits.holder
             return budget_statement(
                 self._facts(delta),
                 self.budget,
                 self.limits,
                 head.spent,
-                undivided=self._pair and head.mark.seq == 0,
-                failures=sum(int(charge.note.get("failed", 0)) for charge in self.charges()),
+                undivided=self._divides(head),
+                before=tuple(sorted({charge.scope for charge in charges if charge.eta and charge.scope != holder})),
+                failures=sum(int(charge.note.get("failed", 0)) for charge in charges),
                 public=self._declared(_PUBLIC),
                 trained=tuple(run for _, run in self._declared(_TRAINS)),
                 raises=tuple(self.raises()),

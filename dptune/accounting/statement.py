@@ -97,6 +97,7 @@ def budget_statement(
     spent: Spent,
     *,
     undivided: bool,
+    before: tuple[str, ...],
     failures: int,
     public: tuple[tuple[str, str], ...],
     trained: tuple[str, ...],
@@ -107,6 +108,7 @@ def budget_statement(
     Args:
         facts: the first fields of a :class:`dptune.Statement`, and delta.
         undivided: whether the first release may still divide the budget into limits.
+        before: scopes of choices that are held to the limit of choices, beside that of its holder.
 
     Raises:
         LedgerError: more was spent than the budget, so that the guarantee would be false.
@@ -144,7 +146,7 @@ def budget_statement(
             *promised,
             ("Guarantee", _cost(limits.gdp, epsilon, facts, sharper=limits.eta > 0)),
             ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=choices > 0)} in {releases} releases"),
-            *_divided(limits, undivided=undivided),
+            *_divided(limits, before, undivided=undivided),
         ),
         numbers={
             "failed_evaluations": failures,
@@ -177,14 +179,16 @@ def _accountant(limits: Limits, *, raised: bool) -> str:
     return f"{gdp}; for epsilon {approximate.ACCOUNTANT}" if limits.eta else gdp
 
 
-def _divided(limits: Limits, *, undivided: bool) -> Rows:
-    """How a budget in (epsilon, delta) is divided, if it is."""
+def _divided(limits: Limits, before: tuple[str, ...], *, undivided: bool) -> Rows:
+    """How a budget in (epsilon, delta) is divided, if it is; ``before``: whose choices came before the run's."""
     if undivided:
         words = "nothing is released; the first run may give a choice a part, which moves all but what is promised"
         return (("Undivided", words),)
     if limits.eta == 0:
         return ()
-    parts = f"bounded range {rounded_up(limits.eta)} for the choice of the run {limits.holder!r}"
+    run = f"the run {limits.holder!r}" if limits.holder else "the first run that spends and has planned one"
+    chosen = ", ".join([*map(repr, before), f"the choice of {run}"])
+    parts = f"bounded range {rounded_up(limits.eta)} for {chosen}"
     return (("Divided", f"before the first release: {parts}, mu = {rounded_up(limits.mu)} for everything else"),)
 
 

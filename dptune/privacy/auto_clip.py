@@ -23,12 +23,15 @@ it has one, that is the last bound, and large bounds are preferred when in doubt
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import check, check_fields, positive, share, text
+from dptune.accounting.approximate import Limits, divided
+from dptune.accounting.ledger import Rest
 from dptune.errors import InputError
 
 Vector = npt.NDArray[np.float64]
@@ -80,6 +83,38 @@ class AutoClip:
     def rest(self, mu: float) -> float:
         """Return what the choice leaves of it."""
         return math.sqrt(1 - self.share) * mu
+
+    def priced(self, rest: Rest, mu: float | None, choice_share: float) -> tuple[float, Limits | None]:
+        """Return the GDP price of the choice, and the limits that it sets for itself and the run that begins next.
+
+        A budget in (epsilon, delta) is divided by its first charge, which this is: so that it leaves the run's own
+        choice a limit, it has to know its share of mu^2, a public number. It is itself counted as a Gaussian, whose
+        squares add up, or among the choices, whose bounded ranges do: as leaves the run more. docs/privacy.md
+
+        Args:
+            mu: of the run that begins next; None: it takes what this leaves.
+            choice_share: of that run's mu^2, for a choice of its own.
+
+        Raises:
+            InputError: beside ``mu`` there is no room.
+        """
+        limits, most = None, rest.unplanned or rest.left
+        shares: Sequence[float] = ()
+        if rest.pair is not None and choice_share > 0:
+            own = self.share if mu is None else self.share / (1 + self.share)  # of the mu^2 of both together
+            run = (1 - own) * choice_share
+            most, shares = max((rest.whole(each), each) for each in ([run], [run, own]))
+        price = self.price(most if mu is None else positive("mu", mu))
+        whole = most if mu is None else math.hypot(mu, price)
+        if whole > (most if shares else rest.left):
+            raise InputError(
+                f"mu={mu:.4g} leaves no room in the ledger for choosing the clip, which takes mu={price:.3g} beside "
+                "it. Leave mu= out, and the run takes what is left, or give clip=(low, high)."
+            )
+        if shares:
+            gaussian, eta = divided(whole, shares)
+            limits = Limits(gaussian, eta, self.scope if len(shares) > 1 else "")
+        return price, limits
 
 
 def as_auto_clip(clip: object) -> AutoClip | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, between, positive, shown
+from dptune._checks import at_least, between, shown
 from dptune._locks import ForkSafeLock
+from dptune.accounting.approximate import Limits
 from dptune.accounting.events import SelectionRelease
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
@@ -174,6 +174,7 @@ class LossPrivatizer:
         loss: str = "loss",
         most: float | None = None,
         mu: float | None = None,
+        choice_share: float = 0.0,
     ) -> tuple[float, float]:
         """Choose the clip, once, from the losses of your default configuration; return it.
 
@@ -187,6 +188,8 @@ class LossPrivatizer:
             most: the largest loss there is, public; None: there is none.
             mu: GDP budget of the run that begins next, beside which there has to be room for it; a share of its square
                 is paid. Default what is neither spent nor planned by any run.
+            choice_share: share of that run's mu^2 for a choice at its end; a new budget in (epsilon, delta) is divided
+                for it. 1 before :func:`dptune.select`; front ends know it.
 
         Raises:
             BudgetExhausted: nothing is left; before a model is trained.
@@ -202,16 +205,17 @@ class LossPrivatizer:
         if self.auto is None or self._clip is not None:
             return self.interval.low, self.interval.high
         most = None if most is None else between("most", most, 1e3 * SMALLEST, LARGEST)
+        coming = mu, between("choice_share", choice_share, 0.0, 1.0)
         self.refuse_other_loss(loss)
         if not self.knows_clip:
-            self._refuse_clip(self.auto, most, mu)
+            self._refuse_clip(self.auto, most, *coming)
             found = losses() if callable(losses) else losses
             if found is None:
                 raise InputError(
                     "the default configuration failed, and the clip is chosen from its losses; nothing was spent. Find "
                     "out why, or give clip=(low, high)."
                 )
-            self._release_clip(self.auto, self.checked(found), {"loss": loss, "most": most}, mu)
+            self._release_clip(self.auto, self.checked(found), {"loss": loss, "most": most}, *coming)
         return self.interval.low, self.interval.high
 
     def use_clip(self, clip: tuple[float, float]) -> None:
@@ -248,37 +252,33 @@ class LossPrivatizer:
     def _choice(self) -> Charge | None:
         return None if self.auto is None else self.ledger.find(self.auto.scope, CLIP)
 
-    def _price_of_clip(self, auto: AutoClip, mu: float | None) -> float:
+    def _priced_clip(self, auto: AutoClip, mu: float | None, choice_share: float) -> tuple[float, Limits | None]:
         made = self._choice()
-        if made is not None and made.mu is not None:  # a process was killed, or is about to record its answer
-            return made.mu
-        rest = self.ledger.rest()
-        return auto.price(positive("mu", mu) if mu is not None else rest.unplanned or rest.left)
+        if made is not None:  # a process was killed, or is about to record its answer
+            return float(made.description["mu"]), None
+        return auto.priced(self.ledger.rest(), mu, choice_share)
 
-    def _refuse_clip(self, auto: AutoClip, most: float | None, mu: float | None) -> None:
+    def _refuse_clip(self, auto: AutoClip, most: float | None, mu: float | None, choice_share: float) -> None:
         """Refuse, before a model is trained, a choice for which there is no room, or which would tell nothing."""
-        price = self._price_of_clip(auto, mu)
+        price, limits = self._priced_clip(auto, mu, choice_share)
         if price == 0:
             raise BudgetExhausted(self.ledger.budget.mu, 0.0, self.ledger.budget.mu)
-        if self._choice() is None:
-            if mu is not None and math.hypot(mu, price) > self.ledger.remaining():
-                raise InputError(
-                    f"mu={mu:.4g} leaves no room in the ledger for choosing the clip, which takes mu={price:.3g} "
-                    "beside it. Leave mu= out, and the run takes what is left, or give clip=(low, high)."
-                )
-            self.ledger.check(price)
+        if self._choice() is None:  # a choice that is held to an eta may cost more in GDP than there is
+            self.ledger.check(price if limits is None else min(price, self.ledger.budget.mu))
         ClipRule.of(self.n, bounded_range_from_mu(price), most)
 
     @frameless
     def _release_clip(
-        self, auto: AutoClip, losses: PerExampleLosses, about: Mapping[str, Any], mu: float | None
+        self, auto: AutoClip, losses: PerExampleLosses, about: Mapping[str, Any], mu: float | None, choice_share: float
     ) -> None:
-        price = self._price_of_clip(auto, mu)  # again: another process may have been first
+        price, limits = self._priced_clip(auto, mu, choice_share)  # again: another process may have been first
         eta, entry = bounded_range_from_mu(price), float(self._people.weights.max())
         rule, scale = ClipRule.of(self.n, eta, about["most"]), 2 * entry * (1 + SLACK) / eta
         event = SelectionRelease(price, eta, entry, scale, len(rule.over), STATISTIC)
         digest = f"{STATISTIC}/{[*about.values()]!r}/{rule.above!r}/{price!r}/{entry!r}/{scale!r}"
-        charge = self.ledger.charge(auto.scope, CLIP, event, digest=digest, private=self.private, note=about)
+        charge = self.ledger.charge(
+            auto.scope, CLIP, event, digest=digest, private=self.private, note=about, limits=limits
+        )
 
         def draw() -> Vector:
             with np.errstate(all="ignore"):  # a floating-point warning would depend on the data

@@ -61,11 +61,11 @@ def agree_on_plan(
         return method.plan(privatizer, space, mu=mu, seed=seed, default=default, parent=parent, rules=rules, **settings)
 
     def begin(rest: Rest) -> object:
-        share = _share(rest, mu, budget)
+        share = _share(rest, mu, budget, choice_share=0.0 if rest.unplanned else 1.0)
         try:
             plan = make_plan(share, drawn, RULES)
-            if mu is None and rest.pair is not None and plan.choice_share > 0:
-                larger = make_plan(rest.whole(plan.choice_share), drawn, RULES)
+            if mu is None and rest.divides:
+                larger = make_plan(_share(rest, mu, budget, plan.choice_share), drawn, RULES)
                 plan = larger if larger.choice_share == plan.choice_share else plan
             return described(plan, space, start)
         except InputError:
@@ -77,7 +77,7 @@ def agree_on_plan(
     stored = ledger.fact(scope, PLAN)
     if stored is None:
         if mu is not None:
-            ledger.check(mu)
+            check_start(ledger, scope, mu, choice_share=make_plan(mu, drawn, RULES).choice_share)
             _warn_if_planned(ledger.rest(), scope, mu)
         stored = ledger.fix_plan(scope, begin)
     if not isinstance(stored, dict):
@@ -97,25 +97,31 @@ def agree_on_plan(
     return plan
 
 
-def check_start(ledger: PrivacyLedger, scope: str, mu: float | None) -> None:
-    """Refuse a run that could not begin: with ``mu``, or with what is neither spent nor planned by other runs."""
+def check_start(ledger: PrivacyLedger, scope: str, mu: float | None, *, choice_share: float = 1.0) -> None:
+    """Refuse a run that could not begin: with ``mu``, or with what is neither spent nor planned by other runs.
+
+    Args:
+        choice_share: of its mu^2, for a choice; while it is not known, that with which most fits.
+    """
     try:
-        if mu is not None:
+        rest = ledger.rest()
+        if mu is not None and not (rest.divides and mu <= rest.whole(choice_share)):
             ledger.check(mu)
-        _share(ledger.rest(), mu, ledger.budget.mu)
+        _share(rest, mu, ledger.budget.mu, choice_share)
     except BudgetExhausted:
         if ledger.fact(scope, PLAN) is None:  # looked up last: another thread or process may have begun it
             raise
 
 
-def usual_share(ledger: PrivacyLedger, mu: float | None) -> float:
+def usual_share(ledger: PrivacyLedger, mu: float | None, *, choice_share: float = 0.0) -> float:
     """Return the budget a new run would begin with; of a ledger that has none left, the whole one."""
-    return mu if mu is not None else ledger.rest().unplanned or ledger.budget.mu
+    return mu if mu is not None else ledger.rest().whole(choice_share) or ledger.budget.mu
 
 
-def _share(rest: Rest, mu: float | None, budget: float) -> float:
-    if mu is not None or rest.unplanned > 0:
-        return rest.unplanned if mu is None else mu
+def _share(rest: Rest, mu: float | None, budget: float, choice_share: float) -> float:
+    share = rest.whole(choice_share) if mu is None else mu
+    if share > 0:
+        return share
     if rest.left > 0:
         raise BudgetPlanned(rest.left, budget, rest.holders)
     raise BudgetExhausted(budget, 0.0, budget)
@@ -130,6 +136,23 @@ def _warn_if_planned(rest: Rest, scope: str, mu: float) -> None:
             "end early, or without their final estimate.",
             stacklevel=2,
         )
+
+
+def warn_if_lost(ledger: PrivacyLedger, scope: str, plan: Plan) -> bool:
+    """Say so if the run has planned more than GDP allows, and the ledger is not divided as it has planned."""
+    if plan.choice_share == 0 or ledger.limits.holder == scope or plan.mu <= ledger.limits.mu * (1 + 1e-9):
+        return False
+    limits = ledger.limits_for(scope)
+    if limits.holder == scope:
+        return False
+    other = f"the run {limits.holder!r}" if limits.holder else "a release without a choice"
+    warnings.warn(
+        f"the run {scope!r} has planned mu={plan.mu:.4g} with a choice that counts less than in GDP, but the ledger's "
+        f"first charge was for {other}, and by it the budget was divided for good. It may end early, without its "
+        "choice, or without its final estimate. A new run under another name is planned with what is left.",
+        stacklevel=3,
+    )
+    return True
 
 
 def _agree_on_people(privatizer: LossPrivatizer, scope: str) -> None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from dptune._checks import at_least, check, check_fields, function, positive
+from dptune._numbers import real
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.algorithms.asks_nothing import VALUES
 from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
@@ -136,15 +137,32 @@ class SearchRequest:
             )
         if self.start_from is not None:
             raise InputError("start_from= needs the clip of the run that it names: give clip=(low, high).")
-        self.check_start(scope)
+        self.check_start(scope, space)
         if space is not None:
             self._default_in(space)
-        low, high = people.choose_clip(losses, loss=loss, most=None if most == math.inf else most, mu=self.mu)
+        known, coming = None if most == math.inf else most, self._choice_share(space)
+        low, high = people.choose_clip(losses, loss=loss, most=known, mu=self.mu, choice_share=coming)
         spent = self.ledger.find(people.auto.scope, CLIP)
-        price = "" if spent is None else f" for mu={spent.mu:.3g}"
+        price = "" if spent is None else f" for mu={spent.description['mu']:.3g}"
         return (
             f"The clip is ({low:g}, {high:.4g}), chosen privately{price} from the losses of the default configuration."
         )
+
+    def _choice_share(self, space: Space | None) -> float:
+        """Share of mu^2 that the run which begins next plans for a choice.
+
+        A space that nobody knows yet is taken to have as many numbers and categories as the default configuration; if
+        it turns out otherwise, the run is planned with what fits.
+        """
+        if space is not None or not self.default:
+            return self.plan(space).choice_share
+        numbers = sum(real(value) is not None for value in self.default.values())
+        others = [2] * (len(self.default) - numbers) if self.method.any_space else []
+        like = space_of(max(numbers, not others), others)
+        try:
+            return replace(self, default=like.centre()).plan(like).choice_share
+        except InputError:  # of other settings than the run's will be
+            return 0.0
 
     def trials(self, scope: str, space: Space | None) -> int:
         """Return the number of trials of the run, or of one that would begin now."""
@@ -165,9 +183,10 @@ class SearchRequest:
         if words is not None and self.settings.get("rung_share"):
             raise InputError("give public= or rung_share=: a trial is stopped by one of them.")
 
-    def check_start(self, scope: str) -> None:
+    def check_start(self, scope: str, space: Space | None = None) -> None:
         """Refuse, before a model is trained, a run that could not begin: the ledger has not ``mu`` left, or nothing."""
-        check_start(self.ledger, scope, self.mu)
+        share = 1.0 if space is None else self.plan(space).choice_share
+        check_start(self.ledger, scope, self.mu, choice_share=share)
 
     def begin(self, scope: str, space: Space | None) -> SearchRun:
         """Begin the run, or continue it, or what it was extended to, from the ledger.
@@ -242,7 +261,7 @@ class SearchRequest:
 def share_in_words(ledger: PrivacyLedger, scope: str, mu: float) -> str:
     """Return how much of a ledger's budget a run takes, in words."""
     budget, whole = ledger.budget, f"{ledger.budget.mu:.4g}"
-    if ledger.limits_for(scope).eta > 0:
+    if ledger.limits_for(scope).eta > 0 or mu > budget.mu:  # it is divided, or will be
         whole = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}"
     return f"mu={mu:.4g} of the ledger's {whole}"
 

@@ -108,6 +108,7 @@ class SearchRun(RunView):
         super().__init__(*run)
         self.failed: set[str] = set()  # points whose evaluation failed, until an answer has counted them
         self._succeeded = False  # whether any trial of this process did
+        self._told = False  # that its choice is lost
         self._stopped: set[str] = set()  # trials in a row that handed in no losses; a front end may tell of one twice
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
         self._candidates: dict[str, Mapping[str, Value]] = {}  # points that are held until one of them is chosen
@@ -178,6 +179,7 @@ class SearchRun(RunView):
         refuse_name(trial)
         with self.lock:
             self.fold.sync(write=True)
+            self._told = self._told or agreement.warn_if_lost(self.ledger, self.scope, self.plan)
             if (released := self.fold.value_of(trial)) is not None:
                 if parameters is not None and as_stored(parameters) != released.note["parameters"]:
                     raise self.other_parameters(trial)

@@ -23,7 +23,7 @@ import numpy as np
 from dptune._checks import function as callable_named
 from dptune._checks import positive, share
 from dptune.accounting.ledger import PLAN, Rest
-from dptune.errors import BudgetMismatch, InputError
+from dptune.errors import BudgetExhausted, BudgetMismatch, InputError
 from dptune.losses.named import NamedLoss
 from dptune.losses.user_function import Data, call_guarded, losses_function
 from dptune.privacy.private import PerExampleLosses
@@ -124,7 +124,7 @@ def select_points(
     if len(points) < 2:
         raise InputError(f"a choice needs at least two candidates; got {len(points)}. One costs nothing.")
     plan: Any = privatizer.ledger.fix_plan(
-        name, lambda rest: _plan(privatizer.n, rest, price, len(points), share_of, method)
+        name, lambda rest: _plan(privatizer, rest, price, len(points), share_of, method)
     )
     price, method = _agreed(plan, name, price, len(points), share_of, method)
     index = method(points, privatizer, price * math.sqrt(1 - share_of), name)
@@ -133,17 +133,37 @@ def select_points(
     return Selection(index, len(points), estimate, price, f"{method.__name__} selection", private)
 
 
+def choice_share(
+    privatizer: LossPrivatizer, *, mu: float | None, estimate_share: float = 0.0, method: Method | None = None
+) -> float:
+    """Return the share of mu^2 that :func:`select` will plan for a choice with a limit of its own; 0 if there is none.
+
+    An automatic clip, which comes before, has to know it: :meth:`dptune.LossPrivatizer.choose_clip`.
+    """
+    price, share_of = None if mu is None else positive("mu", mu), share("estimate_share", estimate_share)
+    shares: Any = _plan(privatizer, privatizer.ledger.rest(), price, 2, share_of, method).get("shares", {})
+    return float(shares.get("choice", 0.0))
+
+
 def _plan(
-    n: int, rest: Rest, mu: float | None, candidates: int, share_of: float, method: Method | None
+    privatizer: LossPrivatizer,
+    rest: Rest,
+    mu: float | None,
+    candidates: int,
+    share_of: float,
+    method: Method | None,
 ) -> dict[str, object]:
     """What is planned, for good. A choice that may take all of a budget in (epsilon, delta) is exponential."""
-    most = rest.whole(1 - share_of)
+    most, in_gdp = rest.whole(1 - share_of), rest.unplanned if mu is None else rest.left
     if method is None:
-        method = exponential if mu is None and most > rest.unplanned else usual_method(n, mu or rest.unplanned)
+        takes_more = (most if mu is None else mu) > in_gdp
+        method = exponential if takes_more else usual_method(privatizer.n, mu or rest.unplanned)
     if mu is None:
         mu = most if method is exponential else rest.unplanned
+    if method is not exponential and not 0 < mu <= in_gdp * (1 + 1e-12):
+        raise BudgetExhausted(mu, rest.left, privatizer.ledger.budget.mu)
     plan = {"mu": mu, "candidates": candidates, "estimate_share": share_of, "method": method.__name__}
-    divides = method is exponential and rest.pair is not None
+    divides = method is exponential and rest.divides
     return {**plan, "shares": {"choice": 1 - share_of}} if divides else plan
 
 
@@ -188,7 +208,7 @@ def _check(privatizer: object, name: object, mu: object, estimate_share: object)
         raise InputError(f"name= must be text, the choice's place in the ledger; got {name!r}.")
     price, share_of = None if mu is None else positive("mu", mu), share("estimate_share", estimate_share)
     if privatizer.ledger.fact(name, PLAN) is None:
-        check_start(privatizer.ledger, name, price)
+        check_start(privatizer.ledger, name, price, choice_share=1 - share_of)
     return price, share_of
 
 

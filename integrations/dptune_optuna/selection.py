@@ -123,7 +123,7 @@ class SelectionObjective:
 
     def _select(self, study: optuna.Study, name: str, trials: list[FrozenTrial]) -> dict[str, Any]:
         if self._privatizer.ledger.count(name) == 0:
-            check_start(self._privatizer.ledger, name, self._mu)
+            check_start(self._privatizer.ledger, name, self._mu, choice_share=1 - self._share)
         points = [_point(study, trial) for trial in trials]
         held = set(self._privatizer.points())
         for point, trial in zip(points, trials, strict=True):

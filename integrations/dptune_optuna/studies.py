@@ -139,7 +139,8 @@ class StudyRuns:
             BudgetExhausted: the ledger has not the budget left.
         """
         self._check_ledger(study)
-        self.request.check_start(study.study_name)
+        name = study.study_name
+        self.request.check_start(name, self.request.space or self.request.stored_space(name))
 
     def _check_ledger(self, study: optuna.Study) -> None:
         ledger, mark = self.request.ledger, study.user_attrs.get(MARK)

@@ -20,6 +20,7 @@ from dptune.search.answer import Recommendation
 from dptune.search.fold import VALUE
 from dptune.search.request import SearchRequest, risk_in_words, share_in_words
 from dptune.search.run import SearchRun
+from dptune.selection.choosing import choice_share
 from dptune.selection.methods import lead
 from dptune_sklearn.models import Failed, Models, usable
 from dptune_sklearn.spaces import USUAL_TRIALS, UserSpace, candidates
@@ -53,7 +54,8 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     def losses() -> Any:
         most = as_loss(search.loss).most
         usual, loss = partial(_usual_losses, models), as_loss(search.loss).name
-        privatizer.choose_clip(usual, loss=loss, most=None if most == math.inf else most, mu=search.mu)
+        known = None if most == math.inf else most
+        privatizer.choose_clip(usual, loss=loss, most=known, mu=search.mu, choice_share=choice)
         for parameters, model in zip(points, models.trained(points), strict=True):
             if not isinstance(model, Failed):  # that it failed is public, so it costs nothing
                 tried.append(parameters)
@@ -69,13 +71,14 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     begun = stored_plan(ledger, name)
     if begun is not None and not privatizer.knows_clip:
         raise BudgetMismatch(f"the name {name!r} belongs to a search with a clip; give that, or another name.")
-    mu = usual_share(ledger, search.mu) if begun is None else float(begun["mu"])
+    settings = {"estimate_share": 0.1, **(search.settings or {})}
+    choice = choice_share(privatizer, mu=search.mu, **settings) if begun is None else 0.0
+    mu = usual_share(ledger, search.mu, choice_share=choice) if begun is None else float(begun["mu"])
     if (needed := lead(privatizer.n, mu, len(points))) > 1:
         why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
         _warn(name, why, depth=4)
     spends = f"The search {name!r} spends {share_in_words(ledger, name, mu)} on one choice among {len(points)} models."
-    _announce(search, privatizer, spends + risk_in_words(privatizer, ledger.limits_for(name).gdp))
-    settings = {"estimate_share": 0.1, **(search.settings or {})}
+    _announce(search, privatizer, spends + risk_in_words(privatizer, max(ledger.limits_for(name).gdp, mu)))
     chosen = dptune.select(losses(), privatizer, mu=search.mu, name=name, **settings)
     best = tried[chosen.index]
     return Found(Recommendation(best, defaults={}), models.fitted(best), chosen.estimate)
@@ -180,7 +183,7 @@ def _runs(
     wanted = request(search.n_trials, search.mu)
     begun = stored_plan(privatizer.ledger, search.name_) if search.warm_start else None
     first = wanted if begun is None else request(begun["trials"], begun["mu"])
-    first.check_start(search.name_)
+    first.check_start(search.name_, space)
     loss = as_loss(search.loss)
     clip = first.choose_clip(search.name_, space, partial(_usual_losses, models), loss=loss.name, most=loss.most)
     run = first.begin(search.name_, space)

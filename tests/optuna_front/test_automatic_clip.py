@@ -11,7 +11,7 @@ import numpy as np
 import optuna
 import pytest
 from noises import CannedNoise
-from optuna.distributions import FloatDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution
 from sklearn.linear_model import Ridge
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
@@ -97,6 +97,31 @@ def test_the_default_chooses_the_clip_before_the_run_begins(
     again.optimize(objective, n_trials=1)
     assert len(ledger.charges("clip/automatic")) == 1
     assert len(other.asked) == 1
+
+
+@pytest.mark.parametrize("space", [{**SPACE, "solver": CategoricalDistribution(["svd", "lsqr"])}, None])
+def test_a_budget_in_epsilon_and_delta_keeps_a_part_for_the_choice_at_the_end(space: Any, tmp_path: Path) -> None:
+    """As much as with a clip that is given, but for the clip's share; also where trials tell what is searched."""
+
+    def fit(trial: Any) -> Any:
+        alpha = trial.suggest_float("alpha", 1e-3, 1e3, log=True)
+        return Ridge(alpha, solver=trial.suggest_categorical("solver", ["svd", "lsqr"])).fit(*rows(40, 0))
+
+    def eta(clip: Any, storage: str | None = None) -> dict[str, float]:
+        ledger = PrivacyLedger(tmp_path / f"{clip}.db", Budget.approximate_dp(1.0, 1e-5))
+        default = {**DEFAULT, "solver": "svd"}
+        sampler = CentredSampler(space, LossPrivatizer(ledger, n=N, clip=clip), n_trials=12, default=default, seed=0)
+        study = optuna.create_study(study_name="s", sampler=sampler)
+        study.optimize(sampler.objective(**about("squared_error"))(fit))
+        assert ledger.limits.holder == "s"
+        assert ledger.statement().epsilon == pytest.approx(1.0, rel=1e-6)
+        assert ledger.statement().spent_epsilon <= 1.0 + 1e-9
+        return {charge.scope: charge.eta for charge in ledger.charges() if charge.eta}
+
+    given, chosen = eta((0.0, 1e8)), eta("auto")
+    assert given["s"] * 0.95 < chosen["s"] < given["s"]
+    assert chosen.keys() == given.keys() == {"s"}
+    assert chosen["s"] > 0.41  # in GDP .34, with no clip to pay
 
 
 def test_the_sampler_tries_the_default_first_and_ends_within_the_budget(ledger: PrivacyLedger) -> None:

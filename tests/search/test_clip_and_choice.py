@@ -1,0 +1,302 @@
+"""An automatic clip is a ledger's first charge: it fixes both limits, and leaves the next run's choice its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dptune
+from dptune import (
+    Budget,
+    BudgetExhausted,
+    Categorical,
+    Float,
+    InputError,
+    LossPrivatizer,
+    PrivacyLedger,
+    SearchRun,
+    Space,
+)
+from dptune.accounting.approximate import composed_delta, divided, largest_plan
+from dptune.accounting.events import GaussianRelease
+from dptune.algorithms import CENTRED, GIBO, SELECTION
+from dptune.algorithms.method import Method
+from dptune.privacy.auto_clip import AutoClip, ClipRule
+from dptune.search.request import SearchRequest
+from dptune.selection.choosing import choice_share
+from dptune.selection.methods import race
+
+SPACE = Space({"x": Float(0.0, 1.0), "kind": Categorical(["a", "b"])})
+DEFAULT = {"x": 0.9, "kind": "a"}
+EPSILON, DELTA, N = 1.0, 1e-5, 400
+PAIR = Budget.approximate_dp(EPSILON, DELTA)
+CLIP = "clip/automatic"
+
+
+@pytest.fixture
+def ledger(fast_path: Path) -> PrivacyLedger:
+    return PrivacyLedger(fast_path / "ledger.db", PAIR)
+
+
+def opened(ledger: PrivacyLedger) -> PrivacyLedger:
+    """The same ledger, as another process has it."""
+    return PrivacyLedger(ledger.url.database or "", PAIR)
+
+
+def asked(ledger: PrivacyLedger, method: Method = CENTRED, clip: Any = "auto", **settings: Any) -> SearchRequest:
+    given = {"space": SPACE, "settings": {"trials": 20}, "default": DEFAULT, "seed": 1, **settings}
+    return SearchRequest(method, LossPrivatizer(ledger, n=N, clip=clip), **given)
+
+
+def losses(level: float = 1.0) -> Any:
+    return np.random.default_rng(0).exponential(level, N)
+
+
+def clipped(request: SearchRequest, space: Space | None = SPACE, scope: str = "run") -> str:
+    return request.choose_clip(scope, space, losses, loss="loss")
+
+
+def complete(run: SearchRun) -> SearchRun:
+    for trial in range(200):
+        if run.complete:
+            return run
+        parameters = run.ask(trial=str(trial))
+        run.finish(str(trial), parameters, losses(0.1 + (parameters["x"] - 0.3) ** 2))
+    raise AssertionError("the run does not end")
+
+
+def choices(ledger: PrivacyLedger) -> dict[str, float]:
+    """Bounded ranges of the choices that are held to a limit of their own."""
+    return {charge.scope: charge.eta for charge in ledger.charges() if charge.eta}
+
+
+@pytest.mark.parametrize("method", [CENTRED, SELECTION])
+@pytest.mark.parametrize("space", [SPACE, None])
+def test_the_run_gets_what_it_would_but_for_the_share_of_the_clip(
+    method: Method, space: Space | None, ledger: PrivacyLedger, fast_path: Path
+) -> None:
+    given = asked(PrivacyLedger(fast_path / "given.db", PAIR), method, (0.0, 4.0)).begin("run", SPACE)
+    request = asked(ledger, method, space=space)
+    assert "chosen privately" in clipped(request, space)
+    limits = ledger.limits
+    assert (limits.eta > 0, limits.holder) == (True, "")
+    assert composed_delta(limits.mu, limits.eta, EPSILON) <= DELTA
+    run = complete(request.begin("run", SPACE))
+    price = ledger.charges(CLIP)[0].mu
+    assert price == pytest.approx(math.sqrt(0.05 / 0.95) * run.plan.mu)
+    assert 0.85 * given.plan.mu < run.plan.mu < given.plan.mu
+    assert run.plan.mu > 1.19 * math.sqrt(0.95) * PAIR.mu  # what GDP leaves
+    assert choices(ledger) == {"run": pytest.approx(divided(run.plan.mu, run.plan.choice_share)[1])}
+    assert choices(ledger)["run"] == pytest.approx(limits.eta)
+    assert (ledger.limits.mu, ledger.limits.eta, ledger.limits.holder) == (limits.mu, limits.eta, "run")
+    assert ledger.rest().unplanned == 0
+    assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+    with pytest.raises(BudgetExhausted):
+        asked(ledger, method).begin("another", SPACE)
+
+
+def test_where_all_is_for_a_choice_the_clip_is_counted_among_the_choices(ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=N, clip="auto")
+    share = choice_share(privatizer, mu=None)
+    privatizer.choose_clip(losses(), choice_share=share)
+    assert "for 'clip/automatic', the choice of the first run that spends" in ledger.statement().to_text()
+    many = np.abs(np.random.default_rng(0).standard_normal((20, N))) + 0.05 * np.arange(20)[:, None]
+    chosen = dptune.select(many, privatizer, name="which")
+    assert choices(ledger).keys() == {CLIP, "which"}
+    assert sum(choices(ledger).values()) == pytest.approx(1.005, abs=1e-3)  # what one choice alone may have
+    assert chosen.mu == pytest.approx(0.51, abs=0.005)
+    assert ledger.statement().spent_epsilon == pytest.approx(EPSILON, rel=1e-6)
+    assert "for 'clip/automatic', the choice of the run 'which'" in ledger.statement().to_text()
+
+
+@pytest.mark.parametrize("method", [GIBO, CENTRED])
+def test_a_run_without_a_choice_is_as_in_gdp(method: Method, ledger: PrivacyLedger) -> None:
+    space = Space({"x": Float(0.0, 1.0)})
+    settings = {"trials": 40, **({"choice_share": 0.0} if method is CENTRED else {})}
+    request = asked(ledger, method, space=None, settings=settings, default={"x": 0.5})
+    clipped(request, None)
+    assert (ledger.limits.mu, ledger.limits.eta) == (PAIR.mu, 0.0)
+    assert request.begin("run", space).plan.mu == pytest.approx(math.sqrt(0.95) * PAIR.mu)
+
+
+def test_a_race_divides_nothing(ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=N, clip="auto")
+    assert choice_share(privatizer, mu=None, method=race) == 0
+    assert choice_share(privatizer, mu=None, estimate_share=0.1) == 0.9
+    with pytest.raises(BudgetExhausted):
+        choice_share(privatizer, mu=2 * PAIR.mu, method=race)
+
+
+def test_a_budget_of_the_runs_own_has_room_beside_its_clip(ledger: PrivacyLedger) -> None:
+    with pytest.raises(InputError, match="leaves no room"):
+        clipped(asked(ledger, SELECTION, mu=0.45))
+    assert ledger.spent() == 0
+    request = asked(ledger, SELECTION, mu=0.4)
+    clipped(request)
+    run = complete(request.begin("run", SPACE))
+    assert (run.plan.mu, ledger.charges(CLIP)[0].mu) == (0.4, math.sqrt(0.05) * 0.4)
+    assert choices(ledger)["run"] == ledger.limits.eta
+    assert ledger.rest().unplanned > 0
+
+
+# ---- restarts, kills and other processes ---------------------------------------------------------------------
+
+
+def test_a_restart_between_clip_and_run_plans_with_what_is_kept(ledger: PrivacyLedger) -> None:
+    clipped(asked(ledger))
+    other = opened(ledger)
+    run = complete(asked(other).begin("run", SPACE))
+    assert run.plan.mu == pytest.approx(0.3194, abs=1e-4)
+    assert choices(other) == {"run": pytest.approx(ledger.limits.eta)}
+    again = asked(opened(ledger)).begin("run", SPACE)
+    assert again.recommend() == run.recommend()
+
+
+@pytest.mark.parametrize("share", [0.05, 0.9])
+def test_a_kill_between_the_charge_and_its_record_is_paid_once(
+    share: float, ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted as a Gaussian, and among the choices."""
+    clip = AutoClip(share=share)
+    with monkeypatch.context() as broken:
+        broken.setattr(ClipRule, "distances", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            clipped(asked(ledger, SELECTION, clip))
+    spent, limits = ledger.spent(), ledger.limits
+    assert (share > 0.5) == (CLIP in choices(ledger))
+    later = opened(ledger)
+    request = asked(later, SELECTION, clip)
+    clipped(request)
+    assert (later.spent(), later.limits, later.count(CLIP)) == (spent, limits, 1)
+    complete(request.begin("run", SPACE))
+    assert later.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+
+
+def test_two_processes_choose_one_clip_and_one_division(ledger: PrivacyLedger) -> None:
+    first, second = asked(ledger), asked(opened(ledger))
+
+    def slow() -> Any:
+        clipped(first)
+        return losses(1e6)
+
+    assert "chosen privately" in second.choose_clip("run", SPACE, slow, loss="loss")
+    assert ledger.count() == 1
+    runs = [request.begin("run", SPACE) for request in (first, second)]
+    assert runs[0].plan == runs[1].plan
+    for turn in range(20):
+        parameters = runs[turn % 2].ask(trial=str(turn))
+        runs[turn % 2].finish(str(turn), parameters, losses())
+    assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+
+
+def test_another_run_may_charge_while_the_default_is_trained(ledger: PrivacyLedger) -> None:
+    """Then it has divided the budget, and the clip is paid in GDP."""
+    request, other = asked(ledger), opened(ledger)
+
+    def slow() -> Any:
+        other.charge("other", "first", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="first")
+        return losses()
+
+    request.choose_clip("run", SPACE, slow, loss="loss")
+    assert (ledger.limits.mu, ledger.limits.eta) == (PAIR.mu, 0.0)
+    assert choices(ledger) == {}
+    assert complete(request.begin("run", SPACE)).plan.mu < PAIR.mu
+    assert ledger.statement().epsilon == pytest.approx(EPSILON, rel=1e-6)
+
+
+def test_if_the_run_never_begins_the_next_one_with_a_choice_has_what_is_kept(ledger: PrivacyLedger) -> None:
+    clipped(asked(ledger))
+    asked(ledger).begin("given up", SPACE)  # has planned, and never spends
+    run = complete(asked(opened(ledger)).begin("another", SPACE))
+    assert choices(ledger) == {"another": pytest.approx(ledger.limits.eta)}
+    assert run.plan.mu == pytest.approx(0.3194, abs=1e-4)
+
+
+def test_a_choice_that_is_larger_than_what_is_kept_is_planned_with_what_fits(ledger: PrivacyLedger) -> None:
+    clipped(asked(ledger))
+    limits = ledger.limits
+    run = complete(asked(ledger, SELECTION).begin("run", SPACE))  # .95 of its mu^2 are for the choice, not .665
+    assert choices(ledger) == {"run": pytest.approx(limits.eta)}
+    assert run.plan.mu == pytest.approx(limits.gdp, rel=0.3)
+    assert ledger.limits.mu == limits.mu
+    assert ledger.rest().unplanned > 0.1  # for other runs
+
+
+# ---- what is lost, and said ---------------------------------------------------------------------------------
+
+
+def test_a_run_whose_choice_is_lost_to_another_is_told(ledger: PrivacyLedger) -> None:
+    run = asked(ledger, clip=(0.0, 4.0)).begin("run", SPACE)
+    run.check("0")
+    other = asked(opened(ledger), mu=0.1, clip=(0.0, 4.0)).begin("other", SPACE)
+    complete(other)
+    with pytest.warns(UserWarning, match="first charge was for the run 'other'"):
+        run.check("0")
+    run.check("0")  # once
+
+
+def test_what_the_default_would_take_may_be_asked_for(ledger: PrivacyLedger, fast_path: Path) -> None:
+    most = asked(PrivacyLedger(fast_path / "other.db", PAIR), clip=(0.0, 4.0)).begin("run", SPACE).plan.mu
+    with pytest.raises(BudgetExhausted):
+        asked(ledger, clip=(0.0, 4.0), mu=1.01 * most).begin("run", SPACE)
+    request = asked(ledger, clip=(0.0, 4.0), mu=most)
+    request.check_start("run", SPACE)
+    complete(request.begin("run", SPACE))
+    assert choices(ledger) == {"run": ledger.limits.eta}
+    assert ledger.rest().unplanned == 0
+
+
+def test_selection_may_be_asked_for_what_it_would_take(ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
+    most = largest_plan(1.0, EPSILON, DELTA)
+    with pytest.raises(BudgetExhausted):
+        dptune.select(np.zeros((2, N)), privatizer, name="which", mu=most, method=race)
+    assert dptune.select(np.zeros((2, N)), privatizer, name="which", mu=most).mu == most
+    assert choices(ledger) == {"which": ledger.limits.eta}
+
+
+# ---- planted bugs ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def a_division_without_the_clip(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The clip is paid among the choices, and not counted when their limit is made."""
+    priced = AutoClip.priced
+
+    def planted(auto: AutoClip, *given: Any) -> Any:
+        price, limits = priced(auto, *given)
+        assert limits is not None
+        alone = largest_plan(1.0, EPSILON, DELTA)
+        return price, dptune.accounting.approximate.Limits(0.0, divided(alone, 1.0)[1], auto.scope)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(AutoClip, "priced", planted)
+        yield
+
+
+def test_planted_bug_a_clip_that_its_division_forgets_is_counted_by_the_filter(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    privatizer = LossPrivatizer(ledger, n=N, clip="auto")
+    with a_division_without_the_clip(monkeypatch):
+        privatizer.choose_clip(losses(), choice_share=1.0)
+    paid = choices(ledger)[CLIP]
+    assert composed_delta(0.0, ledger.limits.eta + paid, EPSILON) > 100 * DELTA, "what both together would have"
+    dptune.select(np.zeros((2, N)), privatizer, name="which")
+    assert sum(choices(ledger).values()) <= ledger.limits.eta * (1 + 1e-12)
+    assert ledger.statement().spent_epsilon <= EPSILON * (1 + 1e-9)
+
+
+def test_planted_bug_limits_that_pass_the_promise_are_made_smaller(ledger: PrivacyLedger) -> None:
+    from dptune.accounting.approximate import Limits
+
+    kept = Limits(5.0, 0.9, "")
+    ledger.charge("s", "k", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="k", limits=kept)
+    assert ledger.limits.eta == 0.9
+    assert composed_delta(ledger.limits.mu, 0.9, EPSILON) <= DELTA
