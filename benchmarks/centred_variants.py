@@ -24,10 +24,12 @@ from cmaes import CMA
 from benchmarks.bench_private import PEOPLE, make_task
 from benchmarks.data import Array, split_table
 from benchmarks.frontier.tables import table as rows
-from benchmarks.frontier.tasks import MOST_TEST, N_TRAIN
+from benchmarks.frontier.tasks import MOST_TEST, N_TRAIN, FrontierTask
 from benchmarks.loops import plain, result, run_centred, run_gibo, simulate
 from benchmarks.posterior_paths import Paths
 from benchmarks.report import DOCS, machine, markdown, run_missing
+from benchmarks.tails.tasks import NAMES
+from benchmarks.tails.tasks import make as make_with_tails
 from benchmarks.tasks import Task, kernel_ridge_task
 from dptune.algorithms.centred import PROPOSALS, RESAMPLINGS, Centred, CentredCMA, CentredSettings, Generation
 from dptune.algorithms.centred_plan import CENTRED, default_population
@@ -248,7 +250,14 @@ def centred(kind: type[Centred], task: Task, mu: float, trials: int, seed: int, 
 
 def own(task: Task, mu: float, trials: int, seed: int) -> Array:
     """With all of the package's defaults."""
-    return run_centred(task, mu, trials, seed).u
+    return run_centred(task, mu, trials, seed, default=getattr(task, "default", None)).u
+
+
+def scheduled(ratio: float, task: Task, mu: float, trials: int, seed: int) -> Array:
+    """With the package's defaults, the first generation's squared price ``ratio`` times the last one's."""
+    method = replace(CENTRED, algorithm=type("Scheduled", (Schedule,), {"ratio": ratio}))
+    run = simulate(method, task, mu, seed, trials=trials, final_share=0.0, default=getattr(task, "default", None))
+    return result(task, run).u
 
 
 def large_population(times: int, task: Task, mu: float, trials: int, seed: int) -> Array:
@@ -289,6 +298,9 @@ VARIANTS: dict[str, Callable[[Task, float, int, int], Array]] = {
     "explores first": partial(centred, CentredCMA, **LESS_CLIPPED, explored=None),
     "both": partial(centred, CentredCMA, **LESS_CLIPPED, population=None, explored=None),
     "package's": own,
+    "package's, early budget": partial(scheduled, 4.0),
+    "package's, late budget": partial(scheduled, 1 / 4),
+    "package's, very late budget": partial(scheduled, 1 / 16),
     "4 paths": partial(centred, Paths, population=4),
     "6 paths": partial(centred, Paths, population=6),
     "8 paths": partial(centred, Paths, population=8),
@@ -312,10 +324,28 @@ class Run:
     seed: int
 
 
-def make(name: str, n: int, seed: int) -> Task:
-    """A task of `benchmarks.bench_private`, or a kernel ridge of `benchmarks.frontier`."""
+class Cube:
+    """One of `benchmarks.tails.tasks` on the unit cube, with its default."""
+
+    def __init__(self, task: FrontierTask) -> None:
+        self._task, self.d, self.n, self.clip, self.name = task, task.space.d, task.n, task.clip, task.name
+        self.default = {f"u{j}": float(u) for j, u in enumerate(task.space.encode(task.start))}
+
+    def losses(self, u: Array) -> Array:
+        """Clipped losses (n,)."""
+        return self._task.losses(self._task.space.decode(u))
+
+    def test_loss(self, u: Array) -> float:
+        """The judge's."""
+        return self._task.judge(self._task.space.decode(u))
+
+
+def make(name: str, n: int, seed: int) -> Task | Cube:
+    """A task of `benchmarks.bench_private` or `benchmarks.tails`, or a kernel ridge of `benchmarks.frontier`."""
     if name in PEOPLE:
         return make_task(name, n, seed)
+    if name in NAMES:
+        return Cube(make_with_tails(name, n, seed))
     data = rows(name.removeprefix("krr-"))
     n_test = min(len(data) - N_TRAIN - n, MOST_TEST)
     return kernel_ridge_task(split_table(name, data, n=n, seed=seed, n_train=N_TRAIN, n_test=n_test))
@@ -327,10 +357,10 @@ def measure(run: Run) -> float:
     return task.test_loss(VARIANTS[run.variant](task, run.mu, run.trials, run.seed))
 
 
-def table(results: list[dict[str, object]], runs: list[Run]) -> str:
+def table(results: list[dict[str, object]], runs: list[Run], over: str = PLAIN) -> str:
     """Mean test loss by cell, with the number of runs that got stuck.
 
-    Below, each variant's loss over the plain search's, geometric mean, and the standard error of its logarithm.
+    Below, each variant's loss over that of one of them, geometric mean, and the standard error of its logarithm.
     """
     kept = {Run(*(r[field.name] for field in fields(Run))): float(r["test_loss"]) for r in results}
     variants = list(dict.fromkeys(run.variant for run in runs))
@@ -341,9 +371,10 @@ def table(results: list[dict[str, object]], runs: list[Run]) -> str:
         [task, str(trials), f"{mu:g}", *(_mean_and_stuck(of) for of in cell)]
         for (task, _, trials, mu), cell in zip(cells, losses, strict=True)
     ]
-    ratios = np.log(losses / losses[:, :1]).transpose(1, 0, 2).reshape(len(variants), -1)
+    base = losses[:, [variants.index(over)]]
+    ratios = np.log(losses / base).transpose(1, 0, 2).reshape(len(variants), -1)
     errors = ratios.std(axis=1, ddof=1) / math.sqrt(ratios.shape[1])
-    rows.append(["loss / plain", "", "", *(f"{math.exp(x):.2f}" for x in ratios.mean(axis=1))])
+    rows.append([f"loss / {over}", "", "", *(f"{math.exp(x):.2f}" for x in ratios.mean(axis=1))])
     rows.append(["± (of its logarithm)", "", "", *(f"{x:.2f}" for x in errors)])
     return markdown(["task", "trials", "mu", *variants], rows)
 
@@ -357,15 +388,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=[*PEOPLE, "krr-fair", "krr-budget"])
+    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=[*PEOPLE, "krr-fair", "krr-budget", *NAMES])
     parser.add_argument("--people", type=int, default=N)
     parser.add_argument("--budgets", nargs="+", type=float, default=BUDGETS)
     parser.add_argument("--trials", nargs="+", type=int, default=TRIALS)
     parser.add_argument("--variants", nargs="+", default=USUAL, choices=list(VARIANTS))
+    parser.add_argument("--over", default=PLAIN, choices=list(VARIANTS), help="what they are compared with")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=DOCS)
     asked = parser.parse_args()
-    variants = [v for v in VARIANTS if v in {*asked.variants, PLAIN}]
+    variants = [v for v in VARIANTS if v in {*asked.variants, asked.over}]
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     runs = [
         Run(task, asked.people, mu, trials, variant, seed)
@@ -377,7 +409,7 @@ def main() -> None:
     ]
     results = run_missing(measure, runs, jobs=asked.jobs, name="centred_variants", out=asked.out)
     print(json.dumps(machine()))
-    print(table(results, runs))
+    print(table(results, runs, asked.over))
 
 
 if __name__ == "__main__":

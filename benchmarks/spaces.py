@@ -17,7 +17,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from benchmarks.space_tasks import KINDS, SpaceTask, space_task
 from dptune import CENTRED, Categorical, Int, SearchRun
 from dptune.accounting.approximate import largest_plan
 from dptune.accounting.gdp import bounded_range_from_mu, mu_from_epsilon
+from dptune.algorithms.centred_plan import CHOICE
 
 PEOPLE, TRIALS, BUDGETS = (300, 1000), (60, 100), (0.5, 1.0)
 Parameters = Mapping[str, Any]
@@ -232,17 +233,26 @@ def at_a_pair(tasks: Sequence[str], seeds: int, delta: float = 1e-5) -> str:
         for name in tasks:
             task = space_task(name, 300, seed)
             for epsilon in (1.0, 3.0):
-                budgets = {"plan": largest_plan(0.7, epsilon, delta), "one choice": largest_plan(1.0, epsilon, delta)}
-                today = centred(task, mu_from_epsilon(epsilon, delta), 60, seed)
-                found = {"plan": centred, "one choice": selection}
-                for kind, method in found.items():
-                    ratio = task.test_loss(method(task, budgets[kind], 60, seed)) / task.test_loss(today)
-                    logs.setdefault((epsilon, kind), []).append(math.log(ratio))
+                gdp = mu_from_epsilon(epsilon, delta)
+                today = task.test_loss(centred(task, gdp, 60, seed))
+                for kind, found in _at_a_pair(task, epsilon, delta, gdp, seed):
+                    logs.setdefault((epsilon, kind), []).append(math.log(task.test_loss(found) / today))
     rows = []
     for (epsilon, kind), of in logs.items():
         error = np.std(of, ddof=1) / math.sqrt(len(of))
         rows.append([f"{epsilon:g}", kind, f"{math.exp(np.mean(of)):.3f} ± {error:.3f}"])
-    return markdown(["epsilon", "in (epsilon, delta)", "loss / centred in GDP"], rows)
+    return markdown(["epsilon", "method", "loss / centred in GDP"], rows)
+
+
+def _at_a_pair(
+    task: SpaceTask, epsilon: float, delta: float, gdp: float, seed: int
+) -> Iterator[tuple[str, Parameters]]:
+    for share in (CHOICE, 0.85, 0.95):
+        plan = largest_plan(share, epsilon, delta)
+        yield f"centred, {share:g} for the choice", centred(task, plan, 60, seed, choice_share=share)
+    yield "one choice", selection(task, largest_plan(1.0, epsilon, delta), 60, seed)
+    yield "one choice, in GDP", selection(task, gdp, 60, seed)
+    yield "one choice, no noise", selection(task, None, 60, seed)
 
 
 def main() -> None:
