@@ -15,10 +15,11 @@ from benchmarks.centred_variants import (
     RawValues,
     Schedule,
     TrustRegion,
+    make,
 )
 from benchmarks.loops import run_centred, simulate
 from benchmarks.tasks import Task
-from dptune.algorithms.centred import CentredCMA
+from dptune.algorithms.centred import GENERATION, CentredCMA
 from dptune.algorithms.centred_plan import CENTRED
 
 
@@ -39,6 +40,24 @@ def test_every_variant_recommends_a_point_of_the_cube(task: Task, variant: str) 
 
 def test_the_packages_own_is_the_packages(task: Task) -> None:
     assert np.array_equal(VARIANTS["package's"](task, 1.0, 20, 3), run_centred(task, 1.0, 20, 3).u)
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name.startswith("package's,")])
+def test_a_schedule_spends_the_same_budget_otherwise(task: Task, variant: str) -> None:
+    kind = type("Scheduled", (Schedule,), {"ratio": VARIANTS[variant].args[0]})
+    run = simulate(replace(CENTRED, algorithm=kind), task, 1.0, 3, trials=36, final_share=0.0)
+    prices = [charge.mu for charge in run.ledger.charges if charge.key.startswith(GENERATION)]
+    assert sum(charge.mu**2 for charge in run.ledger.charges) == pytest.approx(1.0)
+    assert (prices[0] / prices[-1]) ** 2 == pytest.approx(kind.ratio)
+
+
+def test_a_family_with_tails_lies_on_the_cube_with_its_default() -> None:
+    task = make("bowl", 300, 0)
+    assert task.default == pytest.approx({"u0": 0.3, "u1": 0.3, "u2": 0.3})
+    at = np.array(list(task.default.values()))
+    assert task.losses(at).shape == (300,)
+    assert VARIANTS["package's"](task, 1.0, 20, 3).shape == (3,)
+    assert VARIANTS["package's, late budget"](task, 1.0, 20, 3).shape == (3,)
 
 
 @pytest.mark.parametrize("kind", [CentredCMA, RawValues, Schedule, TrustRegion, LearningRate, RawLearningRate])
