@@ -50,6 +50,7 @@ ACCOUNTANT = (
 _ROUND_UP = 1e-13  # of each term of the integral: several times what logarithms and exponentials lose
 _ROUND_DOWN = 1 - 1e-8  # of the largest plan: its parts fit, too, when they are worked out again
 _FORGIVEN = 1 + 1e-13  # less than by the filter
+_LOST = 2.0**-53  # at most, of a share by taking the others from 1
 _CRUMBS = 1e-6  # of a budget's mu^2: what rounding leaves beside a plan that takes everything
 _STEPS = 100  # of bisection: past the last digit
 
@@ -164,7 +165,8 @@ def divided(mu: float, choice_share: float | Sequence[float]) -> tuple[float, fl
     """Return mu of a plan's Gaussians and eta of its choices in all, which are priced at these shares of mu^2."""
     shares = _shares(choice_share)
     eta = math.fsum(bounded_range_from_mu(mu * math.sqrt(share)) for share in shares if share > 0)
-    return mu * math.sqrt(max(1 - math.fsum(shares), 0.0)), eta
+    rest = 1 - math.fsum(shares)
+    return mu * math.sqrt(rest + _LOST if rest > 0 else 0.0), eta
 
 
 def _shares(given: float | Sequence[float]) -> Sequence[float]:

@@ -198,8 +198,12 @@ class DurableLedger:
         private: bool,
         note: Mapping[str, object] | None,
         limit: Limit | None = None,
+        described: Callable[[], Mapping[str, object]] = dict,
     ) -> Charge:
-        """Insert a charge in one transaction, at the price that ``admit`` returns; or find that it was paid already."""
+        """Insert a charge in one transaction, at the price that ``admit`` returns; or find that it was paid already.
+
+        ``described`` returns what the description has of how it was admitted.
+        """
         kept = json_data("note", dict(note) if isinstance(note, Mapping) else note or {})
         row: dict[str, Any] = {
             "scope": text("scope", scope),
@@ -219,6 +223,7 @@ class DurableLedger:
                     f"the run {scope!r} has made the {limit.count} releases of this kind that it planned."
                 )
             row["mu"] = admit(head)
+            row["description"] |= described()
             row["nth"] = entries.made(connection, scope, row["kind"]) + 1
             paid = head.after(row)
             connection.execute(_INSERT_CHARGE, {**row, **paid.columns(), "charged_at": entries.now()})
@@ -325,7 +330,11 @@ class DurableLedger:
     def planned_after(self, other: DurableLedger) -> bool:
         """Tell whether this ledger was made, or raised, after the other had been charged: its results may decide it."""
         charged = other.span()
-        return charged is not None and (self._row["created_at"] > charged[0] or self._raised_at() >= charged[0])
+        return charged is not None and (self._made_at() > charged[0] or self._raised_at() >= charged[0])
+
+    def _made_at(self) -> str:
+        """Return when it was made, with the plan that divides it."""
+        return str(self._row["created_at"])
 
     def _raised_at(self) -> str:
         """Return when its promise last grew, as the ledger writes times; "" if it never did."""

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from dptune._checks import at_least, between, boolean, function, json_data, positive, text
 from dptune._numbers import real
+from dptune._store import damaged
 from dptune.accounting import entries, schema
 from dptune.accounting.approximate import Limits, divided, largest_plan, largest_within
 from dptune.accounting.connection import Database
@@ -27,7 +28,9 @@ __all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
 
 RAISE = "budget/"  # with a number: a fact about the whole ledger
 _LIMITS = "limits/"  # the same
+_FIXES = "limits"  # in the description of a charge that has fixed them, so that its hash vouches for them
 PLAN = "plan"  # the fact of a scope that says what its run will spend
+_PLANNED_AT = "planned at"  # and when, if the ledger may be divided by it; or what a clip asks for a run to come
 _TRAINS = "trains on private people"  # a fact of a scope
 _PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no release paid for
 
@@ -138,6 +141,7 @@ class PrivacyLedger(DurableLedger):
         adjacency = None if max_change is None else adjacency_of(max_change)
         super().__init__(url, promise, words, dataset=dataset, unit=unit, adjacency=adjacency)
         self._refresh()
+        self._check_limits()
         if budget is not None and not budget.same_promise(self.budget):
             raised = " It was raised since then." if self.raises() else ""
             more = f"{raised} To allow more: ledger.raise_budget, or `dptune raise-budget` on the command line."
@@ -180,7 +184,7 @@ class PrivacyLedger(DurableLedger):
             KeyConflict: the key was used for another question.
         """
         mu = positive("mu, a charge's price,", event.mu)
-        eta = 0.0
+        eta, fixes = 0.0, dict[str, object]()
         if isinstance(event, SelectionRelease):  # its bounded range is a price, too
             eta = between("eta, a choice's bounded range,", event.eta, *(bounded_range_from_mu(mu) * x for x in _SAME))
 
@@ -195,10 +199,21 @@ class PrivacyLedger(DurableLedger):
             kept = replace(now, holder="") if divides and limits is not None else now
             if divides or kept != fixed:
                 self._store_limits(kept)
+                fixes[_FIXES] = asdict(kept)
             self.limits = kept
             return price
 
-        return self._pay(scope, key, event, admit, digest=digest, private=private, note=note, limit=limit)
+        return self._pay(
+            scope,
+            key,
+            event,
+            admit,
+            digest=digest,
+            private=private,
+            note=note,
+            limit=limit,
+            described=lambda: fixes,
+        )
 
     def check(self, mu: float, *, releases: int = 1, choice_of: str = "") -> None:
         """Refuse now what ``charge`` would refuse later: before a model is trained.
@@ -304,9 +319,19 @@ class PrivacyLedger(DurableLedger):
         with self._transaction(write=False) as (connection, _):
             return [value["is"] for value in connection.execute(_RAISES).scalars()]
 
+    def _made_at(self) -> str:
+        return max(super()._made_at(), self._planned_at())
+
+    def _planned_at(self) -> str:
+        """When the plan was fixed that has divided the budget, if the ledger knows it; else ""."""
+        first = next(iter(self.charges()), None) if self.limits.eta else None
+        planned: Any = None if first is None else self.fact(first.scope, _PLANNED_AT)
+        known = isinstance(planned, dict) and planned.get("eta", self.limits.eta) == self.limits.eta
+        return str(planned["at"]) if known else ""
+
     def _raised_at(self) -> str:
-        divided_at = [span[0] for span in [self.span()] if span and self.limits.eta]  # as the first charge was made
-        return max([str(act["at"]) for act in self.raises()] + divided_at, default="")
+        first = self.span() if self.limits.eta and not self._planned_at() else None  # it is divided by its first charge
+        return max([str(act["at"]) for act in self.raises()] + ([first[0]] if first else []), default="")
 
     def _raise_limits(self, budget: Budget) -> None:
         """More of a budget in (epsilon, delta) is more mu; the limit of choices stays."""
@@ -318,6 +343,21 @@ class PrivacyLedger(DurableLedger):
         if limits.mu < self.limits.mu or limits.eta < self.limits.eta:
             raise InputError("a budget is only raised: what is planned of it does not fit into this one.")
         self._store_limits(limits)
+
+    def _check_limits(self) -> None:
+        """Refuse limits that are not those that the charges say.
+
+        Raises:
+            LedgerError: the file was changed.
+        """
+        if not (self._pair and self._limits_fixed()):
+            return
+        with self._transaction(write=False) as (connection, _):
+            stored = [value["is"] for value in connection.execute(_ALL_LIMITS).scalars()]
+            said = [charge.description[_FIXES] for charge in self.charges() if _FIXES in charge.description]
+            last_is_said = not said or stored[-1] == said[-1] or self.raises()
+        if any(each not in stored for each in said) or not last_is_said or (said and _etas(said) != _etas(stored)):
+            raise damaged(self._name, "its limits are not those that its charges have fixed")
 
     def _limits_fixed(self) -> bool:
         with self._database.transaction(write=False) as connection:
@@ -347,9 +387,16 @@ class PrivacyLedger(DurableLedger):
         """
         scope, make = text("scope", scope), function("make", make)
         with self._transaction(write=True) as (connection, head):
-            return entries.fixed(
+            plan = entries.fixed(
                 connection, scope, PLAN, lambda: json_data("a plan", make(self._rest(connection, head)))
             )
+            if self._divides(head):
+                entries.fixed(connection, scope, _PLANNED_AT, lambda: {"at": entries.now()})
+            return plan
+
+    def announce_limits(self, scope: str, limits: Limits) -> None:
+        """Keep when it was known which limits this scope will ask for, if it makes the first charge."""
+        self.fix(scope, _PLANNED_AT, {"at": entries.now(), **asdict(limits)})
 
     def rest(self) -> Rest:
         """Return what a new run may count on at the moment. It reads the price of every charge: once a run."""
@@ -485,6 +532,10 @@ def _refuse_no_budget(budget: object) -> None:
 
 def _first_row(budget: Budget) -> dict[str, object]:
     return asdict(budget) | ({"version": schema.PAIR} if _is_pair(budget) else {})
+
+
+def _etas(limits: Sequence[Mapping[str, Any]]) -> set[float]:
+    return {each["eta"] for each in limits}
 
 
 def _is_pair(budget: Budget) -> bool:

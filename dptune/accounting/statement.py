@@ -72,6 +72,7 @@ class BudgetStatement(Statement):
     Attributes:
         budget: as it was made or raised.
         limits: within which everything stays: of mu, and of a choice where a budget in (epsilon, delta) has one.
+        undivided: whether they may still be divided otherwise, within the budget's (epsilon, delta).
         spent_mu: odometer reading.
         spent_epsilon: the same at ``delta``.
         failures: evaluations that failed; public, and no loss of privacy as long as no record decides about them.
@@ -82,6 +83,7 @@ class BudgetStatement(Statement):
 
     budget: Budget
     limits: Limits
+    undivided: bool
     spent_mu: float
     spent_epsilon: float
     failures: int
@@ -97,7 +99,7 @@ def budget_statement(
     spent: Spent,
     *,
     undivided: bool,
-    before: tuple[str, ...],
+    before: tuple[str, ...] = (),
     failures: int,
     public: tuple[tuple[str, str], ...],
     trained: tuple[str, ...],
@@ -131,6 +133,7 @@ def budget_statement(
         **facts,
         budget=budget,
         limits=limits,
+        undivided=undivided,
         spent_mu=spent_mu,
         spent_epsilon=spent_epsilon,
         failures=failures,

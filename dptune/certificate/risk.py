@@ -65,6 +65,9 @@ class Risk:
         if not statement.private:
             return cls(1.0, 1.0)
         if isinstance(statement, BudgetStatement):
+            budget = statement.budget
+            if statement.undivided and budget.stated_epsilon is not None and budget.stated_delta is not None:
+                return cls.of_epsilon(budget.stated_epsilon, budget.stated_delta)  # holds however it is divided
             in_gdp = cls.of_mu(statement.limits.gdp)
             if statement.limits.eta == 0:
                 return in_gdp

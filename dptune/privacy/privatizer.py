@@ -265,6 +265,8 @@ class LossPrivatizer:
             raise BudgetExhausted(self.ledger.budget.mu, 0.0, self.ledger.budget.mu)
         if self._choice() is None:  # a choice that is held to an eta may cost more in GDP than there is
             self.ledger.check(price if limits is None else min(price, self.ledger.budget.mu))
+            if limits is not None:
+                self.ledger.announce_limits(auto.scope, limits)
         ClipRule.of(self.n, bounded_range_from_mu(price), most)
 
     @frameless

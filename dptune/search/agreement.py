@@ -80,8 +80,8 @@ def agree_on_plan(
             check_start(ledger, scope, mu, choice_share=make_plan(mu, drawn, RULES).choice_share)
             _warn_if_planned(ledger.rest(), scope, mu)
         stored = ledger.fix_plan(scope, begin)
-    if not isinstance(stored, dict):
-        raise BudgetMismatch(f"the run {scope!r} has no readable plan in the ledger; give the study a new name.")
+    if not isinstance(stored, dict) or "seed" not in stored:
+        raise BudgetMismatch(f"the name {scope!r} belongs to a choice, or to no run: give the study a new name.")
     _agree_on_people(privatizer, scope)
     drawn = stored["seed"] if seed is None else seed
     plan = make_plan(stored["mu"] if mu is None else mu, drawn, stored.get("rules", 1))
@@ -214,7 +214,7 @@ def _starting_from(
     """
     ledger = privatizer.ledger
     plan = stored_plan(ledger, scope)
-    if plan is None:
+    if plan is None or "algorithm" not in plan:
         raise InputError(f"start_from={scope!r}: the ledger has no run of that name. `dptune show` lists its runs.")
     same = {
         "method": plan["algorithm"] == method.name,

@@ -181,11 +181,12 @@ def _plans(ledgers: Sequence[TrainingLedger]) -> list[list[Planned]]:
         InputError: they are one selection in which both train, or both score.
     """
     asked = [(ledger.plan, _question(ledger)) for ledger in ledgers]
-    return [_merged(asked, possibly=possibly) for possibly in (False, True)]
+    surely = _merged(asked, possibly=False)
+    return [[plan for plan, _ in found] for found in (surely, _merged(surely, possibly=True))]
 
 
-def _merged(asked: Sequence[tuple[Planned, str | None]], *, possibly: bool) -> list[Planned]:
-    """Return the plans, with those that are (possibly) one selection as one plan."""
+def _merged(asked: Sequence[tuple[Planned, str | None]], *, possibly: bool) -> list[tuple[Planned, str | None]]:
+    """Return plans and questions, those that are (possibly) one selection as one plan."""
     found: list[tuple[Planned, str | None]] = []
     for plan, question in asked:
         for place, (other, others) in enumerate(found):
@@ -205,7 +206,7 @@ def _merged(asked: Sequence[tuple[Planned, str | None]], *, possibly: bool) -> l
                 break
         else:
             found.append((plan, question))
-    return [plan for plan, _ in found]
+    return found
 
 
 def _question(ledger: TrainingLedger) -> str | None:

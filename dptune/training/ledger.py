@@ -92,6 +92,12 @@ class TrainingLedger(FixedPlanLedger[Planned]):
     def begin_selection(self, digest: str, *, secure: bool, private: bool = True) -> Charge:
         """Count the one selection of the plan; or find it, with the score of the best if that was recorded.
 
+        Args:
+            digest: of the selection's settings and of the identities of all its ledgers, as ``repeat_and_select`` makes
+                it. Your word: :func:`dptune.training.join` takes ledgers with one digest for one selection, with one
+                secret number of repeats. Two selections under one digest would be stated at less than they cost.
+            secure, private: as of :meth:`begin`.
+
         Raises:
             KeyConflict: the selection was made with other settings.
             InputError: the plan is not a selection.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ import pytest
 
 import dptune
 from dptune import Budget, BudgetExhausted, InputError, LedgerError, LossPrivatizer, PrivacyLedger
-from dptune.accounting import schema
-from dptune.accounting.approximate import composed_delta, composed_epsilon, divided, largest_plan
+from dptune.accounting import entries, schema
+from dptune.accounting.approximate import Limits, composed_delta, composed_epsilon, divided, largest_plan
 from dptune.accounting.events import GaussianRelease, SelectionRelease
 from dptune.accounting.gdp import bounded_range_from_mu, epsilon_from_mu
 from dptune.certificate import Risk
@@ -168,13 +170,92 @@ def test_others_see_both_numbers(ledger: PrivacyLedger, fast_path: Path) -> None
     assert joint < epsilon_from_mu(math.hypot(ledger.mu, 0.5), DELTA)
 
 
-def test_a_division_after_another_ledger_was_charged_is_warned_of(ledger: PrivacyLedger, fast_path: Path) -> None:
+def test_a_division_after_another_ledger_was_charged_is_warned_of(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
-    gaussian(other, "first", 0.1)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(entries, "now", lambda: "2000-01-01T00:00:00+00:00")
+        gaussian(other, "first", 0.1)
+        ledger = PrivacyLedger(fast_path / "as old.db", PAIR)
     plan(ledger)
     assert join([ledger, other], delta=DELTA).late == ()
     gaussian(ledger, "first", 0.05)
     assert join([ledger, other], delta=DELTA).late == ("validation data",)
+
+
+@pytest.mark.parametrize("announced", [PAIR.mu / 2, PAIR.mu / 3])
+def test_a_plan_that_was_fixed_before_the_other_was_charged_is_not_warned_of(
+    announced: float, ledger: PrivacyLedger, fast_path: Path
+) -> None:
+    """As in every run that trains on private people: it plans, trains, and then asks. So for what a clip keeps."""
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+    kept = PrivacyLedger(fast_path / "clip.db", PAIR, dataset="clip")
+    limits = Limits(0.1, PAIR.mu / 2, "")
+    plan(ledger)
+    kept.announce_limits("clip", replace(limits, eta=announced))
+    gaussian(other, "first", 0.1)
+    gaussian(ledger, "first", 0.05)
+    kept.charge("clip", "clip", GaussianRelease(0.01, 1.0, 1.0, 1, "mean"), digest="clip", limits=limits)
+    assert kept.limits.eta == limits.eta
+    late = ("clip",) if announced != limits.eta else ()  # it was not what was announced
+    assert join([ledger, kept, other], delta=DELTA).late == late
+
+
+def test_before_a_division_the_risk_is_that_of_what_is_promised(ledger: PrivacyLedger) -> None:
+    """GDP's would be smaller, and a division may pass it."""
+    before = Risk.of_statement(ledger.statement())
+    assert before == Risk.of_epsilon(EPSILON, DELTA)
+    mu = largest_plan(1.0, EPSILON, DELTA)
+    plan(ledger, mu, 1.0)
+    choice(ledger, mu)
+    after = Risk.of_statement(ledger.statement())
+    assert Risk.of_mu(PAIR.mu).advantage < after.advantage < before.advantage
+
+
+def test_the_chain_of_charges_vouches_for_the_limits(ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    (charge,) = ledger.charges()
+    assert charge.description["limits"] == asdict(ledger.limits)
+    gaussian(ledger, "second", 0.05)
+    assert "limits" not in ledger.charges()[1].description
+    ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))
+    assert PrivacyLedger(ledger.url.database or "").limits == ledger.limits
+
+
+@pytest.mark.parametrize("field", ["mu", "eta", "holder"])
+def test_planted_bug_limits_that_were_changed_in_the_file_are_refused(field: str, ledger: PrivacyLedger) -> None:
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    other = {"mu": 5.0, "eta": 5.0, "holder": "other"}
+    with sqlite3.connect(ledger.url.database or "") as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        changed = json.dumps({"is": {**asdict(ledger.limits), field: other[field]}})
+        connection.execute("UPDATE dptune_facts SET value = ? WHERE name LIKE 'limits/%'", (changed,))
+    with pytest.raises(LedgerError, match="its limits are not those"):
+        PrivacyLedger(ledger.url.database or "")
+
+
+def test_a_ledger_whose_charges_do_not_say_its_limits_opens_as_it_was(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan(ledger)
+    pay = PrivacyLedger._pay
+    monkeypatch.setattr(PrivacyLedger, "_pay", lambda *given, described, **named: pay(*given, **named))
+    gaussian(ledger, "first", 0.05)
+    assert "limits" not in ledger.charges()[0].description
+    assert PrivacyLedger(ledger.url.database or "", PAIR).limits == ledger.limits
+
+
+@pytest.mark.parametrize("share", [1e-12, 1e-8, 1e-5, 0.3])
+def test_a_small_share_for_the_estimate_has_room_beside_the_choice(share: float, ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=300, clip=(0.0, 1.0))
+    chosen = dptune.select(np.zeros((3, 300)), privatizer, name="which", estimate_share=share)
+    assert chosen.estimate is not None
+    assert ledger.statement().spent_epsilon <= EPSILON
+    assert ledger.remaining() < 1e-7
 
 
 @pytest.mark.parametrize(

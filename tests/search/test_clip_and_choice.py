@@ -27,6 +27,7 @@ from dptune.accounting.approximate import composed_delta, divided, largest_plan
 from dptune.accounting.events import GaussianRelease
 from dptune.algorithms import CENTRED, GIBO, SELECTION
 from dptune.algorithms.method import Method
+from dptune.errors import BudgetMismatch
 from dptune.privacy.auto_clip import AutoClip, ClipRule
 from dptune.search.request import SearchRequest
 from dptune.selection.choosing import choice_share
@@ -259,6 +260,15 @@ def test_selection_may_be_asked_for_what_it_would_take(ledger: PrivacyLedger) ->
         dptune.select(np.zeros((2, N)), privatizer, name="which", mu=most, method=race)
     assert dptune.select(np.zeros((2, N)), privatizer, name="which", mu=most).mu == most
     assert choices(ledger) == {"which": ledger.limits.eta}
+
+
+def test_the_name_of_a_choice_is_no_name_for_a_search(ledger: PrivacyLedger) -> None:
+    privatizer = LossPrivatizer(ledger, n=N, clip=(0.0, 1.0))
+    dptune.select(np.zeros((2, N)), privatizer, name="which", mu=0.1)
+    with pytest.raises(BudgetMismatch, match="'which' belongs to a choice"):
+        SearchRun(CENTRED, privatizer, scope="which", space=SPACE, trials=20)
+    with pytest.raises(InputError, match="no run of that name"):
+        SearchRun(CENTRED, privatizer, scope="run", space=SPACE, trials=20, start_from="which")
 
 
 # ---- planted bugs ---------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -107,3 +108,15 @@ def test_two_ledgers_of_one_selection_are_one_plan(
     twin.begin_selection("one question", secure=True)
     with pytest.raises(InputError, match="both train"):
         join([*ledgers, twin], delta=DELTA)
+
+
+def test_ledgers_that_are_surely_one_selection_are_merged_first_in_any_order(fast_path: Path) -> None:
+    """Of three one is not charged yet: it may belong to the others' selection, and its other half is known."""
+    law = Repeats.poisson(3)
+    plans = {"train": SelectionPlan(law, ONE), "val": SelectionPlan(law, score_mu=0.5), "new": SelectionPlan(law, ONE)}
+    ledgers = {name: TrainingLedger(fast_path / f"{name}.db", plan, n=900) for name, plan in plans.items()}
+    for name in ("train", "val"):
+        ledgers[name].begin_selection("one question", secure=True)
+    found = {join(order, delta=DELTA).epsilon for order in permutations(ledgers.values())}
+    assert max(found) == pytest.approx(min(found), rel=1e-9)
+    assert min(found) > join([ledgers["train"], ledgers["val"]], delta=DELTA).epsilon
