@@ -23,16 +23,20 @@ it has one, that is the last bound, and large bounds are preferred when in doubt
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import check, check_fields, positive, share, text
 from dptune.accounting.approximate import Limits, divided
-from dptune.accounting.ledger import Rest
-from dptune.errors import InputError
+from dptune.accounting.events import SelectionRelease
+from dptune.accounting.gdp import bounded_range_from_mu
+from dptune.accounting.ledger import Charge, PrivacyLedger, Rest
+from dptune.errors import BudgetExhausted, InputError, KeyConflict
+from dptune.privacy.noise import SLACK
 
 Vector = npt.NDArray[np.float64]
 
@@ -115,6 +119,57 @@ class AutoClip:
             gaussian, eta = divided(whole, shares)
             limits = Limits(gaussian, eta, self.scope if len(shares) > 1 else "")
         return price, limits
+
+    # ---- in a ledger -------------------------------------------------------------------------
+
+    def made(self, ledger: PrivacyLedger) -> Charge | None:
+        """Return the charge of the choice, or None."""
+        return ledger.find(self.scope, CLIP)
+
+    def refuse_other_loss(self, ledger: PrivacyLedger, loss: str) -> None:
+        """Refuse a loss for which the clip was not chosen."""
+        made = self.made(ledger)
+        if made is not None and made.note["loss"] != loss:
+            raise KeyConflict(
+                f"the clip {self.name!r} of this ledger was chosen for {made.note['loss']}, and this is {loss}. "
+                f'Give it a privatizer and a clip of its own: LossPrivatizer(ledger, ..., clip=AutoClip("{loss}")), of '
+                "dptune.privacy. Nothing was trained or spent."
+            )
+
+    def refuse(self, ledger: PrivacyLedger, n: int, most: float | None, mu: float | None, choice_share: float) -> None:
+        """Refuse, before a model is trained, a choice for which there is no room, or which would tell nothing."""
+        price, limits = self._price_in(ledger, mu, choice_share)
+        if price == 0:
+            raise BudgetExhausted(ledger.budget.mu, 0.0, ledger.budget.mu)
+        if self.made(ledger) is None:  # a choice that is held to an eta may cost more in GDP than there is
+            ledger.check(price if limits is None else min(price, ledger.budget.mu))
+            if limits is not None:
+                ledger.announce_limits(self.scope, limits)
+        ClipRule.of(n, bounded_range_from_mu(price), most)
+
+    def charge(
+        self,
+        ledger: PrivacyLedger,
+        weights: Vector,
+        about: Mapping[str, Any],
+        mu: float | None,
+        choice_share: float,
+        *,
+        private: bool,
+    ) -> tuple[ClipRule, Charge]:
+        """Pay for the choice, before losses are read; ``about`` has the name of the loss and the largest there is."""
+        price, limits = self._price_in(ledger, mu, choice_share)
+        eta, entry = bounded_range_from_mu(price), float(weights.max())
+        rule, scale = ClipRule.of(len(weights), eta, about["most"]), 2 * entry * (1 + SLACK) / eta
+        event = SelectionRelease(price, eta, entry, scale, len(rule.over), STATISTIC)
+        digest = f"{STATISTIC}/{[*about.values()]!r}/{rule.above!r}/{price!r}/{entry!r}/{scale!r}"
+        return rule, ledger.charge(self.scope, CLIP, event, digest=digest, private=private, note=about, limits=limits)
+
+    def _price_in(self, ledger: PrivacyLedger, mu: float | None, choice_share: float) -> tuple[float, Limits | None]:
+        made = self.made(ledger)
+        if made is not None:  # a process was killed, is about to record its answer, or was first
+            return float(made.description["mu"]), None
+        return self.priced(ledger.rest(), mu, choice_share)
 
 
 def as_auto_clip(clip: object) -> AutoClip | None:

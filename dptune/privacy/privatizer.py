@@ -12,15 +12,12 @@ import numpy.typing as npt
 
 from dptune._checks import at_least, between, shown
 from dptune._locks import ForkSafeLock
-from dptune.accounting.approximate import Limits
-from dptune.accounting.events import SelectionRelease
-from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.accounting.ledger import Charge, Limit, PrivacyLedger
-from dptune.errors import BudgetExhausted, InputError, KeyConflict
-from dptune.privacy.auto_clip import CLIP, STATISTIC, AutoClip, ClipRule, as_auto_clip, range_of
+from dptune.errors import InputError
+from dptune.privacy.auto_clip import AutoClip, as_auto_clip, range_of
 from dptune.privacy.held import HeldLosses, People
 from dptune.privacy.mechanism import Mechanism, gaussian
-from dptune.privacy.noise import SLACK, NoiseSource, is_private, noise_source
+from dptune.privacy.noise import NoiseSource, is_private, noise_source
 from dptune.privacy.pending import PendingLosses, Waiting
 from dptune.privacy.private import PerExampleLosses, frameless, reveal
 from dptune.privacy.query import LARGEST, SMALLEST, Box, Interval, MeanQuery, Query
@@ -208,7 +205,7 @@ class LossPrivatizer:
         coming = mu, between("choice_share", choice_share, 0.0, 1.0)
         self.refuse_other_loss(loss)
         if not self.knows_clip:
-            self._refuse_clip(self.auto, most, *coming)
+            self.auto.refuse(self.ledger, self.n, most, *coming)
             found = losses() if callable(losses) else losses
             if found is None:
                 raise InputError(
@@ -241,46 +238,15 @@ class LossPrivatizer:
         Raises:
             KeyConflict: the clip was chosen from another.
         """
-        made = self._choice()
-        if self.auto is not None and made is not None and made.note["loss"] != loss:
-            raise KeyConflict(
-                f"the clip {self.auto.name!r} of this ledger was chosen for {made.note['loss']}, and this is {loss}. "
-                f'Give it a privatizer and a clip of its own: LossPrivatizer(ledger, ..., clip=AutoClip("{loss}")), of '
-                "dptune.privacy. Nothing was trained or spent."
-            )
-
-    def _choice(self) -> Charge | None:
-        return None if self.auto is None else self.ledger.find(self.auto.scope, CLIP)
-
-    def _priced_clip(self, auto: AutoClip, mu: float | None, choice_share: float) -> tuple[float, Limits | None]:
-        made = self._choice()
-        if made is not None:  # a process was killed, or is about to record its answer
-            return float(made.description["mu"]), None
-        return auto.priced(self.ledger.rest(), mu, choice_share)
-
-    def _refuse_clip(self, auto: AutoClip, most: float | None, mu: float | None, choice_share: float) -> None:
-        """Refuse, before a model is trained, a choice for which there is no room, or which would tell nothing."""
-        price, limits = self._priced_clip(auto, mu, choice_share)
-        if price == 0:
-            raise BudgetExhausted(self.ledger.budget.mu, 0.0, self.ledger.budget.mu)
-        if self._choice() is None:  # a choice that is held to an eta may cost more in GDP than there is
-            self.ledger.check(price if limits is None else min(price, self.ledger.budget.mu))
-            if limits is not None:
-                self.ledger.announce_limits(auto.scope, limits)
-        ClipRule.of(self.n, bounded_range_from_mu(price), most)
+        if self.auto is not None:
+            self.auto.refuse_other_loss(self.ledger, loss)
 
     @frameless
     def _release_clip(
         self, auto: AutoClip, losses: PerExampleLosses, about: Mapping[str, Any], mu: float | None, choice_share: float
     ) -> None:
-        price, limits = self._priced_clip(auto, mu, choice_share)  # again: another process may have been first
-        eta, entry = bounded_range_from_mu(price), float(self._people.weights.max())
-        rule, scale = ClipRule.of(self.n, eta, about["most"]), 2 * entry * (1 + SLACK) / eta
-        event = SelectionRelease(price, eta, entry, scale, len(rule.over), STATISTIC)
-        digest = f"{STATISTIC}/{[*about.values()]!r}/{rule.above!r}/{price!r}/{entry!r}/{scale!r}"
-        charge = self.ledger.charge(
-            auto.scope, CLIP, event, digest=digest, private=self.private, note=about, limits=limits
-        )
+        rule, charge = auto.charge(self.ledger, self._people.weights, about, mu, choice_share, private=self.private)
+        scale = float(charge.description["sigma"])
 
         def draw() -> Vector:
             with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
@@ -292,8 +258,8 @@ class LossPrivatizer:
 
     def _chosen(self) -> Interval | None:
         """Return the clip that the ledger has, or the one that was given."""
-        made = self._choice()
-        if self._clip is not None or made is None or made.value is None:
+        made = None if self.auto is None or self._clip is not None else self.auto.made(self.ledger)
+        if made is None or made.value is None:
             return self._clip
         self._clip_is_private = made.private
         return Interval(*range_of(made.value[0], made.note["most"]))
