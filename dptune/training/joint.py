@@ -35,7 +35,10 @@ _REMOVED = (
     "the middle of what anybody can add. NOT covered: replacing a unit's records, which costs two removals"
 )
 _SAME = "if they are the same people, this epsilon is too small; join them without disjoint."
-_LATE = "epsilon does not hold if its budget or plan was chosen by looking at the other's results."
+_LATE = (
+    "epsilon does not hold if its budget or plan was chosen by looking at the other's results. A search that is given "
+    "space= is planned before it trains."
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from dptune import (
     SearchRun,
     Space,
 )
+from dptune.accounting import entries
 from dptune.accounting.approximate import composed_delta, divided, largest_plan
 from dptune.accounting.events import GaussianRelease
 from dptune.algorithms import CENTRED, GIBO, SELECTION
@@ -32,6 +34,7 @@ from dptune.privacy.auto_clip import AutoClip, ClipRule
 from dptune.search.request import SearchRequest
 from dptune.selection.choosing import choice_share
 from dptune.selection.methods import race
+from dptune.training import join
 
 SPACE = Space({"x": Float(0.0, 1.0), "kind": Categorical(["a", "b"])})
 DEFAULT = {"x": 0.9, "kind": "a"}
@@ -227,6 +230,25 @@ def test_a_choice_that_is_larger_than_what_is_kept_is_planned_with_what_fits(led
     assert run.plan.mu == pytest.approx(limits.gdp, rel=0.3)
     assert ledger.limits.mu == limits.mu
     assert ledger.rest().unplanned > 0.1  # for other runs
+
+
+def test_it_is_known_before_the_default_is_trained_and_is_not_called_late(
+    ledger: PrivacyLedger, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the default is trained on private people, whose ledger is charged before this one."""
+    times = (f"2100-01-01T00:{minute:02}:00+00:00" for minute in itertools.count())
+    monkeypatch.setattr(entries, "now", lambda: next(times))
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+
+    def trained() -> Any:
+        other.charge("s", "k", GaussianRelease(0.1, 1.0, 1.0, 1, "mean"), digest="k")
+        return losses()
+
+    request = asked(ledger)
+    request.choose_clip("run", SPACE, trained, loss="loss")
+    complete(request.begin("run", SPACE))
+    assert ledger.limits.eta > 0
+    assert join([ledger, other], delta=DELTA).late == ()
 
 
 # ---- what is lost, and said ---------------------------------------------------------------------------------
