@@ -1,0 +1,311 @@
+"""The models of the new tasks: a space, the library's own defaults in it, and losses of people.
+
+Every model trains on 300 public rows. Defaults are those of the named library; a default that lies outside the space
+(no depth limit, no regularisation) is the nearest point of it. `constant` predicts the training rows' mean or share.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import exp, sqrt
+from typing import Any
+
+import numpy as np
+
+from benchmarks.data import Array
+from benchmarks.frontier.people import People, frame
+from benchmarks.tasks import train_kernel_ridge
+from dptune import Categorical, Float, Int, Space
+
+Parameters = Mapping[str, Any]
+Predict = Callable[[Any], Array]  # inputs of people (r rows) -> means, or probabilities of class 1, (r,)
+Train = Callable[[Parameters, Any, Array], Predict]
+Loss = Callable[[Array, Array], Array]  # predictions, targets -> losses
+
+
+def log_loss(p: Array, y: Array) -> Array:
+    """Log losses in nats, cut where they are clipped: test losses are means of the same."""
+    q = np.clip(np.where(y == 1, p, 1 - p), 1e-12, None)
+    return np.asarray(np.minimum(-np.log(q), NATS[1]))
+
+
+def brier(p: Array, y: Array) -> Array:
+    """Squared distance of the probability from what happened."""
+    return np.asarray((p - y) ** 2)
+
+
+NATS, UNIT, SQUARES = (0.0, 4.0), (0.0, 1.0), (0.0, 3.0)  # clips of log losses, Brier scores, standardised squares
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is tuned.
+
+    Attributes:
+        space: of a table with so many inputs.
+        default: the library's own, likewise.
+        train: on public rows.
+        inputs: a frame of people to what is trained on.
+        loss: of a person.
+        clip: of a loss.
+        classes: whether the target is 0 or 1; else it is standardised with the training rows.
+    """
+
+    space: Callable[[int], Space]
+    default: Callable[[int], Parameters]
+    train: Train
+    inputs: Callable[[Any], Any]
+    loss: Loss
+    clip: tuple[float, float]
+    classes: bool = True
+
+
+@dataclass
+class Trained:
+    """A model on one choice of rows; the losses of what was trained are kept.
+
+    Attributes:
+        space: of its parameters.
+        default: the library's own.
+        clip: of a loss.
+    """
+
+    model: Model
+    people: People
+    train: Array
+    others: Array
+
+    def __post_init__(self) -> None:
+        X, y = frame(self.people)
+        inputs = len(self.people.inputs)
+        self.space, self.default, self.clip = self.model.space(inputs), self.model.default(inputs), self.model.clip
+        X = self.model.inputs(X)
+        if not self.model.classes:
+            y = (y - y[self.train].mean()) / y[self.train].std()
+            X = _standardised(X, self.train)
+        take = X.iloc.__getitem__ if hasattr(X, "iloc") else X.__getitem__
+        self._of = take(self.train), y[self.train], take(self.others), y[self.others]
+        self._known: dict[str, Array] = {}
+
+    def losses(self, parameters: Parameters) -> Array:
+        """Losses of the others (r,), not clipped; the same model is trained once."""
+        key = repr(sorted(parameters.items()))
+        if key not in self._known:
+            X, y, Z, answers = self._of
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._known[key] = self.model.loss(self.model.train(parameters, X, y)(Z), answers).astype(np.float32)
+        return self._known[key].astype(float)
+
+    def constant(self) -> Array:
+        """Losses of the mean of the training rows (r,)."""
+        _, y, _, answers = self._of
+        return self.model.loss(np.full(len(answers), y.mean()), answers)
+
+
+def _numbers(X: Any) -> Array:
+    """Columns as numbers: words by their place in the alphabet."""
+    return np.column_stack([c.cat.codes if str(c.dtype) == "category" else c for _, c in X.items()]).astype(float)
+
+
+def _standardised(X: Array, train: Array) -> Array:
+    scale = X[train].std(axis=0)
+    return np.asarray((X - X[train].mean(axis=0)) / np.where(scale > 0, scale, 1.0))
+
+
+# ---- kernel ridge, a length-scale for each input ----------------------------------------------------------------
+
+
+def _kernel_space(inputs: int) -> Space:
+    unit = sqrt(inputs)
+    scales = {f"length_scale_{j}": Float(unit * exp(-2), unit * exp(2), log=True) for j in range(inputs)}
+    return Space({**scales, "alpha": Float(1e-3, 1e2, log=True)})
+
+
+def _kernel_default(inputs: int) -> Parameters:
+    """scikit-learn's KernelRidge(kernel="rbf"): alpha 1 and gamma 1 / inputs."""
+    return {**{f"length_scale_{j}": sqrt(inputs / 2) for j in range(inputs)}, "alpha": 1.0}
+
+
+def _kernel_ridge(p: Parameters, X: Array, y: Array) -> Predict:
+    return train_kernel_ridge(X, y, np.array(list(p.values())))
+
+
+# ---- trees and boosting ---------------------------------------------------------------------------------------------
+
+_BOOSTING = {
+    "learning_rate": Float(0.01, 0.5, log=True),
+    "n_estimators": Int(10, 200, log=True),
+    "num_leaves": Int(2, 63, log=True),
+    "min_child_samples": Int(2, 100, log=True),
+    "colsample_bytree": Float(0.1, 1.0),
+    "reg_lambda": Float(1e-3, 100.0, log=True),
+}
+_BOOSTED = {
+    "learning_rate": 0.1, "n_estimators": 100, "num_leaves": 31, "min_child_samples": 20, "colsample_bytree": 1.0,
+    "reg_lambda": 1e-3,
+}  # fmt: skip
+
+
+def _boosting(p: Parameters, X: Any, y: Array) -> Predict:
+    """LightGBM's LGBMClassifier; columns of words are its categories."""
+    import lightgbm
+
+    settings = dict(p)
+    rounds = settings.pop("n_estimators")
+    fixed = {"objective": "binary", "num_threads": 1, "verbosity": -1, "seed": 0}
+    data = lightgbm.Dataset(X, y, params={"verbosity": -1, "num_threads": 1})
+    model = lightgbm.train({**fixed, **settings}, data, num_boost_round=rounds)
+    return lambda Z: np.asarray(model.predict(Z, num_threads=1))
+
+
+_WITH_CATEGORIES = Space(
+    {
+        **_BOOSTING,
+        "boosting": Categorical(["gbdt", "dart"]),
+        "drop_rate": Float(0.01, 0.5, log=True),
+        "extra_trees": Categorical([False, True]),
+        "max_cat_to_onehot": Int(1, 16),
+        "cat_smooth": Float(0.1, 100.0, log=True),
+        "cat_l2": Float(0.1, 100.0, log=True),
+    },
+    when={"drop_rate": {"boosting": ["dart"]}},
+)
+_BOOSTED_CATEGORIES = {
+    **_BOOSTED, "boosting": "gbdt", "extra_trees": False, "max_cat_to_onehot": 4, "cat_smooth": 10.0, "cat_l2": 10.0
+}  # fmt: skip
+
+
+def _tree(p: Parameters, X: Array, y: Array) -> Predict:
+    from sklearn.tree import DecisionTreeClassifier
+
+    model = DecisionTreeClassifier(**p, random_state=0).fit(X, y)
+    return lambda Z: _of_one(model, Z)
+
+
+_TREE = Space(
+    {
+        "max_depth": Int(1, 20),
+        "min_samples_leaf": Int(1, 60, log=True),
+        "min_samples_split": Int(2, 100, log=True),
+        "max_features": Float(0.1, 1.0),
+        "ccp_alpha": Float(1e-5, 0.1, log=True),
+    }
+)
+_GROWN = {"max_depth": 20, "min_samples_leaf": 1, "min_samples_split": 2, "max_features": 1.0, "ccp_alpha": 1e-5}
+
+
+def _of_one(model: Any, X: Any) -> Array:
+    """Probabilities of class 1."""
+    return np.asarray(np.nan_to_num(model.predict_proba(X), nan=0.5)[:, list(model.classes_).index(1.0)])
+
+
+# ---- a choice of model, and a pipeline --------------------------------------------------------------------------------
+
+_MODELS = Space(
+    {
+        "model": Categorical(["boosting", "logistic", "neighbours", "tree"]),
+        **_BOOSTING,
+        "C": Float(1e-3, 1e2, log=True),
+        "n_neighbors": Int(1, 100, log=True),
+        "weights": Categorical(["uniform", "distance"]),
+        "max_depth": Int(1, 20),
+        "min_samples_leaf": Int(1, 60, log=True),
+    },
+    when={
+        **{name: {"model": ["boosting"]} for name in _BOOSTING},
+        "C": {"model": ["logistic"]},
+        "n_neighbors": {"model": ["neighbours"]},
+        "weights": {"model": ["neighbours"]},
+        "max_depth": {"model": ["tree"]},
+        "min_samples_leaf": {"model": ["tree"]},
+    },
+)
+
+
+def _model(p: Parameters, X: Array, y: Array) -> Predict:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    kind, own = p["model"], {name: value for name, value in p.items() if name != "model"}
+    if kind == "boosting":
+        return _boosting(own, X, y)
+    if kind == "tree":
+        return _tree(own, X, y)
+    last = LogisticRegression(**own, max_iter=200) if kind == "logistic" else KNeighborsClassifier(**own, n_jobs=1)
+    model = make_pipeline(StandardScaler(), last).fit(X, y)
+    return lambda Z: _of_one(model, Z)
+
+
+_PIPELINE = Space(
+    {
+        "imputer": Categorical(["mean", "median", "most_frequent"]),
+        "indicator": Categorical([False, True]),
+        "scaler": Categorical(["standard", "minmax", "rank"]),
+        "min_frequency": Int(1, 30, log=True),
+        "text": Categorical(["none", "counts", "tfidf"]),
+        "ngrams": Int(1, 2),
+        "min_df": Int(1, 20, log=True),
+        "C": Float(1e-3, 1e2, log=True),
+        "balanced": Categorical([False, True]),
+    },
+    when={"ngrams": {"text": ["counts", "tfidf"]}, "min_df": {"text": ["counts", "tfidf"]}},
+)
+_PIPELINE_DEFAULT = {
+    "imputer": "mean", "indicator": False, "scaler": "standard", "min_frequency": 1, "text": "counts", "ngrams": 1,
+    "min_df": 1, "C": 1.0, "balanced": False,
+}  # fmt: skip
+
+
+def _pipeline(p: Parameters, X: Any, y: Array) -> Predict:
+    """Numbers imputed and scaled, words one-hot, text counted, then logistic regression."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, QuantileTransformer, StandardScaler
+
+    scaler = {"standard": StandardScaler(), "minmax": MinMaxScaler(), "rank": QuantileTransformer(n_quantiles=50)}
+    numbers = [name for name in X.columns if X[name].dtype.kind == "f"]
+    words = [name for name in X.columns if str(X[name].dtype) == "category"]
+    (text,) = set(X.columns) - set(numbers) - set(words)
+    parts: list[tuple[Any, Any]] = [
+        (make_pipeline(SimpleImputer(strategy=p["imputer"], add_indicator=p["indicator"]), scaler[p["scaler"]]), numbers),
+        (OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=p["min_frequency"]), words),
+    ]
+    if p["text"] != "none":
+        vectorizer = CountVectorizer if p["text"] == "counts" else TfidfVectorizer
+        parts.append((vectorizer(ngram_range=(1, p["ngrams"]), min_df=p["min_df"]), text))
+    weight = "balanced" if p["balanced"] else None
+    last = LogisticRegression(C=p["C"], class_weight=weight, max_iter=200)
+    model = make_pipeline(make_column_transformer(*parts), last).fit(X, y)
+    return lambda Z: _of_one(model, Z)
+
+
+def _fixed(space: Space, default: Parameters) -> tuple[Callable[[int], Space], Callable[[int], Parameters]]:
+    return lambda inputs: space, lambda inputs: default
+
+
+def _whole(X: Any) -> Any:
+    return X
+
+
+MODELS: dict[str, Model] = {
+    "kernel ridge": Model(
+        _kernel_space, _kernel_default, _kernel_ridge, _numbers, lambda p, y: (p - y) ** 2, SQUARES, classes=False
+    ),
+    "boosting": Model(*_fixed(Space(_BOOSTING), _BOOSTED), _boosting, _numbers, log_loss, NATS),
+    "tree": Model(*_fixed(_TREE, _GROWN), _tree, _numbers, brier, UNIT),
+    "boosting with categories": Model(
+        *_fixed(_WITH_CATEGORIES, _BOOSTED_CATEGORIES), _boosting, _whole, log_loss, NATS
+    ),
+    "choice of a model": Model(
+        *_fixed(_MODELS, {"model": "boosting", **_BOOSTED}), _model, _numbers, log_loss, NATS
+    ),
+    "pipeline": Model(*_fixed(_PIPELINE, _PIPELINE_DEFAULT), _pipeline, _whole, log_loss, NATS),
+}  # fmt: skip
