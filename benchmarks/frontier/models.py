@@ -51,6 +51,7 @@ class Model:
         loss: of a person.
         clip: of a loss.
         classes: whether the target is 0 or 1; else it is standardised with the training rows.
+        standardised: whether the inputs are, likewise.
     """
 
     space: Callable[[int], Space]
@@ -60,6 +61,7 @@ class Model:
     loss: Loss
     clip: tuple[float, float]
     classes: bool = True
+    standardised: bool = False
 
 
 @dataclass
@@ -84,6 +86,7 @@ class Trained:
         X = self.model.inputs(X)
         if not self.model.classes:
             y = (y - y[self.train].mean()) / y[self.train].std()
+        if self.model.standardised:
             X = _standardised(X, self.train)
         take = X.iloc.__getitem__ if hasattr(X, "iloc") else X.__getitem__
         self._of = take(self.train), y[self.train], take(self.others), y[self.others]
@@ -133,6 +136,12 @@ def _kernel_ridge(p: Parameters, X: Array, y: Array) -> Predict:
     return train_kernel_ridge(X, y, np.array(list(p.values())))
 
 
+def _kernel_classifier(p: Parameters, X: Array, y: Array) -> Predict:
+    """Kernel ridge on 0 and 1 about their mean; what it predicts, cut to [0, 1], is a probability."""
+    predict = _kernel_ridge(p, X, y - y.mean())
+    return lambda Z: np.clip(predict(Z) + y.mean(), 0.0, 1.0)
+
+
 # ---- trees and boosting ---------------------------------------------------------------------------------------------
 
 _BOOSTING = {
@@ -155,10 +164,59 @@ def _boosting(p: Parameters, X: Any, y: Array) -> Predict:
 
     settings = dict(p)
     rounds = settings.pop("n_estimators")
-    fixed = {"objective": "binary", "num_threads": 1, "verbosity": -1, "seed": 0}
-    data = lightgbm.Dataset(X, y, params={"verbosity": -1, "num_threads": 1})
+    fixed = {"objective": "binary", "num_threads": 1, "verbosity": -1, "seed": 0, "bagging_freq": 1}
+    data = lightgbm.Dataset(X, y, params={"verbosity": -1, "num_threads": 1, "max_bin": settings.get("max_bin", 255)})
     model = lightgbm.train({**fixed, **settings}, data, num_boost_round=rounds)
     return lambda Z: np.asarray(model.predict(Z, num_threads=1))
+
+
+_ALL_OF_LIGHTGBM = Space(
+    {
+        **_BOOSTING,
+        "min_child_weight": Float(1e-3, 10.0, log=True),
+        "feature_fraction_bynode": Float(0.1, 1.0),
+        "subsample": Float(0.3, 1.0),
+        "reg_alpha": Float(1e-3, 10.0, log=True),
+        "min_split_gain": Float(1e-3, 10.0, log=True),
+        "path_smooth": Float(1e-3, 100.0, log=True),
+        "max_bin": Int(15, 255, log=True),
+    }
+)
+_BOOSTED_BY_ALL = {
+    **_BOOSTED, "min_child_weight": 1e-3, "feature_fraction_bynode": 1.0, "subsample": 1.0, "reg_alpha": 1e-3,
+    "min_split_gain": 1e-3, "path_smooth": 1e-3, "max_bin": 255,
+}  # fmt: skip
+_ALL_OF_XGBOOST = Space(
+    {
+        "eta": Float(0.01, 0.5, log=True),
+        "n_estimators": Int(10, 200, log=True),
+        "max_depth": Int(1, 10),
+        "min_child_weight": Float(0.1, 20.0, log=True),
+        "subsample": Float(0.3, 1.0),
+        "colsample_bytree": Float(0.1, 1.0),
+        "colsample_bylevel": Float(0.1, 1.0),
+        "colsample_bynode": Float(0.1, 1.0),
+        "lambda": Float(1e-2, 100.0, log=True),
+        "alpha": Float(1e-3, 10.0, log=True),
+        "gamma": Float(1e-3, 10.0, log=True),
+    }
+)
+_BOOSTED_BY_XGBOOST = {
+    "eta": 0.3, "n_estimators": 100, "max_depth": 6, "min_child_weight": 1.0, "subsample": 1.0,
+    "colsample_bytree": 1.0, "colsample_bylevel": 1.0, "colsample_bynode": 1.0, "lambda": 1.0, "alpha": 1e-3,
+    "gamma": 1e-3,
+}  # fmt: skip
+
+
+def _xgboost(p: Parameters, X: Array, y: Array) -> Predict:
+    """XGBoost's XGBClassifier."""
+    import xgboost
+
+    settings = dict(p)
+    rounds = settings.pop("n_estimators")
+    fixed = {"objective": "binary:logistic", "nthread": 1, "tree_method": "hist", "verbosity": 0, "seed": 0}
+    model = xgboost.train({**fixed, **settings}, xgboost.DMatrix(X, y, nthread=1), num_boost_round=rounds)
+    return lambda Z: np.asarray(model.predict(xgboost.DMatrix(Z, nthread=1)))
 
 
 _WITH_CATEGORIES = Space(
@@ -297,8 +355,14 @@ def _whole(X: Any) -> Any:
 
 MODELS: dict[str, Model] = {
     "kernel ridge": Model(
-        _kernel_space, _kernel_default, _kernel_ridge, _numbers, lambda p, y: (p - y) ** 2, SQUARES, classes=False
+        _kernel_space, _kernel_default, _kernel_ridge, _numbers, lambda p, y: (p - y) ** 2, SQUARES,
+        classes=False, standardised=True,
     ),
+    "kernel classifier": Model(
+        _kernel_space, _kernel_default, _kernel_classifier, _numbers, brier, UNIT, standardised=True
+    ),
+    "XGBoost, all numbers": Model(*_fixed(_ALL_OF_XGBOOST, _BOOSTED_BY_XGBOOST), _xgboost, _numbers, log_loss, NATS),
+    "LightGBM, all numbers": Model(*_fixed(_ALL_OF_LIGHTGBM, _BOOSTED_BY_ALL), _boosting, _numbers, log_loss, NATS),
     "boosting": Model(*_fixed(Space(_BOOSTING), _BOOSTED), _boosting, _numbers, log_loss, NATS),
     "tree": Model(*_fixed(_TREE, _GROWN), _tree, _numbers, brier, UNIT),
     "boosting with categories": Model(
