@@ -18,12 +18,11 @@ import numpy as np
 
 from benchmarks.curator import Curator
 from benchmarks.data import Array
-from benchmarks.frontier.hebo import hebo
+from benchmarks.frontier import told_noise
 from benchmarks.frontier.tasks import FrontierTask, Parameters
-from benchmarks.loops import NO_PRIVACY, without_values
-from benchmarks.posterior_paths import Paths
+from benchmarks.loops import NO_PRIVACY
 from benchmarks.spaces import suggest
-from dptune import CENTRED, GIBO, SearchRun
+from dptune import CENTRED, SearchRun
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.algorithms.centred import Centred, CentredCMA, CentredMixed, CentredSettings
 from dptune.algorithms.method import Method
@@ -32,13 +31,12 @@ from dptune.privacy.query import Box, MeanQuery, NormQuery, Question
 
 Found = dict[str, Parameters]
 BEST, MODEL, OWN = "best value", "model's mean", "own"
-FOLLOWING, UNCLIPPED = 0.05, 0.75  # of a followed clip: share of mu^2, share of people left as they are
 
 
 def run(method: Method, task: FrontierTask, mu: float | None, trials: int, seed: int, **settings: Any) -> Found:
-    """One of the package's methods with its defaults; nothing is spent on a final estimate."""
+    """One of the package's methods with its defaults, a final estimate among them."""
     curator = Curator(task.n, task.clip, seed=seed, private=mu is not None, mu=NO_PRIVACY if mu is None else mu)
-    about = {"trials": trials, "final_share": 0.0, "default": task.default, **settings}
+    about = {"trials": trials, "default": task.default, **settings}
     search = SearchRun(method, curator, scope=task.name, space=task.space, seed=seed, **about)
     for trial in range(search.plan.trials):
         parameters = search.ask()
@@ -49,16 +47,6 @@ def run(method: Method, task: FrontierTask, mu: float | None, trials: int, seed:
 def centred(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
     """The package's search."""
     return run(CENTRED, task, mu, trials, seed)
-
-
-def centred_paths(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
-    """The same releases with four points a generation, each the bottom of a function drawn from the surrogate."""
-    return run(replace(CENTRED, algorithm=Paths), task, mu, trials, seed, population=4)
-
-
-def gibo(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
-    """DP-GIBO; its trials' values are left out, as nobody looks at them."""
-    return run(without_values(GIBO), task, mu, trials, seed)
 
 
 # ---- the package's proposals on values ------------------------------------------------------------------------
@@ -96,26 +84,16 @@ def _root_mean_square(m: int) -> Array:
     return np.eye(m) / math.sqrt(m)
 
 
-def surrogate_on_values(
-    task: FrontierTask, mu: float | None, trials: int, seed: int, numbers: type[Centred] = CentredCMA, **settings: Any
-) -> Found:
-    """The package's proposals, model and recommendation, or others for numbers, on privatised values."""
+def surrogate_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+    """The package's proposals, model and recommendation on privatised values; nothing is spent on an estimate."""
 
     def algorithm(settings: CentredSettings) -> Any:
-        return on_values(numbers if settings.space is None else CentredMixed, task.clip)(settings)
+        return on_values(CentredCMA if settings.space is None else CentredMixed, task.clip)(settings)
 
-    plain = {"share": 0.0, "references": 0, "choice_share": 0.0, **settings}
+    plain: dict[str, Any] = {"share": 0.0, "references": 0, "choice_share": 0.0, "final_share": 0.0}
     if task.space.plain:
         plain["saturated"] = 0.0  # nor is the share of unclipped people that a clip follows
     return run(replace(CENTRED, algorithm=algorithm, joined=None), task, mu, trials, seed, **plain)
-
-
-def paths_on_values(task: FrontierTask, mu: float | None, trials: int, seed: int, **settings: Any) -> Found:
-    """The bottoms of drawn functions, on privatised values."""
-    return surrogate_on_values(task, mu, trials, seed, numbers=Paths, population=4, **settings)
-
-
-FOLLOWS = {"share": FOLLOWING, "quantile": UNCLIPPED}  # settings of a clip that follows
 
 
 # ---- searches on values ------------------------------------------------------------------------------------------
@@ -150,10 +128,13 @@ def value_noise(task: FrontierTask, mu: float | None, trials: int) -> float:
 
 def read(task: FrontierTask, tried: list[Parameters], values: Array, sigma: float) -> Found:
     """The two recommendations of a finished search by values."""
+    best = tried[int(np.argmin(values))]
+    if not sigma:
+        return {BEST: best}
     X = np.array([task.space.encode(parameters) for parameters in tried])
     model = GroupedRegression(task.space.d, memory=len(tried), iterations=100)
     model.fit([Group(X, values, sigma)])
-    return {BEST: tried[int(np.argmin(values))], MODEL: tried[int(np.argmin(model.mean(X)))]}
+    return {BEST: best, MODEL: tried[int(np.argmin(model.mean(X)))]}
 
 
 def _optuna(name: str, **settings: Any) -> Callable[..., Found]:
@@ -185,24 +166,23 @@ def start(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found
     return {OWN: task.start}
 
 
-OURS, FOLLOWED = "centred", "values, ours, followed clip"
-PATHS, PATHS_VALUES, PATHS_FOLLOWED = "centred, paths", "values, paths", "values, paths, followed clip"
+def gaussian_process(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
+    """BoTorch's Gaussian process, told the noise of the values."""
+    rng = np.random.default_rng([seed, 9])
+    return {OWN: told_noise.search(task, value_noise(task, mu, trials), trials, seed, rng)}
+
+
+OURS, START, SELECTION = "centred", "start", "selection"
+TPE, CMA, RANDOM = "values, TPE", "values, CMA-ES", "values, random"
+GP = "values, GP told the noise"
 METHODS: dict[str, Callable[..., Found]] = {
-    "start": start,
+    START: start,
     OURS: centred,
     "values, ours": surrogate_on_values,
-    FOLLOWED: partial(surrogate_on_values, **FOLLOWS),
-    PATHS: centred_paths,
-    PATHS_VALUES: paths_on_values,
-    PATHS_FOLLOWED: partial(paths_on_values, **FOLLOWS),
-    "values, TPE": _optuna("TPESampler", multivariate=True, group=True),
-    "values, CMA-ES": _optuna("CmaEsSampler"),
-    "values, GP": _optuna("GPSampler"),
-    "values, HEBO": on_noisy_values(hebo),
-    "values, random": _optuna("RandomSampler"),
-    "selection": selection,
-    "DP-GIBO": gibo,
+    TPE: _optuna("TPESampler", multivariate=True, group=True),
+    CMA: _optuna("CmaEsSampler"),
+    RANDOM: _optuna("RandomSampler"),
+    GP: gaussian_process,
+    SELECTION: selection,
 }
-# Without privacy, mu None:
-LIMITS = (OURS, "values, ours", PATHS, PATHS_VALUES, "values, TPE", "values, CMA-ES", "values, GP", "values, HEBO")
-NUMBERS_ONLY = (PATHS, PATHS_VALUES, PATHS_FOLLOWED, "values, CMA-ES", "values, GP", "values, HEBO", "DP-GIBO")
+NUMBERS_ONLY = (CMA,)

@@ -7,20 +7,25 @@ public rows (kernel machines on parkinsons and pumadyn32nm on 300), and are stan
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+from sklearn.datasets import load_digits
 
 from benchmarks.bench_private import make_task
 from benchmarks.data import Array, split_table
+from benchmarks.frontier.headroom import kept, taken
+from benchmarks.frontier.models import MODELS, Trained
+from benchmarks.frontier.people import N_PRIVATE, SLOTS, rows
 from benchmarks.frontier.tables import table
-from benchmarks.small_tasks import isotropic_ridge_task, plain_svr_task
-from benchmarks.space_tasks import BINARY, KINDS, RARE, space_task
-from benchmarks.tasks import Task, kernel_ridge_task
+from benchmarks.small_tasks import BreastCancerTask, isotropic_ridge_task, plain_svr_task
+from benchmarks.space_tasks import BINARY, KINDS, N_VALIDATION, RARE, space_task
+from benchmarks.tasks import KernelTask, Task, kernel_ridge_task
 from dptune import Float, Space
 
 Parameters = Mapping[str, Any]
@@ -34,6 +39,7 @@ class FrontierTask:
     Attributes:
         default: the library's own configuration, or None: then the centre of the space is what one begins with.
         clip: (low, high) of a loss.
+        constant: the judge's loss of predicting the training rows' mean or shares.
         known: the losses of what was trained.
     """
 
@@ -44,6 +50,7 @@ class FrontierTask:
     fit: Callable[[Parameters], Array]  # -> losses (n,), not clipped
     judge: Callable[[Parameters], float]
     name: str = "task"
+    constant: float = math.nan
     known: dict[str, Array] = field(default_factory=dict)
 
     def losses(self, parameters: Parameters) -> Array:
@@ -60,13 +67,34 @@ class FrontierTask:
 
 
 def _of_numbers(task: Task) -> FrontierTask:
+    """A task of the unit cube; its default is scikit-learn's KernelRidge, SVR or SVC with standardised inputs."""
     names = [f"u{j:02}" for j in range(task.d)]
+    if isinstance(task, KernelTask):
+        inputs, constant = task.split.X_train.shape[1], float(np.mean(task.split.y_test**2))
+    else:
+        assert isinstance(task, BreastCancerTask)
+        inputs, constant = task.X_train.shape[1], _shares(task.y_train, task.y_test, task.clip)
+    own = {"ridge": 1.0, "epsilon": 0.1, "C": 1.0, "gamma": 1 / inputs, "slope": 1.0}
+    default = {
+        name: parameter.inverse(own.get(parameter.name, math.sqrt(inputs / 2)))
+        for name, parameter in zip(names, task.parameters, strict=True)
+    }
 
     def at(parameters: Parameters) -> Array:
         return np.array([parameters[name] for name in names])
 
     space = Space({name: Float(0.0, 1.0) for name in names})
-    return FrontierTask(space, None, task.n, task.clip, lambda p: task.losses(at(p)), lambda p: task.test_loss(at(p)))
+    return FrontierTask(
+        space, default, task.n, task.clip, lambda p: task.losses(at(p)), lambda p: task.test_loss(at(p)),
+        constant=constant,
+    )  # fmt: skip
+
+
+def _shares(train: Array, test: Array, clip: tuple[float, float]) -> float:
+    """The log loss of the classes' shares in the training rows."""
+    kinds, counts = np.unique(train, return_counts=True)
+    share = dict(zip(kinds.tolist(), (counts / counts.sum()).tolist(), strict=True))
+    return float(np.mean([np.clip(-math.log(share.get(y, RARE)), *clip) for y in test.tolist()]))
 
 
 def _of_table(name: str, model: Callable[[Any], Task], n: int, seed: int) -> FrontierTask:
@@ -99,12 +127,36 @@ def _classifier(name: str, kind: str, n: int, seed: int, positive: Callable[[Arr
         BINARY,
         lambda p: losses(p, split.X_val, val_y),
         lambda p: float(losses(p, split.X_test, test_y).mean()),
+        constant=_shares(train_y, test_y, BINARY),
     )
 
 
 def _mixed_digits(n: int, seed: int) -> FrontierTask:
     task = space_task("models-digits", n, seed)
-    return FrontierTask(task.space, task.default, n, task.clip, task.losses, task.test_loss)
+    y = np.random.default_rng([44, seed]).permutation(load_digits(return_X_y=True)[1] % 2)  # as the task orders them
+    return FrontierTask(
+        task.space, task.default, n, task.clip, task.losses, task.test_loss,
+        constant=_shares(y[:N_TRAIN], y[N_TRAIN + N_VALIDATION :], task.clip),
+    )  # fmt: skip
+
+
+@lru_cache(1)
+def _trained(slot: str, seed: int) -> Trained:
+    people = taken(kept())[slot]
+    if people is None:
+        raise ValueError(f"nobody takes {slot!r}")
+    train, private, judge = rows(people, seed)
+    return Trained(MODELS[SLOTS[slot][0]], people, train, np.concatenate([private, judge]))
+
+
+def _new(slot: str, n: int, seed: int) -> FrontierTask:
+    """The private people of n = 300 are the first of those of n = 1000; what was trained is trained for both."""
+    task = _trained(slot, seed)
+    judge = slice(N_PRIVATE, None)
+    return FrontierTask(
+        task.space, task.default, n, task.clip, lambda p: task.losses(p)[:n],
+        lambda p: float(task.losses(p)[judge].mean()), constant=float(task.constant()[judge].mean()),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -113,41 +165,49 @@ class Kind:
 
     Attributes:
         data: its data set.
-        people: numbers of private people that it has rows for.
-        seen: whether anybody looked at it while algorithms or their constants were chosen.
         make: (n, seed) -> the task on that split.
-        numbers: whether its space has numbers only.
+        d: numbers of its space; None: it has categories.
+        people: numbers of private people that it has rows for.
+        new: whether nobody had looked at the data before the search was what it is.
     """
 
     data: str
-    people: tuple[int, ...]
-    seen: bool
     make: Callable[[int, int], FrontierTask]
-    numbers: bool = True
+    d: int | None
+    people: tuple[int, ...] = (300, 1000)
+    new: bool = False
 
 
 def _earlier(name: str) -> Callable[[int, int], FrontierTask]:
     return lambda n, seed: _of_numbers(make_task(name, n, seed))
 
 
-ALL = (300, 1000, 4000)
-TASKS: dict[str, Kind] = {
-    "ridge2-anes96": Kind("anes96", (300,), False, lambda n, s: _of_table("anes96", isotropic_ridge_task, n, s)),
-    "svr3-slid": Kind("slid", (300, 1000), False, lambda n, s: _of_table("slid", plain_svr_task, n, s)),
-    "krr-budget": Kind("budget", ALL, False, lambda n, s: _of_table("budget", kernel_ridge_task, n, s)),
-    "krr-fair": Kind("fair", ALL, False, lambda n, s: _of_table("fair", kernel_ridge_task, n, s)),
-    "krr-randhie": Kind("randhie", ALL, False, lambda n, s: _of_table("randhie", kernel_ridge_task, n, s)),
-    "models-hdma": Kind(
-        "hdma", (300, 1000), False, lambda n, s: _classifier("hdma", "models-digits", n, s, lambda y: y > 0), False
-    ),
-    "xgboost-star": Kind(
-        "star", ALL, False, lambda n, s: _classifier("star", "xgboost-digits", n, s, lambda y: y > 0), False
-    ),
-    "svc-breast-cancer": Kind("breast-cancer", (300,), True, _earlier("svc-breast-cancer")),
-    "models-digits": Kind("digits", (300, 1000), True, _mixed_digits, False),
-    "krr-parkinsons": Kind("parkinsons", ALL, True, _earlier("krr-parkinsons")),
-    "krr-pumadyn32nm": Kind("pumadyn32nm", ALL, True, _earlier("krr-pumadyn32nm")),
+def _slots() -> dict[str, Kind]:
+    """The new tasks: who takes the slots, with the numbers of their spaces."""
+    found = {}
+    for slot, people in taken(kept()).items():
+        if people is not None:
+            space = MODELS[SLOTS[slot][0]].space(len(people.inputs))
+            numbers = len(space) if space.plain else None
+            found[f"{slot.split(',')[0]}: {people.name}"] = Kind(people.name, partial(_new, slot), numbers, new=True)
+    return found
+
+
+OLD: dict[str, Kind] = {
+    "ridge2-anes96": Kind("anes96", lambda n, s: _of_table("anes96", isotropic_ridge_task, n, s), 2, (300,)),
+    "svr3-slid": Kind("slid", lambda n, s: _of_table("slid", plain_svr_task, n, s), 3),
+    "krr-budget": Kind("budget", lambda n, s: _of_table("budget", kernel_ridge_task, n, s), 6),
+    "krr-fair": Kind("fair", lambda n, s: _of_table("fair", kernel_ridge_task, n, s), 9),
+    "krr-randhie": Kind("randhie", lambda n, s: _of_table("randhie", kernel_ridge_task, n, s), 10),
+    "models-hdma": Kind("hdma", lambda n, s: _classifier("hdma", "models-digits", n, s, lambda y: y > 0), None),
+    "xgboost-star": Kind("star", lambda n, s: _classifier("star", "xgboost-digits", n, s, lambda y: y > 0), None),
+    "svc-breast-cancer": Kind("breast-cancer", _earlier("svc-breast-cancer"), 3, (300,)),
+    "models-digits": Kind("digits", _mixed_digits, None),
+    "krr-parkinsons": Kind("parkinsons", _earlier("krr-parkinsons"), 21),
+    "krr-pumadyn32nm": Kind("pumadyn32nm", _earlier("krr-pumadyn32nm"), 33),
 }
+NEW = _slots()
+TASKS = {**NEW, **OLD}
 
 
 @lru_cache(2)
