@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from benchmarks.frontier.models import MODELS, Trained
-from benchmarks.frontier.people import RESERVED, SLOTS, People, reserved
+from benchmarks.frontier.people import SLOTS, People, reserved
 from benchmarks.report import DOCS, machine, markdown
 
 LEAST, TRIALS = 0.03, 60
@@ -34,21 +34,21 @@ def headroom(model: str, people: People) -> float:
     from benchmarks.spaces import suggest
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    parts, part = np.split(reserved(people), 3), RESERVED // 3
+    parts = np.split(reserved(people), 3)
     found = []
     for order in itertools.permutations(range(3)):
         train, chosen, measured = (parts[i] for i in order)
-        task = Trained(MODELS[model], people, train, np.concatenate([chosen, measured]))
+        task = Trained(MODELS[model], people, train)
         study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
         study.enqueue_trial(dict(task.default))
         tried: list[Any] = []
 
-        def value(trial: Any, task: Trained = task, tried: list[Any] = tried) -> float:
+        def value(trial: Any, task: Trained = task, chosen: Any = chosen, tried: list[Any] = tried) -> float:
             tried.append(suggest(trial, task))
-            return float(np.clip(task.losses(tried[-1])[:part], *task.clip).mean())
+            return float(np.clip(task.losses(tried[-1], chosen), *task.clip).mean())
 
         study.optimize(value, n_trials=TRIALS)
-        best, default = (task.losses(p)[part:].mean() for p in (tried[study.best_trial.number], task.default))
+        best, default = (task.losses(p, measured).mean() for p in (tried[study.best_trial.number], task.default))
         found.append(np.log(default / best))
     return float(np.mean(found))
 

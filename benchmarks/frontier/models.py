@@ -64,9 +64,8 @@ class Model:
     standardised: bool = False
 
 
-@dataclass
 class Trained:
-    """A model on one choice of rows; the losses of what was trained are kept.
+    """A model on one choice of rows.
 
     Attributes:
         space: of its parameters.
@@ -74,38 +73,28 @@ class Trained:
         clip: of a loss.
     """
 
-    model: Model
-    people: People
-    train: Array
-    others: Array
+    def __init__(self, model: Model, people: People, train: Array) -> None:
+        X, y = frame(people)
+        inputs = len(people.inputs)
+        self.space, self.default, self.clip = model.space(inputs), model.default(inputs), model.clip
+        self._model, self._train = model, train
+        X = model.inputs(X)
+        if not model.classes:
+            y = (y - y[train].mean()) / y[train].std()
+        if model.standardised:
+            X = _standardised(X, train)
+        self._y, self._take = y, X.iloc.__getitem__ if hasattr(X, "iloc") else X.__getitem__
 
-    def __post_init__(self) -> None:
-        X, y = frame(self.people)
-        inputs = len(self.people.inputs)
-        self.space, self.default, self.clip = self.model.space(inputs), self.model.default(inputs), self.model.clip
-        X = self.model.inputs(X)
-        if not self.model.classes:
-            y = (y - y[self.train].mean()) / y[self.train].std()
-        if self.model.standardised:
-            X = _standardised(X, self.train)
-        take = X.iloc.__getitem__ if hasattr(X, "iloc") else X.__getitem__
-        self._of = take(self.train), y[self.train], take(self.others), y[self.others]
-        self._known: dict[str, Array] = {}
+    def losses(self, parameters: Parameters, rows: Array) -> Array:
+        """Losses of people (r,), not clipped."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            predict = self._model.train(parameters, self._take(self._train), self._y[self._train])
+            return self._model.loss(predict(self._take(rows)), self._y[rows])
 
-    def losses(self, parameters: Parameters) -> Array:
-        """Losses of the others (r,), not clipped; the same model is trained once."""
-        key = repr(sorted(parameters.items()))
-        if key not in self._known:
-            X, y, Z, answers = self._of
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._known[key] = self.model.loss(self.model.train(parameters, X, y)(Z), answers).astype(np.float32)
-        return self._known[key].astype(float)
-
-    def constant(self) -> Array:
+    def constant(self, rows: Array) -> Array:
         """Losses of the mean of the training rows (r,)."""
-        _, y, _, answers = self._of
-        return self.model.loss(np.full(len(answers), y.mean()), answers)
+        return self._model.loss(np.full(len(rows), self._y[self._train].mean()), self._y[rows])
 
 
 def _numbers(X: Any) -> Array:

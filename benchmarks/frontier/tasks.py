@@ -20,8 +20,8 @@ from sklearn.datasets import load_digits
 from benchmarks.bench_private import make_task
 from benchmarks.data import Array, split_table
 from benchmarks.frontier.headroom import kept, taken
-from benchmarks.frontier.models import MODELS, Trained
-from benchmarks.frontier.people import N_PRIVATE, SLOTS, rows
+from benchmarks.frontier.models import MODELS, Model, Trained
+from benchmarks.frontier.people import SLOTS, People, rows
 from benchmarks.frontier.tables import table
 from benchmarks.small_tasks import BreastCancerTask, isotropic_ridge_task, plain_svr_task
 from benchmarks.space_tasks import BINARY, KINDS, N_VALIDATION, RARE, space_task
@@ -140,23 +140,40 @@ def _mixed_digits(n: int, seed: int) -> FrontierTask:
     )  # fmt: skip
 
 
+class _Known:
+    """The losses of a split's private people; the same model is trained once."""
+
+    def __init__(self, people: People, model: Model, seed: int) -> None:
+        train, self._private, self._judge = rows(people, seed)
+        self.trained = Trained(model, people, train)
+        self.constant = float(self.trained.constant(self._judge).mean())
+        self._losses: dict[str, Array] = {}
+
+    def losses(self, parameters: Parameters) -> Array:
+        key = repr(sorted(parameters.items()))
+        if key not in self._losses:
+            self._losses[key] = self.trained.losses(parameters, self._private).astype(np.float32)
+        return self._losses[key].astype(float)
+
+    def judge(self, parameters: Parameters) -> float:
+        return float(self.trained.losses(parameters, self._judge).mean())
+
+
 @lru_cache(1)
-def _trained(slot: str, seed: int) -> Trained:
+def _known(slot: str, seed: int) -> _Known:
     people = taken(kept())[slot]
     if people is None:
         raise ValueError(f"nobody takes {slot!r}")
-    train, private, judge = rows(people, seed)
-    return Trained(MODELS[SLOTS[slot][0]], people, train, np.concatenate([private, judge]))
+    return _Known(people, MODELS[SLOTS[slot][0]], seed)
 
 
 def _new(slot: str, n: int, seed: int) -> FrontierTask:
     """The private people of n = 300 are the first of those of n = 1000; what was trained is trained for both."""
-    task = _trained(slot, seed)
-    judge = slice(N_PRIVATE, None)
+    known = _known(slot, seed)
+    of = known.trained
     return FrontierTask(
-        task.space, task.default, n, task.clip, lambda p: task.losses(p)[:n],
-        lambda p: float(task.losses(p)[judge].mean()), constant=float(task.constant()[judge].mean()),
-    )  # fmt: skip
+        of.space, of.default, n, of.clip, lambda p: known.losses(p)[:n], known.judge, constant=known.constant
+    )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A Gaussian process that is told the noise of every value: BoTorch's, as its authors have it.
 
 `SingleTaskGP` with `train_Yvar` and noisy expected improvement, one point at a time, after ten points of a Sobol
-sequence. A space with categories is searched in the unit cube of
+sequence; length-scales are fitted anew at every fourth trial. A space with categories is searched in the unit cube of
 `dptune.Space.encode`. Values are standardised, and the noise with them. The recommendation is the smallest posterior
 mean among the points tried. Without noise it is an ordinary search by a Gaussian process.
 
@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.data import Array
 from benchmarks.frontier.tasks import FrontierTask, Parameters
 
-FIRST = 10
+FIRST, EVERY = 10, 4
 RESTARTS, RAW = 1, 64  # of the search for the next point; more changed nothing (`python -m benchmarks.frontier.told_noise`)
 EXACT = 1e-3  # standard deviation, in units of the values' own, where there is no noise
 
@@ -58,7 +58,7 @@ class _Model:
         from botorch.optim import optimize_acqf
         from botorch.sampling import SobolQMCNormalSampler
 
-        gp = self._gp(X, values, sigma)
+        gp = self._gp(X, values, sigma, fit=self._asked % EVERY == 0)
         self._asked += 1
         gain = qLogNoisyExpectedImprovement(
             gp, gp.train_inputs[0], sampler=SobolQMCNormalSampler(torch.Size([64]), seed=self._asked), prune_baseline=True
@@ -70,10 +70,10 @@ class _Model:
         return found[0].numpy()
 
     def means(self, X: Array, values: Array, sigma: float) -> Array:
-        gp = self._gp(X, values, sigma)
+        gp = self._gp(X, values, sigma, fit=True)
         return gp.posterior(gp.train_inputs[0]).mean.detach().numpy()[:, 0]
 
-    def _gp(self, X: Array, values: Array, sigma: float) -> Any:
+    def _gp(self, X: Array, values: Array, sigma: float, *, fit: bool) -> Any:
         import torch
         from botorch.fit import fit_gpytorch_mll
         from botorch.models import SingleTaskGP
@@ -86,6 +86,7 @@ class _Model:
         if self._fitted is not None:
             gp.mean_module.load_state_dict(self._fitted["mean"])
             gp.covar_module.load_state_dict(self._fitted["covar"])
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(gp.likelihood, gp))
-        self._fitted = {"mean": gp.mean_module.state_dict(), "covar": gp.covar_module.state_dict()}
+        if fit:
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(gp.likelihood, gp))
+            self._fitted = {"mean": gp.mean_module.state_dict(), "covar": gp.covar_module.state_dict()}
         return gp.eval()
