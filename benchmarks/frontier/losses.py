@@ -1,142 +1,115 @@
-"""What was measured, by cell, and the comparisons that were fixed beforehand.
-
-**Primary outcome**: the logarithm of a private search's test loss over the frontier's, paired by split, data sets of
-equal weight, 95% by a bootstrap of data sets and of splits within them. The *frontier* of a task, n and number of
-trials is the limit without privacy whose mean test loss is smallest there, chosen in hindsight.
-
-**Share kept**: (start - ours) / (start - frontier) of a data set's mean losses; only where the frontier improves on the
-start by more than two standard errors, as a ratio with a denominator near zero says nothing.
-"""
+"""What was measured, by place (task and n) and method, and the comparisons that the design fixed beforehand."""
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from benchmarks.data import Array
-from benchmarks.frontier.design import TRIALS
-from benchmarks.frontier.methods import BEST, LIMITS, METHODS, MODEL, OURS, OWN, PATHS_VALUES
+from benchmarks.frontier.design import CONSTANT, EXTERNAL, LEAST_GAIN, VALUES
+from benchmarks.frontier.methods import BEST, GP, MODEL, OURS, OWN, SELECTION, START
 from benchmarks.frontier.tasks import TASKS
 
-Place = tuple[str, int, int]  # task, n, trials
+Place = tuple[str, int]  # task, n
 Reading = tuple[str, str]  # method, recommendation
+BySplit = dict[int, float]
 
 RESAMPLED = 2000
-FEWEST = 3  # splits on which the best of several is told: fewer are noise
 
 
-def readings(methods: Collection[str]) -> tuple[Reading, ...]:
-    """The recommendations of these methods."""
-    own = ("values, ours", PATHS_VALUES)  # and the same with a followed clip
-    two = [name for name in methods if name.startswith("values, ") and not name.startswith(own)]
-    return tuple((name, read) for name in methods for read in ((BEST, MODEL) if name in two else (OWN,)))
-
-
-VALUES = readings([name for name in METHODS if name.startswith("values, ")])
+def readings(methods: Iterable[str]) -> list[Reading]:
+    """The recommendations of these methods: searches on values have two."""
+    one = (OURS, GP, SELECTION, START)
+    return [(name, read) for name in methods for read in ((OWN,) if name in one else (BEST, MODEL))]
 
 
 class Losses:
     """Test losses by cell and recommendation; comparisons are made on the splits that both sides have."""
 
     def __init__(self, results: list[dict[str, Any]]) -> None:
-        self.results = results
-        self.first = 0  # split that comparisons begin with; bests are chosen on all
-        self._of: dict[tuple[Any, ...], dict[int, float]] = {}
+        self._of: dict[tuple[Any, ...], BySplit] = {}
         for r in results:
             for read, loss in r["test_loss"].items():
-                key = (r["task"], r["n"], r["trials"], r["mu"], r["clip"], r["method"], read)
-                self._of.setdefault(key, {})[r["seed"]] = loss
+                self._of.setdefault((r["task"], r["n"], r["mu"], r["method"], read), {})[r["seed"]] = loss
 
-    def since(self, split: int) -> Losses:
-        """The same, compared on later splits only."""
-        later = copy.copy(self)
-        later.first = split
-        return later
-
-    def at(self, place: Place, mu: float | None, reading: Reading, clip: float = 1.0) -> dict[int, float]:
+    def at(self, place: Place, mu: float | None, reading: Reading = (OURS, OWN)) -> BySplit:
         """Losses by split."""
-        return self._of.get((*place, mu, clip, *reading), {})
+        return self._of.get((*place, mu, *reading), {})
 
-    def places(self, n: int, trials: int = TRIALS) -> list[Place]:
-        """The tasks with so many people."""
-        return [(task, n, trials) for task, kind in TASKS.items() if n in kind.people]
+    def places(self, n: int, *, new: bool) -> list[Place]:
+        """The new tasks with so many people, or the old ones."""
+        return [(task, n) for task, kind in TASKS.items() if n in kind.people and kind.new == new]
 
-    def best(self, place: Place, mu: float | None, among: Iterable[Reading]) -> Reading | None:
-        """The reading with the smallest mean loss; one with fewer splits is compared on these, if enough."""
-        found = sorted(
-            ((reading, of) for reading in among if (of := self.at(place, mu, reading))), key=lambda pair: -len(pair[1])
-        )
+    def best(self, place: Place, mu: float | None, methods: Iterable[str]) -> tuple[Reading, BySplit] | None:
+        """The reading with the smallest mean loss, on the splits that all of them have."""
+        found = {reading: of for reading in readings(methods) if (of := self.at(place, mu, reading))}
         if not found:
             return None
-        best, losses = found[0]
-        for reading, of in found[1:]:
-            both = of.keys() & losses.keys()
-            if len(both) >= FEWEST and sum(of[seed] for seed in both) < sum(losses[seed] for seed in both):
-                best, losses = reading, of
-        return best
+        both = set.intersection(*map(set, found.values()))
+        reading = min(found, key=lambda of: mean(found[of], both))
+        return reading, found[reading]
 
-    def frontier(self, place: Place) -> Reading | None:
-        """The best limit without privacy."""
-        return self.best(place, None, readings(LIMITS))
+    def external(self, place: Place) -> BySplit:
+        """The best external search without privacy."""
+        found = self.best(place, None, EXTERNAL)
+        return found[1] if found else {}
+
+    def values(self, place: Place, mu: float, methods: Iterable[str] = VALUES) -> BySplit:
+        """The best of these on privatised values."""
+        found = self.best(place, mu, methods)
+        return found[1] if found else {}
+
+    def baseline(self, place: Place) -> BySplit:
+        """The library's default or the constant prediction, whichever is better in the mean."""
+        two = [self.at(place, None, (START, read)) for read in (OWN, CONSTANT)]
+        return min(two, key=lambda of: mean(of, of.keys())) if all(two) else {}
+
+    def gain(self, place: Place) -> float:
+        """What the best external search takes off the baseline, a share of it."""
+        base, best = self.baseline(place), self.external(place)
+        both = base.keys() & best.keys()
+        return 1 - mean(best, both) / mean(base, both) if both else math.nan
+
+    def share_kept(self, place: Place, mu: float | None, reading: Reading = (OURS, OWN)) -> float:
+        """The share of the achievable improvement over the baseline kept; nan where nothing can be tuned."""
+        base, best, ours = self.baseline(place), self.external(place), self.at(place, mu, reading)
+        both = base.keys() & best.keys() & ours.keys()
+        if not both or self.gain(place) < LEAST_GAIN:
+            return math.nan
+        return (mean(base, both) - mean(ours, both)) / (mean(base, both) - mean(best, both))
+
+    def shares(self, places: Iterable[Place], mu: float, methods: Iterable[str] = (OURS,)) -> Array:
+        """Shares kept where something can be tuned; of a method's two readings the one with the larger median."""
+        found = [[self.share_kept(place, mu, reading) for place in places] for reading in readings(methods)]
+        kept = [np.array([share for share in shares if not math.isnan(share)]) for shares in found]
+        return max(kept, key=lambda shares: np.median(shares) if len(shares) else -math.inf)
 
     def logs(
-        self,
-        n: int,
-        one: Callable[[Place], dict[int, float]],
-        other: Callable[[Place], dict[int, float]],
-        trials: int = TRIALS,
+        self, places: Iterable[Place], one: Callable[[Place], BySplit], other: Callable[[Place], BySplit]
     ) -> dict[str, Array]:
-        """log(one / other) by data set, over its tasks' splits."""
-        found: dict[str, list[float]] = {}
-        for place in self.places(n, trials):
+        """log(one / other) of each split, by task."""
+        found = {}
+        for place in places:
             ours, theirs = one(place), other(place)
-            both = sorted(seed for seed in ours.keys() & theirs.keys() if seed >= self.first)
-            found.setdefault(TASKS[place[0]].data, []).extend(math.log(ours[seed] / theirs[seed]) for seed in both)
-        return {data: np.array(logs) for data, logs in found.items() if logs}
+            if both := sorted(ours.keys() & theirs.keys()):
+                found[place[0]] = np.array([math.log(ours[seed] / theirs[seed]) for seed in both])
+        return found
 
-    def over_frontier(
-        self, n: int, mu: float | None, reading: Reading, clip: float = 1.0, trials: int = TRIALS
-    ) -> dict[str, Array]:
-        """The primary outcome of a reading."""
-        return self.logs(n, lambda p: self.at(p, mu, reading, clip), self.at_frontier, trials)
 
-    def over_values(self, n: int, mu: float, reading: Reading) -> dict[str, Array]:
-        """A reading over the best on privatised values."""
-        return self.logs(n, lambda p: self.at(p, mu, reading), lambda p: self.at_best_of_values(p, mu))
-
-    def at_frontier(self, place: Place) -> dict[int, float]:
-        """The frontier's losses by split."""
-        best = self.frontier(place)
-        return {} if best is None else self.at(place, None, best)
-
-    def at_best_of_values(self, place: Place, mu: float) -> dict[int, float]:
-        """Those of the best method on privatised values, chosen in hindsight."""
-        best = self.best(place, mu, VALUES)
-        return {} if best is None else self.at(place, mu, best)
-
-    def shares_kept(self, n: int, mu: float, reading: Reading = (OURS, OWN), trials: int = TRIALS) -> dict[str, float]:
-        """The share of the achievable improvement kept, by task, where there is any."""
-        kept = {}
-        for place in self.places(n, trials):
-            start, best, ours = (
-                found for found in (self._start(place), self.at_frontier(place), self.at(place, mu, reading))
-            )
-            seeds = sorted(start.keys() & best.keys() & ours.keys())
-            gains = np.array([start[seed] - best[seed] for seed in seeds])
-            if len(seeds) > 1 and gains.mean() > 2 * gains.std(ddof=1) / math.sqrt(len(seeds)):
-                kept[place[0]] = float(np.mean([start[seed] - ours[seed] for seed in seeds]) / gains.mean())
-        return kept
-
-    def _start(self, place: Place) -> dict[int, float]:
-        return self.at((place[0], place[1], TRIALS), 1.0, ("start", OWN))
+def mean(losses: BySplit, splits: Iterable[int]) -> float:
+    """Mean loss of these splits; nan of none."""
+    found = [losses[split] for split in splits]
+    return float(np.mean(found)) if found else math.nan
 
 
 def interval(logs: dict[str, Array], seed: int = 0) -> tuple[float, float, float]:
-    """exp of the mean over data sets, and of the ends of its 95% interval; nan without data."""
+    """exp of the mean over tasks, and of the ends of its 95% interval; nan without data.
+
+    By a bootstrap of tasks and of splits within them. Tasks have equal weight.
+    """
     if not logs:
         return math.nan, math.nan, math.nan
     rng, groups = np.random.default_rng(seed), list(logs.values())
@@ -144,7 +117,7 @@ def interval(logs: dict[str, Array], seed: int = 0) -> tuple[float, float, float
     means = np.stack(
         [rng.choice(group, (RESAMPLED, k, len(group))).mean(axis=2) for group in groups]
     )  # (k, RESAMPLED, k)
-    chosen = rng.integers(k, size=(RESAMPLED, k))  # which data set takes each place
+    chosen = rng.integers(k, size=(RESAMPLED, k))  # which task takes each place
     drawn = means[chosen, np.arange(RESAMPLED)[:, None], np.arange(k)].mean(axis=1)
     low, high = np.exp(np.quantile(drawn, (0.025, 0.975)))
     return float(np.exp(np.mean([group.mean() for group in groups]))), float(low), float(high)

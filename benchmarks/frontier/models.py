@@ -249,7 +249,7 @@ def _of_one(model: Any, X: Any) -> Array:
     return np.asarray(np.nan_to_num(model.predict_proba(X), nan=0.5)[:, list(model.classes_).index(1.0)])
 
 
-# ---- a choice of model, and a pipeline --------------------------------------------------------------------------------
+# ---- a choice of model, and a pipeline ----------------------------------------------------------------------------
 
 _MODELS = Space(
     {
@@ -322,7 +322,10 @@ def _pipeline(p: Parameters, X: Any, y: Array) -> Predict:
     words = [name for name in X.columns if str(X[name].dtype) == "category"]
     (text,) = set(X.columns) - set(numbers) - set(words)
     parts: list[tuple[Any, Any]] = [
-        (make_pipeline(SimpleImputer(strategy=p["imputer"], add_indicator=p["indicator"]), scaler[p["scaler"]]), numbers),
+        (
+            make_pipeline(SimpleImputer(strategy=p["imputer"], add_indicator=p["indicator"]), scaler[p["scaler"]]),
+            numbers,
+        ),
         (OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=p["min_frequency"]), words),
     ]
     if p["text"] != "none":

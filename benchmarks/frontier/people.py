@@ -13,7 +13,8 @@ form of it, or what is known only later) are left out, which was decided by thei
 
 **Amended once**, with a commit of its own before anything else was measured: only one of seven tables had 3% of
 headroom for kernel ridge with a length-scale for each of 10 to 17 inputs, so that two slots with 11 to 20 numbers
-stayed empty. The last three of `SLOTS` were added: the same kernel on 0 and 1, and all numbers of two boosting libraries.
+stayed empty. The last three of `SLOTS` were added: the same kernel on 0 and 1, and all numbers of two boosting
+libraries.
 """
 
 from __future__ import annotations

@@ -1,199 +1,238 @@
-"""What `python -m benchmarks.frontier --show` prints: docs/frontier.md's tables and the sentences to quote."""
+"""What `python -m benchmarks.frontier --show` prints: docs/frontier.md's tables and README's sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.data import Array
-from benchmarks.frontier.design import CLIPPED, TRIALS, Cell, blocks
-from benchmarks.frontier.losses import VALUES, Losses, Reading, interval, readings
-from benchmarks.frontier.methods import BEST, METHODS, OURS, OWN
+from benchmarks.frontier import picture
+from benchmarks.frontier.design import CONSTANT, EXTERNAL, VALUES, Cell, in_order
+from benchmarks.frontier.losses import BySplit, Losses, Place, interval, mean
+from benchmarks.frontier.methods import CMA, GP, OURS, OWN, RANDOM, SELECTION, START, TPE
 from benchmarks.frontier.tasks import TASKS
 from benchmarks.report import markdown
+from dptune.accounting.gdp import epsilon_from_mu
 
-SETTINGS = tuple((n, mu) for n in (300, 1000, 4000) for mu in (0.25, 0.5, 1.0, 2.0))
-HEADLINES = ((1000, 1.0), (300, 1.0), (300, 0.5))
-MINE: Reading = (OURS, OWN)
-TPE: Reading = ("values, TPE", BEST)
-MANY = ("parkinsons", "pumadyn32nm")  # data sets of the tasks with more than ten parameters
-SETTLED = 14  # the first split that was run after the search was what it is
+SETTINGS = tuple((n, mu) for n in (1000, 300) for mu in (2.0, 1.0, 0.5, 0.25))
+DELTA = 1e-5
+FEW = 10  # numbers of a space
 
 
-def shown(triple: tuple[float, float, float]) -> str:
-    """A ratio with its interval."""
-    mean, low, high = triple
-    return "" if np.isnan(mean) else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+def whole(results: list[dict[str, Any]], out: Path) -> str:
+    """Everything, and the picture drawn."""
+    losses = Losses(results)
+    picture.draw(losses, out / "figures")
+    parts = [progress(results), *sentences(losses)]
+    parts += [headline(losses, new=True), headline(losses, new=False), rivals(losses), defaults(losses)]
+    parts += [f"n = {n}, mu = 1\n\n{tasks(losses, n)}" for n in (300, 1000)]
+    return "\n\n".join(parts)
 
 
-def progress(results: list[dict[str, object]]) -> str:
-    """How many cells of the design have been run, by block."""
-    names = Cell.__dataclass_fields__
-    done = {Cell(**{name: result[name] for name in names}) for result in results}
-    every = {name: set(cells) for name, cells in blocks().items()}
-    chosen = set.union(*every.values())
-    parts = ", ".join(f"{name}: {len(cells & done)} of {len(cells)}" for name, cells in every.items())
-    return f"{len(done & chosen)} of {len(chosen)} cells of the design have been run ({parts})."
+def progress(results: list[dict[str, Any]]) -> str:
+    """How many cells of the design have been run."""
+    done = {Cell(**{name: result[name] for name in Cell.__dataclass_fields__}) for result in results}
+    every = list(in_order())
+    return f"{sum(cell in done for cell in every)} of {len(every)} cells of the design have been run."
 
 
-def headline(losses: Losses) -> str:
-    """The primary outcome and what stands beside it, for each n and mu."""
-    rows = []
-    for n, mu in SETTINGS:
-        over = losses.over_frontier(n, mu, MINE)
-        if not over:
-            continue
-        kept = losses.shares_kept(n, mu)
-        alone = losses.over_frontier(n, None, MINE)
-        price = losses.logs(n, lambda p, mu=mu: losses.at(p, mu, MINE), lambda p: losses.at(p, None, MINE))
-        rival = losses.over_values(n, mu, MINE)
-        median = f"{np.median(list(kept.values())):.2f} ({len(kept)} tasks)" if kept else ""
-        numbers = [str(len(over)), _splits(over)]
-        rows.append([str(n), f"{mu:g}", *numbers, *map(shown, map(interval, (over, rival, price, alone))), median])
-    heads = [
-        "n",
-        "mu",
-        "data sets",
-        "splits",
-        "over the frontier",
-        "over the best of values",
-        "over itself without noise",
-    ]
-    return markdown([*heads, "itself without noise over the frontier", "median share kept"], rows)
-
-
-def methods(losses: Losses, n: int, mu: float) -> str:
-    """Every private reading over the frontier, and ours over it."""
-    rows = []
-    for reading in (*readings(METHODS),):
-        over = losses.over_frontier(n, mu, reading)
-        if over:
-            ours = losses.logs(
-                n, lambda p: losses.at(p, mu, MINE), lambda p, reading=reading: losses.at(p, mu, reading)
-            )
-            rows.append([*reading, str(len(over)), shown(interval(over)), shown(interval(ours))])
-    heads = ["method", "recommends", "data sets", "over the frontier", "centred over it"]
-    return _titled(n, mu, heads, rows)
-
-
-def tasks(losses: Losses, n: int, mu: float) -> str:
-    """Mean test losses by task: the start, the frontier, ours without and with noise, the best of values.
-
-    Means are over the splits of ours with noise; a best with fewer has their number in brackets.
-    """
-    rows = []
-    for place in losses.places(n):
-        best, rival = losses.frontier(place), losses.best(place, mu, VALUES)
-        if best is None or rival is None or not losses.at(place, mu, MINE):
-            continue
-        ours = losses.at(place, mu, MINE)
-        readings_of = [(1.0, ("start", OWN)), (None, best), (None, MINE), (mu, MINE), (mu, rival)]
-        found = [
-            {seed: loss for seed, loss in losses.at(place, price, reading).items() if seed in ours}
-            for price, reading in readings_of
-        ]
-        seen = "seen" if TASKS[place[0]].seen else "new at first"
-        kept = losses.shares_kept(n, mu).get(place[0])
-        means = [_mean(of) for of in found]
-        names = [f"{best[0].removeprefix('values, ')}", ": ".join(rival).removeprefix("values, ")]
-        share = "-" if kept is None else f"{kept:.2f}"
-        for i, of in enumerate((found[1], found[4])):
-            names[i] += f" ({len(of)})" * (len(of) < len(found[3]))
-        rows.append([place[0], seen, str(len(found[3])), *means[:2], names[0], *means[2:], names[1], share])
-    heads = ["task", "", "splits", "start", "frontier", "which is", "centred, no noise", "centred"]
-    return _titled(n, mu, [*heads, "best of values", "which is", "share kept"], rows)
-
-
-def clips(losses: Losses, n: int = 300, mu: float = 1.0) -> str:
-    """A tighter clip over the same method's own full range."""
-    rows = []
-    for reading in readings(CLIPPED):
-        ratios = [
-            losses.logs(
-                n,
-                lambda p, clip=clip, reading=reading: losses.at(p, mu, reading, clip),
-                lambda p, reading=reading: losses.at(p, mu, reading),
-            )
-            for clip in (0.3, 0.1)
-        ]
-        if all(ratios):
-            rows.append([*reading, *(shown(interval(ratio)) for ratio in ratios)])
-    return markdown(["method", "recommends", "clip .3 over 1", "clip .1 over 1"], rows) if rows else "(none yet)"
-
-
-def trials(losses: Losses) -> str:
-    """Test loss with 50 and with 400 trials over that with 100, by n, mu and task."""
-    rows = []
-    for n in (300, 1000):
-        for mu in (None, 0.5, 1.0):
-            for task, kind in TASKS.items():
-                by = {t: losses.at((task, n, t), mu, MINE) for t in (50, TRIALS, 400)}
-                if n in kind.people and by[TRIALS].keys() & (by[50].keys() | by[400].keys()):
-                    pairs = [_paired(by[t], by[TRIALS]) for t in (50, 400)]
-                    rows.append([task, str(n), "none" if mu is None else f"{mu:g}", *pairs])
-    return markdown(["task", "n", "mu", "50 over 100", "400 over 100"], rows) if rows else "(none yet)"
+# ---- the sentences -----------------------------------------------------------------------------------------------
 
 
 def sentences(losses: Losses) -> Iterator[str]:
-    """What docs/frontier.md quotes, and the README rounds."""
-    for n, mu in HEADLINES:
-        over = losses.over_frontier(n, mu, MINE)
-        if not over:
-            continue
-        rival = losses.over_values(n, mu, MINE)
-        few = interval(_left(rival, MANY))
-        kept = list(losses.shares_kept(n, mu).values())
-        share = f", and it keeps {100 * np.median(kept or 0):.0f}% of the achievable improvement (median of tasks)"
-        yield (
-            f"With {n} private rows, mu = {mu:g} and {TRIALS} trials the centred search's test loss is "
-            f"{shown(interval(over))} times that of the best search without privacy, over {len(over)} data sets and "
-            f"{_splits(over)} of each{share if kept else ''}. Over the best search on privatised values it is "
-            f"{shown(interval(rival))}, with {_splits(rival)}, and {shown(few)} without the two tasks of more than ten "
-            "parameters. Both bests were chosen in hindsight, task by task."
-        )
+    """The four sentences of README, about the new tasks."""
+    above = [100 * (over_external(losses, n, mu)[0] - 1) for n, mu in ((1000, 1.0), (300, 1.0), (300, 0.5))]
+    yield (
+        f"**Against no privacy**, 100 trials on people's tables that the search had never seen: the test loss is "
+        f"{above[0]:.1f}% above that of the best of three external searches with 1000 private people and mu = 1 "
+        f"(epsilon {epsilon_from_mu(1.0, DELTA):.2f} at delta = 1e-5), {above[1]:.1f}% with 300, and {above[2]:.1f}% "
+        f"with 300 and mu = .5 (epsilon {epsilon_from_mu(0.5, DELTA):.2f})."
+    )
+    kept = [100 * median(losses, n, mu) for n, mu in ((1000, 1.0), (300, 1.0), (300, 0.5), (300, 0.25))]
+    yield (
+        f"**What is kept** of the gain over the library's default or a constant prediction, whichever is better: "
+        f"{kept[0]:.0f}%, {kept[1]:.0f}% and {kept[2]:.0f}%, median of tasks, and {kept[3]:.0f}% with 300 people and "
+        f"mu = .25 (epsilon {epsilon_from_mu(0.25, DELTA):.2f})."
+    )
+    told = [_percent(over_values(losses, 300, 1.0, (GP, TPE), which)[0]) for which in (few, many, mixed)]
+    yield (
+        f"**Against searches of noisy scores**, the better of TPE and a Gaussian process that is told the noise, with "
+        f"300 people and mu = 1 the test loss is {told[0]} with ten numbers or fewer, {told[1]} with more and "
+        f"{told[2]} in mixed spaces."
+    )
+    lost = [place[0] for place in losses.places(300, new=True) if worse(losses, place, 0.25) > 2]
+    yield (
+        "**Where it does not gain**: "
+        + (f"with 300 people and mu = .25 it is worse than the default in {', '.join(lost)}" if lost else
+           "with 300 people and mu = .25 no task ends worse than its default by more than two standard errors")
+        + "; " + selection_sentence(losses)
+    )  # fmt: skip
 
 
-def parts(losses: Losses) -> str:
-    """What the ratios become without some data sets, and without the splits that the search was chosen in view of."""
+def selection_sentence(losses: Losses) -> str:
+    """One choice among random candidates beside the search."""
+    return (
+        f"one private choice among 100 random candidates has a test loss "
+        f"{_percent(1 / over_values(losses, 300, 1.0, (SELECTION,))[0])} than the search (300 people, mu = 1)."
+    )
+
+
+def _percent(ratio: float) -> str:
+    return f"{abs(100 * (ratio - 1)):.1f}% {'lower' if ratio < 1 else 'higher'}"
+
+
+# ---- comparisons ---------------------------------------------------------------------------------------------------
+
+
+def few(task: str) -> bool:
+    """Whether it has ten numbers or fewer."""
+    return TASKS[task].d is not None and TASKS[task].d <= FEW
+
+
+def many(task: str) -> bool:
+    """Whether it has more."""
+    return TASKS[task].d is not None and TASKS[task].d > FEW
+
+
+def mixed(task: str) -> bool:
+    """Whether it has categories."""
+    return TASKS[task].d is None
+
+
+def everything(task: str) -> bool:
+    """All of them."""
+    return True
+
+
+Triple = tuple[float, float, float]
+
+
+def over_external(losses: Losses, n: int, mu: float | None, *, new: bool = True) -> Triple:
+    """The primary outcome: ours over the best external search without privacy."""
+    return interval(losses.logs(losses.places(n, new=new), lambda p: losses.at(p, mu), losses.external))
+
+
+def over_values(
+    losses: Losses,
+    n: int,
+    mu: float,
+    methods: Iterable[str] = VALUES,
+    which: Callable[[str], bool] = everything,
+    *,
+    new: bool = True,
+) -> Triple:
+    """Ours over the best of these methods, each task's best in hindsight."""
+    places = [place for place in losses.places(n, new=new) if which(place[0])]
+    return interval(losses.logs(places, lambda p: losses.at(p, mu), lambda p: losses.values(p, mu, methods)))
+
+
+def median(losses: Losses, n: int, mu: float, *, new: bool = True) -> float:
+    """Median share kept of the tasks that have something to tune."""
+    kept = losses.shares(losses.places(n, new=new), mu)
+    return float(np.median(kept)) if len(kept) else math.nan
+
+
+def worse(losses: Losses, place: Place, mu: float) -> float:
+    """How much worse than the default, in standard errors of the difference."""
+    default, ours = losses.at(place, None, (START, OWN)), losses.at(place, mu)
+    gaps = np.array([ours[split] - default[split] for split in default.keys() & ours.keys()])
+    return float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(len(gaps)))) if len(gaps) > 1 else math.nan
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+def headline(losses: Losses, *, new: bool) -> str:
+    """The primary outcome and what stands beside it, for each n and mu."""
     rows = []
-    for n, mu in HEADLINES:
-        for name, out, of in (
-            ("", (), losses),
-            ("parkinsons", MANY[:1], losses),
-            ("parkinsons, pumadyn32nm", MANY, losses),
-            (f"splits 0 to {SETTLED - 1}", (), losses.since(SETTLED)),
-        ):
-            over = (
-                of.over_frontier(n, mu, MINE),
-                of.over_values(n, mu, MINE),
-                of.logs(n, lambda p, mu=mu: losses.at(p, mu, MINE), lambda p, mu=mu: losses.at(p, mu, TPE)),
-            )
-            kept = [_left(logs, out) for logs in over]
-            if kept[0]:
-                rows.append([str(n), f"{mu:g}", name or "nothing", *(f"{shown(interval(k))} ({len(k)})" for k in kept)])
-    heads = ["n", "mu", "left out", "over the frontier", "over the best of values", "over TPE on values"]
-    return markdown(heads, rows)
+    for n, mu in SETTINGS:
+        places = losses.places(n, new=new)
+        counts = [len(losses.at(place, mu)) for place in places if losses.at(place, mu)]
+        if not counts:
+            continue
+        kept = losses.shares(places, mu)
+        alone = interval(losses.logs(places, lambda p, mu=mu: losses.at(p, mu), lambda p: losses.at(p, None)))
+        rows.append(
+            [
+                *(f"{n}", f"{mu:g}", f"{epsilon_from_mu(mu, DELTA):.2f}", f"{len(counts)}", _span(counts)),
+                *(shown(over_external(losses, n, mu, new=new)), shown(alone)),
+                f"{np.median(kept):.2f}, {kept.min():.2f} ({len(kept)} tasks)" if len(kept) else "",
+            ]
+        )
+    heads = ["n", "mu", "epsilon", "tasks", "splits", "over the best external", "over itself without noise"]
+    return markdown([*heads, "share kept: median, least"], rows)
 
 
-def _titled(n: int, mu: float, heads: list[str], rows: list[list[str]]) -> str:
-    return f"n = {n}, mu = {mu:g}, {TRIALS} trials\n\n{markdown(heads, rows)}\n" if rows else ""
+def rivals(losses: Losses) -> str:
+    """Ours over each rival on privatised values, and over the best of them, by kind of space."""
+    rows = []
+    for n, mu in ((1000, 1.0), (300, 1.0), (300, 0.5)):
+        for name, methods in _RIVALS.items():
+            by_kind = [shown(over_values(losses, n, mu, methods, which)) for which in (few, many, mixed, everything)]
+            rows.append([f"{n}", f"{mu:g}", name, *by_kind])
+    kinds = ["10 numbers or fewer", "11 or more", "mixed", "all"]
+    return markdown(["n", "mu", "rival", *kinds], rows)
 
 
-def _left(logs: dict[str, Array], out: Collection[str]) -> dict[str, Array]:
-    return {data: of for data, of in logs.items() if data not in out}
+_RIVALS: dict[str, tuple[str, ...]] = {
+    "Gaussian process told the noise": (GP,),
+    "TPE": (TPE,),
+    "the better of these two": (GP, TPE),
+    "CMA-ES": (CMA,),
+    "random": (RANDOM,),
+    "best of all four": VALUES,
+    "one private choice": (SELECTION,),
+}
 
 
-def _splits(logs: dict[str, Array]) -> str:
-    few, many = min(map(len, logs.values())), max(map(len, logs.values()))
-    return f"{few} split{'s' * (few > 1)}" if few == many else f"{few} to {many} splits"
+def defaults(losses: Losses) -> str:
+    """At mu = .25: ours beside the default, and how sure the difference is."""
+    rows = []
+    for n in (300, 1000):
+        for place in losses.places(n, new=True):
+            default, ours = losses.at(place, None, (START, OWN)), losses.at(place, 0.25)
+            if both := default.keys() & ours.keys():
+                pair = [f"{mean(of, both):.4f}" for of in (default, ours)]
+                rows.append([f"{n}", place[0], *pair, f"{worse(losses, place, 0.25):+.1f}"])
+    return markdown(["n", "task", "default", "centred, mu = .25", "worse by, in standard errors"], rows)
 
 
-def _mean(of: dict[int, float]) -> str:
-    return f"{np.mean(list(of.values())):.3f}" if of else "-"
+def tasks(losses: Losses, n: int) -> str:
+    """Mean test losses of each task at mu = 1, new ones first; what has nothing to tune is marked."""
+    rows = []
+    for place in (*losses.places(n, new=True), *losses.places(n, new=False)):
+        ours = losses.at(place, 1.0)
+        if not ours:
+            continue
+        limits = [_least(losses, place, None, (method,)) for method in (*EXTERNAL, OURS)]
+        told = [_least(losses, place, 1.0, (method,)) for method in (OURS, GP, TPE, SELECTION)]
+        base = [_mean(losses.at(place, None, (START, read))) for read in (OWN, CONSTANT)]
+        kept = losses.share_kept(place, 1.0)
+        share = f"{kept:.2f}" if not math.isnan(kept) else f"nothing to tune ({100 * losses.gain(place):.0f}%)"
+        numbers = TASKS[place[0]].d
+        rows.append([place[0], f"{numbers}" if numbers else "mixed", f"{len(ours)}", *base, *limits, *told, share])
+    limits = ["TPE", "CMA-ES", "GP", "ours"]
+    heads = ["task", "numbers", "splits", "default", "constant", *(f"{name}, no privacy" for name in limits)]
+    return markdown([*heads, "**centred**", "GP told the noise", "TPE", "one choice", "share kept"], rows)
 
 
-def _paired(one: dict[int, float], other: dict[int, float]) -> str:
-    logs = np.array([np.log(one[seed] / other[seed]) for seed in sorted(one.keys() & other.keys())])
-    error = logs.std(ddof=1) / np.sqrt(len(logs)) if len(logs) > 1 else np.nan
-    return f"{np.exp(logs.mean()):.2f} ± {error:.2f}" if len(logs) else "-"
+def _least(losses: Losses, place: Place, mu: float | None, methods: tuple[str, ...]) -> str:
+    found = losses.best(place, mu, methods)
+    return _mean(found[1]) if found else ""
+
+
+def _mean(of: BySplit) -> str:
+    return f"{mean(of, of.keys()):.4f}" if of else ""
+
+
+def _span(counts: list[int]) -> str:
+    return f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+
+
+def shown(triple: Triple) -> str:
+    """A ratio with its interval."""
+    middle, low, high = triple
+    return "" if math.isnan(middle) else f"{middle:.3f} [{low:.3f}, {high:.3f}]"

@@ -20,7 +20,10 @@ from benchmarks.data import Array
 from benchmarks.frontier.tasks import FrontierTask, Parameters
 
 FIRST, EVERY = 10, 4
-RESTARTS, RAW = 1, 64  # of the search for the next point; more changed nothing (`python -m benchmarks.frontier.told_noise`)
+RESTARTS, RAW = (
+    1,
+    64,
+)  # of the search for the next point; more changed nothing (`python -m benchmarks.frontier.told_noise`)
 EXACT = 1e-3  # standard deviation, in units of the values' own, where there is no noise
 
 
@@ -61,12 +64,13 @@ class _Model:
         gp = self._gp(X, values, sigma, fit=self._asked % EVERY == 0)
         self._asked += 1
         gain = qLogNoisyExpectedImprovement(
-            gp, gp.train_inputs[0], sampler=SobolQMCNormalSampler(torch.Size([64]), seed=self._asked), prune_baseline=True
+            gp,
+            gp.train_inputs[0],
+            sampler=SobolQMCNormalSampler(torch.Size([64]), seed=self._asked),
+            prune_baseline=True,
         )
         cube = torch.tensor([[0.0], [1.0]], dtype=torch.double).repeat(1, X.shape[1])
-        found, _ = optimize_acqf(
-            gain, cube, q=1, num_restarts=RESTARTS, raw_samples=RAW, options={"maxiter": 25}
-        )
+        found, _ = optimize_acqf(gain, cube, q=1, num_restarts=RESTARTS, raw_samples=RAW, options={"maxiter": 25})
         return found[0].numpy()
 
     def means(self, X: Array, values: Array, sigma: float) -> Array:
