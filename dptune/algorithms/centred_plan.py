@@ -27,6 +27,7 @@ CHOICE = 0.7  # of what else is left of mu^2: for the choice among trials at the
 GUARD = 0.5  # the same with fewer than 11 numbers and a default configuration, which the choice protects,
 GUARD_OF_FEW = 0.7  # and with at most
 FEW = 3  # of them, where half of the trials look at the whole cube first; with more a third do
+GUARD_OF_MANY = 0.3  # the same with 11 or more
 AMONG = 30  # points that are chosen among then, beside the default configuration
 SATURATION, MIXED_SATURATION = 2.0, 4.0  # kappa; the second with categories or conditions
 SATURATED = 0.6  # share of the generations in which losses are saturated; with categories or conditions all
@@ -37,7 +38,7 @@ FEWEST_GENERATIONS = 4
 GENERATIONS = 20  # of numbers, or one for each parameter if there are fewer: before lambda is as large as CMA-ES's
 EXPLORED, EXPLORED_SHARE = 2, 1 / 3  # first points before CMA-ES moves: times its lambda; at most this share of all
 MOST_EXPLORED = 0.6  # share of all while what was released does not tell points apart, with
-MANY = 11  # parameters; with fewer the search is careful, and does not explore that long. None measured with 11 to 20
+MANY = 11  # parameters; with fewer the search is careful, and does not explore that long
 TRIALS_PER_COORDINATE = 20
 FEWEST_TRIALS = 4  # one generation
 
@@ -125,8 +126,8 @@ def plan_centred(
         saturated: default 0 with fewer than 11 numbers, with more .6, with categories or conditions all.
         choice_share: share of mu^2 for a choice at the end, by the exponential mechanism; default of what
             ``rung_share`` and ``final_share`` leave .7 with categories or conditions, among all trials; .5 with fewer
-            than 11 numbers and a ``default``, .7 with at most 3, among the 30 trials that are best by all answers and
-            the default, which has ten elevenths of the odds; else 0.
+            than 11 numbers and a ``default``, .7 with at most 3 and .3 with 11 or more, among the 30 trials that are
+            best by all answers and the default, which has ten elevenths of the odds; without a ``default`` 0.
         rung_share: share of mu^2 for decisions to stop trials by private losses; 0: none are made.
         rungs: decisions that are paid for, a trial.
         rung_radius: to which each person's difference of two losses is clipped for them at first; it follows C from
@@ -154,8 +155,7 @@ def plan_centred(
     rung_share = share_of("rung_share", rung_share)
     kept = share_of("final_share + rung_share", share_of("final_share", final_share) + rung_share)
     if choice_share is None:
-        guard = (GUARD_OF_FEW if d <= FEW else GUARD) if careful and facts.default is not None else 0.0
-        choice_share = (CHOICE if mixed else guard) * (1 - kept)
+        choice_share = _choice(d, rules, mixed=mixed, default=facts.default is not None) * (1 - kept)
     kept = share_of("final_share + choice_share + rung_share", kept + share_of("choice_share", choice_share))
     searched = facts.mu * math.sqrt(1 - kept)
 
@@ -212,12 +212,23 @@ def plan_centred(
         generations * population,
         final_share=final_share,
         choice_share=choice_share,
-        choice_among=AMONG if choice_share and careful else 0,
+        choice_among=AMONG if choice_share and rules > 1 and not mixed else 0,
         rung_share=rung_share,
         rungs=rungs,
         rung_radius=RUNG_RADIUS * facts.loss_range if rung_radius is None else rung_radius,
         rules=rules,
     )
+
+
+def _choice(d: int, rules: int, *, mixed: bool, default: bool) -> float:
+    """The share of what is left of mu^2 that pays for the choice at the end."""
+    if mixed:
+        return CHOICE
+    if not default or rules < 2:
+        return 0.0
+    if d < MANY:
+        return GUARD_OF_FEW if d <= FEW else GUARD
+    return GUARD_OF_MANY if rules > 2 else 0.0
 
 
 def _the_same(name: str, asked: int | None, had: int) -> int:

@@ -62,6 +62,29 @@ def test_the_plan_fits_the_trials_and_the_budget(d: int, trials: int) -> None:
     assert plan.monitor_mu == 0
 
 
+@pytest.mark.parametrize(("d", "share"), [(1, 0.7), (3, 0.7), (4, 0.5), (10, 0.5), (11, 0.3), (33, 0.3)])
+def test_a_default_is_protected_by_a_choice_among_few_in_every_space_of_numbers(d: int, share: float) -> None:
+    about: dict[str, Any] = {"d": d, "n": 300, "mu": 1.0, "trials": 100, "space": numbers(d)}
+    plan = planned(plan_centred, default=(0.5,) * d, **about)
+    assert plan.choice_share == pytest.approx(share * (1 - plan.final_share))
+    assert plan.choice_among == 30
+    alone = planned(plan_centred, **about)
+    assert (alone.choice_share, alone.choice_among) == (0, 0)
+
+
+@pytest.mark.parametrize(("rules", "d", "protected"), [(1, 4, False), (2, 4, True), (2, 11, False), (3, 11, True)])
+def test_a_run_keeps_the_defaults_that_it_began_with(rules: int, d: int, protected: bool) -> None:
+    about: dict[str, Any] = {"d": d, "n": 300, "mu": 1.0, "trials": 100, "space": numbers(d), "default": (0.5,) * d}
+    plan = planned(plan_centred, rules=rules, **about)
+    assert (plan.choice_share > 0, plan.choice_among > 0) == (protected, protected)
+    extended = planned(plan_centred, parent=plan.describe(), **about)
+    assert (extended.choice_share > 0, extended.choice_among > 0) == (protected, protected)
+
+
+def numbers(d: int) -> Space:
+    return Space({f"x{j}": Float(0, 1) for j in range(d)})
+
+
 @pytest.mark.parametrize("space", [Space({"x": Float(0, 1)}), Space({"x": Float(0, 1), "k": Categorical(["a", "b"])})])
 @pytest.mark.parametrize("shares", [{}, {"choice_share": 0.2}, {"rung_share": 0.3}, {"final_share": 0.0}])
 def test_all_shares_add_up_to_the_budget(space: Space, shares: dict[str, float]) -> None:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from scipy.stats import binom
 
+from benchmarks.frontier.tasks import FrontierTask
 from benchmarks.tails.__main__ import recommended
 from benchmarks.tails.tasks import MADE_UP, make
+from dptune import Float, Space
 from dptune.search.answer import Estimate, Recommendation
 
 RUNS, TRIALS, SURE = 150, 36, 1e-3
 Said = Callable[[Recommendation], Estimate | None]
 CLIPS_HALF: dict[str, Any] = {"quantile": 0.5, "saturated": 0.6, "choice_share": 0.0}
+
+
+def with_more_numbers(task: FrontierTask, more: int = 9) -> FrontierTask:
+    """The same losses, and numbers that do nothing: with eleven or more the search clips much."""
+    space = Space({**task.space, **{f"idle{j}": Float(0.0, 1.0) for j in range(more)}})
+    default = {**space.centre(), **task.default}
+
+    def few(parameters: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: parameters[name] for name in task.space}
+
+    wide = replace(task, space=space, default=default, fit=lambda p: task.fit(few(p)), known={})
+    return replace(wide, judge=lambda p: task.judge(few(p)))
 
 
 def audit(name: str, said: Said, settings: dict[str, Any] | None = None) -> tuple[float, float]:
@@ -51,3 +66,19 @@ def test_an_interval_covers_as_it_says_and_better_is_true(name: str) -> None:
 @pytest.mark.slow
 def test_the_audit_finds_an_interval_of_the_model() -> None:
     assert max(min(audit(name, of_the_model, CLIPS_HALF)) for name in ("minority loses", "bowl")) < SURE
+
+
+def ended_worse(runs: int, **settings: Any) -> int:
+    """Runs of a minority's losses with twelve numbers that end truly worse than the default."""
+    worse = 0
+    for i in range(runs):
+        task = with_more_numbers(make("minority loses", (300, 1000)[i % 2], i // 2))
+        found = recommended(task, 1.0, 60, i, **settings)
+        worse += task.losses(found).mean() > task.losses(task.default).mean() + 0.01
+    return worse
+
+
+@pytest.mark.slow
+def test_with_many_numbers_a_minority_that_loses_much_is_heard() -> None:
+    assert ended_worse(24) <= 2
+    assert ended_worse(24, choice_share=0.0) > 12  # the planted bug: the surrogate's minimiser, as it was
