@@ -5,7 +5,10 @@ from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-PICTURE, LINK = r"!\[[^\]]*\]\((?!https?:)[^)]*\)\n\n(?:Figure: .*?\n\n)?", r"\[([^\]]*)\]\((?!https?:)[^)]*\)"
+PICTURE, LINK = (
+    r"!\[[^\]]*\]\((?!https?:)[^)]*\)\n\n(?:Figure: .*?\n\n)?|<picture>.*?</picture>\n\n",
+    r"\[([^\]]*)\]\((?!https?:)[^)]*\)",
+)
 
 
 class Readme(MetadataHookInterface):

@@ -140,7 +140,7 @@ def _mixed_digits(n: int, seed: int) -> FrontierTask:
     )  # fmt: skip
 
 
-class _Known:
+class Known:
     """The losses of a split's private people; the same model is trained once."""
 
     def __init__(self, people: People, model: Model, seed: int) -> None:
@@ -160,11 +160,11 @@ class _Known:
 
 
 @lru_cache(1)
-def _known(slot: str, seed: int) -> _Known:
+def _known(slot: str, seed: int) -> Known:
     people = taken(kept())[slot]
     if people is None:
         raise ValueError(f"nobody takes {slot!r}")
-    return _Known(people, MODELS[SLOTS[slot][0]], seed)
+    return Known(people, MODELS[SLOTS[slot][0]], seed)
 
 
 def _new(slot: str, n: int, seed: int) -> FrontierTask:
