@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def draw(losses: Losses, folder: Path) -> None:
             plt.close(figure)
 
 
-def _panel(axis: object, losses: Losses, n: int, colours: dict[str, str]) -> None:
+def _panel(axis: Any, losses: Losses, n: int, colours: dict[str, str]) -> None:
     places = losses.places(n, new=True)
     for offset, (method, (marker, line, label)) in zip((-0.06, 0.06, 0.0), LINES.items(), strict=True):
         medians = []
@@ -50,9 +51,9 @@ def _panel(axis: object, losses: Losses, n: int, colours: dict[str, str]) -> Non
             kept = losses.shares(places, mu, (method,))
             medians.append(np.median(kept) if len(kept) else np.nan)
             x, y = np.full(len(kept), place + offset), np.maximum(kept, LOWEST)
-            axis.scatter(x, y, s=14, marker=marker, color=colours[method], alpha=0.45, linewidths=0)  # type: ignore[attr-defined]
-        axis.plot(range(len(BUDGETS)), medians, line, marker=marker, color=colours[method], label=label, markersize=8)  # type: ignore[attr-defined]
-    axis.axhline(1.0, color="gray", linewidth=0.7)  # type: ignore[attr-defined]
-    axis.axhline(0.0, color="gray", linewidth=0.7)  # type: ignore[attr-defined]
-    axis.set(title=f"{n} private people", xlabel="privacy budget mu", ylim=(LOWEST - 0.05, 1.15))  # type: ignore[attr-defined]
-    axis.set_xticks(range(len(BUDGETS)), [f"{mu:g}" for mu in BUDGETS])  # type: ignore[attr-defined]
+            axis.scatter(x, y, s=14, marker=marker, color=colours[method], alpha=0.45, linewidths=0)
+        axis.plot(range(len(BUDGETS)), medians, line, marker=marker, color=colours[method], label=label, markersize=8)
+    axis.axhline(1.0, color="gray", linewidth=0.7)
+    axis.axhline(0.0, color="gray", linewidth=0.7)
+    axis.set(title=f"{n} private people", xlabel="privacy budget mu", ylim=(LOWEST - 0.05, 1.15))
+    axis.set_xticks(range(len(BUDGETS)), [f"{mu:g}" for mu in BUDGETS])
