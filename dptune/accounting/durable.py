@@ -330,14 +330,14 @@ class DurableLedger:
     def planned_after(self, other: DurableLedger) -> bool:
         """Tell whether this ledger was made, or raised, after the other had been charged: its results may decide it."""
         charged = other.span()
-        return charged is not None and (self._made_at() > charged[0] or self._raised_at() >= charged[0])
+        return charged is not None and (self._made_at() > charged[0] or self._decided_at() >= charged[0])
 
     def _made_at(self) -> str:
-        """Return when it was made, with the plan that divides it."""
+        """Return when it was made."""
         return str(self._row["created_at"])
 
-    def _raised_at(self) -> str:
-        """Return when its promise last grew, as the ledger writes times; "" if it never did."""
+    def _decided_at(self) -> str:
+        """Return when its promise last grew or its budget was divided, as the ledger writes times; "" if never."""
         return ""
 
     @property

@@ -37,6 +37,7 @@ _PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no 
 _f = schema.facts.c
 _OF_ALL = sa.select(_f.value).where(_f.scope == WHOLE).order_by(_f.name)
 _RAISES, _ALL_LIMITS = (_OF_ALL.where(_f.name.startswith(name)) for name in (RAISE, _LIMITS))  # at every look
+_PLANNED = sa.select(_f.scope, _f.value).where(_f.name == _PLANNED_AT)
 _SAME = (1 - 1e-6, 1 + 1e-6)  # what a choice's two prices may differ by
 _PROBE = {  # a charge that is taken back at once
     **dict.fromkeys(("scope", "key", "kind", "mechanism", "digest", "hash", "mu_squared_so_far", "charged_at"), ""),
@@ -319,19 +320,23 @@ class PrivacyLedger(DurableLedger):
         with self._transaction(write=False) as (connection, _):
             return [value["is"] for value in connection.execute(_RAISES).scalars()]
 
-    def _made_at(self) -> str:
-        return max(super()._made_at(), self._planned_at())
+    def _decided_at(self) -> str:
+        return max([str(act["at"]) for act in self.raises()] + [self._divided_at()])
 
-    def _planned_at(self) -> str:
-        """When the plan was fixed that has divided the budget, if the ledger knows it; else ""."""
+    def _divided_at(self) -> str:
+        """When it was known how the budget is divided; "" if it is not.
+
+        That is the time of the plan, or of what a clip asked for, whose run has made the first charge, if it was the
+        only one: of two, which one charges first may be decided later. Else it is the time of the first charge.
+        """
         first = next(iter(self.charges()), None) if self.limits.eta else None
-        planned: Any = None if first is None else self.fact(first.scope, _PLANNED_AT)
-        known = isinstance(planned, dict) and planned.get("eta", self.limits.eta) == self.limits.eta
-        return str(planned["at"]) if known else ""
-
-    def _raised_at(self) -> str:
-        first = self.span() if self.limits.eta and not self._planned_at() else None  # it is divided by its first charge
-        return max([str(act["at"]) for act in self.raises()] + ([first[0]] if first else []), default="")
+        if first is None:
+            return ""
+        with self._transaction(write=False) as (connection, _):
+            planned = {scope: value["is"] for scope, value in connection.execute(_PLANNED)}
+        alone: Any = planned[first.scope] if list(planned) == [first.scope] else {}
+        known = alone.get("eta", self.limits.eta) == self.limits.eta and "at" in alone
+        return str(alone["at"]) if known else min(self.span() or ("",))
 
     def _raise_limits(self, budget: Budget) -> None:
         """More of a budget in (epsilon, delta) is more mu; the limit of choices stays."""

@@ -145,10 +145,10 @@ def warn_if_lost(ledger: PrivacyLedger, scope: str, plan: Plan) -> bool:
     limits = ledger.limits_for(scope)
     if limits.holder == scope:
         return False
-    other = f"the run {limits.holder!r}" if limits.holder else "a release without a choice"
+    other = f"of the run {limits.holder!r}" if limits.holder else "of a release without a choice"
     warnings.warn(
-        f"the run {scope!r} has planned mu={plan.mu:.4g} with a choice that counts less than in GDP, but the ledger's "
-        f"first charge was for {other}, and by it the budget was divided for good. It may end early, without its "
+        f"the run {scope!r} has planned mu={plan.mu:.4g} with a choice that counts less than in GDP, but the charge "
+        f"{other} came first, and what is kept for choices is its, for good. It may end early, without its "
         "choice, or without its final estimate. A new run under another name is planned with what is left.",
         stacklevel=3,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import itertools
 import math
 import sqlite3
 from dataclasses import asdict, replace
@@ -186,9 +187,11 @@ def test_a_division_after_another_ledger_was_charged_is_warned_of(
 
 @pytest.mark.parametrize("announced", [PAIR.mu / 2, PAIR.mu / 3])
 def test_a_plan_that_was_fixed_before_the_other_was_charged_is_not_warned_of(
-    announced: float, ledger: PrivacyLedger, fast_path: Path
+    announced: float, ledger: PrivacyLedger, fast_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in every run that trains on private people: it plans, trains, and then asks. So for what a clip keeps."""
+    times = (f"2100-01-01T00:{minute:02}:00+00:00" for minute in itertools.count())
+    monkeypatch.setattr(entries, "now", lambda: next(times))
     other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
     kept = PrivacyLedger(fast_path / "clip.db", PAIR, dataset="clip")
     limits = Limits(0.1, PAIR.mu / 2, "")
@@ -200,6 +203,26 @@ def test_a_plan_that_was_fixed_before_the_other_was_charged_is_not_warned_of(
     assert kept.limits.eta == limits.eta
     late = ("clip",) if announced != limits.eta else ()  # it was not what was announced
     assert join([ledger, kept, other], delta=DELTA).late == late
+
+
+def test_of_two_plans_the_other_s_results_may_decide_which_divides(ledger: PrivacyLedger, fast_path: Path) -> None:
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+    plan(ledger)
+    plan(ledger, scope="second")
+    gaussian(other, "first", 0.1)
+    gaussian(ledger, "first", 0.05)
+    assert join([ledger, other], delta=DELTA).late == ("validation data",)
+
+
+def test_a_plan_of_the_same_second_is_late(
+    ledger: PrivacyLedger, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
+    monkeypatch.setattr(entries, "now", lambda: "2100-01-01T00:00:00+00:00")
+    gaussian(other, "first", 0.1)
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    assert join([ledger, other], delta=DELTA).late == ("validation data",)
 
 
 def test_before_a_division_the_risk_is_that_of_what_is_promised(ledger: PrivacyLedger) -> None:

@@ -259,7 +259,7 @@ def test_a_run_whose_choice_is_lost_to_another_is_told(ledger: PrivacyLedger) ->
     run.check("0")
     other = asked(opened(ledger), mu=0.1, clip=(0.0, 4.0)).begin("other", SPACE)
     complete(other)
-    with pytest.warns(UserWarning, match="first charge was for the run 'other'"):
+    with pytest.warns(UserWarning, match="the charge of the run 'other' came first"):
         run.check("0")
     run.check("0")  # once
 
