@@ -138,12 +138,16 @@ class OneChoice(_AsksNothing):
 def plan_one_choice(facts: PublicFacts, *, trials: int | None = None, final_share: float = 0.05) -> Plan:
     """Return a plan that keeps all but ``final_share`` of mu^2 for one choice among ``trials`` candidates, usually 100.
 
-    The user's default configuration is one of them.
+    The user's default configuration is one of them, and is ten times as likely beforehand as all others together.
     """
     trials = at_least("n_trials", USUAL_TRIALS if trials is None else trials, 2)
     chosen = 1 - share("final_share", final_share)
     settings = OneChoiceSettings(facts.d, trials, facts.mu * chosen**0.5, facts.seed, facts.default)
-    return Plan("selection", facts.mu, settings, trials, final_share=final_share, choice_share=chosen)
+    keeps = facts.default is not None and facts.rules > 3
+    return Plan(
+        "selection", facts.mu, settings, trials, final_share=final_share, choice_share=chosen,
+        choice_among=trials if keeps else 0, rules=facts.rules,
+    )  # fmt: skip
 
 
 SELECTION = Method(

@@ -22,7 +22,7 @@ from dptune.algorithms.rounds import Rounds
 from dptune.errors import InputError
 from dptune.space import Space, Value
 
-RULES = 3  # version of the planners' defaults; a run keeps those that it began with, and a plan that names none has 1
+RULES = 4  # version of the planners' defaults; a run keeps those that it began with, and a plan that names none has 1
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,14 @@ def gaussian(noise: NoiseSource) -> Mechanism:
     )
 
 
+DEFAULT_ODDS = 10.0  # beforehand, of a configuration that the user has today against all other candidates together
+
+
+def odds_for(default: int, candidates: int) -> list[float]:
+    """Return a prior (candidates,) for :func:`noisy_min` that keeps the one at ``default`` unless another is better."""
+    return [DEFAULT_ODDS * (candidates - 1) if j == default else 1.0 for j in range(candidates)]
+
+
 def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
     """Return the mechanism that releases the index of a small entry of a vector of means, and nothing else.
 

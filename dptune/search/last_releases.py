@@ -27,14 +27,13 @@ from dptune.accounting.ledger import Charge, PrivacyLedger
 from dptune.algorithms.method import Plan
 from dptune.errors import BudgetExhausted, InputError, KeyConflict
 from dptune.parameters import as_choice
-from dptune.privacy.mechanism import noisy_min
+from dptune.privacy.mechanism import noisy_min, odds_for
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.answer import Estimate
 from dptune.search.fold import CHOICE, DEFAULT, FINAL, as_stored, hand_in, point_name
 from dptune.space import Space, Value
 
 Parameters = Mapping[str, Value]
-DEFAULT_ODDS = 10.0  # beforehand, of the default configuration against all other candidates together
 
 
 def choose(
@@ -57,9 +56,8 @@ def choose(
     candidates = others[: among or None] + ([] if default is None else [default])
     if len(candidates) < 2:
         return
-    prior = [1.0] * len(candidates)
-    if among and default is not None:
-        prior[-1] = DEFAULT_ODDS * len(others[:among])
+    keeps = among and default is not None
+    prior = odds_for(len(candidates) - 1, len(candidates)) if keeps else [1.0] * len(candidates)
     query = privatizer.means_query(candidates, plan.choice_mu)
     note = {"parameters": [as_stored(held[point]) for point in candidates], "prior": prior}
     with suppress(KeyConflict, BudgetExhausted):

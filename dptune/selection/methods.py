@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from dptune.accounting.gdp import bounded_range_from_mu
-from dptune.privacy.mechanism import noisy_min
+from dptune.privacy.mechanism import DEFAULT_ODDS, noisy_min, odds_for
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.selection.race import Race
 
@@ -15,10 +16,15 @@ Method = Callable[[Sequence[str], LossPrivatizer, float, str], int]  # points, p
 FEW = 100  # n mu, up to which the race does better; found by ``python -m benchmarks.selection --rule``
 
 
-def exponential(points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: str) -> int:
-    """Choose by one release: the index of a small mean (:func:`dptune.privacy.mechanism.noisy_min`)."""
-    query = privatizer.means_query(points, mu)
-    return int(privatizer.release(query, scope=scope, key="index", mechanism=noisy_min).scalar)
+def exponential(
+    points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: str, *, default: int | None = None
+) -> int:
+    """Choose by one release: the index of a small mean (:func:`dptune.privacy.mechanism.noisy_min`).
+
+    The candidate at ``default`` has ten elevenths of the odds beforehand.
+    """
+    query, prior = privatizer.means_query(points, mu), [] if default is None else odds_for(default, len(points))
+    return int(privatizer.release(query, scope=scope, key="index", mechanism=partial(noisy_min, prior=prior)).scalar)
 
 
 def race(points: Sequence[str], privatizer: LossPrivatizer, mu: float, scope: str) -> int:
@@ -41,9 +47,11 @@ def usual_method(n: int, mu: float) -> Method:
     return exponential if n * mu > FEW else race
 
 
-def lead(n: int, mu: float, candidates: int) -> float:
+def lead(n: int, mu: float, candidates: int, *, default: bool = False) -> float:
     """Return by how much, in widths of the clip, the best mean loss must lead for :func:`exponential` to find it.
 
-    At 95%, whatever the other losses are: its odds are at least e^(eta n lead / 2) to the number of the others.
+    At 95%, whatever the other losses are: its odds are at least e^(eta n lead / 2) to the sum of the others' odds, to
+    which one that is kept as the ``default`` adds.
     """
-    return 2 * math.log(19 * max(candidates - 1, 1)) / (bounded_range_from_mu(mu) * n)
+    others = max(candidates - 1, 1) * (1 + DEFAULT_ODDS * default) - default
+    return 2 * math.log(19 * others) / (bounded_range_from_mu(mu) * n)

@@ -31,7 +31,7 @@ from dptune._checks import positive, share
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.losses.user_function import Data, Function, losses_function
 from dptune.search.agreement import check_start
-from dptune.selection.choosing import observe, select_points
+from dptune.selection.choosing import method_for, observe, select_points
 from dptune.selection.methods import Method
 from dptune.training import TrainingLedger
 from dptune.training.repeats import Selected, one_of
@@ -53,6 +53,8 @@ class SelectionObjective:
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
         mu: GDP price of the choice, and of the estimate; default as in :func:`dptune.select`.
+        default: parameters that you would take without a choice; one trial must have them
+            (``study.enqueue_trial(default)``). They are kept unless others are better: see :func:`dptune.select`.
         estimate_share: share of mu^2 with which the mean loss of the chosen trial is released, too.
         method: see :func:`dptune.select`.
         loss, data: see :class:`dptune_optuna.PrivateObjective`.
@@ -68,6 +70,7 @@ class SelectionObjective:
         privatizer: dptune.LossPrivatizer,
         *,
         mu: float | None = None,
+        default: Mapping[str, Any] | None = None,
         estimate_share: float = 0.0,
         method: Method | None = None,
         loss: str | NamedLoss | None = None,
@@ -79,7 +82,10 @@ class SelectionObjective:
         if loss is not None and as_loss(loss).known_clip:
             privatizer.use_clip((0.0, as_loss(loss).most))
         _ = privatizer.interval  # refuses a clip that nobody has chosen yet, before a model is trained
-        self._privatizer, self._method = privatizer, method
+        if default is not None and not isinstance(default, Mapping):
+            raise dptune.InputError(f"default must be a dict, of names and values; got {type(default).__name__}.")
+        self._privatizer, self._default = privatizer, None if default is None else dict(default)
+        self._method = method_for(method, keeps=default is not None)
         self._mu = None if mu is None else positive("mu", mu)
         self._share = share("estimate_share", estimate_share)
         functools.update_wrapper(self, function, updated=())
@@ -109,7 +115,7 @@ class SelectionObjective:
         the choice in the ledger. With ``estimate_share`` the estimate is in ``study.user_attrs["dptune:selected"]``.
 
         Raises:
-            InputError: fewer than two trials are complete.
+            InputError: fewer than two trials are complete, or none has the ``default`` parameters.
             BudgetExhausted: the ledger has not ``mu`` left; before anything is trained.
             BudgetMismatch: the choice was made among other trials, or with other settings.
         """
@@ -122,6 +128,7 @@ class SelectionObjective:
         return dict(next(trial.params for trial in trials if trial.number == known["trial"]))
 
     def _select(self, study: optuna.Study, name: str, trials: list[FrozenTrial]) -> dict[str, Any]:
+        default = self._place_of_default(trials)
         if self._privatizer.ledger.count(name) == 0:
             check_start(self._privatizer.ledger, name, self._mu, choice_share=1 - self._share)
         points = [_point(study, trial) for trial in trials]
@@ -131,11 +138,28 @@ class SelectionObjective:
                 shield = ShieldedTrial(FixedTrial(trial.params, trial.number))
                 observe(self._privatizer, point, shielded(self._function, shield, wrapped))
         chosen = select_points(
-            points, self._privatizer, mu=self._mu, name=name, estimate_share=self._share, method=self._method
+            points,
+            self._privatizer,
+            mu=self._mu,
+            name=name,
+            default=default,
+            estimate_share=self._share,
+            method=self._method,
         )
         loss = chosen.estimate and {"value": chosen.estimate.value, "sigma": chosen.estimate.sigma}
         found = {"name": name, "candidates": len(trials), "trial": trials[chosen.index].number}
         return {**found, "loss": loss, "mu": chosen.mu, "private": chosen.private}
+
+    def _place_of_default(self, trials: Sequence[FrozenTrial]) -> int | None:
+        if self._default is None:
+            return None
+        for place, trial in enumerate(trials):
+            if trial.params == self._default:
+                return place
+        raise dptune.InputError(
+            f"no completed trial has the parameters of default= ({self._default}): add one with "
+            "study.enqueue_trial(default) and study.optimize(objective, n_trials=1)."
+        )
 
     def try_out(self, parameters: dict[str, Any]) -> str:
         """Call the function once outside any study and let its exceptions through, to find bugs; nothing is spent."""

@@ -11,6 +11,7 @@ from runs import CENTRED_RUN, MIXED_RUN, MIXED_SPACE, SPACE, keys, losses_of, to
 
 from dptune import BudgetExhausted, Float, InputError, LossPrivatizer, PlanComplete, PrivacyLedger, SearchRun, Space
 from dptune.algorithms import SELECTION, CentredMixed
+from dptune.search import agreement
 
 N, BATCH = MIXED_RUN.n, MIXED_RUN.batch
 start = MIXED_RUN.start
@@ -202,10 +203,31 @@ def test_one_choice_is_paid_when_all_candidates_are_in(ledger: PrivacyLedger, sp
 
 def test_the_default_is_the_first_candidate_and_processes_share_the_sequence(ledger: PrivacyLedger) -> None:
     run, again = (selection(ledger, space=SPACE, default=SPACE.centre()) for _ in range(2))
-    assert run.ask(0) == pytest.approx(SPACE.centre())
+    assert run.ask(0) == again.ask(3) == pytest.approx(SPACE.centre())  # each chooses among its own points
     assert run.ask(7) == again.ask(7) != run.ask(8)
     with pytest.warns(UserWarning, match="no answer is released yet"):
         assert dict(run.recommend()) == pytest.approx(SPACE.centre())
+
+
+def test_the_default_is_kept_by_its_odds(ledger: PrivacyLedger) -> None:
+    run = selection(ledger, space=SPACE, default=SPACE.centre())
+    for i in range(CANDIDATES):
+        candidate(run, i)
+    charge = ledger.find("run", "choice")
+    assert charge is not None
+    assert sorted(charge.note["prior"]) == [1.0] * (CANDIDATES - 1) + [10.0 * (CANDIDATES - 1)]
+    place = int(np.argmax(charge.note["prior"]))
+    assert charge.note["parameters"][place] == pytest.approx(SPACE.centre())
+
+
+def test_a_choice_that_began_with_equal_odds_goes_on_with_them(
+    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(agreement, "RULES", 1)
+        selection(ledger, space=SPACE, default=SPACE.centre())
+    assert not {"rules", "choice_among"} & set(ledger.fact("run", "plan"))  # as it was stored then
+    assert selection(ledger, space=SPACE, default=SPACE.centre()).plan.choice_among == 0
 
 
 def test_a_failed_candidate_counts_and_is_never_chosen(ledger: PrivacyLedger) -> None:

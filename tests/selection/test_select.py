@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from selection_audits import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
@@ -192,7 +193,62 @@ def test_few_people_race_and_many_draw_once(mine: LossPrivatizer, mu: float, met
 
 @pytest.mark.parametrize("mu", [0.5, 4.0])
 @pytest.mark.parametrize("candidates", [2, 50])
-def test_a_best_that_leads_by_so_much_is_found_at_95_percent(mu: float, candidates: int) -> None:
-    others = np.full((candidates, 100), lead(100, mu, candidates))
+@pytest.mark.parametrize("default", [False, True])
+def test_a_best_that_leads_by_so_much_is_found_at_95_percent(mu: float, candidates: int, default: bool) -> None:
+    others = np.full((candidates, 100), lead(100, mu, candidates, default=default))
     others[0] = 0.0
-    assert softmax(others, mu, (0.0, 1.0))[0] == pytest.approx(0.95)
+    odds = np.ones(candidates)
+    odds[-1] = 10 * (candidates - 1) if default else 1
+    weights = softmax(others, mu, (0.0, 1.0)) * odds
+    assert weights[0] / weights.sum() == pytest.approx(0.95)
+
+
+# ---- a candidate that is kept ----------------------------------------------------------------------------------------
+
+
+def test_the_default_has_ten_elevenths_of_the_odds(privatizer: Make) -> None:
+    """Of candidates that are alike it is released as often as it should be; the prior is the ledger's business too."""
+    count, kept = 400, 0
+    mine = privatizer(n=N)
+    for t in range(count):
+        kept += dptune.select(np.full((7, N), 0.5), mine, mu=0.01, name=str(t), default=2).index == 2
+    assert binomtest(kept, count, 10 / 11).pvalue > 1e-6
+    assert mine.ledger.spent() == pytest.approx(0.01 * count**0.5)  # keeping it costs nothing
+
+
+def test_a_default_is_left_for_what_is_far_better(mine: LossPrivatizer) -> None:
+    chosen = dptune.select(losses(), mine, mu=8.0, name="which", default=0)
+    assert (chosen.index, chosen.method) == (3, "exponential selection")
+
+
+def test_few_people_draw_once_where_a_default_is_kept(mine: LossPrivatizer) -> None:
+    assert usual_method(N, 0.5) is race
+    dptune.select(losses(), mine, mu=0.5, name="which", default=0)
+    assert [charge.key for charge in mine.ledger.charges("which")] == ["index"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"default": 12}, "one of the 12 candidates"),
+        ({"default": -1}, "default"),
+        ({"default": 1.5}, "default"),
+        ({"default": 0, "method": race}, "leave method= out"),
+    ],
+)
+def test_a_default_that_cannot_be_kept_is_refused(mine: LossPrivatizer, asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        dptune.select(losses(), mine, mu=0.5, name="which", **asked)
+    assert mine.ledger.spent() == 0
+
+
+def test_a_default_belongs_to_what_a_name_means(mine: LossPrivatizer) -> None:
+    same: dict[str, Any] = {"mu": 0.5, "name": "which"}
+    first = dptune.select(losses(), mine, **same, default=1)
+    assert dptune.select(losses(), mine, **same, default=1) == first
+    for other in ({}, {"default": 2}):
+        with pytest.raises(BudgetMismatch, match="another name"):
+            dptune.select(losses(), mine, **same, **other)
+    dptune.select(losses(), mine, mu=0.5, name="without")
+    with pytest.raises(BudgetMismatch, match="another name"):
+        dptune.select(losses(), mine, mu=0.5, name="without", default=1)
