@@ -143,14 +143,20 @@ def select_points(
 
 
 def choice_share(
-    privatizer: LossPrivatizer, *, mu: float | None, estimate_share: float = 0.0, method: Method | None = None
+    privatizer: LossPrivatizer,
+    *,
+    mu: float | None,
+    default: int | None = None,
+    estimate_share: float = 0.0,
+    method: Method | None = None,
 ) -> float:
     """Return the share of mu^2 that :func:`select` will plan for a choice with a limit of its own; 0 if there is none.
 
     An automatic clip, which comes before, has to know it: :meth:`dptune.LossPrivatizer.choose_clip`.
     """
     price, share_of = None if mu is None else positive("mu", mu), share("estimate_share", estimate_share)
-    shares: Any = _plan(privatizer, privatizer.ledger.rest(), price, 2, None, share_of, method).get("shares", {})
+    method = method_for(method, keeps=default is not None)
+    shares: Any = _plan(privatizer, privatizer.ledger.rest(), price, 2, default, share_of, method).get("shares", {})
     return float(shares.get("choice", 0.0))
 
 

@@ -57,7 +57,8 @@ class PrivateSearch(Around):
         mu: GDP budget of the search; default what is neither spent nor planned by other runs when it begins.
         n_jobs: number of processes that train. Private rows stay in this one.
         random_state: a whole number; what the algorithm draws.
-        settings: of the method's planner, e.g. ``{"final_share": 0.1}``; of "selection" ``estimate_share``, ``method``.
+        settings: of the method's planner, e.g. ``{"final_share": 0.1}``; of "selection" ``estimate_share``, ``method``
+            and ``default``, parameters that are a candidate, too, and are kept unless others are better.
         name: of the search in the ledger; default made of everything public, training rows included. Under its name a
             search that was stopped goes on, and one that is complete is told again, for nothing.
         warm_start: True: with more ``n_trials`` (and ``mu``), both in all, ``fit`` goes on from the search with

@@ -60,10 +60,16 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
             if not isinstance(model, Failed):  # that it failed is public, so it costs nothing
                 tried.append(parameters)
                 yield models.losses(model)
+            elif keeps and parameters is points[0]:
+                usable(model)  # what shall be kept cannot be trained: raises why
         if not tried:
             usable(model)
 
+    settings: dict[str, Any] = {"estimate_share": 0.1, **(search.settings or {})}
     points = candidates(search.param_distributions, search.n_trials, search.random_state)
+    if keeps := settings.get("default") is not None:
+        points = _with_first(settings["default"], points)[: search.n_trials]
+        settings["default"] = 0
     if len(points) < 2:
         raise InputError(f"a choice needs at least two candidates; got {len(points)}. One costs nothing.")
     ledger, name = privatizer.ledger, search.name_
@@ -71,10 +77,9 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     begun = stored_plan(ledger, name)
     if begun is not None and not privatizer.knows_clip:
         raise BudgetMismatch(f"the name {name!r} belongs to a search with a clip; give that, or another name.")
-    settings = {"estimate_share": 0.1, **(search.settings or {})}
     choice = choice_share(privatizer, mu=search.mu, **settings) if begun is None else 0.0
     mu = usual_share(ledger, search.mu, choice_share=choice) if begun is None else float(begun["mu"])
-    if (needed := lead(privatizer.n, mu, len(points))) > 1:
+    if (needed := lead(privatizer.n, mu, len(points), default=keeps)) > 1:
         why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
         _warn(name, why, depth=4)
     spends = f"The search {name!r} spends {share_in_words(ledger, name, mu)} on one choice among {len(points)} models."
@@ -82,6 +87,14 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     chosen = dptune.select(losses(), privatizer, mu=search.mu, name=name, **settings)
     best = tried[chosen.index]
     return Found(Recommendation(best, defaults={}), models.fitted(best), chosen.estimate)
+
+
+def _with_first(default: object, points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the candidates with the one that is kept in front of the others."""
+    if not isinstance(default, Mapping):
+        raise InputError(f"default must be a dict, of names and values; got {type(default).__name__}.")
+    first = dict(default)
+    return [first, *(point for point in points if repr(sorted(point.items())) != repr(sorted(first.items())))]
 
 
 def _usual_losses(models: Models) -> dptune.privacy.PerExampleLosses | None:

@@ -195,6 +195,38 @@ def test_grid_search_cannot_multiply_the_budget(fast_path):
     assert ledger.spent() == pytest.approx(2**0.5)
 
 
+# ---- a candidate that is kept --------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*will learn little")
+def test_a_choice_keeps_the_default_where_nothing_is_known_to_be_better(fast_path):
+    settings = {"settings": {"default": {"C": 1.0}}, "mu": 0.01, "n_trials": 4}
+    search = search_in(fast_path, "selection", **settings).fit(*PUBLIC, **VAL)
+    plan = search.ledger.fact(search.name_, "plan")
+    assert (plan["default"], plan["candidates"], plan["method"]) == (0, 4, "exponential")
+    assert clone(search).fit(*PUBLIC, **VAL).best_params_ == search.best_params_
+    assert search.ledger.spent() == pytest.approx(0.01)
+
+
+def test_a_default_of_a_grid_is_tried_once_and_one_outside_is_added(fast_path):
+    grid = {"C": [0.01, 1.0, 100.0]}
+    for C, candidates in ((100.0, 3), (5.0, 4)):
+        search = search_in(fast_path, "selection", param_distributions=grid, settings={"default": {"C": C}}, mu=1.0)
+        assert search.set_params(n_trials=None).fit(*PUBLIC, **VAL).best_params_["C"] in (0.01, 1.0, 5.0, 100.0)
+        assert search.ledger.fact(search.name_, "plan")["candidates"] == candidates
+
+
+@pytest.mark.filterwarnings("ignore:A candidate could not be trained")
+@pytest.mark.parametrize(
+    ("default", "said"), [(1.0, "must be a dict"), ({"C": -1.0}, "'C' parameter"), ({"D": 1}, "'D'")]
+)
+def test_a_default_that_cannot_be_trained_is_refused(fast_path, default, said):
+    search = search_in(fast_path, "selection", settings={"default": default})
+    with pytest.raises((ValueError, dptune.InputError), match=said):
+        search.fit(*PUBLIC, **VAL)
+    assert search.ledger.spent() == 0
+
+
 # ---- what is searched -----------------------------------------------------------------------------------
 
 
