@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.data import Array
 from benchmarks.frontier.design import CONSTANT, EXTERNAL, LEAST_GAIN, VALUES
-from benchmarks.frontier.methods import BEST, GP, MODEL, OURS, OWN, SELECTION, START
+from benchmarks.frontier.methods import BEST, GP, KEEPING, MODEL, OURS, OWN, SELECTION, START
 from benchmarks.frontier.tasks import TASKS
 
 Place = tuple[str, int]  # task, n
@@ -22,7 +22,7 @@ RESAMPLED = 2000
 
 def readings(methods: Iterable[str]) -> list[Reading]:
     """The recommendations of these methods: searches on values have two."""
-    one = (OURS, GP, SELECTION, START)
+    one = (OURS, GP, SELECTION, KEEPING, START)
     return [(name, read) for name in methods for read in ((OWN,) if name in one else (BEST, MODEL))]
 
 

@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.algorithms.centred import Centred, CentredCMA, CentredMixed, CentredSettings
 from dptune.algorithms.method import Method
 from dptune.gp.grouped import Group, GroupedRegression
+from dptune.privacy.mechanism import odds_for
 from dptune.privacy.query import Box, MeanQuery, NormQuery, Question
 
 Found = dict[str, Parameters]
@@ -151,13 +153,14 @@ def _optuna(name: str, **settings: Any) -> Callable[..., Found]:
 # ---- one selection at the end -------------------------------------------------------------------------------------
 
 
-def selection(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
-    """The exponential mechanism over the start and random candidates: paid once."""
+def selection(task: FrontierTask, mu: float | None, trials: int, seed: int, *, keeps: bool = False) -> Found:
+    """The exponential mechanism over the start, which may have `dptune.select`'s odds, and random candidates."""
     rng = np.random.default_rng([seed, 3])
     found = [task.start, *(task.space.decode(rng.random(task.space.d)) for _ in range(trials - 1))]
     means = np.array([task.losses(parameters).mean() for parameters in found])
     scale = 2 * (task.clip[1] - task.clip[0]) / task.n / bounded_range_from_mu(mu or NO_PRIVACY)
-    return {OWN: found[int(np.argmax(-means / scale + np.random.default_rng([seed, 5]).gumbel(size=trials)))]}
+    odds = np.log(odds_for(0, trials)) if keeps else 0.0
+    return {OWN: found[int(np.argmax(odds - means / scale + np.random.default_rng([seed, 5]).gumbel(size=trials)))]}
 
 
 def start(task: FrontierTask, mu: float | None, trials: int, seed: int) -> Found:
@@ -171,7 +174,7 @@ def gaussian_process(task: FrontierTask, mu: float | None, trials: int, seed: in
     return {OWN: told_noise.search(task, value_noise(task, mu, trials), trials, seed, rng)}
 
 
-OURS, START, SELECTION = "centred", "start", "selection"
+OURS, START, SELECTION, KEEPING = "centred", "start", "selection", "selection, default kept"
 TPE, CMA, RANDOM = "values, TPE", "values, CMA-ES", "values, random"
 GP = "values, GP told the noise"
 METHODS: dict[str, Callable[..., Found]] = {
@@ -183,5 +186,6 @@ METHODS: dict[str, Callable[..., Found]] = {
     RANDOM: _optuna("RandomSampler"),
     GP: gaussian_process,
     SELECTION: selection,
+    KEEPING: partial(selection, keeps=True),
 }
-NUMBERS_ONLY = (CMA,)
+NUMERIC = (CMA,)

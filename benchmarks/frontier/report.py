@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.frontier import picture
 from benchmarks.frontier.design import CONSTANT, EXTERNAL, VALUES, Cell, in_order
 from benchmarks.frontier.losses import BySplit, Losses, Place, interval, mean
-from benchmarks.frontier.methods import CMA, GP, OURS, OWN, RANDOM, SELECTION, START, TPE
+from benchmarks.frontier.methods import CMA, GP, KEEPING, OURS, OWN, RANDOM, SELECTION, START, TPE
 from benchmarks.frontier.tasks import TASKS
 from benchmarks.report import markdown
 from dptune.accounting.gdp import epsilon_from_mu
@@ -183,6 +183,7 @@ _RIVALS: dict[str, tuple[str, ...]] = {
     "random": (RANDOM,),
     "best of all four": VALUES,
     "one private choice": (SELECTION,),
+    "one choice that keeps the default": (KEEPING,),
 }
 
 

@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from tqdm import tqdm
 
 from benchmarks.curator import Curator
-from benchmarks.frontier.methods import METHODS, OWN
+from benchmarks.frontier.methods import KEEPING, METHODS, OWN
 from benchmarks.frontier.tasks import FrontierTask
 from benchmarks.report import DOCS, machine
 from benchmarks.tails import report
@@ -38,7 +38,7 @@ from dptune.search.answer import Recommendation
 
 BUDGETS, TRIALS, SEEDS, RUNS = (0.5, 1.0), 100, 10, 400
 OURS = "package"
-RIVALS = ("start", "values, TPE", "values, CMA-ES", "values, random", "values, ours", "selection")
+RIVALS = ("start", "values, TPE", "values, CMA-ES", "values, random", "values, ours", "selection", KEEPING)
 
 
 def recommended(

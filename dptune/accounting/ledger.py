@@ -252,17 +252,20 @@ class PrivacyLedger(DurableLedger):
         """Whether the budget is kept in (epsilon, delta)."""
         return bool(self._row["version"] == schema.PAIR)
 
-    def limits_for(self, scope: str) -> Limits:
-        """Return the limits as they are, or as they will be if this run makes the first charge."""
+    def limits_for(self, scope: str, *, plan: object = None) -> Limits:
+        """Return the limits as they are, or as they will be if this run makes the first charge.
+
+        ``plan`` is that of a run that has not stored one yet.
+        """
         with self._transaction(write=False) as (_, head):
             self._refresh()
-            return self._limits_with(scope, head)
+            return self._limits_with(scope, head, plan=plan)
 
     def _divides(self, head: Head) -> bool:
         """Whether the next charge divides a budget in (epsilon, delta)."""
         return self._pair and head.mark.seq == 0
 
-    def _limits_with(self, scope: str, head: Head, wanted: Limits | None = None) -> Limits:
+    def _limits_with(self, scope: str, head: Head, wanted: Limits | None = None, plan: object = None) -> Limits:
         """Return the limits as they are with this run's next charge.
 
         The first charge of a ledger divides a budget in (epsilon, delta), as its run has planned, or as is ``wanted``
@@ -274,7 +277,7 @@ class PrivacyLedger(DurableLedger):
             return self.limits
         if divides and wanted is not None:
             return Limits.within(self.budget, wanted.eta, wanted.holder, planned=wanted.mu)
-        mu, share = _planned(self.fact(scope, PLAN) if scope else None)
+        mu, share = _planned((self.fact(scope, PLAN) or plan) if scope else None)
         planned, eta = divided(mu, share) if share else (mu, 0.0)
         if divides:
             return Limits.within(self.budget, eta, scope, planned=planned)

@@ -19,6 +19,8 @@ from uuid import uuid4
 
 from dptune._checks import at_least, check, check_fields, function, positive
 from dptune._numbers import real
+from dptune.accounting.approximate import Limits
+from dptune.accounting.gdp import Budget
 from dptune.accounting.ledger import PrivacyLedger
 from dptune.algorithms.asks_nothing import VALUES
 from dptune.algorithms.centred_plan import CENTRED, FEWEST_TRIALS, RUNGS
@@ -222,9 +224,8 @@ class SearchRequest:
     def announcement(self, run: SearchRun) -> str:
         """Return a line that says what the run spends, whether it protects anybody, and how large the noise will be."""
         plan, limits = run.plan, self.ledger.limits_for(run.scope)
-        spends = (
-            f"The run {run.scope!r} spends {share_in_words(self.ledger, run.scope, plan.mu)} in {plan.trials} trials"
-        )
+        share = share_in_words(self.ledger.budget, limits, plan.mu)
+        spends = f"The run {run.scope!r} spends {share} in {plan.trials} trials"
         asked = self.settings.get("trials")
         if asked is None and run.plan.trials == run.trials:
             given = f"{run.space.d} coordinates" if run.space is not None else "n and mu"
@@ -258,10 +259,10 @@ class SearchRequest:
 # ---- what to expect ------------------------------------------------------------------------------------------------
 
 
-def share_in_words(ledger: PrivacyLedger, scope: str, mu: float) -> str:
-    """Return how much of a ledger's budget a run takes, in words."""
-    budget, whole = ledger.budget, f"{ledger.budget.mu:.4g}"
-    if ledger.limits_for(scope).eta > 0 or mu > budget.mu:  # it is divided, or will be
+def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
+    """Return how much of a ledger's budget a run takes, in words; ``limits`` as they are when it has charged."""
+    whole = f"{budget.mu:.4g}"
+    if limits.eta > 0 or mu > budget.mu:  # it is divided, or will be
         whole = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}"
     return f"mu={mu:.4g} of the ledger's {whole}"
 

@@ -82,8 +82,10 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     if (needed := lead(privatizer.n, mu, len(points), default=keeps)) > 1:
         why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
         _warn(name, why, depth=4)
-    spends = f"The search {name!r} spends {share_in_words(ledger, name, mu)} on one choice among {len(points)} models."
-    _announce(search, privatizer, spends + risk_in_words(privatizer, max(ledger.limits_for(name).gdp, mu)))
+    limits = ledger.limits_for(name, plan={"mu": mu, "shares": {"choice": choice}})
+    share = share_in_words(ledger.budget, limits, mu)
+    spends = f"The search {name!r} spends {share} on one choice among {len(points)} models."
+    _announce(search, privatizer, spends + risk_in_words(privatizer, limits.gdp))
     chosen = dptune.select(losses(), privatizer, mu=search.mu, name=name, **settings)
     best = tried[chosen.index]
     return Found(Recommendation(best, defaults={}), models.fitted(best), chosen.estimate)

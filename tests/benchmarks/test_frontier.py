@@ -14,7 +14,7 @@ from benchmarks.frontier import report
 from benchmarks.frontier.design import CONSTANT, EXTERNAL, SPLITS, VALUES, Cell, in_order
 from benchmarks.frontier.headroom import LEAST, kept, taken
 from benchmarks.frontier.losses import Losses, interval, readings
-from benchmarks.frontier.methods import GP, METHODS, NUMBERS_ONLY, OURS, OWN, START, TPE, OneScale, read
+from benchmarks.frontier.methods import GP, METHODS, NUMERIC, OURS, OWN, START, TPE, OneScale, read
 from benchmarks.frontier.models import MODELS
 from benchmarks.frontier.people import SLOTS
 from benchmarks.frontier.tasks import NEW, OLD, TASKS, FrontierTask
@@ -62,7 +62,7 @@ def test_the_new_tasks_are_those_of_the_rule_and_as_many_as_were_asked_for() -> 
 def test_every_cell_stands_in_the_design_once() -> None:
     cells = list(in_order())
     assert len(cells) == len(set(cells))
-    assert not [cell for cell in cells if cell.method in NUMBERS_ONLY and TASKS[cell.task].d is None]
+    assert not [cell for cell in cells if cell.method in NUMERIC and TASKS[cell.task].d is None]
     mine = {(cell.task, cell.n, cell.mu, cell.seed) for cell in cells if cell.method == OURS}
     for name, kind in NEW.items():
         places = [(n, mu, seed) for n in kind.people for mu in (1.0, 0.5, 0.25, 2.0) for seed in range(SPLITS)]
@@ -82,7 +82,7 @@ def test_the_library_s_defaults_lie_in_the_space(slot: str) -> None:
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != GP])
 def test_every_method_recommends_points_of_the_space(method: str) -> None:
-    made = task(plain=method in NUMBERS_ONLY)
+    made = task(plain=method in NUMERIC)
     for mu in (1.0, None):
         for parameters in METHODS[method](made, mu, 16, 0).values():
             assert made.space.contains(parameters)

@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import dptune
+from dptune.search.request import risk_in_words
 from sklearn_tools import METHODS, PRIVATE, PUBLIC, SPACE, VAL, Never, Stopped, ledger_in, rows, search_in
 
 ALL = pytest.mark.parametrize("method", METHODS)
@@ -263,6 +264,21 @@ def test_a_search_says_once_what_it_spends_and_what_a_person_risks(fast_path, ca
     assert (again.name_, again.ledger.spent()) == (search.name_, search.ledger.spent())
     assert capsys.readouterr().out == f"{said}\n"
     assert len([record for record in caplog.records if record.name == "dptune_sklearn"]) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*will learn little")
+def test_the_risk_that_is_said_is_that_of_the_limits_that_the_choice_divides_the_budget_into(fast_path, caplog):
+    """Before the choice is planned they are those of Gaussian releases alone, in which a person risks less."""
+    caplog.set_level("INFO", logger="dptune_sklearn")
+    ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.approximate_dp(1.0, 1e-5))
+    before = ledger.limits.gdp
+    settings = {"mu": 0.05, "settings": {"default": {"C": 1.0}}}
+    search = search_in(fast_path, "selection", ledger=ledger, **settings).fit(*PUBLIC, **VAL)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "dptune_sklearn"]
+    privatizer = dptune.LossPrivatizer(search.ledger, n=60, clip=(0.0, 2.0))
+    assert search.ledger.limits.gdp > before
+    assert said.endswith(risk_in_words(privatizer, search.ledger.limits.gdp))
+    assert "of the ledger's epsilon=1 at delta=1e-05" in said
 
 
 def test_the_clip_that_was_chosen_is_said_too(fast_path, capsys):
