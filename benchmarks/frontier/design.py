@@ -91,6 +91,10 @@ def measure(cell: Cell) -> dict[str, float]:
     task = make(cell.task, cell.n, cell.seed)
     if cell.method == START:
         return {OWN: task.judge(task.start), CONSTANT: task.constant}
-    seed = zlib.crc32(repr((cell.task, cell.n, cell.mu, cell.seed)).encode())  # each place has noise of its own
-    found = METHODS[cell.method](task, cell.mu, TRIALS, seed)
+    found = METHODS[cell.method](task, cell.mu, TRIALS, noise_of(cell))
     return {name: task.judge(parameters) for name, parameters in found.items()}
+
+
+def noise_of(cell: Cell) -> int:
+    """The seed of a cell's noise: each place has noise of its own."""
+    return zlib.crc32(repr((cell.task, cell.n, cell.mu, cell.seed)).encode())

@@ -137,6 +137,8 @@ def worse(losses: Losses, place: Place, mu: float) -> float:
     """How much worse than the default, in standard errors of the difference."""
     default, ours = losses.at(place, None, (START, OWN)), losses.at(place, mu)
     gaps = np.array([ours[split] - default[split] for split in default.keys() & ours.keys()])
+    if not gaps.any():  # the default was kept in all of them
+        return 0.0
     return float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(len(gaps)))) if len(gaps) > 1 else math.nan
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.frontier import report
+from benchmarks.frontier import report, said
 from benchmarks.frontier.design import CONSTANT, EXTERNAL, SPLITS, VALUES, Cell, in_order
 from benchmarks.frontier.headroom import LEAST, kept, taken
 from benchmarks.frontier.losses import Losses, interval, readings
@@ -195,6 +195,20 @@ def test_worse_than_the_default_is_told_in_standard_errors() -> None:
     assert f"{expected:+.1f}" in report.defaults(losses)
 
 
+def test_a_default_that_was_always_kept_is_not_worse() -> None:
+    assert report.worse(Losses(results(1.2)), ("krr-fair", 300), 0.25) == 0.0  # 1.2 is the default's
+
+
+def test_what_is_said_of_a_run_is_one_of_four_things(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = task()
+    made.default = {"x": 0.9, "y": 0.1}
+    monkeypatch.setattr(said, "make", lambda name, n, seed: made)
+    monkeypatch.setattr(said, "TRIALS", 30)
+    assert said.verdict(Cell("bowl", 300, None, OURS, 0)) == "better"
+    made.default = {"x": 0.3, "y": 0.6}  # already the best
+    assert said.verdict(Cell("bowl", 300, 0.5, OURS, 0)) in (said.KEPT, "not distinguishable", "worse")
+
+
 def test_the_pages_say_what_the_stored_runs_say() -> None:
     stored = [json.loads(line) for line in (DOCS / "results" / "frontier.jsonl").read_text().splitlines()]
     losses = Losses(stored)
@@ -202,10 +216,12 @@ def test_the_pages_say_what_the_stored_runs_say() -> None:
         " ".join(path.read_text().replace("> ", "").split())
         for path in (DOCS / "frontier.md", DOCS.parent / "README.md")
     )
-    said = list(report.sentences(losses))
-    assert len(said) == 4
-    assert all(sentence in page for sentence in (*said, report.progress(stored)))
-    assert all(sentence in readme for sentence in said)
+    sentences = list(report.sentences(losses))
+    assert len(sentences) == 4
+    assert all(sentence in page for sentence in (*sentences, report.progress(stored)))
+    assert all(sentence in readme for sentence in sentences)
     tables = [report.headline(losses, new=new) for new in (True, False)]
     tables += [report.rivals(losses), report.defaults(losses), report.tasks(losses, 300), report.tasks(losses, 1000)]
     assert all(" ".join(row.split()) in page for table in tables for row in table.splitlines())
+    places = [place for n in (300, 1000) for place in losses.places(n, new=True)]
+    assert max(report.worse(losses, place, 0.25) for place in places) < 2  # as the page says
