@@ -89,7 +89,7 @@ def select(
         data: (X, y) of the private examples, or a function that loads them.
         default: place, from 0, of the candidate that you would take without a choice. Beforehand it is ten times as
             likely as all others together, so that noise seldom leaves it for something worse; it costs no budget.
-            Without it noise does so in a fifth to a third of choices with a few hundred people (docs/measurements.md).
+            Without it noise did so in 23% of choices where losses have tails, n = 300 and 1000 (docs/measurements.md).
         estimate_share: share of mu^2 with which the mean loss of the chosen candidate is released, too.
         method: ``exponential`` or ``race`` of :mod:`dptune.selection.methods`; default what does better with so many
             people and this budget, with ``default`` always ``exponential``.
