@@ -19,7 +19,7 @@ from dptune.accounting.events import Event, GaussianRelease, SelectionRelease
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.errors import InputError
 from dptune.privacy.noise import SLACK, NoiseSource, noise_scale
-from dptune.privacy.query import Interval, Query
+from dptune.privacy.query import Interval, Query, smallest_price
 
 Vector = npt.NDArray[np.float64]
 
@@ -79,12 +79,12 @@ def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
     (:class:`dptune.accounting.events.SelectionRelease`).
 
     Raises:
-        InputError: the prior is not usable; before anything is charged.
+        InputError: the prior is not usable, or the price so small that rounding shows; before anything is charged.
     """
     odds = np.asarray(prior, dtype=np.float64)
     if not (np.isfinite(odds) & (odds > 0)).all():
         raise InputError(f"prior must be positive and finite numbers; got {list(prior)!r}. Nothing was charged.")
-    handicap = -np.log(odds) if len(prior) else 0.0  # (m,), in units of the scale
+    handicap = -np.log(odds) if len(prior) else np.zeros(1)  # (m,), in units of the scale
 
     def entry(query: Query, sensitivity: float) -> float:
         if not isinstance(query.clip, Interval):  # a Box is one; one entry of a vector in a Ball may move by all of it
@@ -92,6 +92,9 @@ def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
         return sensitivity / math.sqrt(query.dimension)
 
     def scale(query: Query, sensitivity: float) -> float:
+        least = smallest_price(query.dimension) * max(1.0, float(np.abs(handicap).max()))  # of what rounding moves
+        if query.mu < least:
+            raise InputError(f"mu={query.mu:.3g} is too small for a choice among {query.dimension}; give {least:.3g}.")
         return 2 * entry(query, sensitivity) * (1 + SLACK) / bounded_range_from_mu(query.mu)
 
     def event(query: Query, sensitivity: float, sigma: float) -> SelectionRelease:

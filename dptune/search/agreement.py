@@ -50,8 +50,9 @@ def agree_on_plan(
     Raises:
         BudgetMismatch: another process planned this scope differently, or with another privatizer.
         BudgetExhausted: the ledger has not that much left for a new run.
-        InputError: there is no such run to start from.
+        InputError: there is no such run to start from, or the default is no point of the space.
     """
+    refuse_outside(default, space)
     ledger, budget = privatizer.ledger, privatizer.ledger.budget.mu
     drawn = secrets.randbits(32) if seed is None else seed
     start = None if start_from is None else _starting_from(method, privatizer, start_from, space, in_all)
@@ -95,6 +96,15 @@ def agree_on_plan(
             "(docs/optuna.md), or give a new study a new name."
         )
     return plan
+
+
+def refuse_outside(default: Mapping[str, Any] | None, space: Space | None) -> None:
+    """Refuse a default configuration that is no point of the search space, as far as that is known."""
+    if default is not None and space is not None and (wrong := space.wrong_with(default)):
+        raise InputError(
+            f"default= must have every active searched parameter, within its range: {wrong}. Leave default= out to "
+            "compare with the centre of the search space."
+        )
 
 
 def check_start(ledger: PrivacyLedger, scope: str, mu: float | None, *, choice_share: float = 1.0) -> None:

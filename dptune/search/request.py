@@ -29,7 +29,16 @@ from dptune.errors import AllTrialsFailed, BudgetMismatch, InputError, PlanCompl
 from dptune.privacy.auto_clip import CLIP
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.privacy.query import Interval
-from dptune.search.agreement import PRIVATIZER, check_start, newest_name, stored_plan, stored_space, totals, usual_share
+from dptune.search.agreement import (
+    PRIVATIZER,
+    check_start,
+    newest_name,
+    refuse_outside,
+    stored_plan,
+    stored_space,
+    totals,
+    usual_share,
+)
 from dptune.search.run import SearchRun
 from dptune.space import Categorical, Float, Space
 
@@ -214,11 +223,7 @@ class SearchRequest:
         """The searched part of the default configuration."""
         if space is None or self.default is None:
             return None if self.default is None else dict(self.default)
-        if wrong := space.wrong_with(self.default):
-            raise InputError(
-                f"default= must have every active searched parameter, within its range: {wrong}. Leave default= out to "
-                "compare with the centre of the search space."
-            )
+        refuse_outside(self.default, space)
         return {name: self.default[name] for name in space if space.active(name, self.default)}
 
     def announcement(self, run: SearchRun) -> str:

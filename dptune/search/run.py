@@ -71,7 +71,7 @@ class SearchRun(RunView):
     Raises:
         BudgetMismatch: another process planned this scope differently, or with another privatizer.
         BudgetExhausted: the ledger has not that much left for a new run.
-        InputError: there is no such run to start from.
+        InputError: there is no such run to start from, or the default is no point of the space.
     """
 
     def __init__(

@@ -12,9 +12,10 @@ one unit, for a trusted curator (this process): one of the exponential mechanism
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -95,20 +96,42 @@ def select(
             people and this budget, with ``default`` always ``exponential``.
 
     Raises:
-        InputError: a setting, or the shape of the losses, is not usable; nothing was read or spent.
+        InputError: a setting, or the shape of the losses, is not usable, or the candidate at ``default`` could not be
+            evaluated; nothing was spent.
         UnsupportedMetric: the loss is not a mean over people.
         BudgetExhausted: the ledger has not ``mu`` left; before the losses are read.
         BudgetMismatch: the name belongs to a choice with other settings, or to a search.
     """
-    _check(privatizer, name, mu, default, estimate_share, method)
+    price, default, share_of, method = _check(privatizer, name, mu, default, estimate_share, method)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
+    given = _losses(candidates, function)
+    if isinstance(candidates, Sized):
+        _refuse_other_places(default, len(candidates))
+    named = ((json.dumps([name, place]), losses) for place, losses in enumerate(given))
+    return select_named(named, privatizer, mu=price, name=name, default=default, estimate_share=share_of, method=method)
+
+
+def select_named(
+    candidates: Iterable[tuple[str, Losses | None]],
+    privatizer: LossPrivatizer,
+    *,
+    mu: float | None = None,
+    name: str,
+    default: int | None = None,
+    estimate_share: float = 0.0,
+    method: Method | None = None,
+) -> Selection:
+    """Choose among losses that have names of their own, other names for other candidates; else as :func:`select`."""
+    price, default, share_of, method = _check(privatizer, name, mu, default, estimate_share, method)
     points: list[str] = []
     try:
-        for losses in _losses(candidates, function):
-            points.append(json.dumps([name, len(points)]))
-            observe(privatizer, points[-1], losses)
+        for point, losses in candidates:
+            if losses is None and len(points) == default:
+                raise InputError(f"candidate {default}, the default=, could not be evaluated, so it cannot be kept.")
+            points.append(point)
+            observe(privatizer, point, losses)
         return select_points(
-            points, privatizer, mu=mu, name=name, default=default, estimate_share=estimate_share, method=method
+            points, privatizer, mu=price, name=name, default=default, estimate_share=share_of, method=method
         )
     finally:
         for point in points:
@@ -125,16 +148,18 @@ def select_points(
     estimate_share: float = 0.0,
     method: Method | None = None,
 ) -> Selection:
-    """Choose one of the points whose losses the privatizer holds; everything else is as in :func:`select`."""
-    price, share_of, method = _check(privatizer, name, mu, default, estimate_share, method)
+    """Choose one of the points whose losses the privatizer holds; everything else is as in :func:`select`.
+
+    Points of other names are other candidates.
+    """
+    price, default, share_of, method = _check(privatizer, name, mu, default, estimate_share, method)
     if len(points) < 2:
         raise InputError(f"a choice needs at least two candidates; got {len(points)}. One costs nothing.")
-    if default is not None and default >= len(points):
-        raise InputError(f"default= must be the place of one of the {len(points)} candidates, from 0; got {default}.")
+    _refuse_other_places(default, len(points))
     plan: Any = privatizer.ledger.fix_plan(
-        name, lambda rest: _plan(privatizer, rest, price, len(points), default, share_of, method)
+        name, lambda rest: _plan(privatizer, rest, price, points, default, share_of, method)
     )
-    price, method = _agreed(plan, name, price, len(points), default, share_of, method)
+    price, method = _agreed(plan, name, price, points, default, share_of, method)
     choose = method if default is None else partial(exponential, default=default)
     index = choose(points, privatizer, price * math.sqrt(1 - share_of), name)
     estimate = _estimate(privatizer, points[index], price * math.sqrt(share_of), name) if share_of else None
@@ -156,7 +181,7 @@ def choice_share(
     """
     price, share_of = None if mu is None else positive("mu", mu), share("estimate_share", estimate_share)
     method = method_for(method, keeps=default is not None)
-    shares: Any = _plan(privatizer, privatizer.ledger.rest(), price, 2, default, share_of, method).get("shares", {})
+    shares: Any = _plan(privatizer, privatizer.ledger.rest(), price, (), default, share_of, method).get("shares", {})
     return float(shares.get("choice", 0.0))
 
 
@@ -164,7 +189,7 @@ def _plan(
     privatizer: LossPrivatizer,
     rest: Rest,
     mu: float | None,
-    candidates: int,
+    points: Sequence[str],
     default: int | None,
     share_of: float,
     method: Method | None,
@@ -178,7 +203,8 @@ def _plan(
         mu = most if method is exponential else rest.unplanned
     if method is not exponential and not 0 < mu <= in_gdp * (1 + 1e-12):
         raise BudgetExhausted(mu, rest.left, privatizer.ledger.budget.mu)
-    plan = {"mu": mu, "candidates": candidates, "estimate_share": share_of, "method": method.__name__}
+    plan = {"mu": mu, "candidates": len(points), "estimate_share": share_of, "method": method.__name__}
+    plan["points"] = _digest(points)
     if default is not None:
         plan["default"] = default
     divides = method is exponential and rest.divides
@@ -189,7 +215,7 @@ def _agreed(
     plan: Any,
     name: str,
     mu: float | None,
-    candidates: int,
+    points: Sequence[str],
     default: int | None,
     share_of: float,
     method: Method | None,
@@ -201,13 +227,14 @@ def _agreed(
     """
     asked = {
         "mu": mu,
-        "candidates": candidates,
+        "candidates": len(points),
         "estimate_share": share_of,
         "method": getattr(method, "__name__", None),
     }
     found = plan if isinstance(plan, dict) else {}
     same = all(key in found and value in (None, found[key]) for key, value in asked.items())
     same = same and found.get("default") == default
+    same = same and found.get("points", _digest(points)) == _digest(points)  # plans of before have none
     method = method or METHODS.get(str(found.get("method")))
     if not same or method is None:
         raise BudgetMismatch(
@@ -215,6 +242,10 @@ def _agreed(
             "what a name means is fixed when it begins. Give another choice another name."
         )
     return found["mu"], method
+
+
+def _digest(points: Sequence[str]) -> str:
+    return hashlib.sha256(json.dumps(points).encode()).hexdigest()[:16]
 
 
 def method_for(method: Method | None, *, keeps: bool) -> Method | None:
@@ -240,19 +271,23 @@ def observe(privatizer: LossPrivatizer, point: str, losses: Losses | None) -> No
 
 def _check(
     privatizer: object, name: object, mu: object, default: object, estimate_share: object, method: Method | None
-) -> tuple[float | None, float, Method | None]:
-    """Refuse what could not be paid or kept, before losses are computed."""
+) -> tuple[float | None, int | None, float, Method | None]:
+    """Refuse what could not be paid or kept, before losses are computed; return the others in plain form."""
     if not isinstance(privatizer, LossPrivatizer):
         raise InputError(f"a LossPrivatizer must come after the candidates; got {type(privatizer).__name__}.")
     if not isinstance(name, str) or not name:
         raise InputError(f"name= must be text, the choice's place in the ledger; got {name!r}.")
-    if default is not None:
-        at_least("default", default, 0)
+    place = None if default is None else at_least("default", default, 0)
     method = method_for(method, keeps=default is not None)
     price, share_of = None if mu is None else positive("mu", mu), share("estimate_share", estimate_share)
     if privatizer.ledger.fact(name, PLAN) is None:
         check_start(privatizer.ledger, name, price, choice_share=1 - share_of)
-    return price, share_of, method
+    return price, place, share_of, method
+
+
+def _refuse_other_places(default: int | None, candidates: int) -> None:
+    if default is not None and default >= candidates:
+        raise InputError(f"default= must be the place of one of the {candidates} candidates, from 0; got {default}.")
 
 
 def _itself(model: Any) -> Any:
@@ -264,11 +299,9 @@ def _losses(candidates: Iterable[Any], function: Callable[[Any], Any] | None) ->
         raise InputError(f"losses must be (candidates, examples); got shape {candidates.shape}.")
     if not isinstance(candidates, Iterable):
         raise InputError(f"candidates must be an array or an iterable; got {type(candidates).__name__}.")
-    for candidate in candidates:
-        if function is None:
-            yield candidate
-            continue
-        yield call_guarded(function, candidate, PerExampleLosses).or_raise()
+    if function is None:
+        return iter(candidates)
+    return (call_guarded(function, candidate, PerExampleLosses).or_raise() for candidate in candidates)
 
 
 def _estimate(privatizer: LossPrivatizer, point: str, mu: float, scope: str) -> Estimate:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import CmaEsSampler, GPSampler, NSGAIIISampler, NSGAIISampler, RandomSampler, TPESampler
@@ -53,8 +54,8 @@ class SelectionObjective:
     Args:
         function: trial -> per-example losses (rows,), or a fitted estimator if ``loss`` is given.
         mu: GDP price of the choice, and of the estimate; default as in :func:`dptune.select`.
-        default: parameters that you would take without a choice; one trial must have them
-            (``study.enqueue_trial(default)``). They are kept unless others are better: see :func:`dptune.select`.
+        default: every parameter that the function suggests, as you would take it without a choice; one trial must have
+            them (``study.enqueue_trial(default)``). It is kept unless others are better: see :func:`dptune.select`.
         estimate_share: share of mu^2 with which the mean loss of the chosen trial is released, too.
         method: see :func:`dptune.select`.
         loss, data: see :class:`dptune_optuna.PrivateObjective`.
@@ -115,20 +116,20 @@ class SelectionObjective:
         the choice in the ledger. With ``estimate_share`` the estimate is in ``study.user_attrs["dptune:selected"]``.
 
         Raises:
-            InputError: fewer than two trials are complete, or none has the ``default`` parameters.
+            InputError: fewer than two trials are complete, or none has the ``default`` parameters; nothing is trained.
             BudgetExhausted: the ledger has not ``mu`` left; before anything is trained.
             BudgetMismatch: the choice was made among other trials, or with other settings.
         """
         name = name or f"{study.study_name} (selection)"
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        known = study.user_attrs.get(SELECTED, {})
-        if (known.get("name"), known.get("candidates")) != (name, len(trials)):
-            known = self._select(study, name, trials)
+        default, known = self._place_of_default(study, trials), study.user_attrs.get(SELECTED, {})
+        asked = {"name": name, "candidates": len(trials), "default": default}
+        if any(known.get(key) != value for key, value in asked.items()):
+            known = {**asked, **self._select(study, name, trials, default)}
             study.set_user_attr(SELECTED, known)
         return dict(next(trial.params for trial in trials if trial.number == known["trial"]))
 
-    def _select(self, study: optuna.Study, name: str, trials: list[FrozenTrial]) -> dict[str, Any]:
-        default = self._place_of_default(trials)
+    def _select(self, study: optuna.Study, name: str, trials: list[FrozenTrial], default: int | None) -> dict[str, Any]:
         if self._privatizer.ledger.count(name) == 0:
             check_start(self._privatizer.ledger, name, self._mu, choice_share=1 - self._share)
         points = [_point(study, trial) for trial in trials]
@@ -147,23 +148,37 @@ class SelectionObjective:
             method=self._method,
         )
         loss = chosen.estimate and {"value": chosen.estimate.value, "sigma": chosen.estimate.sigma}
-        found = {"name": name, "candidates": len(trials), "trial": trials[chosen.index].number}
-        return {**found, "loss": loss, "mu": chosen.mu, "private": chosen.private}
+        return {"trial": trials[chosen.index].number, "loss": loss, "mu": chosen.mu, "private": chosen.private}
 
-    def _place_of_default(self, trials: Sequence[FrozenTrial]) -> int | None:
-        if self._default is None:
+    def _place_of_default(self, study: optuna.Study, trials: Sequence[FrozenTrial]) -> int | None:
+        """Return which completed trial has the default's values; a default may name more than is active."""
+        if (default := self._default) is None:
             return None
-        for place, trial in enumerate(trials):
-            if trial.params == self._default:
-                return place
+        places = [place for place, trial in enumerate(trials) if _is_of(trial, default)]
+        if places:
+            return places[0]
+        begins = f"no completed trial has the parameters of default= ({default}): "
+        if failed := [trial.number for trial in study.get_trials(deepcopy=False) if _is_of(trial, default)]:
+            raise dptune.InputError(
+                f"{begins}trial {failed[0]} has them and did not complete. See why: try_out(default)."
+            )
+        suggested = set.intersection(*(set(trial.params) for trial in trials)) if trials else set[str]()
+        if missing := sorted(suggested - default.keys()):
+            raise dptune.InputError(f"{begins}it has no {', '.join(map(repr, missing))}, which every trial has.")
         raise dptune.InputError(
-            f"no completed trial has the parameters of default= ({self._default}): add one with "
-            "study.enqueue_trial(default) and study.optimize(objective, n_trials=1)."
+            f"{begins}add one with study.enqueue_trial(default) and study.optimize(objective, n_trials=1)."
         )
 
     def try_out(self, parameters: dict[str, Any]) -> str:
         """Call the function once outside any study and let its exceptions through, to find bugs; nothing is spent."""
         return try_out(self._function, parameters, self._privatizer, ShieldedTrial)
+
+
+def _is_of(trial: FrozenTrial, parameters: Mapping[str, Any]) -> bool:
+    """Tell whether all that a trial suggested has these values."""
+    return bool(trial.params) and all(
+        name in parameters and np.array_equal(value, parameters[name]) for name, value in trial.params.items()
+    )
 
 
 def _point(study: optuna.Study, trial: Trial | FrozenTrial) -> str:

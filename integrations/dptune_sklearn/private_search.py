@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-import numpy as np
 import numpy.typing as npt
 
 import dptune
@@ -19,12 +16,12 @@ from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.privacy import AutoClip
 from dptune.search.fold import FINAL, VALUE
+from dptune_sklearn.digest import digest
 from dptune_sklearn.models import Models, given_halves
 from dptune_sklearn.spaces import Distributions, UserSpace, refuse_unknown
 from dptune_sklearn.strategies import charges_of, strategy
 from dptune_sklearn.wrappers import Around
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 REFUSED = {
     "n_iter": "write n_trials=, the number of models to train.",
     "cv": "there is no cross-validation on private rows: a person trains the models of all folds but one, so each of "
@@ -57,8 +54,9 @@ class PrivateSearch(Around):
         mu: GDP budget of the search; default what is neither spent nor planned by other runs when it begins.
         n_jobs: number of processes that train. Private rows stay in this one.
         random_state: a whole number; what the algorithm draws.
-        settings: of the method's planner, e.g. ``{"final_share": 0.1}``; of "selection" ``estimate_share``, ``method``
-            and ``default``, parameters that are a candidate, too, and are kept unless others are better.
+        settings: of the method's planner, e.g. ``{"final_share": 0.1}``; of "selection" ``estimate_share`` (default
+            0.1), ``method``, and ``default``: a dict of parameters that is one of the candidates, and is kept unless
+            others are better.
         name: of the search in the ledger; default made of everything public, training rows included. Under its name a
             search that was stopped goes on, and one that is complete is told again, for nothing.
         warm_start: True: with more ``n_trials`` (and ``mu``), both in all, ``fit`` goes on from the search with
@@ -236,32 +234,4 @@ def name_of(estimator: Any, *public: Any) -> str:
 
     A ledger tells recorded answers again under a name, so all that an answer depends on is in it but the private rows.
     """
-    digest = hashlib.sha256()
-    for word in _words((estimator, *public)):
-        digest.update(hashlib.sha256(word).digest())
-    return f"{type(estimator).__name__}-{digest.hexdigest()[:12]}"
-
-
-def _words(each: Any) -> Iterator[bytes]:
-    """What tells two objects apart: types, parameters and contents, never addresses."""
-    yield type(each).__qualname__.encode()
-    if hasattr(each, "get_params") and not isinstance(each, type):
-        yield from _words(each.get_params(deep=False))
-    elif hasattr(each, "dist") and hasattr(each, "kwds"):  # a frozen distribution
-        yield from _words((each.dist.name, each.args, each.kwds))
-    elif hasattr(each, "tocsr"):
-        rows = each.tocsr()
-        yield from _words((rows.shape, rows.data, rows.indices, rows.indptr))
-    elif isinstance(each, Mapping):
-        yield from _words(sorted(each.items(), key=lambda item: str(item[0])))
-    elif isinstance(each, list | tuple):
-        for held in each:
-            yield from _words(held)
-    elif hasattr(each, "shape"):
-        array = np.asarray(each)
-        yield repr((array.shape, array.dtype, list(map(str, getattr(each, "columns", ()))))).encode()
-        yield repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
-    elif callable(each):
-        yield f"{getattr(each, '__module__', '')}.{getattr(each, '__qualname__', '')}".encode()
-    else:
-        yield _ADDRESS.sub("", repr(each)).encode()
+    return f"{type(estimator).__name__}-{digest(estimator, *public)}"

@@ -19,6 +19,7 @@ from sklearn.model_selection import ParameterSampler
 from dptune._checks import shown
 from dptune.errors import InputError
 from dptune.space import Categorical, Float, Int, Space, Value
+from dptune_sklearn.digest import of_parameters
 
 Distributions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 TAIL = 1e-3  # of a distribution without a range of its own, left out at each end
@@ -150,11 +151,15 @@ def _estimators(given: Any) -> list[Any]:
     )
 
 
-def candidates(distributions: Distributions, n_trials: int | None, seed: int) -> list[dict[str, Any]]:
+def candidates(
+    distributions: Distributions, n_trials: int | None, seed: int, *, first: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
     """Return what a selection chooses among: the whole grid where all are lists, else random draws without repetition.
 
-    At most ``n_trials``; by default the whole grid, or 100 draws.
+    At most ``n_trials``; by default the whole grid, or 100 draws. ``first`` is one of them, in front of the others.
     """
+    if first is not None and not isinstance(first, Mapping):
+        raise InputError(f"default must be a dict, of names and values; got {type(first).__name__}.")
     spaces = _listed(distributions)
     for name, values in (each for space in spaces for each in space.items()):
         if not hasattr(values, "rvs") and not len(values):
@@ -164,7 +169,11 @@ def candidates(distributions: Distributions, n_trials: int | None, seed: int) ->
     most = min(n_trials or grid, grid) if lists else n_trials or USUAL_TRIALS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # scikit-learn's, of a grid that is searched whole
-        return list(ParameterSampler(distributions, most, random_state=seed))
+        found = list(ParameterSampler(distributions, most, random_state=seed))
+    if first is None:
+        return found
+    others = [point for point in found if of_parameters(point) != of_parameters(first)]
+    return [dict(first), *others][: n_trials or max(most, len(others) + lists)]
 
 
 def _coordinate(name: str, given: Any) -> Coordinate | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import dptune
@@ -20,8 +22,9 @@ from dptune.search.answer import Recommendation
 from dptune.search.fold import VALUE
 from dptune.search.request import SearchRequest, risk_in_words, share_in_words
 from dptune.search.run import SearchRun
-from dptune.selection.choosing import choice_share
+from dptune.selection.choosing import choice_share, select_named
 from dptune.selection.methods import lead
+from dptune_sklearn.digest import of_parameters
 from dptune_sklearn.models import Failed, Models, usable
 from dptune_sklearn.spaces import USUAL_TRIALS, UserSpace, candidates
 
@@ -49,27 +52,25 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     """Train all candidates in parallel, choose one, and pay once."""
     if search.warm_start:
         raise InputError('a choice is made once, among all candidates: warm_start= cannot go with method="selection".')
-    tried: list[dict[str, Any]] = []
 
-    def losses() -> Any:
-        most = as_loss(search.loss).most
-        usual, loss = partial(_usual_losses, models), as_loss(search.loss).name
+    def named_losses() -> Iterator[tuple[str, Any]]:
+        usual = [models.fitted(parameters) for parameters in points[:keeps]]  # raises what keeps it from being trained
+        loss, most = as_loss(search.loss).name, as_loss(search.loss).most
         known = None if most == math.inf else most
-        privatizer.choose_clip(usual, loss=loss, most=known, mu=search.mu, choice_share=choice)
-        for parameters, model in zip(points, models.trained(points), strict=True):
+        privatizer.choose_clip(partial(_usual_losses, models), loss=loss, most=known, mu=search.mu, choice_share=choice)
+        for place, model in enumerate(chain(usual, models.trained(points[keeps:]))):
             if not isinstance(model, Failed):  # that it failed is public, so it costs nothing
-                tried.append(parameters)
-                yield models.losses(model)
-            elif keeps and parameters is points[0]:
-                usable(model)  # what shall be kept cannot be trained: raises why
+                tried.append(points[place])
+                yield json.dumps([name, place, of_parameters(points[place])]), models.losses(model)
         if not tried:
             usable(model)
 
-    settings: dict[str, Any] = {"estimate_share": 0.1, **(search.settings or {})}
-    points = candidates(search.param_distributions, search.n_trials, search.random_state)
-    if keeps := settings.get("default") is not None:
-        points = _with_first(settings["default"], points)[: search.n_trials]
+    settings, tried = {"estimate_share": 0.1, **(search.settings or {})}, list[dict[str, Any]]()
+    if unknown := settings.keys() - {"estimate_share", "method", "default"}:
+        raise InputError(f'method="selection" has no setting {", ".join(map(repr, sorted(unknown)))}.')
+    if keeps := (first := settings.get("default")) is not None:
         settings["default"] = 0
+    points = candidates(search.param_distributions, search.n_trials, search.random_state, first=first)
     if len(points) < 2:
         raise InputError(f"a choice needs at least two candidates; got {len(points)}. One costs nothing.")
     ledger, name = privatizer.ledger, search.name_
@@ -86,17 +87,9 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     share = share_in_words(ledger.budget, limits, mu)
     spends = f"The search {name!r} spends {share} on one choice among {len(points)} models."
     _announce(search, privatizer, spends + risk_in_words(privatizer, limits.gdp))
-    chosen = dptune.select(losses(), privatizer, mu=search.mu, name=name, **settings)
+    chosen = select_named(named_losses(), privatizer, mu=search.mu, name=name, **settings)
     best = tried[chosen.index]
     return Found(Recommendation(best, defaults={}), models.fitted(best), chosen.estimate)
-
-
-def _with_first(default: object, points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the candidates with the one that is kept in front of the others."""
-    if not isinstance(default, Mapping):
-        raise InputError(f"default must be a dict, of names and values; got {type(default).__name__}.")
-    first = dict(default)
-    return [first, *(point for point in points if repr(sorted(point.items())) != repr(sorted(first.items())))]
 
 
 def _usual_losses(models: Models) -> dptune.privacy.PerExampleLosses | None:
