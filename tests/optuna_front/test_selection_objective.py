@@ -171,6 +171,46 @@ def test_a_default_that_no_trial_has_is_said_and_can_be_mended(mine: dptune.Loss
     assert objective.select(study)["kind"] in ("good", "bad", "ugly")
 
 
+def test_another_default_after_a_choice_needs_another_name(mine: dptune.LossPrivatizer) -> None:
+    study = study_of()
+    study.optimize(SelectionObjective(function, mine, mu=0.5), n_trials=3)
+    chosen = SelectionObjective(function, mine, mu=0.5, default={"kind": "bad"})
+    chosen.select(study)
+    spent = mine.ledger.spent()
+    for default in ({"kind": "good"}, None):
+        with pytest.raises(dptune.errors.BudgetMismatch, match="another name"):
+            SelectionObjective(function, mine, mu=0.5, default=default).select(study)
+    assert chosen.select(study) in [trial.params for trial in study.trials]
+    assert mine.ledger.spent() == spent
+
+
+@pytest.mark.parametrize("default", [{"kind": "good", "x": 0.5}, {"kind": np.str_("good")}])
+def test_a_default_is_found_by_what_a_trial_suggested(mine: dptune.LossPrivatizer, default: dict[str, Any]) -> None:
+    """``x`` is not suggested where the kind is good."""
+    study = study_of()
+    study.optimize(objective := SelectionObjective(function, mine, mu=0.5, default=default), n_trials=3)
+    objective.select(study, name="which")
+    place = mine.ledger.fact("which", "plan")["default"]
+    assert study.trials[place].params == {"kind": "good"}
+
+
+def test_a_default_that_lacks_a_parameter_or_failed_is_told_from_one_that_was_not_tried(
+    mine: dptune.LossPrivatizer,
+) -> None:
+    def short(trial: Any) -> np.ndarray:
+        if trial.suggest_categorical("kind", ["bad", "good", "ugly"]) == "good":
+            return np.zeros(N - 1)
+        trial.suggest_float("x", 0, 1)
+        return np.zeros(N)
+
+    study = study_of()
+    study.optimize(SelectionObjective(short, mine, mu=0.5), n_trials=3, catch=dptune.InputError)
+    for default, said in (({"kind": "ugly"}, "it has no 'x'"), ({"kind": "good"}, "did not complete.*try_out")):
+        with pytest.raises(dptune.InputError, match=said):
+            SelectionObjective(short, mine, mu=0.5, default=default).select(study)
+    assert mine.ledger.spent() == 0
+
+
 @pytest.mark.parametrize(("asked", "said"), [({"default": 3}, "dict"), ({"default": {}, "method": race}, "method=")])
 def test_a_default_that_cannot_be_kept_is_refused_before_training(
     mine: dptune.LossPrivatizer, asked: dict[str, Any], said: str

@@ -209,6 +209,13 @@ def test_the_default_is_the_first_candidate_and_processes_share_the_sequence(led
         assert dict(run.recommend()) == pytest.approx(SPACE.centre())
 
 
+def test_a_default_outside_the_space_is_refused_before_a_plan_is_made(ledger: PrivacyLedger) -> None:
+    for wrong in ({}, {**SPACE.centre(), next(iter(SPACE)): 1e9}):
+        with pytest.raises(InputError, match="default= must have every active"):
+            selection(ledger, space=SPACE, default=wrong)
+    assert ledger.fact("run", "plan") is None
+
+
 def test_the_default_is_kept_by_its_odds(ledger: PrivacyLedger) -> None:
     run = selection(ledger, space=SPACE, default=SPACE.centre())
     for i in range(CANDIDATES):

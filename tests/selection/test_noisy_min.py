@@ -20,6 +20,7 @@ from dptune import InputError, LossPrivatizer
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.privacy.mechanism import Mechanism, noisy_min
 from dptune.privacy.noise import NoiseSource
+from dptune.privacy.query import smallest_price
 
 Making = Callable[[NoiseSource], Mechanism]
 
@@ -52,6 +53,20 @@ def test_with_a_public_prior_it_has_the_law_of_the_definition() -> None:
 @pytest.mark.parametrize("odds", [0.2, 1.0, 20.0])
 def test_no_prior_makes_it_cost_more(odds: float) -> None:
     audit_worst_pair(partial(noisy_min, prior=(1.0, odds)), least=0.3)  # a prior may make it cost less
+
+
+@pytest.mark.parametrize("odds", [(), (1.0, 1.0), (1.0, 1e-300)])
+def test_a_price_whose_noise_the_grid_would_round_away_is_refused_before_it_is_charged(
+    privatizer: Callable[..., LossPrivatizer], odds: Any
+) -> None:
+    least = smallest_price(2) * max(1.0, -np.log(odds[-1]) if odds else 1.0)
+    mine, mechanism = privatizer(n=9), partial(noisy_min, prior=odds)
+    mine.observe("a", np.zeros(9))
+    mine.observe("b", np.ones(9))
+    with pytest.raises(InputError, match="too small for a choice among 2"):
+        mine.release(mine.means_query(["a", "b"], least / 2), scope="s", key="k", mechanism=mechanism)
+    assert not mine.ledger.charges("s")
+    mine.release(mine.means_query(["a", "b"], 2 * least), scope="s", key="k", mechanism=mechanism)
 
 
 def prior_of_the_losses(noise: NoiseSource) -> Mechanism:

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 import dptune
 from dptune import BudgetExhausted, InputError, LossPrivatizer, PrivacyLedger
 from dptune.errors import BudgetMismatch, UnsupportedMetric
-from dptune.selection.choosing import select_points
+from dptune.selection.choosing import select_named, select_points
 from dptune.selection.methods import FEW, exponential, lead, race, usual_method
 
 N = 40
@@ -240,6 +240,41 @@ def test_a_default_that_cannot_be_kept_is_refused(mine: LossPrivatizer, asked: d
     with pytest.raises(InputError, match=said):
         dptune.select(losses(), mine, mu=0.5, name="which", **asked)
     assert mine.ledger.spent() == 0
+
+
+def test_a_default_out_of_reach_is_refused_before_losses_are_computed(mine: LossPrivatizer) -> None:
+    def unread() -> Any:
+        raise AssertionError("the private rows were read")
+
+    with pytest.raises(InputError, match="one of the 2 candidates"):
+        dptune.select([1, 2], mine, mu=0.5, name="which", loss="zero_one", data=unread, default=2)
+
+
+def test_a_default_that_could_not_be_evaluated_is_refused_before_it_costs(mine: LossPrivatizer) -> None:
+    failed = [None if j == 2 else row for j, row in enumerate(losses())]
+    with pytest.raises(InputError, match="candidate 2, the default=, could not be evaluated"):
+        dptune.select(failed, mine, mu=0.5, name="which", default=2)
+    assert (mine.ledger.spent(), mine.points()) == (0, ())
+    assert dptune.select(failed, mine, mu=8.0, name="which", default=0).index == 3
+
+
+def test_the_default_s_place_may_be_numpy_s(mine: LossPrivatizer) -> None:
+    dptune.select(losses(), mine, mu=0.5, name="which", default=np.int64(1))
+    dptune.select(losses(), mine, mu=0.5, name="which", default=1)
+    assert mine.ledger.spent() == pytest.approx(0.5)
+
+
+def test_a_name_belongs_to_its_candidates(mine: LossPrivatizer) -> None:
+    """As many others under an old name are another choice; a plan of an older version, which names none, is kept."""
+    named = [("a", losses()[0]), ("b", losses()[3])]
+    first = select_named(named, mine, mu=0.5, name="which")
+    assert select_named(named, mine, mu=0.5, name="which") == first
+    for others in ([("a", losses()[0]), ("c", losses()[3])], named[::-1]):
+        with pytest.raises(BudgetMismatch, match="another name"):
+            select_named(others, mine, mu=0.5, name="which")
+    old = {"mu": 0.5, "candidates": 2, "estimate_share": 0.0, "method": "exponential"}
+    mine.ledger.fix_plan("old", lambda rest: old)
+    assert select_named(named, mine, mu=0.5, name="old").candidates == 2
 
 
 def test_a_default_belongs_to_what_a_name_means(mine: LossPrivatizer) -> None:
