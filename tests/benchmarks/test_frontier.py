@@ -94,7 +94,7 @@ def test_the_gaussian_process_that_is_told_the_noise_finds_the_bottom() -> None:
     for mu in (1.0, None):
         found = METHODS[GP](made, mu, 20, 0)[OWN]
         assert made.space.contains(found)
-    assert made.judge(found) < 0.01
+    assert made.losses(found).mean() <= made.losses({"x": 0.3, "y": 0.6}).mean() + 1e-3  # people's, not the bowl's
 
 
 def test_values_are_levels_on_one_scale() -> None:
