@@ -37,7 +37,7 @@ $(VENV)/.installed-torch: $(VENV)/.installed  ## PyTorch and what trains with it
 	touch $@
 
 test-torch: $(VENV)/.installed-torch  ## what needs PyTorch, Opacus, skorch or BoTorch, and examples/opacus_mlp.py; a CPU will do
-	$(BIN)/python -m pytest tests/training/test_opacus.py tests/losses/test_models.py tests/docs/test_wrong_and_right.py tests/optuna_front/test_told_the_noise.py
+	$(BIN)/python -m pytest tests/training/test_opacus.py tests/losses/test_models.py tests/docs/test_wrong_and_right.py tests/optuna_front/test_told_the_noise.py tests/benchmarks/test_frontier.py
 	$(BIN)/python -m pytest tests/test_examples.py -k "torch or skorch"
 
 $(VENV)-flower/.installed: pyproject.toml

@@ -26,7 +26,7 @@ def whole(results: list[dict[str, Any]], out: Path) -> str:
     """Everything, and the picture drawn."""
     losses = Losses(results)
     picture.draw(losses, out / "figures")
-    parts = [progress(results), *sentences(losses)]
+    parts = [progress(results), level(losses), *sentences(losses)]
     parts += [headline(losses, new=True), headline(losses, new=False), rivals(losses), defaults(losses)]
     parts += [f"n = {n}, mu = 1\n\n{tasks(losses, n)}" for n in (300, 1000)]
     return "\n\n".join(part for part in parts if part)
@@ -40,6 +40,15 @@ def progress(results: list[dict[str, Any]]) -> str:
 
 
 # ---- the sentences -----------------------------------------------------------------------------------------------
+
+
+def level(losses: Losses) -> str:
+    """What docs/frontier.md begins with, about the new tasks: beside others on noisy scores."""
+    thousand, few = (shown(over_values(losses, n, 1.0, (GP, TPE))) for n in (1000, 300))
+    return (
+        f"{thousand} of the test loss of the better of TPE and a Gaussian process that is told the noise with 1000 "
+        f"people, {few} with 300 (mu = 1, 100 trials, ten tables of people)."
+    )
 
 
 def sentences(losses: Losses) -> Iterator[str]:

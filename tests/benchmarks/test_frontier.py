@@ -220,6 +220,9 @@ def test_the_pages_say_what_the_stored_runs_say() -> None:
     assert len(sentences) == 4
     assert all(sentence in page for sentence in (*sentences, report.progress(stored)))
     assert all(sentence in readme for sentence in sentences)
+    assert report.level(losses) in page
+    triples = [report.over_values(losses, n, 1.0, (GP, TPE)) for n in (1000, 300)]
+    assert all(low <= 1.0005 and high >= 0.9995 for _, low, high in triples)  # "level", to the digits of the table
     tables = [report.headline(losses, new=new) for new in (True, False)]
     tables += [report.rivals(losses), report.defaults(losses), report.tasks(losses, 300), report.tasks(losses, 1000)]
     assert all(" ".join(row.split()) in page for table in tables for row in table.splitlines())
