@@ -143,7 +143,7 @@ def main() -> None:
             file.write(json.dumps(results[-1]) + "\n")
     print(
         json.dumps(machine()),
-        report.calibration(results) if asked.calibration else report.comparison(results),
+        *([report.calibration(results)] if asked.calibration else [report.comparison(results), report.harm(results)]),
         sep="\n\n",
     )
 

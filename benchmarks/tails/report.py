@@ -86,6 +86,20 @@ def comparison(results: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join([markdown(head, rows), markdown(second, small), markdown(third, methods)])
 
 
+def harm(results: Sequence[Mapping[str, Any]]) -> str:
+    """The sentence of the README."""
+    losses = by_place(results)
+    families: dict[str, list[Place]] = defaultdict(list)
+    for place in losses:
+        families[place[0]].append(place)
+    ours, tpe = (worse(losses, list(losses), reading) for reading in (OURS, TPE))
+    most = max(worse(losses, places, OURS) for places in families.values())
+    return (
+        f"it ends more than .5% worse than the library's default in {100 * ours:.0f}% of runs ({100 * most:.0f}% for "
+        f"the worst of {len(families)} kinds of loss), TPE in {100 * tpe:.0f}%"
+    )
+
+
 def _mean(losses: Losses, places: Sequence[Place], other: Reading | None) -> str:
     families: dict[str, list[float]] = defaultdict(list)
     for place in places:
