@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import optuna
 import pytest
 from ray import cloudpickle, tune
 from ray.tune.search import ConcurrencyLimiter, Searcher
@@ -127,6 +128,20 @@ def test_a_searcher_that_lost_its_state_is_told_the_released_values_once(tmp_pat
     for trial in ("t7", "t8"):
         search.suggest(trial)
         assert told_values(fresh) == values[known:]
+
+
+def test_cma_es_stores_no_memory_that_held_losses(tmp_path):
+    def noisy(config):
+        values = np.random.default_rng(len(seen)).random(n) + losses(config).mean()
+        seen.update(value.tobytes().hex() for value in values)
+        return values
+
+    n, seen = 40, set()  # as many as the array that cmaes leaves unwritten has in two dimensions
+    inner = OptunaSearch(sampler=optuna.samplers.CmaEsSampler(seed=1))
+    run(begin(open_private(open_privatizer(tmp_path, n=n), inner)), function=noisy)
+    stored = str([trial.system_attrs for trial in inner._ot_study.trials])
+    assert "cma" in stored
+    assert not [value for value in seen if value in stored]
 
 
 def test_what_the_inner_searcher_leaves_out_is_drawn_and_its_exception_does_not_fail_a_good_trial(tmp_path):
