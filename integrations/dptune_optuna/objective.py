@@ -34,7 +34,6 @@ from dptune.losses.user_function import (
     losses_function,
     losses_of_result,
 )
-from dptune.privacy.pickles import write_whole_pickles
 from dptune.search.answer import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
@@ -300,7 +299,6 @@ class PrivateObjective(PrivateFunction):
         settings = {"trials": n_trials, "final_share": final_share}
         request = SearchRequest(VALUES, privatizer, mu, 0, settings, default, type(self).__name__)
         super().__init__(function, StudyRuns(request), **about)
-        write_whole_pickles()
 
     @property
     def n_trials(self) -> int:

@@ -12,12 +12,13 @@ from ray.tune.utils import merge_dicts
 
 import dptune
 from dptune.algorithms import VALUES
-from dptune.privacy.pickles import write_whole_pickles
+from dptune.privacy.unwritten import write_memory_of_cmaes
 from dptune.search.fold import VALUE
 from dptune_ray.search import METRIC, SpaceSearch
 from dptune_ray.spaces import paths, resolve
 
 _logger = logging.getLogger(__name__)
+write_memory_of_cmaes()
 
 
 class PrivateSearch(SpaceSearch):
@@ -91,7 +92,6 @@ class PrivateSearch(SpaceSearch):
     def _config(self, trial: str, proposed: Mapping[str, Any]) -> dict[str, Any] | str | None:
         """The inner searcher's configuration; what it leaves out is drawn, or the trainable would get a domain."""
         self._catch_up()
-        write_whole_pickles()  # here: where Tune restores a searcher it makes no new one
         suggested = self.searcher.suggest(trial)
         if suggested is None or suggested == Searcher.FINISHED:
             self.vault.call("withdraw", trial)  # a searcher that waits is asked again under other identifiers

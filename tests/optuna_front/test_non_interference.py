@@ -17,7 +17,7 @@ import pytest
 
 import dptune
 from dptune.privacy.held import HeldLosses
-from dptune_optuna import PrivateObjective, shield
+from dptune_optuna import LocalObjective, PrivateObjective, shield
 from harness import (
     OPEN,
     N,
@@ -32,6 +32,7 @@ from harness import (
     point,
     transcript,
 )
+from local_harness import paid, usual
 from sealed_harness import seen_in
 
 SECRET = 1234.56789
@@ -200,17 +201,22 @@ def test_no_private_value_is_in_the_files_of_a_real_run(tmp_path):
 
 
 @pytest.mark.parametrize("setting", ["plain", "use_separable_cma", "with_margin"])
-def test_cma_es_stores_no_memory_that_held_losses(tmp_path, setting):
+@pytest.mark.parametrize("local", [False, True])
+def test_cma_es_stores_no_memory_that_held_losses(tmp_path, setting, local):
     def losses(trial):
         x, y = (trial.suggest_float(name, -1, 1) for name in "xy")
         values = np.random.default_rng(trial.number).random(n) + x * x + y * y
         seen.update(value.tobytes().hex() for value in values)
-        return values
+        return values.mean() if local else values
 
     n, seen = 40, set[str]()  # as many as the array that cmaes leaves unwritten has in two dimensions
+    if local:
+        objective = LocalObjective(losses, usual(), **paid(tmp_path, cap=100.0))
+    else:
+        objective = PrivateObjective(losses, open_privatizer(tmp_path, n=n), n_trials=24)
     sampler = optuna.samplers.CmaEsSampler(seed=2, **({} if setting == "plain" else {setting: True}))
     study = create(None, sampler)
-    study.optimize(PrivateObjective(losses, open_privatizer(tmp_path, n=n), n_trials=24), n_trials=24)
+    study.optimize(objective, n_trials=24)
     stored = "".join(str(trial.system_attrs) for trial in study.trials)
     assert "cma" in stored
     assert not [value for value in seen if value in stored]
