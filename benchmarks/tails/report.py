@@ -95,8 +95,8 @@ def harm(results: Sequence[Mapping[str, Any]]) -> str:
     ours, tpe = (worse(losses, list(losses), reading) for reading in (OURS, TPE))
     most = max(worse(losses, places, OURS) for places in families.values())
     return (
-        f"it ends more than .5% worse than the library's default in {100 * ours:.0f}% of runs ({100 * most:.0f}% for "
-        f"the worst of {len(families)} kinds of loss), TPE in {100 * tpe:.0f}%"
+        f"On {len(families)} kinds of loss the search ends more than .5% worse than the library's default in "
+        f"{100 * ours:.0f}% of runs ({100 * most:.0f}% for the worst of them), TPE in {100 * tpe:.0f}%"
     )
 
 

@@ -40,6 +40,24 @@ def test_an_optimizer_begins_with_zeros(monkeypatch, optimizer):
         assert held(optimizer)  # the test can fail
 
 
+@pytest.mark.parametrize("optimizer", ["CMA", "SepCMA"])
+def test_what_an_optimizer_does_never_depended_on_it(monkeypatch, optimizer):
+    def course() -> list[tuple[bool, list[float]]]:
+        made, seen = getattr(cmaes, optimizer)(mean=np.zeros(2), sigma=1.0, seed=3), []
+        for _ in range(30):
+            points = [made.ask() for _ in range(made.population_size)]
+            seen.append((made.should_stop(), [float(x) for point in points for x in point]))
+            made.tell([(point, 1.0) for point in points])  # a plateau, which ends a search as soon as it is known
+        return seen
+
+    write_memory_of_cmaes()
+    zeros, begin = course(), inspect.unwrap(getattr(cmaes, optimizer).__init__)
+    monkeypatch.setattr(np, "empty", lambda shape, dtype=float, **_: np.full(shape, LEFT, dtype=dtype))
+    monkeypatch.setattr(getattr(cmaes, optimizer), "__init__", begin)
+    assert course() == zeros
+    assert {stops for stops, _ in zeros} == {False, True}
+
+
 def test_a_process_that_imports_the_front_end_is_safe():
     """As one that unpickles an objective."""
     code = "import dptune_optuna, cmaes; print(hasattr(cmaes.CMA.__init__, '__wrapped__'))"
