@@ -31,15 +31,16 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from dptune._checks import at_least, place, positive
+from dptune._checks import at_least, between, place, positive
 from dptune.accounting.events import TableRelease
 from dptune.accounting.ledger import Charge, PrivacyLedger, adjacency_of
 from dptune.errors import BudgetMismatch, InputError, LedgerError, PrivacyError
 from dptune.outsourced.formats import About, Exchange, to_bytes
-from dptune.outsourced.outputs import Outputs
+from dptune.outsourced.outputs import PublicOutputs
 from dptune.privacy.cells import as_array, number
 from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
 from dptune.privacy.private import frameless
+from dptune.privacy.query import LARGEST, SMALLEST
 
 Matrix = npt.NDArray[np.float64]
 Numbers = float | Sequence[float] | npt.NDArray[Any]
@@ -56,13 +57,13 @@ class OutsourcedCurator:
         table: (n, d) numbers, private. A cell that is not a finite number makes its row the middle.
         scale: one number, or one a feature, public: rows are divided by it. Never computed from the table.
         middle: the same, public: what is subtracted before.
-        row_norm: R; rows of a larger norm, after scaling, are cut to it. Public.
+        row_norm: R, from 1e-30 to 1e30; rows of a larger norm, after scaling, are cut to it. Public.
         max_change: None protects replacing a unit's records: Delta = 2 R. A number protects only changes of one row by
             that norm, a weaker promise, which a ledger states that was made with the same ``max_change``.
-        outputs: what answers queries, :class:`PublicOutputs` or :class:`PrivateOutputs`.
+        outputs: what answers queries. Nothing protects the answers, neither the rows' owners nor anybody else.
         folder: the curator's own; the modeler must not be able to read it.
         projection: public W (d, k), as from :func:`random_projection`; default the identity.
-        scope: name of this export and its outputs in the ledger.
+        scope: name of this export in the ledger.
         insecure_seed, noise: NOT PRIVATE. Reproducible or other noise, for tests; stamps ledger and statement.
 
     Raises:
@@ -77,7 +78,7 @@ class OutsourcedCurator:
         *,
         scale: Numbers,
         row_norm: float,
-        outputs: Outputs,
+        outputs: PublicOutputs,
         folder: str | os.PathLike[str],
         middle: Numbers = 0.0,
         max_change: float | None = None,
@@ -93,9 +94,10 @@ class OutsourcedCurator:
                 f"the export protects {wanted!r}, but the ledger promises {ledger.adjacency!r}. Make the ledger and "
                 f"the curator with the same max_change, here {max_change!r}."
             )
-        outputs.check(ledger)
+        if not isinstance(outputs, PublicOutputs):
+            raise InputError("outputs must be PublicOutputs(measure, because=...); a query's answer is not protected.")
         self.ledger, self.outputs, self.scope = ledger, outputs, scope
-        self.row_norm = positive("row_norm", row_norm)
+        self.row_norm = between("row_norm", row_norm, SMALLEST, LARGEST)
         self.change = largest_change(self.row_norm, max_change)
         self._cells = cells_of(table)  # (n, d), private; read after the charge only
         self.n, d = self._cells.shape
@@ -124,13 +126,11 @@ class OutsourcedCurator:
             key: names the export; another key is another release with its own noise and price.
 
         Raises:
-            BudgetExhausted: table and outputs do not fit; nothing was read.
+            BudgetExhausted: the table does not fit; nothing was read.
             KeyConflict: the key was used with other settings.
             LedgerError: the released file is lost.
         """
         exchange, event = _exchange(shared), self.event(mu)
-        if self.ledger.find(self.scope, key) is None:
-            self.ledger.check(math.hypot(event.mu, self.outputs.mu))
         charge = self.ledger.charge(
             self.scope, key, event, digest=self._digest(event), private=self.private, note={"rows": self.n}
         )
@@ -147,13 +147,12 @@ class OutsourcedCurator:
 
     def _about(self, event: TableRelease, digest: str) -> About:
         promise = f"mu = {event.mu:g} GDP: {self.ledger.adjacency}" if self.private else "NOT PRIVATE"
-        o = self.outputs
-        return About(event.sigma, o.maximise, o.sigma, o.rounds, promise, o.words, digest)
+        return About(event.sigma, self.outputs.maximise, promise, self.outputs.words, digest)
 
     def _noisy(self, sigma: float) -> Matrix:
         """C X W + N(0, sigma^2 I), (n, k)."""
         rows = bounded_rows(self._cells, self._middle, self._scale, self.row_norm)  # (n, d)
-        Z = (rows - rows.mean(axis=0)) @ self._W
+        Z = (rows - means(rows)) @ self._W
         flat = Z.ravel()
         parts = [flat[i : i + _NUMBERS_PER_DRAW] for i in range(0, flat.size, _NUMBERS_PER_DRAW)]
         return np.concatenate([self._noise.add_gaussian(part, sigma) for part in parts]).reshape(Z.shape)
@@ -192,13 +191,12 @@ class OutsourcedCurator:
 
         Raises:
             InputError: a query does not come in time, or names no row of the table.
-            BudgetExhausted, PlanComplete: of private outputs.
         """
         exchange = _exchange(shared)
         for t in range(1, at_least("rounds", rounds, 1) + 1):
             if exchange.answered(t) is None:
                 row = exchange.query(t, self.n)
-                exchange.answer(t, row, self.outputs.answer(self.scope, t, row))
+                exchange.answer(t, row, self.outputs.answer(row))
 
     # ---- a curator stays where the rows are --------------------------------------------------
 
@@ -255,9 +253,16 @@ def _per_feature(name: str, values: Numbers, d: int) -> Matrix:
 
 def _public_map(projection: npt.ArrayLike, d: int) -> Matrix:
     W = np.array(projection, dtype=np.float64)
-    if W.ndim != 2 or W.shape[0] != d or W.shape[1] < 1 or not np.isfinite(W).all() or not W.any():
-        raise InputError(f"projection must be a public map W ({d}, k) of finite numbers, not all 0; got {W.shape}.")
+    if W.ndim != 2 or W.shape[0] != d or W.shape[1] < 1 or not np.isfinite(W).all():
+        raise InputError(f"projection must be a public map W ({d}, k) of finite numbers; got {W.shape}.")
+    if not SMALLEST <= np.abs(W).max() <= LARGEST:
+        raise InputError(f"the largest entry of projection must lie in [{SMALLEST:g}, {LARGEST:g}]: scale it.")
     return W
+
+
+def means(rows: Matrix) -> Matrix:
+    """Return the mean of each column (d,), summed exactly: a sum that rounds n times would move all n rows by it."""
+    return np.array([math.fsum(column) / len(rows) for column in rows.T])
 
 
 def bounded_rows(cells: Matrix, middle: Matrix, scale: Matrix, row_norm: float) -> Matrix:

@@ -43,8 +43,6 @@ class About:
 
     sigma: float  # standard deviation of the noise of each number in Z
     maximise: bool  # whether large outputs are good
-    output_sigma: float  # standard deviation of the privacy noise of one output; 0 if outputs are public
-    rounds: int | None  # how many queries the curator answers; None if it sets no limit
     promise: str  # the privacy promise of the table, in words
     outputs: str  # what protects the outputs, in words
     digest: str  # SHA-256 of table.npy, in hexadecimal digits

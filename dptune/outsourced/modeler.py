@@ -50,7 +50,7 @@ class OutsourcedModeler:
         table: from :meth:`Exchange.table`.
         kernel: prior covariance of f on the rows *before* noise; length-scales in units of the scaled features, the
             variance in squared units of the output.
-        noise_variance: s2 of an output beside its privacy noise, which the table states; above 0.
+        noise_variance: s2 of an output; above 0.
         mean: prior mean of f, in units of the output.
         delta: the confidence bounds fail with at most this probability.
         exploration: multiplies beta_t; 1 is the theorem's.
@@ -72,7 +72,7 @@ class OutsourcedModeler:
         n, k = self.Z.shape
         self.kernel = noisy_kernel(kernel, table.about.sigma, k)
         self._prior = kernel.variance  # k(z, z), of one row with itself
-        self.noise_variance = positive("noise_variance", noise_variance) + table.about.output_sigma**2
+        self.noise_variance = positive("noise_variance", noise_variance)
         self.delta, self.exploration = share("delta", positive("delta", delta)), positive("exploration", exploration)
         self.mean, self.variance = np.full(n, self._signed("mean", mean)), np.full(n, self._prior)  # (n,), (n,)
         self._columns: list[FloatArray] = []  # v_1 ... v_t, (n,) each

@@ -17,8 +17,8 @@ from dptune.outsourced.formats import About, Table
 from dptune.outsourced.modeler import OutsourcedModeler, noisy_kernel
 
 
-def table(Z: np.ndarray, sigma: float = 0.3, *, maximise: bool = True, output_sigma: float = 0.0) -> Table:
-    return Table(Z, About(sigma, maximise, output_sigma, None, "mu", "public", "0"))
+def table(Z: np.ndarray, sigma: float = 0.3, *, maximise: bool = True) -> Table:
+    return Table(Z, About(sigma, maximise, "mu", "public", "0"))
 
 
 def refitted(modeler: OutsourcedModeler, kernel: RBF, s2: float, told: list[tuple[int, float]]) -> tuple:
@@ -75,9 +75,8 @@ def test_losses_are_minimised_and_the_recommended_row_is_an_evaluated_one() -> N
     assert abs(Z[modeler.recommend(), 0] - 0.3) < 0.06
 
 
-def test_the_noise_of_the_outputs_is_part_of_the_model_and_rows_in_flight_are_skipped() -> None:
-    modeler = OutsourcedModeler(table(np.eye(3), output_sigma=2.0), RBF(1.0), noise_variance=0.5)
-    assert modeler.noise_variance == 4.5
+def test_rows_in_flight_are_skipped() -> None:
+    modeler = OutsourcedModeler(table(np.eye(3)), RBF(1.0), noise_variance=0.5)
     first = modeler.ask()
     assert modeler.ask(skip=[first]) != first
     assert modeler.ask(skip=range(3)) == first  # all are in flight: asking again is all there is

@@ -20,7 +20,7 @@ Y = np.exp(-0.5 * ((Z - [1, 2]) ** 2).sum(axis=1) / 4)
 
 
 def table(*, maximise: bool = True) -> Table:
-    return Table(Z, About(0.2, maximise, 0.0, None, "mu", "public", "0"))
+    return Table(Z, About(0.2, maximise, "mu", "public", "0"))
 
 
 def sampler(*, maximise: bool = True) -> POGPUCBSampler:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from outsourced_tools import PROJECTION_SEED, R, audit_changing, audit_noise, audit_pair, audit_replacing, audit_wire
+from outsourced_tools import (
+    PROJECTION_SEED,
+    TABLE,
+    MemoryLedger,
+    R,
+    audit_changing,
+    audit_noise,
+    audit_pair,
+    audit_replacing,
+    audit_wire,
+    curator,
+)
 
+from dptune import InputError
 from dptune.outsourced import curator as implementation
 from dptune.outsourced.curator import OutsourcedCurator
 from dptune.privacy.noise import OpenDPNoise
@@ -171,3 +185,42 @@ def test_moving_a_row_by_delta_never_moves_the_table_beyond_what_the_noise_cover
     with np.errstate(all="ignore"):
         neighbour[row] += change * direction / max(1.0, float(np.linalg.norm(direction)))
     audit_pair(table, neighbour, tmp_path_factory.mktemp("audit"), max_change=change)
+
+
+SIZES = [1e-30, 1e-18, 1e-6, 1.0, 1e6, 1e18, 1e30]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("of_map", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("change", [None, 2e-3])
+def test_at_every_size_that_is_allowed_the_table_moves_by_what_it_is_charged_and_no_more(
+    fast_path: Path, size: float, of_map: float, change: float | None
+) -> None:
+    """Rows at the edge of the ball and far outside, among others that are near it, at 0 or as far as doubles go."""
+    rng, n = np.random.default_rng(0), 12
+    largest = None if change is None else change * size
+    for others in (0.5, 0.0, 1e-300, 1e100):
+        table = rng.normal(size=(n, 2)) * size * others
+        table[3] = [size, 0.0]
+        neighbour = table.copy()
+        neighbour[3] -= [2 * size if largest is None else largest, 0.0]
+        share = audit_pair(
+            table, neighbour, fast_path, row_norm=size, max_change=largest, projection=np.eye(2) * of_map
+        )
+        assert abs(share / np.sqrt(1 - 1 / n) - 1) < 1e-5, f"the noise covers {1 / share:.4g} of the worst case"
+
+
+@pytest.mark.parametrize("wrong", [1e150, 1.1e30, 0.9e-30, 1e-165, 0.0, -1.0, np.inf, np.nan])
+def test_a_size_at_which_squares_overflow_or_vanish_is_refused(fast_path: Path, wrong: float) -> None:
+    """At 1e150 squares overflow and at 1e-165 they vanish: the table moved by 816 and 1111 times its price."""
+    with pytest.raises(InputError, match="row_norm"):
+        curator(MemoryLedger(), TABLE, fast_path, row_norm=wrong)
+    if not 1e-30 <= abs(wrong) <= 1e30:
+        with pytest.raises(InputError, match="projection"):
+            curator(MemoryLedger(), TABLE, fast_path, projection=np.full((TABLE.shape[1], 1), wrong))
+
+
+def test_the_curator_has_nothing_that_could_release_losses_at_a_private_row() -> None:
+    """What a question's points are made of must be public, and the curator's points are private rows."""
+    program = "import sys, dptune.outsourced.curator; print([name for name in sys.modules if 'privatizer' in name])"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,0 +1,148 @@
+"""What the points of a question are made of is public: between neighbours one person's losses differ, at every point.
+
+Noise covers one person's share of a mean. It covers nothing where the point itself is made of a private record, as a
+model trained on it is: then everybody's losses at that point move. The audit sees every loss vector that reaches a
+privatizer, under real answers without noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from noises import CannedNoise
+from sklearn.tree import DecisionTreeRegressor
+
+import dptune
+from dptune.privacy.private import reveal
+from dptune_optuna import PrivateObjective
+from dptune_sklearn import PrivateSearch
+
+N, PERSON = 40, 7
+Array = np.ndarray
+Flow = Callable[[Path, Array, Array], None]
+
+
+@contextmanager
+def witnessed(patch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Array]]]:
+    """Every point that a privatizer learns of, with everybody's losses there."""
+    seen: list[tuple[str, Array]] = []
+    true = dptune.LossPrivatizer.observe
+
+    def observe(self: Any, point: str, losses: Any) -> None:
+        seen.append((point, reveal(self.checked(losses)).copy()))
+        true(self, point, losses)
+
+    with patch.context() as patched:
+        patched.setattr(dptune.LossPrivatizer, "observe", observe)
+        yield seen
+
+
+def rows(seed: int, n: int = N) -> tuple[Array, Array]:
+    X = np.random.default_rng(seed).normal(size=(n, 2))
+    return X, X[:, 0] ** 2 + X[:, 1]
+
+
+PUBLIC = rows(1)
+
+
+def privatizer(folder: Path) -> dptune.LossPrivatizer:
+    folder.mkdir()
+    ledger = dptune.PrivacyLedger(folder / "l.db", dptune.Budget.gdp(mu=1.0))
+    return dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 9.0), noise=CannedNoise())
+
+
+def tree(depth: int) -> DecisionTreeRegressor:
+    return DecisionTreeRegressor(max_depth=depth, random_state=0)
+
+
+def optuna_study(folder: Path, X: Array, y: Array) -> None:
+    def model(trial: optuna.Trial) -> DecisionTreeRegressor:
+        return tree(trial.suggest_int("depth", 1, 5)).fit(*PUBLIC)
+
+    objective = PrivateObjective(
+        model, privatizer(folder), n_trials=4, loss="squared_error", data=dptune.Rows(X, y, PUBLIC[0])
+    )
+    optuna.create_study(study_name="s", sampler=optuna.samplers.RandomSampler(seed=0)).optimize(objective, n_trials=4)
+
+
+def losses_by_hand(folder: Path, X: Array, y: Array) -> None:
+    space = dptune.Space({"depth": dptune.Float(1.0, 5.0)})
+    run = dptune.SearchRun(dptune.CENTRED, privatizer(folder), scope="s", space=space, trials=8, population=4, seed=0)
+    for i in range(8):
+        point = run.ask()
+        run.finish(str(i), point, (tree(round(point["depth"])).fit(*PUBLIC).predict(X) - y) ** 2)
+
+
+def selection(folder: Path, X: Array, y: Array) -> None:
+    losses = [(tree(depth).fit(*PUBLIC).predict(X) - y) ** 2 for depth in (1, 2, 3)]
+    dptune.select(losses, privatizer(folder), name="s")
+
+
+def sklearn_search(folder: Path, X: Array, y: Array) -> None:
+    folder.mkdir()
+    ledger = dptune.PrivacyLedger(folder / "l.db", dptune.Budget.gdp(mu=1.0))
+    space = {"max_depth": [1, 2, 3, 4, 5]}
+    clip = {"loss": "squared_error", "clip": (0.0, 9.0)}
+    PrivateSearch(tree(1), space, ledger=ledger, **clip, n_trials=8, name="s").fit(*PUBLIC, X_val=X, y_val=y)
+
+
+def trained_on_private_rows(folder: Path, X: Array, y: Array) -> None:
+    """A planted mistake: the evaluated point is made of the people who are asked about it."""
+
+    def losses(trial: optuna.Trial) -> Array:
+        return (tree(trial.suggest_int("depth", 1, 5)).fit(X, y).predict(X[:, ::-1]) - y) ** 2
+
+    objective = PrivateObjective(losses, privatizer(folder), n_trials=4)
+    optuna.create_study(study_name="s", sampler=optuna.samplers.RandomSampler(seed=0)).optimize(objective, n_trials=4)
+
+
+def evaluated_at_a_private_row(folder: Path, X: Array, y: Array) -> None:
+    """Another: a unit's own row is the point, as an outsourced table's rows would be."""
+    space = dptune.Space({"row": dptune.Int(0, N - 1)})
+    run = dptune.SearchRun(dptune.CENTRED, privatizer(folder), scope="s", space=space, trials=8, population=4, seed=0)
+    for i in range(8):
+        run.ask()
+        run.finish(str(i), {"row": PERSON}, np.abs(y - X[PERSON, 0]))
+
+
+def where(point: str) -> str:
+    """The point itself: a trial's name in front of it may be drawn at random."""
+    return point.rsplit(",", 1)[-1]
+
+
+def audit(flow: Flow, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Raise AssertionError if more than one person's losses differ between neighbours at a point, or points differ."""
+    told = []
+    for world, change in enumerate((0.0, 5.0)):
+        X, y = rows(0)
+        X[PERSON] += change
+        y[PERSON] -= change
+        with witnessed(patch) as seen:
+            flow(folder / str(world), X, y)
+        told.append(seen)
+    assert told[0], "the flow asked for nothing"
+    assert [where(point) for point, _ in told[0]] == [where(point) for point, _ in told[1]], "points depend on a record"
+    for (point, mine), (_, other) in zip(*told, strict=True):
+        moved = np.flatnonzero(mine != other)
+        assert set(moved) <= {PERSON}, f"{len(moved)} people's losses moved at {point!r}"
+
+
+@pytest.mark.parametrize("flow", [optuna_study, losses_by_hand, selection, sklearn_search])
+def test_between_neighbours_one_persons_losses_differ_at_every_point(
+    flow: Flow, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit(flow, fast_path, monkeypatch)
+
+
+@pytest.mark.parametrize("flow", [trained_on_private_rows, evaluated_at_a_private_row])
+def test_a_point_that_is_made_of_a_private_record_is_found(
+    flow: Flow, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(AssertionError, match="people's losses moved"):
+        audit(flow, fast_path, monkeypatch)
