@@ -2,7 +2,7 @@
 
 Noise covers one person's share of a mean. It covers nothing where the point itself is made of a private record, as a
 model trained on it is: then everybody's losses at that point move. The audit sees every loss vector that reaches a
-privatizer, under real answers without noise.
+privatizer, under answers that no record decides.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from noises import CannedNoise
 from sklearn.tree import DecisionTreeRegressor
 
 import dptune
+from dptune.privacy.noise import OpenDPNoise
 from dptune.privacy.private import reveal
 from dptune_optuna import PrivateObjective
 from dptune_sklearn import PrivateSearch
@@ -30,7 +31,8 @@ Flow = Callable[[Path, Array, Array], None]
 
 @contextmanager
 def witnessed(patch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Array]]]:
-    """Every point that a privatizer learns of, with everybody's losses there."""
+    """Every point that a privatizer learns of, with everybody's losses there; answers are the same for all people."""
+    canned = CannedNoise()
     seen: list[tuple[str, Array]] = []
     true = dptune.LossPrivatizer.observe
 
@@ -40,6 +42,8 @@ def witnessed(patch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Array]]]:
 
     with patch.context() as patched:
         patched.setattr(dptune.LossPrivatizer, "observe", observe)
+        patched.setattr(OpenDPNoise, "add_gaussian", lambda _, *asked: canned.add_gaussian(*asked))
+        patched.setattr(OpenDPNoise, "noisy_argmin", lambda _, *asked: canned.noisy_argmin(*asked))
         yield seen
 
 
@@ -54,7 +58,7 @@ PUBLIC = rows(1)
 def privatizer(folder: Path) -> dptune.LossPrivatizer:
     folder.mkdir()
     ledger = dptune.PrivacyLedger(folder / "l.db", dptune.Budget.gdp(mu=1.0))
-    return dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 9.0), noise=CannedNoise())
+    return dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 9.0))
 
 
 def tree(depth: int) -> DecisionTreeRegressor:
