@@ -6,13 +6,25 @@ Standard library only: a user's device keeps such a file, too. ::
 
 Whoever remembers one row's number and hash, a :class:`Mark`, notices if an older copy of the file is put back, or a row
 is lost or changed. It guards against accidents; who may write the file can also compute hashes.
+
+A file of SQLite has one name and one writer:
+
+SQLite keeps the journal of a transaction beside the name under which the file was opened. Under a second name, a hard
+link or a mount of the file alone, nobody finds the journal of a process that was killed: what it rolls back may have
+been published. Such a file is refused.
+
+SQLite locks the file for the process. POSIX drops all locks of a process on a file when the process closes any
+descriptor of it: a thread that copies the file is enough. So every transaction also locks a file beside it,
+``<name>.lock``, by flock, which belongs to one open descriptor. The file is empty and stays.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -21,6 +33,15 @@ from typing import Any
 
 from dptune._checks import at_least, shown
 from dptune.errors import InputError, LedgerError
+
+try:
+    import fcntl
+except ImportError:  # Windows, whose locks belong to the open file
+    fcntl = None  # type: ignore[assignment]
+
+SECONDS = 60.0  # for which a transaction waits for others
+_MOUNTS = "/proc/self/mountinfo"
+_POLL = 0.001, 0.05  # seconds between two tries: at first, at most
 
 
 @dataclass(frozen=True)
@@ -46,11 +67,16 @@ class SqliteFile:
             create: make the file if there is none.
 
         Raises:
-            LedgerError: the file cannot be used.
+            LedgerError: the file cannot be used, or has a second name.
         """
-        uri = f"{Path(self.path).absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+        path = Path(self.path).resolve()
+        uri, name = f"{path.as_uri()}?mode={'rwc' if create else 'rw'}", f"the {self.name} {self.path}"
+        refuse_second_name(path, name)
         try:
-            with closing(sqlite3.connect(uri, timeout=60, isolation_level=None, uri=True)) as connection:
+            with (
+                locked(path, name, write=write),
+                closing(sqlite3.connect(uri, timeout=SECONDS, isolation_level=None, uri=True)) as connection,
+            ):
                 connection.execute("PRAGMA synchronous=EXTRA")  # a commit has reached the disk, directory included
                 connection.execute("PRAGMA fullfsync=ON")  # macOS: through the disk's own cache, too
                 for table in self.tables:
@@ -59,7 +85,7 @@ class SqliteFile:
                 yield connection
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise LedgerError(f"the {self.name} {self.path} cannot be used: {error}") from None
+            raise LedgerError(f"{name} cannot be used: {error}") from None
 
 
 _NO_CHANGE = """CREATE TRIGGER IF NOT EXISTS {table}_no_{verb} BEFORE {verb} ON {table}
@@ -141,3 +167,132 @@ def damaged(name: str, what: str) -> LedgerError:
         f"the ledger {name} is damaged ({what}); nothing was charged. Put the newest intact copy back. What was spent "
         "since then is not in it: count it as spent."
     )
+
+
+# ---- one file, one name, one writer ----------------------------------------------------------
+
+
+def refuse_second_name(path: str | Path, name: str) -> None:
+    """Refuse a file that may be known under another name, here or on the machine that mounts it.
+
+    Args:
+        path: of the file, without symbolic links; nothing need lie there.
+        name: of the file, for the error.
+
+    Raises:
+        LedgerError: the file has two hard links, or is a mount point.
+    """
+    refuse_links(_status(path), name)
+    if os.path.realpath(path) in _mount_points():
+        raise _refusal(
+            name,
+            "is mounted as a single file, as by `docker -v .../ledger.db:/ledger.db`, and has another name outside",
+            "Mount the folder of the file instead",
+        )
+
+
+def refuse_links(status: os.stat_result | None, name: str) -> None:
+    """Refuse a file with several hard links.
+
+    Raises:
+        LedgerError: it has several.
+    """
+    if status is not None and status.st_nlink > 1:
+        raise _refusal(
+            name,
+            f"has {status.st_nlink} names (hard links)",
+            "Find them with `find <folder> -samefile <file>` and delete all but one; if one has a -journal file beside "
+            "it, that is the one to keep",
+        )
+
+
+def _refusal(name: str, what: str, remedy: str) -> LedgerError:
+    return LedgerError(
+        f"{name} {what}. SQLite keeps one journal for each name, so a crash could lose a charge or publish two draws. "
+        f"Nothing was charged. {remedy}."
+    )
+
+
+def _status(path: str | Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def _mount_points() -> set[str]:
+    """Return where file systems and single files are mounted; empty where the system does not say so."""
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
+            return {_unescaped(line.split(" ")[4]) for line in mounts}
+    except (OSError, IndexError):
+        return set()
+
+
+def _unescaped(point: str) -> str:
+    for escape, character in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):
+        point = point.replace(escape, character)
+    return point
+
+
+@contextmanager
+def locked(path: str | Path, name: str, *, write: bool) -> Iterator[None]:
+    """Hold the lock beside a file: alone to write, together with others to read.
+
+    A reader makes no lock file: before the first writer has made it, SQLite's own locks must do.
+
+    Raises:
+        LedgerError: the lock cannot be opened, or another process holds it for a minute.
+    """
+    descriptor = None if fcntl is None else _opened(f"{path}.lock", name, write)
+    if descriptor is None:
+        yield
+        return
+    try:
+        _wait(descriptor, name, write)
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for a child that was forked meanwhile and has the descriptor, too
+        os.close(descriptor)
+
+
+def _opened(lock: str, name: str, write: bool) -> int | None:
+    """Return a descriptor of the lock file; to write one suffices that reads, if another user has made the file."""
+    wanted: list[Any] = [os.O_RDWR | os.O_CREAT] if write else []
+    error: OSError | None = None
+    for flags in (*wanted, os.O_RDONLY):
+        try:
+            return os.open(lock, flags | os.O_CLOEXEC, 0o666)
+        except OSError as each:
+            error = error or each
+    if not write and isinstance(error, FileNotFoundError):
+        return None
+    reason = error.strerror if error is not None else ""
+    raise LedgerError(
+        f"{name} cannot be used: its lock {lock} cannot be opened ({reason}); nothing was charged. This process must "
+        "be allowed to write the file and its folder."
+    )
+
+
+def _wait(descriptor: int, name: str, write: bool) -> None:
+    how = (fcntl.LOCK_EX if write else fcntl.LOCK_SH) | fcntl.LOCK_NB
+    pause, longest = _POLL
+    end = time.monotonic() + SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, how)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise LedgerError(
+                    f"{name} is locked: another process has held it for a minute; nothing was charged. See what that "
+                    "one does."
+                ) from None
+        except OSError as error:
+            raise LedgerError(
+                f"{name} cannot be locked ({error.strerror}); nothing was charged. Keep it on a local disk, or in "
+                "PostgreSQL."
+            ) from None
+        else:
+            return
+        time.sleep(pause)
+        pause = min(pause * 1.5, longest)

@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dptune._locks import ForkSafeLock
+from dptune._store import locked, refuse_links, refuse_second_name
 from dptune.accounting import schema
 from dptune.errors import DptuneError, LedgerError
 
@@ -74,8 +75,17 @@ class Database:
                     )
                 yield self._held[0]
                 return
-            with self._begin(write) as begun:
+            with self._alone(write), self._begin(write) as begun:
                 yield begun.connection
+
+    @contextmanager
+    def _alone(self, write: bool) -> Iterator[None]:
+        """Hold the lock beside an SQLite file; a server has locks of its own."""
+        if self._path is None:
+            yield
+            return
+        with locked(self._path, f"the ledger {self.name}", write=write):
+            yield
 
     def _begin(self, write: bool) -> sa.RootTransaction:
         if self._held and self._file() != self._opened:
@@ -90,6 +100,8 @@ class Database:
 
     def _connection(self) -> sa.Connection:
         if not self._held:
+            if self._path is not None:
+                refuse_second_name(self._path, f"the ledger {self.name}")
             self._held.append(self.engine.connect())
             self._opened = self._file()
         return self._held[0]
@@ -101,6 +113,7 @@ class Database:
             found = os.stat(self._path)
         except OSError:
             return None
+        refuse_links(found, f"the ledger {self.name}")
         return found.st_dev, found.st_ino
 
     def close(self) -> None:

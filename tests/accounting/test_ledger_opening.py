@@ -94,9 +94,9 @@ def test_a_place_without_a_folder_a_damaged_file_and_another_version_are_refused
 @pytest.mark.parametrize("name", ["a b.db", "a%20b.db", "a?b=1.db", "a#b.db", "ä.db"])
 def test_a_path_is_taken_literally(tmp_path: Path, name: str) -> None:
     PrivacyLedger(tmp_path / name, Budget.gdp(1.0))
-    assert [p.name for p in tmp_path.iterdir()] == [name]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [name, f"{name}.lock"]
     assert pickle.loads(pickle.dumps(PrivacyLedger(tmp_path / name))).budget.mu == 1.0
-    assert [p.name for p in tmp_path.iterdir()] == [name]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [name, f"{name}.lock"]
 
 
 def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
