@@ -3,7 +3,7 @@
 ::
 
     DptuneError
-    ├── InputError (ValueError)          a setting or an array the caller can correct
+    ├── InputError                       a setting or an array the caller can correct
     │   ├── UnsupportedMetric            a metric that is not a mean over people, or K-fold on private data
     │   ├── ObjectiveRefused             a model, or data=, that an objective with loss= cannot use; public
     │   └── MessageRefused               a message that a federated server does not take; its round goes on
@@ -34,8 +34,11 @@ class DptuneError(Exception):
     """Base of all errors raised by dptune."""
 
 
-class InputError(DptuneError, ValueError):
-    """A setting or an array that the caller can correct."""
+class InputError(DptuneError):
+    """A setting or an array that the caller can correct.
+
+    It is no ``ValueError``: ``study.optimize(..., catch=(ValueError,))`` must not hide it.
+    """
 
 
 class UnsupportedMetric(InputError):

@@ -208,7 +208,13 @@ def _difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
     told = {name: name for name in other(wanted, stored)}
     told |= {name: f"{name} (it has {stored[name]:.6g})" for name in ("trials", "mu") if name in told}
     if "settings" in told:
-        told["settings"] = f"settings ({', '.join(other(wanted['settings'], stored.get('settings', {})))})"
+        of_space = {"d", "steps", "default"} if "space" in told else set()  # they are written in the space's code
+        names = [name for name in other(wanted["settings"], stored.get("settings", {})) if name not in of_space]
+        told["settings"] = f"settings ({', '.join(names)})"
+        if not names:
+            del told["settings"]
+    if "space" in told:
+        told["space"] = "search space"
     return f"Other: {', '.join(told.values())}."
 
 

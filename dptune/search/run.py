@@ -52,6 +52,7 @@ from dptune.space import Space, Value
 
 FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
 MOST_STOPPED = 100  # trials in a row: where the method proposes, none is worth its training
+FIRST_STOPPED = 30  # of a run: if none of them hands in losses, none will
 
 
 class SearchRun(RunView):
@@ -110,6 +111,7 @@ class SearchRun(RunView):
         self._succeeded = False  # whether any trial of this process did
         self._told = False  # that its choice is lost
         self._stopped: set[str] = set()  # trials in a row that handed in no losses; a front end may tell of one twice
+        self._ended_early: set[str] = set()  # points that a public quantity has ended, until an answer has counted them
         self._held: dict[str, None] = {}  # points whose losses are forgotten when the algorithm is done with them
         self._candidates: dict[str, Mapping[str, Value]] = {}  # points that are held until one of them is chosen
         self._evaluated: list[Mapping[str, Value]] = []  # here, failed ones too
@@ -261,11 +263,39 @@ class SearchRun(RunView):
         """
         self.rungs.withdraw(trial)
         self._stopped.add(trial)
-        if len(self._stopped) >= MOST_STOPPED + self.plan.decisions:
+        most = MOST_STOPPED if self._succeeded or self.fold.begun else FIRST_STOPPED
+        if len(self._stopped) >= most + self.plan.decisions:
             raise PlanComplete(
                 f"{len(self._stopped)} trials in a row of the run {self.scope!r} were stopped before they handed in "
-                "losses, so nothing was learned from them. Let the pruner begin later or stop fewer, and go on."
+                "losses. Nothing was learned from them or charged for them. Let the pruner or scheduler begin later or "
+                "stop fewer trials; a scheduler with max_t= needs max_t larger than the number of reports. Then "
+                "continue."
             )
+
+    def stopped(self, trial: str, parameters: Mapping[str, Value]) -> None:
+        """Take note that a public quantity has ended a trial before it handed in losses; it costs nothing.
+
+        It is one of the trials that were planned, so that stopping trials saves training: in the questions about its
+        generation it counts as a failed evaluation does. It takes no place where each trial has a release of its own,
+        before any trial has succeeded, or where two generations in a row were stopped.
+
+        Raises:
+            PlanComplete: no trial of the first round handed in losses, or too many in a row were stopped.
+        """
+        point = point_name(self.scope, trial, parameters)
+        with self.lock:
+            learns = self._succeeded or self.fold.begun
+            counts = learns and self.plan.monitor_mu == 0 and len(self._stopped) < 2 * self.algorithm.batch
+            if self.space is None or not counts or not self.space.contains(parameters):
+                self.withdrawn(trial)
+                return
+            self._stopped.add(trial)
+            self._ended_early.add(point)
+            hand_in(self.privatizer, point, None)
+            self._held[point] = None
+            self.fold.sync()
+            self._add_point(self.space, trial, point, parameters)
+            self._forget()
 
     def _release_value(self, trial: str, point: str, parameters: Mapping[str, Value]) -> float:
         limit = Limit(VALUE, self.plan.trials + self.plan.spare)
@@ -295,7 +325,7 @@ class SearchRun(RunView):
         """The losses of a point are with the curator: for the algorithm's questions, and for a choice at the end."""
         if self.plan.choice_mu > 0:
             self._evaluated.append(parameters)
-            if point not in self.failed:
+            if point not in self.failed | self._ended_early:
                 self._candidates[point] = parameters
         self.algorithm.observe(point, u)
 

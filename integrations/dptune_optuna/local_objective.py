@@ -23,6 +23,7 @@ from dptune.bandits.replies import refuse_winning_failure
 from dptune.local.randomizer import Randomizer
 from dptune.losses.user_function import Function
 from dptune.privacy.private import bare
+from dptune_optuna.ending import Ending
 from dptune_optuna.local import RANDOMIZER, LDPSampler, another_randomizer, randomizers_of
 from dptune_optuna.shield import ShieldedTrial, samplers_of, shielded
 from dptune_optuna.spaces import logger, refuse_other_space
@@ -65,6 +66,7 @@ class LocalObjective:
             raise dptune.InputError("give ledger= and user= together: a ledger charges a user.")
         self._function, self._randomizer, self._ledger, self._user = function, randomizer, ledger, user
         self._warned: set[str] = set()
+        self._ending = Ending(passes=(dptune.errors.CapReached,) if callable(user) else ())  # others have caps, too
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, trial: Trial) -> float:
@@ -77,6 +79,10 @@ class LocalObjective:
                 makes the randomiser's ``invalid`` the best value. After it, with the user charged: it did not suggest
                 the parameters that its sampler searches; no reply is sent.
         """
+        with self._ending.watch(trial.study):
+            return self._reply(trial)
+
+    def _reply(self, trial: Trial) -> float:
         samplers = [sampler for sampler in samplers_of(trial.study) if isinstance(sampler, LDPSampler)]
         self._state(trial.study, samplers)
         measure = functools.partial(self._measured, trial, samplers)

@@ -14,13 +14,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, TypedDict, Unpack
 
 import optuna
 from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
-from optuna.trial import FixedTrial, Trial
+from optuna.trial import FixedTrial, Trial, TrialState
 
 import dptune
 from dptune._checks import boolean
@@ -37,6 +36,7 @@ from dptune.losses.user_function import (
 from dptune.search.answer import Recommendation
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
+from dptune_optuna.ending import Ending, stop
 from dptune_optuna.shield import PublicTrial, RungTrial, ShieldedTrial, samplers_of, shielded, try_out, wrapped
 from dptune_optuna.spaces import logger
 from dptune_optuna.studies import LOSS, UNNAMED, StudyRuns, show
@@ -66,7 +66,7 @@ class PrivateFunction:
             ledger's statement names the run, also of a function that returns losses.
         public: what ``trial.report_public(value, step)`` reports, in words for the ledger's statement, as "log loss on
             300 public rows": you say that it depends on no private row. Optuna's pruners then work as usual. A
-            trial that they stop hands in no losses: it costs nothing, and another takes its place in the run.
+            trial that they stop is one of the planned trials, hands in no losses and costs nothing.
 
     Raises:
         UnsupportedMetric: the loss is not a mean over people.
@@ -92,7 +92,9 @@ class PrivateFunction:
         self._loss = UNNAMED if loss is None else as_loss(loss).name
         self._function = losses_function(function, loss, data, rows=self._privatizer.rows, training=training)
         self._shield: Callable[..., ShieldedTrial] = ShieldedTrial if public is None else PublicTrial
-        if runs.request.settings.get("rung_share"):
+        self._decides = bool(runs.request.settings.get("rung_share"))
+        self._ending = Ending()
+        if self._decides:
             self._shield = functools.partial(RungTrial, losses_of=losses_of_result(self._function))
         self._most = math.inf if loss is None else as_loss(loss).most
         if loss is not None and as_loss(loss).known_clip:
@@ -149,7 +151,11 @@ class PrivateFunction:
                 f"a private objective is called by study.optimize with a Trial; got {type(trial).__name__}. For one "
                 "more look at chosen parameters use estimate(study, parameters)."
             )
-        study, name = trial.study, str(trial.number)
+        with self._ending.watch(trial.study):
+            return self._run(trial.study, trial)
+
+    def _run(self, study: optuna.Study, trial: Trial) -> float:
+        name = str(trial.number)
         for sampler in samplers_of(study):  # so that a private one knows that the trial is shielded
             known: set[tuple[str, int]] = getattr(sampler, "_shielded", set())
             known.add((study.study_name, trial.number))
@@ -169,8 +175,7 @@ class PrivateFunction:
                 if losses is not None:
                     self._runs.compare(run, trial)
             except optuna.TrialPruned:
-                if run is not None:
-                    run.withdrawn(name)
+                self._stopped(study, trial, run)
                 raise
             except BaseException:
                 if run is not None:
@@ -184,10 +189,36 @@ class PrivateFunction:
         except dptune.errors.TrialFailed as error:
             raise optuna.TrialPruned(str(error)) from None
         show(study, run, self._loss, trial)
-        if run.complete:
-            with suppress(RuntimeError):  # outside study.optimize there is nothing to stop
-                study.stop()
+        self._end_if_due(study, run)
         return value
+
+    def _stopped(self, study: optuna.Study, trial: Trial, run: SearchRun | None) -> None:
+        """Let a trial that was stopped by a public quantity take its place in the plan; by private losses: none."""
+        if run is None:
+            return
+        if self._decides:
+            run.withdrawn(str(trial.number))
+            return
+        run.stopped(str(trial.number), trial.params)
+        self._end_if_due(study, run)
+
+    def _end_if_due(self, study: optuna.Study, run: SearchRun) -> None:
+        """Stop the study if its run is complete, or stopped trials have taken the places of the rest."""
+        self._runs.expect_end(study, self._counted)
+        if run.complete or self._used_up(study, run, beside=1):
+            stop(study)
+
+    @property
+    def _counted(self) -> tuple[TrialState, ...]:
+        """States of the trials that use up the plan's."""
+        stops = self._public is not None and not self._decides
+        return (TrialState.COMPLETE, TrialState.PRUNED) if stops else (TrialState.COMPLETE,)
+
+    def _used_up(self, study: optuna.Study, run: SearchRun, beside: int = 0) -> bool:
+        """Whether as many trials have ended as planned, where stopped ones leave the releases of their own unspent."""
+        if TrialState.PRUNED not in self._counted or run.plan.monitor_mu == 0:
+            return False
+        return beside + len(study.get_trials(deepcopy=False, states=self._counted)) >= run.trials
 
     def _declare(self, study: str) -> None:
         """Keep for the ledger's statement what the user says about the function, before it may report anything."""
@@ -236,21 +267,21 @@ class PrivateFunction:
             raise dptune.InputError(
                 f"parameters map names to values, as recommend(study) does; got {kind}. See .params."
             )
-        run.check_estimate(parameters, early=boolean("early", early))
+        early = boolean("early", early) or self._used_up(study, run)
+        run.check_estimate(parameters, early=early)
         if (known := run.estimated(parameters)) is not None:
             return known
         losses = self._losses_at(parameters)
         default = None if run.default is None else self._losses_at({**parameters, **run.default})
         estimate = run.estimate(parameters, losses, default=default, early=early)
         show(study, run, self._loss)
+        self._runs.lines.cancel(study)
         return estimate
 
     def _losses_at(self, parameters: Mapping[str, Any]) -> dptune.privacy.PerExampleLosses | None:
         try:
             return shielded(self._function, self._shield(FixedTrial(dict(parameters))), wrapped)
         except ValueError as error:
-            if isinstance(error, dptune.InputError):
-                raise
             missing = (
                 f"{error} Add what the run did not search: estimate(study, {{**recommend(study), name: value}}); in "
                 "default= name every parameter that the function suggests."
@@ -315,14 +346,14 @@ class PrivateObjective(PrivateFunction):
         Raises:
             InputError: no value was released yet.
         """
-        return self._begun(study, "there is nothing to recommend").recommend()
+        run = self._begun(study, "there is nothing to recommend")
+        self._runs.say_end(study, self._counted)
+        return run.recommend()
 
 
 def _end_of(study: optuna.Study, error: dptune.PlanComplete) -> Exception:
     """End ``study.optimize`` quietly, in every thread and process, when the run is complete."""
-    try:
-        study.stop()
-    except RuntimeError:  # not inside study.optimize: there is nothing to stop
+    if not stop(study):
         return error
     logger.warning(f"The study ends here: {error}")
     return optuna.TrialPruned("the run is complete.")

@@ -9,6 +9,7 @@ Example: any method becomes a sampler in one line, and is used as in :mod:`dptun
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, Unpack, overload
@@ -104,9 +105,9 @@ class PrivateSampler(SpaceSampler):
 
     @property
     def n_trials(self) -> int:
-        """Number of trials of a complete run that train to their end: pass it to ``study.optimize``.
+        """Number of trials of a complete run: pass it to ``study.optimize``, or leave ``n_trials`` out there.
 
-        Where trials are stopped leave ``n_trials`` out: others take their places, and the study ends by itself.
+        With ``rung_share=`` leave it out: others take the places of trials that private losses have stopped.
 
         Raises:
             InputError: the sampler was made without a space, and no study has fixed one yet.
@@ -115,7 +116,10 @@ class PrivateSampler(SpaceSampler):
             return run.trials
         request = self._runs.request
         if request.space is None:
-            raise dptune.InputError("n_trials depends on the number of parameters; give the sampler its space.")
+            raise dptune.InputError(
+                "the sampler has no space yet, on which n_trials depends. Call study.optimize(objective) without "
+                "n_trials: the study stops when its plan is complete. Or give the sampler its space."
+            )
         return request.plan(request.space).trials
 
     def run_of(self, study: optuna.Study) -> SearchRun | None:
@@ -205,6 +209,8 @@ class PrivateSampler(SpaceSampler):
         run = self._runs.of(study)
         if run is None or run.space is None:
             raise dptune.InputError("the study has no finished trial yet; there is nothing to recommend.")
+        decides = self._runs.request.settings.get("rung_share")
+        self._runs.say_end(study, (TrialState.COMPLETE,) if decides else (TrialState.COMPLETE, TrialState.PRUNED))
         best, space = run.recommend(), run.space
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         near = [(math.dist(space.encode(t.params), space.encode(best)), t) for t in trials if space.contains(t.params)]
@@ -212,6 +218,23 @@ class PrivateSampler(SpaceSampler):
             _, nearest = min(near, key=lambda one: one[0])
             best.update({name: value for name, value in nearest.params.items() if name not in space})
         return best
+
+    def __bool__(self) -> bool:
+        """Return True. Optuna asks while it makes a study: where the study's class is not Optuna's own, refuse.
+
+        Raises:
+            PrivacyError: another library makes a study of its own from the sampler's, as LightGBMTuner does, which
+                replaces the sampler and stores raw losses.
+        """
+        made = sys._getframe(1).f_locals.get("self")
+        if isinstance(made, optuna.Study) and not type(made).__module__.startswith("optuna."):
+            raise dptune.PrivacyError(
+                f"a {type(made).__name__} of {type(made).__module__} was about to replace this study's "
+                f"{type(self).__name__} and to store losses without noise, as LightGBMTuner does. Nothing was trained "
+                "or stored. Give the tuner a study of its own and public rows only, or decorate a function that "
+                "trains LightGBM with @sampler.objective."
+            )
+        return True
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shielded": set()}

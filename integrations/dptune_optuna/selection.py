@@ -37,6 +37,7 @@ from dptune.selection.methods import Method
 from dptune.training import TrainingLedger
 from dptune.training.repeats import Selected, one_of
 from dptune.training.repeats import repeat_and_select as _repeat_and_select
+from dptune_optuna.ending import Ending
 from dptune_optuna.shield import ShieldedTrial, samplers_of, shielded, try_out, wrapped
 
 SELECTED = "dptune:selected"  # study user attribute: the choice, a released fact
@@ -89,6 +90,7 @@ class SelectionObjective:
         self._method = method_for(method, keeps=default is not None)
         self._mu = None if mu is None else positive("mu", mu)
         self._share = share("estimate_share", estimate_share)
+        self._ending = Ending()
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, trial: Trial) -> float:
@@ -97,15 +99,16 @@ class SelectionObjective:
         Raises:
             InputError: the sampler learns from values, or what came back is not a vector of losses; nothing is spent.
         """
-        for sampler in samplers_of(trial.study):
-            if isinstance(sampler, _LEARN):
-                raise dptune.InputError(
-                    f"{type(sampler).__name__} learns from values, and here every value is {WITHHELD:g} until the end. "
-                    "Create the study with sampler= RandomSampler(), QMCSampler(), GridSampler() or "
-                    "BruteForceSampler()."
-                )
-        losses = shielded(self._function, ShieldedTrial(trial), wrapped)
-        observe(self._privatizer, _point(trial.study, trial), losses)
+        with self._ending.watch(trial.study):
+            for sampler in samplers_of(trial.study):
+                if isinstance(sampler, _LEARN):
+                    raise dptune.InputError(
+                        f"{type(sampler).__name__} learns from values, and here every value is {WITHHELD:g} until the "
+                        "end. Create the study with sampler= RandomSampler(), QMCSampler(), GridSampler() or "
+                        "BruteForceSampler()."
+                    )
+            losses = shielded(self._function, ShieldedTrial(trial), wrapped)
+            observe(self._privatizer, _point(trial.study, trial), losses)
         return WITHHELD
 
     def select(self, study: optuna.Study, *, name: str | None = None) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from inspect import unwrap
 from typing import Any
 
@@ -25,6 +26,7 @@ from dptune.privacy import PerExampleLosses
 from dptune.search.answer import listed
 from dptune.search.request import SearchRequest
 from dptune.search.run import SearchRun
+from dptune_optuna.ending import EndLines
 from dptune_optuna.spaces import (
     Discovery,
     differing,
@@ -65,6 +67,7 @@ class StudyRuns:
         self._discovered: dict[str, Discovery] = {}  # by those of each study, if no space was given
         self._warned = False  # of a trial without parameters that are searched
         self._warned_of_ranges = False  # of one that suggested them otherwise
+        self.lines = EndLines()
 
     def of(self, study: optuna.Study) -> SearchRun | None:
         """Return the study's run, begun or continued; None as long as its search space or its clip is not known.
@@ -121,6 +124,24 @@ class StudyRuns:
         with self.lock:
             self.known[study.study_name] = extension = run.extend(trials=n_trials, mu=mu)
         _announce(self.request, extension)
+
+    def expect_end(self, study: optuna.Study, counted: Sequence[TrialState]) -> None:
+        """Say at the study's end, if that comes before the plan's, how many of the planned trials were made."""
+        self.lines.expect(study, counted, partial(self._how_far, study.study_name))
+
+    def say_end(self, study: optuna.Study, counted: Sequence[TrialState]) -> None:
+        """Say it now, as to who asks for the recommendation."""
+        self.lines.say_now(study, counted, partial(self._how_far, study.study_name))
+
+    def _how_far(self, name: str, ended: int) -> str | None:
+        run = self.known.get(name)
+        if run is None or run.complete or ended >= run.trials:
+            return None
+        return (
+            f"{ended} of {run.trials} planned trials of the study {name!r} have ended, and the budget is divided among "
+            f"all of them. A trial's value is the {run.value_is('loss')}: a callback must not compare it with a loss. "
+            "To continue, call study.optimize(objective) without n_trials: the study stops when its plan is complete."
+        )
 
     def choose_clip(self, study: optuna.Study, losses_at: LossesAt, loss: str, most: float) -> None:
         """Let the privatizer choose its clip, if it has to, from the losses at the default configuration."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import abc
 import hashlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import ray
 from ray import cloudpickle
-from ray.tune.search import Searcher
+from ray.tune.search import Repeater, Searcher
 from ray.tune.utils import merge_dicts
 
 import dptune
@@ -106,7 +108,12 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
         return True
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the next configuration, with every key of the search space, or that the run is over."""
+        """Return the next configuration, with every key of the search space, or that the run is over.
+
+        Raises:
+            InputError: a ``Repeater`` asks, whose copies of a trial the run would pay for without learning of them.
+        """
+        _refuse_repeater(self)
         if self._unpaid is not None:
             raise dptune.PrivacyError(self._unpaid)
         if not self._begun:
@@ -162,6 +169,19 @@ class RunSearch(Searcher, abc.ABC):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_handle": None}
+
+
+def _refuse_repeater(search: RunSearch) -> None:
+    """Refuse a ``Repeater`` around the searcher: it gives its copies identifiers that the searcher is never told."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if isinstance(frame.f_locals.get("self"), Repeater):
+            raise dptune.InputError(
+                f"Repeater({type(search).__name__}(...), ...) would charge every repetition and learn from one in each "
+                "group. Nothing was trained or charged. Remove Repeater, or repeat the training inside the function. "
+                "With another searcher use PrivateSearch(Repeater(OptunaSearch(), repeat=3), privatizer, ...)."
+            )
+        frame = frame.f_back
 
 
 def check_mode(mode: object) -> None:

@@ -28,6 +28,8 @@ from dptune_ray.vault import MODE, Vault, VaultClient, VaultRun
 from dptune_ray.worker import PrivateTrainable, handed_in, in_own_process, made_trainable, resources
 
 METRIC = "loss"
+LOSS = "loss of the trials"  # a fact of a run in the ledger: the name of the loss
+UNNAMED = "loss"  # of a function that returns losses
 _logger = logging.getLogger(__name__)
 
 
@@ -100,7 +102,7 @@ class SpaceSearch(RunSearch):
         if (known := self._known_space()) is not None:
             self._request.plan(known)  # refuse early what does not fit the space
         self._allows = unprotected == "allow"
-        self._named_loss, self._of_loss = False, {"loss": "loss", "most": math.inf}  # of the last trainable
+        self._named_loss, self._of_loss = False, {"loss": UNNAMED, "most": math.inf}  # of the last trainable
         self._made: type[PrivateTrainable] | None = None  # the last trainable
         self._client: VaultClient = VaultClient.of("vault", self._request.ledger, name)
 
@@ -133,9 +135,23 @@ class SpaceSearch(RunSearch):
         if not self._request.privatizer.knows_clip:
             self._choose_clip()
         spends, warning = self._client.call("begin", run.described())
+        self._agree_on_loss(fix=True)
         _logger.log(logging.INFO if self._request.privatizer.private else logging.WARNING, spends)
         if warning:
             _logger.warning(warning)
+
+    def _agree_on_loss(self, *, fix: bool) -> None:
+        """Refuse another named loss than the run of this name has had; ``fix``: this is the run's loss from now on."""
+        ledger, loss = self._request.ledger, str(self._of_loss["loss"])
+        before = ledger.fact(self._name, LOSS)
+        if fix and before is None and loss != UNNAMED:
+            before = ledger.fix(self._name, LOSS, loss)
+        if UNNAMED not in (before, loss) and before not in (None, loss):
+            raise dptune.errors.BudgetMismatch(
+                f"the trials of the run {self._name!r} were asked for {before}, and this trainable is about {loss}. "
+                "Nothing was trained or charged. Give the searcher another name=, and mu= if the first run is to "
+                "continue."
+            )
 
     def _choose_clip(self) -> None:
         """Train the default configuration once, on the cluster, for the vault to choose the clip from its losses."""
@@ -188,12 +204,14 @@ class SpaceSearch(RunSearch):
         if error or not result or not math.isnan(result.get(self.metric, 0.0)) or STOPPED in result:
             return
         if not math.isnan(result.get(PUBLIC, math.nan)):
-            self.vault.call("stopped", trial_id)  # by a scheduler: another trial takes its place
-        else:
-            _logger.warning(
-                f"The trial {trial_id!r} reports NaN and cost nothing: the run {self._name!r} had nothing left for it, "
-                "or its function failed and no trial has succeeded yet. trainable.try_out(config) shows what it raised."
-            )
+            if ended := self.vault.call("stopped", trial_id):
+                _logger.warning(f"No more trials are proposed: {ended}")
+            return
+        why, is_mistake = self.vault.call("unpaid", trial_id)
+        _logger.log(
+            logging.WARNING if is_mistake else logging.INFO,
+            f"The trial {trial_id!r} reports NaN and nothing was charged for it: {why}",
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_made": None}  # Tune writes a searcher to its files; a function holds data
@@ -225,7 +243,7 @@ class SpaceSearch(RunSearch):
                 statement says so.
             public: what the function reports by ``dptune_ray.report_public(value, step)``, in words for the ledger's
                 statement, as "log loss on 300 public rows": you say that it depends on no private row. Schedulers
-                find it as "public". A trial that they stop costs nothing, and another takes its place in the run.
+                find it as "public". A trial that they stop is one of the planned trials and costs nothing.
             silent: swallow what the worker prints. False: you say that whatever the function prints is public.
         """
         if function is None:
@@ -233,9 +251,10 @@ class SpaceSearch(RunSearch):
         self._named_loss = self._named_loss or loss is not None  # of any trainable: each may be given to the Tuner
         self._refuse_maximised_loss()
         ledger, privatizer = self._request.ledger, self._request.privatizer
-        self._of_loss = {"loss": "loss", "most": math.inf}
+        self._of_loss = {"loss": UNNAMED, "most": math.inf}
         if loss is not None:
             self._of_loss = {"loss": as_loss(loss).name, "most": as_loss(loss).most}
+        self._agree_on_loss(fix=False)
         if loss is not None and as_loss(loss).known_clip:
             privatizer.use_clip((0.0, as_loss(loss).most))
         else:
@@ -255,9 +274,10 @@ class SpaceSearch(RunSearch):
 
     @property
     def n_trials(self) -> int:
-        """Number of trials of a complete run that train to their end: the Tuner's ``num_samples``.
+        """Number of trials of a complete run: the Tuner's ``num_samples``.
 
-        -1 is fine too: the run ends by itself. Where trials are stopped it must be -1, as others take their places.
+        -1 is fine too: the run ends when its plan is complete. With ``rung_share=`` it must be -1: others take the
+        places of trials that private losses have stopped.
 
         Raises:
             InputError: the searcher was made without a search space, and no run has fixed one yet.

@@ -70,7 +70,7 @@ class Stage(enum.Enum):
     """How far a trial has come in this life of the vault."""
 
     OPEN = "its losses are to come, or an earlier life took them"
-    STOPPED = "private losses have stopped it"
+    STOPPED = "private losses or a scheduler have stopped it"
     TAKEN = "its losses were taken and it was told its value"
 
 
@@ -80,6 +80,7 @@ class Trial:
 
     stage: Stage = Stage.OPEN
     asked: dict[str, Any] | None = None  # what it should try; None when it is no longer expected to hand in losses
+    at: Mapping[str, Any] | None = None  # where it is evaluated
     told: Mapping[str, Any] | None = None  # its value as Tune sees it, and the parameters, as plain JSON data
     upload: str = ""  # of which process of the trial the parts are
     parts: dict[int, bytes] = field(default_factory=dict)  # float64 losses, by their first row
@@ -95,6 +96,7 @@ class Vault:
         self._trials: defaultdict[str, Trial] = defaultdict(Trial)
         self._proposals = 0
         self._idle = False  # whether schedulers have stopped too many trials in a row
+        self._early = 0  # trials of this life that schedulers have stopped
 
     @property
     def _run(self) -> dptune.SearchRun:
@@ -134,7 +136,7 @@ class Vault:
 
     def _go_on(self, run: dptune.SearchRun | None) -> None:
         """Forget trials that an earlier fit has lost, and how that ended."""
-        self._begun, self._ended, self._idle = run, None, False
+        self._begun, self._ended, self._idle, self._early = run, None, False, 0
         for trial in self._trials.values():
             trial.asked = None
 
@@ -152,6 +154,8 @@ class Vault:
         if one.asked is not None:
             return one.asked
         expected = sum(each.asked is not None for each in self._trials.values())
+        if self._own and self._early and run.fold.values + self._early >= run.plan.trials:
+            return None  # the trials that were stopped take places of the plan
         if self._idle or expected >= run.plan.trials + run.plan.spare:
             return None  # as many trials as a run has were lost: with num_samples=-1 it would never end
         try:
@@ -192,6 +196,7 @@ class Vault:
                     f"Nothing was trained or paid. The searcher asked for {self._trials[trial].asked}; what changed "
                     "that?"
                 )
+            self._trials[trial].at = dict(parameters)
             return None
         if self._trials[trial].stage is Stage.TAKEN or run.space is None or run.complete:
             return value
@@ -262,13 +267,36 @@ class Vault:
         if all(trial.stage is not Stage.TAKEN for trial in self._trials.values()):
             self._ended = dptune.InputError(f"{reason} No trial was accepted before: the experiment ends.")
 
-    def stopped(self, trial: str) -> None:
-        """Forget a trial that a scheduler has stopped, unpaid; another takes its place, but not for ever."""
-        self._trials[trial].asked = None
+    def stopped(self, trial: str) -> str:
+        """Take note of a trial that a scheduler has stopped, unpaid; it takes its place in the plan.
+
+        Returns:
+            Why no more trials will be proposed; "": they will.
+        """
+        one = self._trials[trial]
+        one.asked = None
+        if one.stage is not Stage.OPEN:
+            return ""  # Tune has told of it before
+        self._end(trial, Stage.STOPPED)
+        self._early += 1
         try:
-            self._run.withdrawn(trial)
-        except dptune.PlanComplete:
+            if one.at is None:
+                self._run.withdrawn(trial)
+            else:
+                self._run.stopped(trial, one.at)
+        except dptune.PlanComplete as error:
             self._idle = True
+            return str(error)
+        return ""
+
+    def unpaid(self, trial: str) -> tuple[str, bool]:
+        """Return why a trial has no value, and whether that is a mistake."""
+        if self._run._used_up:
+            return f"the run {self.about.scope!r} is complete, so the trial was not trained.", False
+        return (
+            "its function failed, as in all trials before. trainable.try_out(config) shows what the function raises.",
+            True,
+        )
 
     # ---- losses --------------------------------------------------------------------------------------
 

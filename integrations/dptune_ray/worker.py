@@ -175,7 +175,9 @@ def made_trainable(
     if code is not None and _reports_itself(original, code):
         raise dptune.InputError(
             "the function calls tune.report(...), which does nothing in a private trial: dptune reports the released "
-            "value. Remove the call and return the losses."
+            "value. Remove the call and return the losses. For a scheduler, report a quantity of public rows: "
+            'report_public(value, step) in the function, search.trainable(public="log loss on 300 public rows"), and '
+            'the scheduler with metric="public", mode="min".'
         )
     name = getattr(original, "__name__", type(original).__name__)
     about = {"__doc__": original.__doc__, "__module__": __name__, "_name": f"{name.strip('<>')}-{run.name[-6:]}"}

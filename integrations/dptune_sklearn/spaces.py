@@ -86,7 +86,7 @@ class UserSpace:
     def _holds(self, name: str, value: Any) -> bool:
         try:
             return Space({name: self.space[name]}).contains({name: self._searched[name].ours(value)})
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, InputError):
             return False
 
     def _ours(self, i: int, parameters: Mapping[str, Any]) -> dict[str, Value] | None:
@@ -98,7 +98,7 @@ class UserSpace:
         searched = {ours: name for name in space if (ours := self._name(i, name)) in self._searched}
         try:
             point = {ours: self._searched[ours].ours(parameters[name]) for ours, name in searched.items()}
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, InputError):
             return None
         point |= {WHICH: i} if several else {}
         return point if self.space.contains(point) else None

@@ -11,7 +11,7 @@ import pytest
 from optuna.trial import TrialState
 
 import dptune
-from dptune.search.run import MOST_STOPPED
+from dptune.search.run import FIRST_STOPPED
 from dptune_optuna import CentredSampler
 from harness import N, create, front, open_ledger, open_privatizer, people_s_losses
 
@@ -38,21 +38,52 @@ def reports(folder: Path, kind: str, function: Any = reporting, **about: Any) ->
 
 @pytest.mark.parametrize("pruner", PRUNERS)
 @pytest.mark.parametrize("kind", ["values", "centred"])
-def test_pruned_trials_cost_nothing_and_the_plan_is_reached_all_the_same(
-    tmp_path: Path, kind: str, pruner: str
-) -> None:
+def test_pruned_trials_cost_nothing_and_are_trials_of_the_plan(tmp_path: Path, kind: str, pruner: str) -> None:
+    """Stopping trials saves training: no more trials are started than without a pruner."""
     sampler, objective = reports(tmp_path, kind, public=WORDS)
     study = create(None, sampler, pruner=PRUNERS[pruner])
     study.optimize(objective)  # it ends by itself
     states = [trial.state for trial in study.trials]
     run = objective.run_of(study)
     assert states.count(TrialState.PRUNED) >= 2
-    assert states.count(TrialState.COMPLETE) == run.plan.trials
-    assert run.complete
+    assert len(states) == run.plan.trials
+    assert run.complete == (kind == "centred")
     pruned = [trial for trial in study.trials if trial.state == TrialState.PRUNED]
     assert all(trial.value == trial.number % 3 / max(trial.intermediate_values) for trial in pruned)
     assert not {f"value/{trial.number}" for trial in pruned} & {charge.key for charge in run.ledger.charges()}
-    assert str(run.ledger.statement(delta=1e-5)).count(f"{WORDS} (run 'study')") == 1
+    statement = run.ledger.statement(delta=1e-5)
+    assert str(statement).count(f"{WORDS} (run 'study')") == 1
+    assert statement.failures == 0
+    best = sampler.recommend(study) if kind == "centred" else objective.recommend(study)
+    assert objective.estimate(study, best).private  # the study is over, whether or not its values are all released
+
+
+def test_a_pruned_trial_is_never_what_a_search_chooses(tmp_path: Path) -> None:
+    """It counts in its generation as a failed evaluation does, whatever its losses would have been."""
+
+    def good_only_where_pruned(trial: Any) -> np.ndarray:
+        x, _ = trial.suggest_float("x", -1, 1), trial.suggest_categorical("kind", ["a", "b"])
+        trial.report_public(float(x > 0), 1)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+        return np.full(N, 2.0 if x <= 0 else 0.0)
+
+    class Positive(optuna.pruners.BasePruner):
+        def prune(self, study: optuna.Study, trial: Any) -> bool:
+            return trial.number > 2 and bool(trial.intermediate_values[1])
+
+    space = {
+        "x": optuna.distributions.FloatDistribution(-1, 1),
+        "kind": optuna.distributions.CategoricalDistribution(["a", "b"]),
+    }
+    privatizer = dptune.LossPrivatizer(open_ledger(tmp_path, 1e3), n=N, clip=(0.0, 4.0))
+    sampler = CentredSampler(space, privatizer, n_trials=24, seed=1)
+    study = create(None, sampler, pruner=Positive())
+    study.optimize(sampler.objective(public=WORDS)(good_only_where_pruned))
+    assert sampler.run_of(study).complete
+    assert len(study.trials) == sampler.n_trials
+    kept = [trial.params for trial in study.trials if trial.state == TrialState.COMPLETE]
+    assert dict(sampler.recommend(study)) in kept
 
 
 def test_a_generation_in_which_all_are_pruned_does_not_propose_the_same_points_for_ever(tmp_path: Path) -> None:
@@ -62,15 +93,17 @@ def test_a_generation_in_which_all_are_pruned_does_not_propose_the_same_points_f
     assert len(set(asked)) == len(asked)
 
 
-def test_a_study_whose_trials_are_all_pruned_ends(tmp_path: Path) -> None:
+def test_a_study_whose_trials_are_all_pruned_ends(tmp_path: Path, caplog: Any) -> None:
     class Never(optuna.pruners.BasePruner):
         def prune(self, study: optuna.Study, trial: Any) -> bool:
             return True
 
-    sampler, objective = reports(tmp_path, "gibo", public=WORDS)
+    sampler, objective = reports(tmp_path, "centred", public=WORDS)
     study = create(None, sampler, pruner=Never())
-    study.optimize(objective)
-    assert len(study.trials) == MOST_STOPPED
+    with caplog.at_level("WARNING", "optuna.dptune"):
+        study.optimize(objective)
+    assert len(study.trials) == FIRST_STOPPED
+    assert "a scheduler with max_t= needs max_t larger than the number of reports" in caplog.text
     assert open_ledger(tmp_path).spent() == 0
 
 

@@ -10,15 +10,15 @@ import pytest
 
 import dptune
 import dptune_ray
-from by_hand import CONFIG, a_trial, begin, local, made, reporting, value_of
-from dptune.search.run import MOST_STOPPED
+from by_hand import CONFIG, a_trial, begin, local, made, open_private, reporting, value_of
+from dptune.search.run import FIRST_STOPPED
 from dptune_ray.reports import public_reports
-from ray_harness import open_ledger
+from ray_harness import open_centred, open_ledger, open_privatizer, open_search
 from ray_people import losses
 
 
-def made_public(folder, function=reporting):
-    search, _ = made(folder, losses)
+def made_public(folder, function=reporting, **settings):
+    search, _ = made(folder, losses, **settings)
     return search, search.trainable(public="x, of which everybody knows")(function)
 
 
@@ -78,14 +78,15 @@ def test_a_function_that_swallows_the_request_to_stop_ends_all_the_same():
 
 @local
 @pytest.mark.parametrize("told", [1, 2])
-def test_a_run_whose_trials_are_all_stopped_ends_however_often_tune_tells(tmp_path, told):
-    search, _ = made_public(tmp_path)
+def test_a_run_whose_trials_are_all_stopped_ends_however_often_tune_tells(tmp_path, told, caplog):
+    search, _ = made_public(tmp_path, n_trials=40)
     asked = 0
     while search.suggest(str(asked)) != "FINISHED":
         for _ in range(told):
             search.on_trial_complete(str(asked), result={"loss": np.nan, "public": 1.0})
         asked += 1
-    assert asked == MOST_STOPPED
+    assert asked == FIRST_STOPPED
+    assert "max_t larger than the number of reports" in caplog.text
 
 
 @local
@@ -106,7 +107,7 @@ def test_a_trial_that_failed_unpaid_after_a_report_was_not_stopped_by_a_schedule
         dptune_ray.report_public(config["x"], 1)
         raise ValueError("private")
 
-    monkeypatch.setattr("dptune.search.run.MOST_STOPPED", 1)
+    monkeypatch.setattr("dptune.search.run.FIRST_STOPPED", 1)
     search, trainable = made_public(tmp_path, failing)
     assert search.suggest("a")
     one = a_trial(trainable, "a")
@@ -136,3 +137,43 @@ def test_first_trials_that_fail_report_nan_unpaid_and_a_generation_of_them_ends_
     assert open_ledger(tmp_path).spent() == 0.0
     begin(search)  # fitted again
     assert np.isfinite(value_of(search.trainable(losses), "g"))
+
+
+@local
+@pytest.mark.parametrize("opened", [open_search, open_centred, open_private])
+def test_a_run_proposes_no_more_trials_than_planned_where_a_scheduler_stops_some(tmp_path, opened):
+    """Stopping trials saves training: each that is stopped is one of the planned trials."""
+    search = opened(open_privatizer(tmp_path), n_trials=24)
+    trainable = search.trainable(reporting, public="x, of which everybody knows")
+    begin(search)
+    made, stopped = 0, 0
+    while (config := search.suggest(str(made))) != "FINISHED":
+        one = a_trial(trainable, str(made), config)
+        result = one.step()
+        if made % 4 != 3:
+            while not result.get("done"):
+                result = one.step()
+        else:
+            one.cleanup()
+            stopped += 1
+        search.on_trial_complete(str(made), result=result)
+        made += 1
+    assert made == search.n_trials
+    assert stopped == made // 4
+    assert opened is not open_centred or search.progress()["generations_done"] == search.progress()["generations"]
+
+
+@local
+def test_what_is_said_of_a_trial_without_a_value_is_what_happened(tmp_path, caplog):
+    caplog.set_level("INFO", "dptune_ray")
+    search, trainable = made(tmp_path, losses, n_trials=2)
+    for trial in ("a", "b", "late"):
+        search.on_trial_complete(trial, result={"loss": value_of(trainable, trial)})
+    told = [(r.levelname, r.getMessage()) for r in caplog.records if "reports NaN" in r.getMessage()]
+    assert told == [
+        (
+            "INFO",
+            "The trial 'late' reports NaN and nothing was charged for it: the run 'run' is complete, so the trial was "
+            "not trained.",
+        )
+    ]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ray import tune
+from ray.tune.search import ConcurrencyLimiter, Repeater
 from ray.tune.search.optuna import OptunaSearch
+from sklearn.linear_model import LogisticRegression
 
 import dptune
 from by_hand import CONFIG, Half, begin, local, made, on_all, on_both, open_private, run
 from dptune_ray import CentredCMASearch, DPGIBOSearch, PrivateSearch
 from dptune_ray.spaces import flat
-from ray_harness import SPACE, open_ledger, open_privatizer, open_search, random_search
+from ray_harness import SPACE, open_centred, open_ledger, open_privatizer, open_search, random_search
 from ray_people import N, losses
 
 pytestmark = local
@@ -185,3 +187,74 @@ def test_what_is_no_number_is_refused_by_name(tmp_path, kind, wrong):
 def test_an_option_there_is_not_is_refused_under_the_name_of_the_searcher(tmp_path, kind, name):
     with pytest.raises(dptune.InputError, match=f"^{kind.__name__} has no option '{name}'; it has n_trials, mu, seed"):
         opened(tmp_path, kind, **{name: 1})
+
+
+@pytest.mark.parametrize("set_index", [True, False])
+@on_all
+def test_a_repeater_around_a_searcher_is_refused_before_a_trial(tmp_path, opened, set_index):
+    search = opened(open_privatizer(tmp_path))
+    for wrapped in (search, ConcurrencyLimiter(search, max_concurrent=2)):
+        repeater = Repeater(wrapped, repeat=3, set_index=set_index)
+        repeater.set_search_properties(search.metric, "min", SPACE)
+        with pytest.raises(dptune.InputError, match=r"Repeater.*Nothing was trained or charged"):
+            repeater.suggest("a")
+    limiter = ConcurrencyLimiter(opened(open_privatizer(tmp_path)), max_concurrent=2)
+    limiter.set_search_properties(search.metric, "min", SPACE)
+    assert limiter.suggest("a")
+    assert open_ledger(tmp_path).spent() == 0
+
+
+def test_a_repeater_inside_a_private_search_works(tmp_path):
+    """The advice of the refusal: each repetition has a released value, and the inner searcher sees their mean."""
+    told = []
+
+    class Listening(Half):
+        def on_trial_complete(self, trial_id, result=None, error=False):
+            told.append((trial_id, result["loss"]))
+
+    search = begin(open_private(open_privatizer(tmp_path), Repeater(Listening("loss", "min"), repeat=3), n_trials=6))
+    configs, values = run(search)
+    assert [config["x"] for config in configs] == [0.5] * 6
+    assert told == [("t0", pytest.approx(np.mean(values[:3]))), ("t3", pytest.approx(np.mean(values[3:])))]
+    assert open_ledger(tmp_path).count() == 6
+
+
+@on_all
+def test_another_loss_under_the_name_of_a_run_is_refused(tmp_path, opened):
+    """Its answers say nothing about the new loss."""
+    X, y = np.zeros((N, 1)), np.arange(N) % 2
+
+    def model(config):
+        return LogisticRegression().fit(np.eye(2), [0, 1])
+
+    def again(loss):
+        search = opened(dptune.LossPrivatizer(open_ledger(tmp_path), n=N, clip=(0.0, 1.0)))
+        search.trainable(model, loss=loss, data=lambda: (X, y))
+        return begin(search)
+
+    again("zero_one")
+    again("zero_one")
+    with pytest.raises(
+        dptune.errors.BudgetMismatch, match="asked for zero_one_loss, and this trainable is about brier_loss"
+    ):
+        again("brier")
+    assert open_ledger(tmp_path).spent() == 0
+
+
+def test_a_changed_space_is_called_a_changed_space(tmp_path):
+    default = {"x": 0.1, "y": 1.0}
+    begin(open_centred(open_privatizer(tmp_path), default=default))
+    wider = {**SPACE, "x": tune.uniform(-2.0, 2.0)}
+    with pytest.raises(dptune.errors.BudgetMismatch, match=r"Other: search space\. "):
+        CentredCMASearch(
+            wider, open_privatizer(tmp_path), n_trials=12, seed=1, name="run", default=default
+        ).vault_run().begin()
+
+
+def test_a_report_to_tune_is_refused_with_the_way_to_report_to_a_scheduler(tmp_path):
+    def reports(config):
+        tune.report({"loss": 1.0})
+
+    search = open_centred(open_privatizer(tmp_path))
+    with pytest.raises(dptune.InputError, match=r'report_public\(value, step\).*public="log loss.*metric="public"'):
+        search.trainable(reports)

@@ -106,6 +106,7 @@ def test_nothing_is_kept_of_a_trial_that_fails_before_any_has_succeeded(tmp_path
 
 def test_trials_that_something_else_stops_end_the_run_beyond_what_decisions_can_stop(tmp_path: Path) -> None:
     run = make_run(tmp_path)
+    a_generation(run)
     for i in range(MOST_STOPPED + run.plan.decisions - 1):
         run.withdrawn(str(i))
     with pytest.raises(PlanComplete, match="in a row"):

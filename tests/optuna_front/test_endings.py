@@ -1,0 +1,245 @@
+"""How studies end: refusals whatever ``catch=`` says, plans that are not complete, components that swap the sampler."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import dptune
+from dptune_optuna import CentredSampler, LocalObjective, PrivateObjective, SelectionObjective
+from dptune_optuna.ending import MOST_FAILED
+from harness import FRONTS, N, create, front, open_ledger, open_privatizer, people_s_losses, point, spend_elsewhere
+
+X = np.random.default_rng(0).normal(size=(2 * N, 2))
+Y = (X[:, 0] > 0).astype(int)
+PRIVATE = {"loss": "zero_one", "data": (X[N:].copy(), Y[N:].copy())}
+X, Y = X[:N].copy(), Y[:N].copy()  # public
+
+
+def trained(trial: Any) -> LogisticRegression:
+    return LogisticRegression(C=0.5 + abs(sum(point(trial)))).fit(X, Y)
+
+
+def misspelt(trial: Any) -> Any:
+    return LogisticRegresion(C=point(trial)[0])  # noqa: F821 - a public mistake
+
+
+def a_report(trial: Any) -> Any:
+    trial.report(0.5, 1)
+
+
+MISTAKES: dict[str, tuple[Any, dict[str, Any], int]] = {
+    "a score": (lambda trial: 0.9 + 0 * sum(point(trial)), PRIVATE, 1),
+    "nothing": (lambda trial: point(trial) and None, PRIVATE, 1),
+    "a misspelt name": (misspelt, PRIVATE, MOST_FAILED),
+    "trial.report": (a_report, PRIVATE, 1),
+    "a wrong length": (lambda trial: np.ones(7) + point(trial)[0], {}, 1),
+}
+
+
+# ---- catch= ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("kind", FRONTS)
+def test_a_public_mistake_ends_a_study_that_catches_everything(tmp_path: Path, kind: str, mistake: str) -> None:
+    function, about, trials = MISTAKES[mistake]
+    sampler, objective = front(kind, open_privatizer(tmp_path), function, about)
+    study = create(None, sampler)
+    study.optimize(objective, catch=(Exception,), timeout=60)
+    assert len(study.trials) == trials
+    assert open_ledger(tmp_path).spent() == 0
+
+
+@pytest.mark.parametrize("kind", FRONTS)
+def test_a_spent_budget_and_a_complete_plan_end_a_study_that_catches_everything(tmp_path: Path, kind: str) -> None:
+    sampler, objective = front(kind, open_privatizer(tmp_path), mu=0.5)
+    study = create(None, sampler)
+    study.optimize(objective, catch=(Exception,), timeout=60)
+    assert objective.run_of(study).complete
+    made = len(study.trials)
+    study.optimize(objective, catch=(Exception,), timeout=60)
+    assert len(study.trials) <= made + 1
+    spend_elsewhere(open_privatizer(tmp_path), 0.8)
+    sampler, objective = front(kind, open_privatizer(tmp_path), mu=0.5)
+    other = create(None, sampler, "other")
+    with contextlib.suppress(dptune.BudgetExhausted):  # a sampler's own refusal is not for catch=
+        other.optimize(objective, catch=(Exception,), timeout=60)
+    assert len(other.trials) <= 1
+
+
+def test_failures_between_successes_end_nothing(tmp_path: Path) -> None:
+    def every_second(trial: Any) -> LogisticRegression:
+        if trial.number % 2:
+            raise ZeroDivisionError
+        return trained(trial)
+
+    sampler, objective = front("values", open_privatizer(tmp_path), every_second, PRIVATE, n_trials=MOST_FAILED + 5)
+    study = create(None, sampler)
+    study.optimize(objective, catch=(Exception,), timeout=60)
+    assert objective.run_of(study).complete
+
+
+def test_other_objectives_end_at_refusals_and_another_user_may_still_be_asked(tmp_path: Path) -> None:
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler())
+    study.optimize(SelectionObjective(people_s_losses, open_privatizer(tmp_path), mu=0.5), catch=(Exception,))
+    assert len(study.trials) == 1
+    ledger = dptune.local.UserLedger(tmp_path / "users.db", cap=1.0)
+    users = ["me", "me", "you"]
+    about = {"ledger": ledger, "user": lambda trial: users[trial.number % 3]}
+    objective = LocalObjective(lambda trial: 0.1, dptune.local.LocalRandomizer(1.0, 1.0), **about)
+    study = optuna.create_study(direction="maximize")
+    study.optimize(objective, n_trials=6, catch=(Exception,))
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "FAIL", "COMPLETE", "FAIL", "FAIL", "FAIL"]
+    alone = LocalObjective(lambda trial: 0.1, dptune.local.LocalRandomizer(1.0, 1.0), ledger=ledger, user="me")
+    study = optuna.create_study(direction="maximize")
+    study.optimize(alone, catch=(Exception,), timeout=60)
+    assert len(study.trials) == 1
+
+
+def test_an_input_error_is_no_value_error(tmp_path: Path) -> None:
+    assert not issubclass(dptune.InputError, ValueError)
+    sampler, objective = front("centred", open_privatizer(tmp_path), lambda trial: np.ones(7) + point(trial)[0])
+    with pytest.raises(dptune.InputError, match="expected 60"):
+        create(None, sampler).optimize(objective, n_trials=3, catch=(ValueError,))
+
+
+# ---- fewer trials than planned --------------------------------------------------------------------------
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "planned trials of the study" in r.getMessage()]
+
+
+@pytest.mark.parametrize("kind", FRONTS)
+def test_a_study_that_ends_before_its_plan_says_so_once_and_how_to_continue(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", "optuna.dptune")
+    sampler, objective = front(kind, open_privatizer(tmp_path))
+    study = create(None, sampler)
+    study.optimize(objective, n_trials=7)
+    planned = objective.run_of(study).trials
+    assert lines(caplog) == []
+    del study
+    gc.collect()
+    assert len(lines(caplog)) == 1
+    assert f"7 of {planned} planned trials of the study 'study'" in lines(caplog)[0]
+    assert "study.optimize(objective) without n_trials" in lines(caplog)[0]
+
+
+@pytest.mark.filterwarnings("ignore:no answer is released yet")
+@pytest.mark.parametrize("kind", FRONTS)
+def test_a_recommendation_says_that_the_plan_is_not_complete(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", "optuna.dptune")
+    sampler, objective = front(kind, open_privatizer(tmp_path))
+    study = create(None, sampler)
+    study.optimize(objective, n_trials=7)
+    (objective if kind == "values" else sampler).recommend(study)
+    assert [f"7 of {objective.run_of(study).trials} planned trials" in line for line in lines(caplog)] == [True]
+    study.optimize(objective)
+    (objective if kind == "values" else sampler).recommend(study)
+    del study
+    gc.collect()
+    assert len(lines(caplog)) == 1  # the second was complete
+
+
+def test_a_callback_that_compares_a_value_with_a_loss_leaves_a_line_that_says_what_a_value_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", "optuna.dptune")
+    sampler, objective = front("centred", open_privatizer(tmp_path))
+    study = create(None, sampler)
+    study.optimize(objective, callbacks=[lambda study, trial: study.stop() if study.best_value < 1e9 else None])
+    del study
+    gc.collect()
+    assert "A trial's value is the mean loss above the centre's, upper estimate" in lines(caplog)[0]
+
+
+def test_an_objective_still_pickles(tmp_path: Path) -> None:
+    _, objective = front("values", open_privatizer(tmp_path))
+    create(None, None).optimize(objective, n_trials=2)
+    assert pickle.loads(pickle.dumps(objective)).n_trials == 24
+
+
+def test_a_sampler_without_a_space_says_to_leave_n_trials_out(tmp_path: Path) -> None:
+    with pytest.raises(dptune.InputError, match="without n_trials: the study stops when its plan is complete"):
+        _ = CentredSampler(None, open_privatizer(tmp_path)).n_trials
+
+
+# ---- what replaces the sampler --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tuner", ["LightGBMTuner", "LightGBMTunerCV"])
+@pytest.mark.parametrize("kind", ["gibo", "centred"])
+def test_a_tuner_that_would_swap_the_sampler_and_store_raw_losses_is_refused(
+    tmp_path: Path, kind: str, tuner: str
+) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    tuners = pytest.importorskip("optuna_integration.lightgbm")
+    sampler, _ = front(kind, open_privatizer(tmp_path))
+    study = create(None, sampler)
+    train = lightgbm.Dataset(X, Y)
+    about: dict[str, Any] = {"study": study, "show_progress_bar": False, "num_boost_round": 2}
+    if tuner == "LightGBMTuner":
+        about["valid_sets"] = [lightgbm.Dataset(*PRIVATE["data"], reference=train)]
+    tuning = getattr(tuners, tuner)(
+        {"objective": "binary", "metric": "binary_logloss", "verbosity": -1}, train, **about
+    )
+    with pytest.raises(dptune.PrivacyError, match=r"LightGBMTuner does.*Nothing was trained or stored"):
+        tuning.run()
+    assert study.trials == []
+
+
+@pytest.mark.parametrize("pruner", [optuna.pruners.HyperbandPruner(max_resource=3), optuna.pruners.NopPruner()])
+def test_studies_that_optuna_itself_makes_keep_the_sampler(tmp_path: Path, pruner: Any) -> None:
+    sampler, objective = front("centred", open_privatizer(tmp_path))
+    study = create(None, sampler, pruner=pruner)
+    study.optimize(objective, n_trials=2)
+    study.sampler = optuna.samplers.PartialFixedSampler({"x": 0.5}, sampler)
+    study.optimize(objective, n_trials=1)
+    assert len(study.trials) == 3
+
+
+@pytest.mark.parametrize("kind", ["gibo", "centred"])
+def test_an_objective_whose_sampler_was_replaced_is_refused_before_anything_is_read(tmp_path: Path, kind: str) -> None:
+    calls: list[int] = []
+
+    def counting(trial: Any) -> np.ndarray:
+        calls.append(trial.number)
+        return people_s_losses(trial)
+
+    sampler, objective = front(kind, open_privatizer(tmp_path), counting)
+    study = create(None, sampler)
+    study.sampler = optuna.samplers.TPESampler()
+    study.optimize(objective, catch=(Exception,), timeout=60)
+    assert calls == []
+    assert [trial.value for trial in study.trials] == [None]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_terminator_reads_released_values_only(tmp_path: Path) -> None:
+    """Its own error says what it lacks; what it is asked to store is refused."""
+    from optuna.terminator import report_cross_validation_scores
+
+    def reports(trial: Any) -> np.ndarray:
+        report_cross_validation_scores(trial, [0.1, 0.2])
+        return people_s_losses(trial)
+
+    objective = PrivateObjective(reports, open_privatizer(tmp_path), n_trials=8)
+    study = create(None, optuna.samplers.RandomSampler())
+    with pytest.raises(dptune.PrivacyError, match="refused inside a private objective"):
+        study.optimize(objective, n_trials=3)
+    assert "0.2" not in json.dumps([trial.system_attrs for trial in study.trials])
+    assert open_ledger(tmp_path).spent() == 0
