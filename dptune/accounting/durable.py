@@ -245,7 +245,7 @@ class DurableLedger:
                 raise LedgerError(f"the ledger {self._name} lost a charge; do not go on with it.")
             if row["value"] is None:
                 row = {**row, "value": numbers}
-                stored = {"charge": charge.seq, "value": numbers, "released_at": at or entries.now()}
+                stored = {"charge": charge.seq, "value": numbers, "released_at": at or entries.now("seconds")}
                 connection.execute(_INSERT_RELEASE, stored)
             return entries.charge_of(row)
 
@@ -328,9 +328,12 @@ class DurableLedger:
         )
 
     def planned_after(self, other: DurableLedger) -> bool:
-        """Tell whether this ledger was made, or raised, after the other had been charged: its results may decide it."""
+        """Return whether this ledger was made, or raised, after the other's first charge: its results may decide it.
+
+        Only clocks order the rows of two ledgers. At equal times the order is unknown, and counts as after.
+        """
         charged = other.span()
-        return charged is not None and (self._made_at() > charged[0] or self._decided_at() >= charged[0])
+        return charged is not None and max(self._made_at(), self._decided_at()) >= charged[0]
 
     def _made_at(self) -> str:
         """Return when it was made."""

@@ -219,6 +219,6 @@ def fixed(connection: sa.Connection, scope: str, name: str, make: Callable[[], o
     return value
 
 
-def now() -> str:
-    """Return the time as a ledger writes it."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+def now(precision: str = "microseconds") -> str:
+    """Return the time as a ledger writes it; what was made first is compared across ledgers."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec=precision)

@@ -29,6 +29,7 @@ __all__ = ["PLAN", "Charge", "Limit", "PrivacyLedger", "Rest"]
 RAISE = "budget/"  # with a number: a fact about the whole ledger
 _LIMITS = "limits/"  # the same
 _FIXES = "limits"  # in the description of a charge that has fixed them, so that its hash vouches for them
+_RAISED = "raises"  # the same of a raise: in the first charge after it
 PLAN = "plan"  # the fact of a scope that says what its run will spend
 _PLANNED_AT = "planned at"  # and when, if the ledger may be divided by it; or what a clip asks for a run to come
 _TRAINS = "trains on private people"  # a fact of a scope
@@ -37,6 +38,12 @@ _PUBLIC = "public/"  # facts of a scope, in words: what its trials show that no 
 _f = schema.facts.c
 _OF_ALL = sa.select(_f.value).where(_f.scope == WHOLE).order_by(_f.name)
 _RAISES, _ALL_LIMITS = (_OF_ALL.where(_f.name.startswith(name)) for name in (RAISE, _LIMITS))  # at every look
+_d = sa.cast(schema.charges.c.description, sa.Text)
+_SAID = (  # descriptions that may say limits or raises
+    sa.select(schema.charges.c.description)
+    .where(sa.or_(_d.contains(f'"{_FIXES}"'), _d.contains(f'"{_RAISED}"')))
+    .order_by(schema.charges.c.seq)
+)
 _PLANNED = sa.select(_f.scope, _f.value).where(_f.name == _PLANNED_AT)
 _SAME = (1 - 1e-6, 1 + 1e-6)  # what a choice's two prices may differ by
 _PROBE = {  # a charge that is taken back at once
@@ -141,8 +148,7 @@ class PrivacyLedger(DurableLedger):
         promise, words = (None, "") if budget is None else (_first_row(budget), _in_words(budget))
         adjacency = None if max_change is None else adjacency_of(max_change)
         super().__init__(url, promise, words, dataset=dataset, unit=unit, adjacency=adjacency)
-        self._refresh()
-        self._check_limits()
+        self._check_decisions()
         if budget is not None and not budget.same_promise(self.budget):
             raised = " It was raised since then." if self.raises() else ""
             more = f"{raised} To allow more: ledger.raise_budget, or `dptune raise-budget` on the command line."
@@ -190,7 +196,9 @@ class PrivacyLedger(DurableLedger):
             eta = between("eta, a choice's bounded range,", event.eta, *(bounded_range_from_mu(mu) * x for x in _SAME))
 
         def admit(head: Head) -> float | None:
+            fixes.clear()
             self._refresh()  # another process may have raised the budget
+            raised = self._raised_at(head)
             divides, fixed, now = self._divides(head), self.limits, self._limits_with(scope, head, limits)
             if not (eta and scope == now.holder and head.spent.admits_choice(eta, now.eta)):
                 self._admit(head.spent, mu, now)
@@ -200,7 +208,10 @@ class PrivacyLedger(DurableLedger):
             kept = replace(now, holder="") if divides and limits is not None else now
             if divides or kept != fixed:
                 self._store_limits(kept)
+            if divides or kept != fixed or (raised and self._pair):
                 fixes[_FIXES] = asdict(kept)
+            if raised:
+                fixes[_RAISED] = raised
             self.limits = kept
             return price
 
@@ -323,6 +334,10 @@ class PrivacyLedger(DurableLedger):
         with self._transaction(write=False) as (connection, _):
             return [value["is"] for value in connection.execute(_RAISES).scalars()]
 
+    def _raised_at(self, head: Head) -> list[dict[str, Any]]:
+        """Return the raises since the last charge; the next one has them in its hash."""
+        return [act for act in self._raises if act["releases"] == head.mark.seq]
+
     def _decided_at(self) -> str:
         return max([str(act["at"]) for act in self.raises()] + [self._divided_at()])
 
@@ -352,19 +367,24 @@ class PrivacyLedger(DurableLedger):
             raise InputError("a budget is only raised: what is planned of it does not fit into this one.")
         self._store_limits(limits)
 
-    def _check_limits(self) -> None:
-        """Refuse limits that are not those that the charges say.
+    def _check_decisions(self) -> None:
+        """Refuse raises and limits that are not those that the charges say.
 
         Raises:
             LedgerError: the file was changed.
         """
-        if not (self._pair and self._limits_fixed()):
-            return
-        with self._transaction(write=False) as (connection, _):
+        with self._transaction(write=False) as (connection, head):
+            said = connection.execute(_SAID).scalars().all()
+            self._refresh()
+            pending = self._raised_at(head)
             stored = [value["is"] for value in connection.execute(_ALL_LIMITS).scalars()]
-            said = [charge.description[_FIXES] for charge in self.charges() if _FIXES in charge.description]
-            last_is_said = not said or stored[-1] == said[-1] or self.raises()
-        if any(each not in stored for each in said) or not last_is_said or (said and _etas(said) != _etas(stored)):
+        if [act for each in said for act in each.get(_RAISED, [])] + pending != self._raises:
+            raise damaged(self._name, "its raises are not those that its charges say")
+        fixed = [each[_FIXES] for each in said if _FIXES in each]
+        if not fixed and not stored:
+            return
+        last_is_said = fixed[-1:] == stored[-1:] or pending
+        if any(each not in stored for each in fixed) or not last_is_said or _etas(fixed) != _etas(stored):
             raise damaged(self._name, "its limits are not those that its charges have fixed")
 
     def _limits_fixed(self) -> bool:
@@ -374,10 +394,11 @@ class PrivacyLedger(DurableLedger):
     def _refresh(self) -> Budget:
         """Read the present budget and limits."""
         with self._database.transaction(write=False) as connection:  # a part of the one that asks
-            raises, row = connection.execute(_RAISES).scalars().all(), self._row
+            self._raises = [value["is"] for value in connection.execute(_RAISES).scalars()]
             fixed = connection.execute(_ALL_LIMITS).scalars().all() if self._pair else []
+        row = self._row
         first = Budget(row["mu"], row["stated_epsilon"], row["stated_delta"])
-        self.budget = Budget(**raises[-1]["is"]["to"]) if raises else first
+        self.budget = Budget(**self._raises[-1]["to"]) if self._raises else first
         self.limits = Limits(**fixed[-1]["is"]) if fixed else Limits(self.budget.mu)
         return self.budget
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import platform
 from collections.abc import Mapping
@@ -224,8 +225,12 @@ def _unprotected(public: tuple[tuple[str, str], ...], trained: tuple[str, ...]) 
 def _remarks(raises: tuple[Mapping[str, Any], ...], failures: int) -> Rows:
     """When the budget was raised, and failures."""
     acts = "; ".join(
-        f"from mu = {rounded_up(each['from']['mu'])} at {each['at']}, after {each['releases']} releases"
+        f"from mu = {rounded_up(each['from']['mu'])} at {_second(each['at'])}, after {each['releases']} releases"
         for each in raises
     )
     failed = f"{failures} evaluations failed, for everybody"
     return (*[("Raised", f"{acts}. {RAISED}")] * bool(acts), *[("Failures", failed)] * bool(failures))
+
+
+def _second(at: str) -> str:
+    return datetime.datetime.fromisoformat(at).isoformat(timespec="seconds")

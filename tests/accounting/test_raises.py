@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 from ledger_tools import pay
 from typer.testing import CliRunner
 
-from dptune import Budget, BudgetExhausted, InputError, PrivacyLedger
+from dptune import Budget, BudgetExhausted, InputError, LedgerError, PrivacyLedger
 from dptune.cli import app
 from dptune.errors import BudgetMismatch
 
@@ -89,3 +90,51 @@ def test_a_raise_that_an_older_copy_took_back_pays_for_nothing(ledger: PrivacyLe
     with pytest.raises(BudgetExhausted):
         pay(ledger, "more", 2.0)
     assert ledger.statement(delta=1e-5).budget.mu == 1.0
+
+
+# ---- the charges vouch for raises ---------------------------------------------------------------------------
+
+
+def edit(ledger: PrivacyLedger, change: str) -> None:
+    """Change the file as only its owner can."""
+    with sqlite3.connect(str(ledger.url.database)) as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        assert connection.execute(change).rowcount == 1
+
+
+@pytest.mark.parametrize("budget", [Budget.gdp(0.6), Budget.approximate_dp(3.0, 1e-5)], ids=["mu", "pair"])
+def test_the_charge_after_a_raise_has_it_in_its_hash(fast_path: Path, budget: Budget) -> None:
+    path, raised = fast_path / "x.db", Budget.approximate_dp(4.0, 1e-5)
+    ledger = PrivacyLedger(path, budget)
+    pay(ledger, "a", 0.5)
+    for more in (raised, Budget.approximate_dp(5.0, 1e-5)):
+        ledger.raise_budget(more)
+    for key in ("b", "c"):
+        pay(ledger, key, 0.1)
+    ledger.raise_budget(Budget.approximate_dp(6.0, 1e-5))  # no charge has seen it yet
+    said = [charge.description.get("raises", []) for charge in ledger.charges()]
+    assert [[act["to"]["stated_epsilon"] for act in each] for each in said] == [[], [4.0, 5.0], []]
+    assert PrivacyLedger(path, Budget.approximate_dp(6.0, 1e-5)).limits.mu == pytest.approx(ledger.budget.mu)
+    edit(ledger, "DELETE FROM dptune_facts WHERE name = 'budget/000003'")  # it paid for nothing
+    if budget.stated_epsilon is not None:
+        edit(ledger, "DELETE FROM dptune_facts WHERE name = (SELECT max(name) FROM dptune_facts)")
+    assert PrivacyLedger(path).budget.stated_epsilon == 5.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM dptune_facts WHERE name = 'budget/000001'",
+        "UPDATE dptune_facts SET value = replace(value, '2.0', '3.0') WHERE name = 'budget/000001'",
+        "UPDATE dptune_facts SET value = replace(value, 's\": 1', 's\": 0') WHERE name = 'budget/000001'",
+    ],
+    ids=["lost", "larger", "earlier"],
+)
+def test_a_raise_that_is_not_what_the_charges_say_is_refused(ledger: PrivacyLedger, change: str) -> None:
+    pay(ledger, "a", 0.5)
+    ledger.raise_budget(Budget.gdp(2.0))
+    pay(ledger, "b", 1.5)
+    edit(ledger, change)
+    with pytest.raises(LedgerError, match="its raises are not those that its charges say"):
+        PrivacyLedger(ledger.url.database)

@@ -237,7 +237,7 @@ def test_it_is_known_before_the_default_is_trained_and_is_not_called_late(
 ) -> None:
     """Where the default is trained on private people, whose ledger is charged before this one."""
     times = (f"2100-01-01T00:{minute:02}:00+00:00" for minute in itertools.count())
-    monkeypatch.setattr(entries, "now", lambda: next(times))
+    monkeypatch.setattr(entries, "now", lambda *_: next(times))
     other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5), dataset="other")
 
     def trained() -> Any:

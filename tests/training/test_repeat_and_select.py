@@ -200,7 +200,7 @@ def test_nothing_that_is_kept_tells_how_long_it_took(fast_path: Path, monkeypatc
         return "model", np.zeros(N)
 
     clock, trained = ["2026-01-01T00:00:00+00:00"], []
-    monkeypatch.setattr(entries, "now", lambda: clock[-1])
+    monkeypatch.setattr(entries, "now", lambda *_: clock[-1])
     in_optuna(study, objective, both, clip=CLIP)
     assert study.trials[0].datetime_start == study.trials[0].datetime_complete < trained[0]
     for name in ("train", "val"):

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from dptune import Budget, InputError, LossPrivatizer, PlanComplete, PrivacyLedger
 from dptune.accounting import PlanLedger, entries
 from dptune.accounting import SubsampledGaussianPlan as Rounds
+from dptune.accounting.events import GaussianRelease
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.accounting.ledger import REPLACE_ONE
 from dptune.cli import app
@@ -97,7 +98,7 @@ def test_a_ledger_that_was_planned_or_raised_after_another_was_charged_is_warned
     train: TrainingLedger, val: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as long_ago:
-        long_ago.setattr(entries, "now", lambda: "2000-01-01T00:00:00+00:00")
+        long_ago.setattr(entries, "now", lambda *_: "2000-01-01T00:00:00+00:00")
         train.begin(secure=True)
         (warning,) = join([train, val], delta=DELTA).warnings
         assert "'validation data' was made or raised after another was charged" in warning
@@ -109,6 +110,29 @@ def test_a_ledger_that_was_planned_or_raised_after_another_was_charged_is_warned
     after = join([other, val], delta=DELTA)
     assert [*before.late, *after.late] == ["validation data"]
     assert after.epsilon > before.epsilon
+
+
+def test_ledgers_that_were_made_raised_and_charged_within_one_second_are_in_order(fast_path: Path) -> None:
+    """As in a script that runs without a pause: the order is that of the acts."""
+    for number in range(20):
+        first, second, third = (fast_path / f"{number}{name}.db" for name in "abc")
+        one, two = (PrivacyLedger(path, Budget.gdp(1.0), dataset=path.stem) for path in (first, second))
+        assert join([one, two], delta=DELTA).late == ()
+        one.charge("run", "a", GaussianRelease(0.1, 1.0, 10.0, 1, "mean"), digest="d")
+        assert join([one, two], delta=DELTA).late == ()
+        late = PrivacyLedger(third, Budget.gdp(1.0), dataset="late")
+        assert join([one, two, late], delta=DELTA).late == ("late",)
+        two.raise_budget(Budget.gdp(2.0))
+        assert join([one, two, late], delta=DELTA).late == (f"{number}b", "late")
+
+
+def test_of_equal_times_the_order_is_unknown(
+    train: TrainingLedger, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "now", lambda *_: "2100-01-01T00:00:00.000001+00:00")
+    train.begin(secure=True)
+    other = PrivacyLedger(fast_path / "other.db", Budget.gdp(1.0), dataset="other")
+    assert join([train, other], delta=DELTA).late == ("other",)
 
 
 def test_a_run_that_trains_on_private_people_is_named_and_their_ledger_missed(
