@@ -9,11 +9,13 @@ wrong shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, NamedTuple, TypeVar
 
 import optuna
 from optuna.samplers import BaseSampler
-from optuna.study import Study
+from optuna.storages import InMemoryStorage
+from optuna.study import Study, StudyDirection
 from optuna.trial import FixedTrial, Trial
 
 import dptune
@@ -52,7 +54,16 @@ class ShieldedTrial:
         return int(self._checked(name, lambda: self._trial.suggest_int(name, low, high, step=step, log=log)))
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """Suggest one of the choices; as Optuna's."""
+        """Suggest one of the choices; as Optuna's.
+
+        Raises:
+            InputError: the study is stored, and a choice is one that a storage does not give back as it was.
+        """
+        try:
+            _refuse_unstorable(self._trial, name, choices)
+        except dptune.InputError as error:
+            self._public_error = error
+            raise
         return self._checked(name, lambda: self._trial.suggest_categorical(name, choices))
 
     def _checked(self, parameter: str, suggest: Callable[[], Any]) -> Any:
@@ -86,6 +97,13 @@ class ShieldedTrial:
         raise self._public_error
 
 
+class Directions(NamedTuple):
+    """The directions of a private study, and nothing else of it."""
+
+    direction: StudyDirection = StudyDirection.MINIMIZE
+    directions: tuple[StudyDirection, ...] = (StudyDirection.MINIMIZE,)
+
+
 class PublicTrial(ShieldedTrial):
     """A trial that also hands a public quantity to Optuna's pruner; that it is public is the user's word."""
 
@@ -95,6 +113,15 @@ class PublicTrial(ShieldedTrial):
         It is stored and logged at once, without noise.
         """
         self._passed(lambda: self._trial.report(value, step))
+
+    def report(self, value: float, step: int) -> None:
+        """As :meth:`report_public`, for the pruning callbacks of LightGBM, XGBoost and others, on public rows."""
+        self.report_public(value, step)
+
+    @property
+    def study(self) -> Directions:
+        """What such a callback asks of a study."""
+        return Directions()
 
     def should_prune(self) -> bool:
         """Return what the study's pruner makes of the values reported; as Optuna's."""
@@ -128,6 +155,18 @@ class RungTrial(ShieldedTrial):
         run, name = self._run, str(self.number)
         self._pruned = run is not None and self._passed(lambda: run.rungs.stops(name))
         return self._pruned
+
+
+def _refuse_unstorable(trial: Trial | FixedTrial, name: str, choices: Sequence[Any]) -> None:
+    """Refuse choices that come back from a storage as others: then the study could not be resumed."""
+    if not isinstance(trial, Trial) or isinstance(trial.study._storage, InMemoryStorage):
+        return
+    if other := [choice for choice in choices if not isinstance(choice, str | int | float | bool | NoneType)]:
+        raise dptune.InputError(
+            f"the choices of {name!r} have {other[0]!r}, a {type(other[0]).__name__}: a stored study gives it back as "
+            "something else and could not be resumed. Choose among names, as in "
+            f'sizes[trial.suggest_categorical({name!r}, ["small", "large"])], or create the study without storage=.'
+        )
 
 
 def wrapped(losses: Any) -> PerExampleLosses:

@@ -12,13 +12,11 @@ from ray.tune.utils import merge_dicts
 
 import dptune
 from dptune.algorithms import VALUES
-from dptune.privacy.unwritten import write_memory_of_cmaes
 from dptune.search.fold import VALUE
 from dptune_ray.search import METRIC, SpaceSearch
 from dptune_ray.spaces import paths, resolve
 
 _logger = logging.getLogger(__name__)
-write_memory_of_cmaes()
 
 
 class PrivateSearch(SpaceSearch):

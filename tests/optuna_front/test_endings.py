@@ -6,6 +6,7 @@ import contextlib
 import gc
 import json
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,39 @@ def test_an_objective_still_pickles(tmp_path: Path) -> None:
 def test_a_sampler_without_a_space_says_to_leave_n_trials_out(tmp_path: Path) -> None:
     with pytest.raises(dptune.InputError, match="without n_trials: the study stops when its plan is complete"):
         _ = CentredSampler(None, open_privatizer(tmp_path)).n_trials
+
+
+# ---- choices that a storage does not give back ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["values", "centred", "selection"])
+def test_choices_that_a_storage_changes_are_refused_before_anything_is_paid(tmp_path: Path, kind: str) -> None:
+    def layered(trial: Any) -> np.ndarray:
+        return np.full(N, float(len(trial.suggest_categorical("layers", [(32,), (64, 64)]))))
+
+    def objective_of(folder: Path) -> tuple[Any, Any]:
+        folder.mkdir()
+        privatizer = open_privatizer(folder)
+        if kind == "selection":
+            return optuna.samplers.RandomSampler(), SelectionObjective(layered, privatizer, mu=0.5)
+        if kind == "values":
+            return optuna.samplers.RandomSampler(), PrivateObjective(layered, privatizer, n_trials=4)
+        sampler = CentredSampler(None, privatizer, n_trials=12)
+        return sampler, sampler.objective(layered)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # Optuna's own, about such choices
+        sampler, objective = objective_of(tmp_path / "stored")
+        study = create(f"sqlite:///{tmp_path}/s.db", sampler)
+        study.optimize(objective, n_trials=3, catch=(Exception,))
+        assert len(study.trials) == 1
+        with pytest.raises(dptune.InputError, match=r"'layers' have \(32,\), a tuple.*Choose among names"):
+            study.optimize(objective, n_trials=1)
+        assert open_ledger(tmp_path / "stored").spent() == 0
+        sampler, objective = objective_of(tmp_path / "memory")
+        study = create(None, sampler)
+        study.optimize(objective, n_trials=3)
+        assert all(trial.params["layers"] in [(32,), (64, 64)] for trial in study.trials)
 
 
 # ---- what replaces the sampler --------------------------------------------------------------------------

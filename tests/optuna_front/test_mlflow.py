@@ -20,6 +20,7 @@ from dptune_optuna import MLflowCallback
 from harness import (
     FRONTS,
     SPACE,
+    N,
     create,
     front,
     losses_of,
@@ -175,6 +176,51 @@ def test_of_a_trial_outside_the_shield_no_value_is_written(tmp_path: Path, where
     assert [run.info.status for run in trials] == ["FINISHED", "FINISHED", "KILLED", "FAILED"]
     assert [set(run.data.metrics) for run in trials] == [{"value", "sigma"}, set(), set(), set()]
     assert str(SECRET) not in records(tmp_path)
+
+
+@pytest.mark.parametrize("seeded", [(), (0,), (1,), (0, 1)])
+def test_a_run_is_private_if_and_only_if_all_its_ledgers_releases_are(
+    tmp_path: Path, where: Any, seeded: tuple[int, ...]
+) -> None:
+    ledger = open_ledger(tmp_path)
+    for i in range(2):
+        noise = {"insecure_seed": 1} if i in seeded else {}
+        one = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), **noise)
+        one.observe("x", np.zeros(N))
+        one.release(one.mean_query("x", 0.3), scope="svm", key=str(i))
+    run = MlflowClient(where["tracking_uri"]).get_run(log_to_mlflow(ledger, "svm", **where))
+    assert run.data.tags["private"] == str(not seeded)
+
+
+def test_runs_of_one_name_in_two_ledgers_are_two_runs(tmp_path: Path, where: Any) -> None:
+    """Each keeps its own numbers, whichever is written last, and is found again."""
+    ids, client = {}, MlflowClient(where["tracking_uri"])
+    for mu in (0.3, 0.6, 0.3):
+        (tmp_path / str(mu)).mkdir(exist_ok=True)
+        one = open_privatizer(tmp_path / str(mu))
+        one.observe("x", np.zeros(N))
+        one.release(one.mean_query("x", mu), scope="svm", key="1")
+        made = log_to_mlflow(one.ledger, "svm", **where)
+        assert ids.setdefault(mu, made) == made
+    assert len(set(ids.values())) == 2
+    spent = {mu: client.get_run(run).data.metrics["mu_spent"] for mu, run in ids.items()}
+    assert spent == {mu: pytest.approx(mu) for mu in ids}
+    for mu, run in ids.items():
+        assert (
+            open_ledger(tmp_path / str(mu)).statement(delta=1e-5).to_text()
+            == Path(client.download_artifacts(run, "statement.txt")).read_text()
+        )
+
+
+def test_runs_of_two_names_in_one_ledger_are_two_runs(tmp_path: Path, where: Any) -> None:
+    one = open_privatizer(tmp_path)
+    one.observe("x", np.zeros(N))
+    for name in ("a", "b"):
+        one.release(one.mean_query("x", 0.3), scope=name, key="1")
+    where["experiment"] = "both"
+    ids = [log_to_mlflow(one.ledger, name, **where) for name in ("a", "b")]
+    names = [MlflowClient(where["tracking_uri"]).get_run(run).info.run_name for run in ids]
+    assert names == ["a", "b"]
 
 
 def test_what_cannot_be_written_is_refused_by_name(tmp_path: Path, where: Any, monkeypatch: pytest.MonkeyPatch) -> None:

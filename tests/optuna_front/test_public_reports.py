@@ -150,3 +150,42 @@ def test_trying_out_and_the_final_estimate_report_to_nobody(tmp_path: Path) -> N
     study.optimize(objective, n_trials=1)
     assert objective.estimate(study, {"x": 0.1, "y": 1.0}, early=True).private
     assert len(study.trials) == 1
+
+
+def boosted(trial: Any) -> Any:
+    lightgbm, callbacks = pytest.importorskip("lightgbm"), pytest.importorskip("optuna_integration.lightgbm")
+    params = {"learning_rate": trial.suggest_float("rate", 0.01, 0.5, log=True), "verbosity": -1, "n_estimators": 9}
+    stopping = callbacks.LightGBMPruningCallback(trial, "binary_logloss", valid_name="valid_0")
+    model = lightgbm.LGBMClassifier(**params)
+    return model.fit(X[:80], Y[:80], eval_X=X[80:], eval_y=Y[80:], eval_metric="binary_logloss", callbacks=[stopping])
+
+
+def extremely_boosted(trial: Any) -> Any:
+    xgboost, callbacks = pytest.importorskip("xgboost"), pytest.importorskip("optuna_integration.xgboost")
+    rate = trial.suggest_float("rate", 0.01, 0.5, log=True)
+    stopping = callbacks.XGBoostPruningCallback(trial, "validation_0-logloss")
+    model = xgboost.XGBClassifier(n_estimators=9, learning_rate=rate, callbacks=[stopping], eval_metric="logloss")
+    return model.fit(X[:80], Y[:80], eval_set=[(X[80:], Y[80:])], verbose=False)
+
+
+X = np.random.default_rng(3).normal(size=(120, 3))  # public
+Y = (X[:, 0] + np.random.default_rng(4).normal(size=120) > 0).astype(int)
+
+
+@pytest.mark.parametrize("function", [boosted, extremely_boosted])
+def test_the_pruning_callbacks_of_libraries_work_on_public_rows(tmp_path: Path, function: Any) -> None:
+    class Slow(optuna.pruners.BasePruner):
+        def prune(self, study: optuna.Study, trial: Any) -> bool:
+            return trial.params["rate"] < 0.08 and trial.last_step >= 2
+
+    rows = np.random.default_rng(5).normal(size=(N, 3))
+    about = {"loss": "log_loss", "data": (rows, (rows[:, 0] > 0).astype(int)), "public": "log loss of 40 public rows"}
+    sampler, objective = reports(tmp_path, "values", function, **about)
+    study = create(None, sampler, pruner=Slow())
+    study.optimize(objective)
+    states = {trial.number: trial.state for trial in study.trials}
+    for trial in study.trials:
+        assert states[trial.number] == (TrialState.PRUNED if trial.params["rate"] < 0.08 else TrialState.COMPLETE)
+        assert list(trial.intermediate_values) == list(range(3 if trial.state == TrialState.PRUNED else 9))
+    assert set(states.values()) == {TrialState.PRUNED, TrialState.COMPLETE}
+    assert open_ledger(tmp_path).count() == list(states.values()).count(TrialState.COMPLETE)

@@ -58,7 +58,8 @@ def test_what_an_optimizer_does_never_depended_on_it(monkeypatch, optimizer):
     assert {stops for stops, _ in zeros} == {False, True}
 
 
-def test_a_process_that_imports_the_front_end_is_safe():
+@pytest.mark.parametrize("front_end", ["dptune_optuna", "dptune_ray"])
+def test_a_process_that_imports_the_front_end_is_safe(front_end):
     """As one that unpickles an objective."""
-    code = "import dptune_optuna, cmaes; print(hasattr(cmaes.CMA.__init__, '__wrapped__'))"
+    code = f"import {front_end}, cmaes; print(hasattr(cmaes.CMA.__init__, '__wrapped__'))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
