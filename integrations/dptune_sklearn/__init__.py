@@ -15,8 +15,9 @@ releases paid beforehand in the ledger: mu-GDP for replacing all records of one 
 trusted curator (this process).
 """
 
+from dptune_sklearn.crossval import cross_validated_losses, public_folds
 from dptune_sklearn.mlflow import log_to_mlflow
 from dptune_sklearn.private_search import PrivateSearch
 from dptune_sklearn.wrappers import StopsEarly
 
-__all__ = ["PrivateSearch", "StopsEarly", "log_to_mlflow"]
+__all__ = ["PrivateSearch", "StopsEarly", "cross_validated_losses", "log_to_mlflow", "public_folds"]

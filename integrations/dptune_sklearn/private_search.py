@@ -16,8 +16,8 @@ from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.privacy import AutoClip
 from dptune.search.fold import FINAL, VALUE
-from dptune_sklearn.digest import digest
 from dptune_sklearn.models import Models, given_halves
+from dptune_sklearn.naming import name_of, refuse_other, stands_for
 from dptune_sklearn.spaces import Distributions, UserSpace, refuse_unknown
 from dptune_sklearn.strategies import charges_of, strategy
 from dptune_sklearn.wrappers import Around
@@ -163,6 +163,8 @@ class PrivateSearch(Around):
         training, private = given_halves(X, y, X_val, y_val, groups, options)
         models = Models(self.estimator, training, private, self.loss, self.n_jobs)
         self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
+        self._means = stands_for(self.estimator, self.loss, training) if self.name else {}
+        refuse_other(self._ledger(), self.name_, self._means)
         clip = AutoClip(self.name_) if isinstance(self.clip, str) and self.clip == "auto" else self.clip
         privatizer = dptune.LossPrivatizer(self._ledger(), clip=clip, **private.people)
         if (loss := as_loss(self.loss)).known_clip:
@@ -227,11 +229,3 @@ class PrivateSearch(Around):
         other = ["estimator", "ledger", "budget", "n_jobs", "name", "warm_start", "verbose", "n_iter"]
         other += ["n_trials", "mu"] if self.warm_start else []
         return {name: value for name, value in self.get_params(deep=False).items() if name not in other}
-
-
-def name_of(estimator: Any, *public: Any) -> str:
-    """Return a search's name in the ledger, where the user gives none: a digest of everything public.
-
-    A ledger tells recorded answers again under a name, so all that an answer depends on is in it but the private rows.
-    """
-    return f"{type(estimator).__name__}-{digest(estimator, *public)}"

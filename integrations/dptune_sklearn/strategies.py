@@ -7,6 +7,7 @@ import logging
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -26,6 +27,7 @@ from dptune.selection.choosing import choice_share, select_named
 from dptune.selection.methods import lead
 from dptune_sklearn.digest import of_parameters
 from dptune_sklearn.models import Failed, Models, usable
+from dptune_sklearn.naming import keep
 from dptune_sklearn.spaces import USUAL_TRIALS, UserSpace, candidates
 
 if TYPE_CHECKING:
@@ -88,6 +90,7 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     spends = f"The search {name!r} spends {share} on one choice among {len(points)} models."
     _announce(search, privatizer, spends + risk_in_words(privatizer, limits.gdp))
     chosen = select_named(named_losses(), privatizer, mu=search.mu, name=name, **settings)
+    keep(ledger, name, search._means)
     best = tried[chosen.index]
     return Found(Recommendation(best, defaults={}), models.fitted(best), chosen.estimate)
 
@@ -119,7 +122,7 @@ def sample(sampler: Any, search: PrivateSearch, privatizer: dptune.LossPrivatize
 
     where, asked = UserSpace(search.param_distributions), dict[str, Any]()
     distributions = to_distributions(where.space)
-    study = optuna.create_study(study_name=search.name_, sampler=sampler)
+    study = optuna.create_study(study_name=search.name_, sampler=deepcopy(sampler))  # the user's stays as it was given
 
     def ask(name: str) -> dict[str, Any]:
         asked[name] = study.ask(distributions)
@@ -195,6 +198,7 @@ def _runs(
     loss = as_loss(search.loss)
     clip = first.choose_clip(search.name_, space, partial(_usual_losses, models), loss=loss.name, most=loss.most)
     run = first.begin(search.name_, space)
+    keep(privatizer.ledger, search.name_, search._means)
     _announce(search, privatizer, f"{clip} {first.announcement(run)}".lstrip())
     if usual is None:
         warnings.warn(_nothing_to_compare_with(search, where, space), stacklevel=4)

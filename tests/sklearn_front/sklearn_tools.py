@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +53,25 @@ class Never(LogisticRegression):
 class Stopped(LogisticRegression):
     """Stops its process at the sixth fit of all."""
 
-    fits = 0
-
     def fit(self, X, y):
-        type(self).fits += 1
-        if type(self).fits == 6:
+        if _count_fit() == 6:
             raise KeyboardInterrupt
         return super().fit(X, y)
+
+
+FITS = Path(tempfile.gettempdir()) / f"dptune-fits-{os.getpid()}"  # a file: what a class holds decides a search's name
+
+
+def forget_fits() -> None:
+    """Count the fits of :class:`Stopped` from 0 on."""
+    FITS.write_text("")
+
+
+def _count_fit() -> int:
+    FITS.write_text(FITS.read_text() + ".")
+    return fits()
+
+
+def fits() -> int:
+    """Return the number of fits of :class:`Stopped`."""
+    return len(FITS.read_text())

@@ -1,0 +1,114 @@
+"""Cross-validation of public rows: each row's loss under the model that was trained without its fold.
+
+Example::
+
+    folds = public_folds(X, y, cv=5, loss="log_loss")
+    models = [LogisticRegression(C=C) for C in (0.1, 1, 10)]
+    V = [cross_validated_losses(model.fit, X, y, cv=folds, loss="log_loss") for model in models]
+
+Public rows are read as they are, and what a model raises is shown: nothing here is for private rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing, check_consistent_length
+
+from dptune.errors import InputError
+from dptune.losses.named import NamedLoss, as_loss
+
+Folds: TypeAlias = Sequence[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]
+_OUTPUTS = {  # what makes a model answer as each loss needs it
+    "predict_proba": "a loss of labels (zero_one), or a model with probabilities, such as SVC(probability=True)",
+    "decision_function": 'a model with margins, or loss="zero_one"',
+    "predict": "a model with predict",
+}
+
+
+def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: npt.ArrayLike | None = None) -> Folds:
+    """Return the folds of public rows, (rows that train, rows that are tested) each, the same for all models.
+
+    Args:
+        X, y: public rows (N, d) and answers (N,).
+        cv: number of folds, a scikit-learn splitter, or the folds themselves. For losses that use labels whole numbers
+            mean stratified folds, as in scikit-learn.
+        groups: of the public rows (N,), for splitters that need them.
+
+    Raises:
+        InputError: a row is tested in no fold or in several.
+    """
+    check_consistent_length(X, y, groups)
+    rows = len(y)
+    splitter = check_cv(cv, y, classifier=as_loss(loss).uses_labels)
+    folds = [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y, groups)]
+    tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=rows)
+    if len(tested) != rows or (tested != 1).any():
+        raise InputError(
+            f"cv={cv!r} tests {int((tested == 1).sum())} of the {rows} public rows exactly once; each row must be in "
+            "exactly one test fold. Give a number of folds, KFold, StratifiedKFold or GroupKFold; not ShuffleSplit, "
+            "repeated folds or TimeSeriesSplit. Nothing was charged."
+        )
+    return folds
+
+
+def cross_validated_losses(
+    train: Callable[..., Any],
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    loss: str | NamedLoss,
+    groups: npt.ArrayLike | None = None,
+    fit_params: Mapping[str, Any] | None = None,
+) -> npt.NDArray[np.float64]:
+    """Return each public row's loss (N,) under the model that was trained without the row's fold.
+
+    Args:
+        train: (X, y, **fit_params) of the rows that train -> fitted model. An unfitted estimator's ``fit`` is one.
+        X, y: public rows (N, d) and answers (N,).
+        cv: as in :func:`public_folds`. Give the folds that it returned, so that all models are compared on the same.
+        loss: a name, or a ``NamedLoss``.
+        groups: of the public rows (N,), for splitters that need them.
+        fit_params: options of ``train``; those with an entry for each row (N, ...) are divided as the rows are.
+
+    Returns:
+        Finite losses, in the units of ``loss``. A row whose label its model does not know, or to which it answers no
+        number, has the largest loss there is (of a loss without an upper end, the largest of the other rows).
+
+    Raises:
+        InputError: a row is tested in no fold or in several, a model lacks what the loss asks for, or no row has a
+            finite loss.
+    """
+    wanted = as_loss(loss)
+    losses = np.full(len(y), np.nan)
+    for fit, test in public_folds(X, y, cv=cv, loss=wanted, groups=groups):
+        options = {name: _divided(each, fit, len(y)) for name, each in (fit_params or {}).items()}
+        model = train(_safe_indexing(X, fit), _safe_indexing(y, fit), **options)
+        losses[test] = _losses(wanted, model, _safe_indexing(X, test), _safe_indexing(y, test))
+    known = losses[np.isfinite(losses)]
+    if not known.size:
+        raise InputError(f"no public row has a finite {wanted.name}: check the labels and predictions of the models.")
+    largest = wanted.most if math.isfinite(wanted.most) else known.max()
+    return np.where(np.isfinite(losses), losses, largest)
+
+
+def _losses(loss: NamedLoss, model: Any, X: Any, y: Any) -> npt.NDArray[np.float64]:
+    method = getattr(model, loss.output, None)
+    if method is None:
+        raise InputError(
+            f"{loss.name} needs {loss.output}, which this {type(model).__name__} does not have. "
+            f"Allowed: {_OUTPUTS[loss.output]}. Nothing was charged."
+        )
+    labels = np.asarray(model.classes_).tolist() if loss.uses_labels else None
+    return np.asarray(loss(np.asarray(y), np.asarray(method(X)), labels=labels), dtype=np.float64)
+
+
+def _divided(option: Any, rows: npt.NDArray[np.intp], n: int) -> Any:
+    has_rows = isinstance(option, Iterable) and not isinstance(option, str | bytes | Mapping)
+    return _safe_indexing(option, rows) if has_rows and np.shape(option)[:1] == (n,) else option

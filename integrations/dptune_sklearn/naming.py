@@ -1,0 +1,62 @@
+"""A search's name in the ledger: made of everything public by default, or the user's, with what must stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sklearn
+
+from dptune import PrivacyLedger
+from dptune.errors import BudgetMismatch
+from dptune.losses.named import NamedLoss, as_loss
+from dptune_sklearn.digest import digest
+from dptune_sklearn.models import Training
+
+_SEARCH = "sklearn search"  # the fact of a scope that says what a name given by the user stands for
+_DECIDES = ("transform_output", "enable_metadata_routing")  # of scikit-learn's configuration, what decides an answer
+
+
+def name_of(estimator: Any, *public: Any) -> str:
+    """Return a search's name in the ledger, where the user gives none: a digest of everything public.
+
+    A ledger tells recorded answers again under a name, so all that an answer depends on is in it but the private rows.
+
+    Raises:
+        InputError: part of it cannot be read; nothing was charged.
+    """
+    configured = {name: value for name, value in sklearn.get_config().items() if name in _DECIDES}
+    return f"{type(estimator).__name__}-{digest(estimator, *public, configured)}"
+
+
+def stands_for(estimator: Any, loss: str | NamedLoss, training: Training) -> Mapping[str, str]:
+    """Return digests of what may not change under a name that the user gives.
+
+    The estimator's parameters count, and not its code: with a name the user answers for that, and for versions.
+    """
+    return {
+        "loss": digest(as_loss(loss), versions=False, strict=False),
+        "estimator": digest(estimator, code=False, versions=False, strict=False),
+        "training rows": digest(vars(training), code=False, versions=False, strict=False),
+    }
+
+
+def refuse_other(ledger: PrivacyLedger, name: str, wanted: Mapping[str, str]) -> None:
+    """Refuse a name that stands for another search.
+
+    Raises:
+        BudgetMismatch: says what differs; nothing was charged.
+    """
+    stored = ledger.fact(name, _SEARCH)
+    begun = stored if isinstance(stored, Mapping) else wanted
+    if other := [what for what, found in wanted.items() if begun.get(what) != found]:
+        raise BudgetMismatch(
+            f"the name {name!r} belongs to a search with other {' and '.join(other)}, whose answers are not those of "
+            "this search. Give this search another name=. Nothing was charged."
+        )
+
+
+def keep(ledger: PrivacyLedger, name: str, wanted: Mapping[str, str]) -> None:
+    """Store what the name of a search that has begun stands for."""
+    if wanted and ledger.fact(name, _SEARCH) is None:
+        ledger.fix(name, _SEARCH, dict(wanted))

@@ -1,0 +1,296 @@
+"""Searches that differ in one thing each, and what their default names are; run as a program, it prints the names."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pandas as pd
+from scipy.sparse import csr_array
+from scipy.stats import loguniform, randint, rv_continuous, rv_discrete, rv_histogram, uniform
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import SVC
+from xgboost import XGBClassifier
+
+import dptune
+from dptune.losses.named import NamedLoss
+from dptune_sklearn import PrivateSearch, private_search
+from sklearn_tools import PRIVATE, PUBLIC, VAL
+
+SCALE = {"a": 1.0}  # a global that a function reads
+
+
+class Reached(Exception):
+    """The search has its name."""
+
+
+@functools.cache
+def _ledger() -> dptune.PrivacyLedger:
+    return dptune.PrivacyLedger(Path(tempfile.mkdtemp()) / "ledger.db", dptune.Budget.gdp(mu=1.0))
+
+
+def name_of_search(train: tuple[Any, Any] = PUBLIC, fit: dict[str, Any] | None = None, **given: Any) -> str:
+    """Return the default name of a search with these settings."""
+    usual = {"estimator": LogisticRegression(), "param_distributions": {"C": loguniform(1e-3, 1e3)}, "loss": "log_loss"}
+
+    def stop(*_: Any) -> None:
+        raise Reached
+
+    strategy, private_search.strategy = private_search.strategy, lambda method: stop
+    search = PrivateSearch(**{**usual, "clip": (0.0, 2.0), "n_trials": 8, **given, "ledger": _ledger()})
+    try:
+        search.fit(*train, **{**VAL, **(fit or {})})
+    except Reached:
+        return str(search.name_)
+    finally:
+        private_search.strategy = strategy
+    raise AssertionError("the search was not reached")
+
+
+def through(function: Any, **options: Any) -> dict[str, Any]:
+    pipeline = make_pipeline(FunctionTransformer(function, **options), LogisticRegression())
+    return {"estimator": pipeline, "param_distributions": {"logisticregression__C": loguniform(1e-3, 1e3)}}
+
+
+def columns(selector: Any) -> dict[str, Any]:
+    pipeline = make_pipeline(ColumnTransformer([("n", StandardScaler(), selector)]), LogisticRegression())
+    frame, other = (pd.DataFrame(rows, columns=list("abc")) for rows in (PUBLIC[0], PRIVATE[0]))
+    space = {"logisticregression__C": loguniform(1e-3, 1e3)}
+    return {"estimator": pipeline, "param_distributions": space, "train": (frame, PUBLIC[1]), "fit": {"X_val": other}}
+
+
+def times(a: Any) -> Any:
+    def multiply(X: Any) -> Any:
+        return X * a
+
+    return multiply
+
+
+def with_default(a: float) -> Any:
+    def multiply(X: Any, a: float = a, *, b: float = 1.0) -> Any:
+        return X * a * b
+
+    return multiply
+
+
+def scaled(X: Any) -> Any:
+    return X * SCALE["a"]
+
+
+def reading(a: float) -> dict[str, Any]:
+    SCALE["a"] = a
+    return through(scaled)
+
+
+def own(sign: float = 1.0, *, threshold: float = 0.0, base: str = "X") -> Any:
+    """Return an estimator of a class with the same name whose attribute, method or base was changed."""
+
+    def same(self: Any, X: Any) -> Any:
+        return X
+
+    def square(self: Any, X: Any) -> Any:
+        return X**2
+
+    class Above(ClassifierMixin, BaseEstimator):
+        prepared = same if base == "X" else square
+
+    class Own(Above):
+        SIGN = sign
+
+        def __init__(self, C: float = 1.0) -> None:
+            self.C = C
+
+        def fit(self, X: Any, y: Any) -> Any:
+            return self
+
+        def predict(self, X: Any) -> Any:
+            return (self.prepared(X)[:, 0] * self.SIGN > threshold).astype(int)
+
+    return Own()
+
+
+class Shaped(rv_continuous):  # type: ignore[misc]
+    """A distribution of the user's own."""
+
+    def _pdf(self, x: Any) -> Any:
+        return 0 * x + 1 / (self.b - self.a)
+
+
+class Ruled(optuna.samplers.RandomSampler):
+    """A sampler of the user's own, with a function."""
+
+    def __init__(self, rule: Callable[[int], int]) -> None:
+        super().__init__(seed=0)
+        self.rule = rule
+
+
+def frozen(seed: int) -> Any:
+    return FrozenEstimator(StandardScaler().fit(np.random.default_rng(seed).normal(size=(9, 3))))
+
+
+def scaled_by(scaler: Any) -> dict[str, Any]:
+    space = {"logisticregression__C": loguniform(1e-3, 1e3)}
+    return {"estimator": make_pipeline(scaler, LogisticRegression()), "param_distributions": space}
+
+
+def calibrated(folds: Any) -> dict[str, Any]:
+    estimator = CalibratedClassifierCV(LogisticRegression(), cv=folds)
+    return {"estimator": estimator, "param_distributions": {"estimator__C": loguniform(1e-3, 1e3)}}
+
+
+def objective(scale: float) -> dict[str, Any]:
+    def log_odds(y: Any, p: Any) -> Any:
+        q = 1 / (1 + np.exp(-p))
+        return scale * (q - y), q * (1 - q)
+
+    model = XGBClassifier(n_estimators=3, objective=log_odds)
+    return {"estimator": model, "param_distributions": {"max_depth": [1, 2]}}
+
+
+def own_loss(power: int) -> NamedLoss:
+    return NamedLoss("own", lambda y, p: np.abs(y - p) ** power)
+
+
+def sparse(place: int) -> dict[str, Any]:
+    """The same numbers, in another column."""
+    X = np.zeros((40, 3))
+    X[:, 0] = PUBLIC[0][:, 0]
+    X[5, 0], X[5, place] = 0.0, 7.0
+    return {"train": (csr_array(X), PUBLIC[1]), "fit": {"X_val": csr_array(PRIVATE[0])}}
+
+
+def framed(**changed: Any) -> dict[str, Any]:
+    about = {"names": list("abc"), "order": ["x", "y", "z"], "dtype": np.float64, "index": 0, **changed}
+    frames = [pd.DataFrame(rows[:, :3], columns=about["names"]).astype(about["dtype"]) for rows in _two()]
+    for frame in frames:
+        frame["kind"] = pd.Categorical(["x", "y"] * (len(frame) // 2), categories=about["order"])
+        frame.index = range(about["index"], about["index"] + len(frame))
+    return {"train": (frames[0], PUBLIC[1]), "fit": {"X_val": frames[1]}}
+
+
+def _two() -> tuple[np.ndarray, np.ndarray]:
+    return PUBLIC[0], PRIVATE[0]
+
+
+def _changed(a: np.ndarray, value: Any) -> np.ndarray:
+    return np.concatenate([[value], a.ravel()[1:]]).reshape(a.shape).astype(a.dtype)
+
+
+X, y = PUBLIC
+R, T, CMA = optuna.samplers.RandomSampler, optuna.samplers.TPESampler, optuna.samplers.CmaEsSampler
+WEIGHTS = np.ones(len(y))
+
+# what is varied -> how the two searches are made, anew at each call
+PAIRS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[], dict[str, Any]]]] = {
+    "an estimator's parameter": (dict, lambda: {"estimator": LogisticRegression(max_iter=50)}),
+    "its class": (lambda: {"loss": "hinge"}, lambda: {"estimator": SVC(), "loss": "hinge"}),
+    "its random_state": (
+        lambda: {"estimator": LogisticRegression(random_state=np.random.RandomState(0))},
+        lambda: {"estimator": LogisticRegression(random_state=np.random.RandomState(1))},
+    ),
+    "what its transformer returns": (
+        lambda: scaled_by(StandardScaler()),
+        lambda: scaled_by(StandardScaler().set_output(transform="pandas")),
+    ),
+    "a column selector": (lambda: columns(make_column_selector("a")), lambda: columns(make_column_selector("b"))),
+    "a lambda": (lambda: through(lambda X: X), lambda: through(lambda X: 0 * X)),
+    "a constant in a lambda": (lambda: through(lambda X: 2 * X), lambda: through(lambda X: 3 * X)),
+    "a partial": (
+        lambda: through(functools.partial(np.clip, a_min=-9, a_max=9)),
+        lambda: through(functools.partial(np.clip, a_min=0, a_max=0.1)),
+    ),
+    "a closure": (lambda: through(times(1.0)), lambda: through(times(0.0))),
+    "a closed-over array": (lambda: through(times(np.ones(3))), lambda: through(times(np.array([1, 1, 2.0])))),
+    "a function's default": (lambda: through(with_default(1.0)), lambda: through(with_default(2.0))),
+    "a global": (lambda: reading(1.0), lambda: reading(2.0)),
+    "a NumPy function": (lambda: through(np.tanh), lambda: through(np.arctan)),
+    "keywords of a function": (lambda: through(np.clip, kw_args={"a_min": 0}), lambda: through(np.clip)),
+    "a class attribute": (lambda: {"estimator": own()}, lambda: {"estimator": own(-1.0)}),
+    "what a method closes over": (lambda: {"estimator": own()}, lambda: {"estimator": own(threshold=1.0)}),
+    "a method of a base class": (lambda: {"estimator": own()}, lambda: {"estimator": own(base="X**2")}),
+    "an objective of XGBoost": (lambda: objective(-1.0), lambda: objective(1.0)),
+    "a fitted part": (lambda: scaled_by(frozen(0)), lambda: scaled_by(frozen(1))),
+    "folds of an estimator": (lambda: calibrated(KFold(3)), lambda: calibrated(KFold(4))),
+    "an end of a range": (dict, lambda: {"param_distributions": {"C": loguniform(1e-3, 1e2)}}),
+    "another distribution": (dict, lambda: {"param_distributions": {"C": uniform(1e-3, 1e3)}}),
+    "a shape of a distribution": (
+        lambda: {"param_distributions": {"max_iter": randint(1, 5)}},
+        lambda: {"param_distributions": {"max_iter": randint(1, 6)}},
+    ),
+    "odds of values": (
+        lambda: {"param_distributions": {"C": rv_discrete(values=([1, 2], [0.5, 0.5]))}},
+        lambda: {"param_distributions": {"C": rv_discrete(values=([1, 2], [0.4, 0.6]))}},
+    ),
+    "a histogram": (
+        lambda: {"param_distributions": {"C": rv_histogram(np.histogram([1, 2, 2]))}},
+        lambda: {"param_distributions": {"C": rv_histogram(np.histogram([1, 1, 2]))}},
+    ),
+    "the range of one's own distribution": (
+        lambda: {"param_distributions": {"C": Shaped(a=1, b=2)}},
+        lambda: {"param_distributions": {"C": Shaped(a=1, b=3)}},
+    ),
+    "a value of a list": (
+        lambda: {"param_distributions": {"C": [1, 2]}},
+        lambda: {"param_distributions": {"C": [1, 3]}},
+    ),
+    "the loss": (dict, lambda: {"loss": "brier"}),
+    "code of one's own loss": (lambda: {"loss": own_loss(1)}, lambda: {"loss": own_loss(2)}),
+    "the clip": (dict, lambda: {"clip": (0.0, 3.0)}),
+    "the number of trials": (dict, lambda: {"n_trials": 9}),
+    "the method": (dict, lambda: {"method": "selection"}),
+    "the budget": (dict, lambda: {"mu": 0.5}),
+    "the seed": (dict, lambda: {"random_state": 1}),
+    "a setting": (dict, lambda: {"settings": {"final_share": 0.2}}),
+    "a sampler": (lambda: {"method": R(seed=0)}, lambda: {"method": T(seed=0)}),
+    "a sampler's seed": (lambda: {"method": R(seed=0)}, lambda: {"method": R(seed=1)}),
+    "a sampler's setting": (
+        lambda: {"method": T(seed=0)},
+        lambda: {"method": T(seed=0, n_startup_trials=1)},
+    ),
+    "a sampler's function": (
+        lambda: {"method": Ruled(lambda n: 3)},
+        lambda: {"method": Ruled(lambda n: 4)},
+    ),
+    "how a sampler begins": (
+        lambda: {"method": CMA(seed=0)},
+        lambda: {"method": CMA(seed=0, n_startup_trials=2)},
+    ),
+    "one number": (dict, lambda: {"train": (_changed(X, 9.0), y)}),
+    "one label": (dict, lambda: {"train": (X, _changed(y, 1 - y[0]))}),
+    "precision": (dict, lambda: {"train": (X.astype(np.float32), y)}),
+    "the order of rows": (dict, lambda: {"train": (X[::-1], y[::-1])}),
+    "a place of a sparse entry": (lambda: sparse(1), lambda: sparse(2)),
+    "sparse and dense": (lambda: sparse(1), dict),
+    "a column's name": (framed, lambda: framed(names=list("abd"))),
+    "a column's type": (framed, lambda: framed(dtype=np.float32)),
+    "the order of categories": (framed, lambda: framed(order=["y", "x", "z"])),
+    "the index": (framed, lambda: framed(index=1)),
+    "fit's options": (dict, lambda: {"fit": {"sample_weight": WEIGHTS}}),
+    "one weight": (
+        lambda: {"fit": {"sample_weight": WEIGHTS}},
+        lambda: {"fit": {"sample_weight": _changed(WEIGHTS, 2.0)}},
+    ),
+    "the name of an option": (lambda: {"fit": {"a": WEIGHTS}}, lambda: {"fit": {"b": WEIGHTS}}),
+}
+
+
+def names() -> dict[str, tuple[str, str]]:
+    """Return the two names of each pair."""
+    return {what: (name_of_search(**first()), name_of_search(**second())) for what, (first, second) in PAIRS.items()}
+
+
+if __name__ == "__main__":
+    for what, pair in names().items():
+        print(what, *pair)

@@ -1,0 +1,81 @@
+"""Cross-validated losses of public rows are those of scikit-learn's own cross-validation, row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import log_loss, mean_squared_error, zero_one_loss
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    RepeatedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    TimeSeriesSplit,
+    cross_val_predict,
+)
+from sklearn.svm import SVC
+
+import dptune
+from dptune_sklearn import cross_validated_losses, public_folds
+from sklearn_tools import PUBLIC, rows
+
+X, y = rows(60, seed=4)
+
+
+@pytest.mark.parametrize("cv", [3, KFold(4), StratifiedKFold(5, shuffle=True, random_state=0)])
+@pytest.mark.parametrize("frames", [False, True])
+def test_they_are_the_losses_of_scikit_learns_predictions(cv, frames):
+    table, answers = (pd.DataFrame(X, columns=list("abc")), pd.Series(y)) if frames else (X, y)
+    model = LogisticRegression(C=0.3)
+    p = cross_val_predict(model, table, answers, cv=cv, method="predict_proba")
+    found = cross_validated_losses(clone(model).fit, table, answers, cv=cv, loss="log_loss")
+    assert found == pytest.approx(-np.log(p[np.arange(60), y]))
+    assert found.mean() == pytest.approx(log_loss(y, p))
+    labels = cross_val_predict(model, table, answers, cv=cv)
+    found = cross_validated_losses(clone(model).fit, table, answers, cv=cv, loss="zero_one")
+    assert found.mean() == pytest.approx(zero_one_loss(y, labels))
+
+
+def test_a_regressor_has_the_folds_of_a_regressor():
+    target = X[:, 0] * 2
+    found = cross_validated_losses(Ridge().fit, X, target, cv=3, loss="mse")
+    assert found.mean() == pytest.approx(mean_squared_error(target, cross_val_predict(Ridge(), X, target, cv=3)))
+
+
+def test_groups_and_options_are_divided_as_the_rows_are():
+    groups = np.repeat(np.arange(12), 5)
+    folds = public_folds(X, y, cv=GroupKFold(4), loss="log_loss", groups=groups)
+    assert all(not set(groups[fit]) & set(groups[test]) for fit, test in folds)
+    weights = np.where(np.arange(60) < 30, 1.0, 0.01)
+    given = cross_validated_losses(
+        LogisticRegression().fit, X, y, cv=folds, loss="log_loss", fit_params={"sample_weight": weights}
+    )
+    fit, test = folds[0]
+    model = LogisticRegression().fit(X[fit], y[fit], sample_weight=weights[fit])
+    assert given[test] == pytest.approx(-np.log(model.predict_proba(X[test])[np.arange(len(test)), y[test]]))
+
+
+@pytest.mark.parametrize("cv", [ShuffleSplit(3, random_state=0), RepeatedKFold(n_repeats=2), TimeSeriesSplit(3)])
+def test_rows_that_are_not_tested_exactly_once_are_refused(cv):
+    with pytest.raises(dptune.InputError, match="exactly one test fold"):
+        public_folds(X, y, cv=cv, loss="log_loss")
+
+
+@pytest.mark.parametrize(("loss", "largest"), [("log_loss", -np.log(np.finfo(float).eps)), ("zero_one", 1.0)])
+def test_a_label_that_a_fold_has_not_seen_has_the_largest_loss(loss, largest):
+    rare = y.copy()
+    rare[7] = 2
+    found = cross_validated_losses(LogisticRegression().fit, X, rare, cv=KFold(3), loss=loss)
+    assert found[7] == pytest.approx(largest)
+    assert (np.delete(found, 7) < largest).any()
+
+
+def test_a_model_without_the_loss_s_output_is_refused_by_name_and_what_it_raises_is_shown():
+    with pytest.raises(dptune.InputError, match="log_loss needs predict_proba, which this SVC"):
+        cross_validated_losses(SVC().fit, *PUBLIC, loss="log_loss")
+    with pytest.raises(ValueError, match="'C' parameter"):
+        cross_validated_losses(LogisticRegression(C=-1).fit, *PUBLIC, loss="log_loss")

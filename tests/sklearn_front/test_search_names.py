@@ -1,0 +1,140 @@
+"""Whatever decides an answer is part of a search's name; what cannot be read, or named so, is refused."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import SVC
+
+import dptune
+from dptune.errors import BudgetMismatch
+from dptune_sklearn.digest import digest
+from named_searches import PAIRS, name_of_search, names, own_loss
+from sklearn_tools import PUBLIC, VAL, ledger_in, rows, search_in
+
+
+@pytest.fixture(scope="module")
+def found():
+    return names()
+
+
+@pytest.mark.parametrize("what", PAIRS)
+def test_what_decides_an_answer_is_part_of_the_name(found, what):
+    first, second = found[what]
+    assert first != second
+
+
+def test_a_name_is_the_same_whenever_and_wherever_it_is_made(found):
+    assert names() == found
+    program = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("named_searches.py"))]
+    about = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(program, env=about, capture_output=True, text=True, check=True, timeout=300)
+    assert run.stdout.split("\n")[:-1] == [f"{what} {first} {second}" for what, (first, second) in found.items()]
+
+
+@pytest.mark.parametrize("other", [{"n_jobs": 2}, {"verbose": 1}, {"warm_start": False}])
+def test_what_decides_no_answer_is_no_part_of_the_name(other):
+    assert name_of_search(**other) == name_of_search()
+
+
+def test_a_warm_start_has_one_name_for_all_numbers_of_trials():
+    assert name_of_search(warm_start=True) == name_of_search(warm_start=True, n_trials=16, mu=0.5)
+
+
+class Handle:
+    """Can be copied and not be read, as a connection or a model on a graphics card."""
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("cannot pickle 'Handle' object")
+
+
+def _with(X, handle):
+    return X
+
+
+def _unreadable(folder, **settings):
+    estimator = make_pipeline(FunctionTransformer(_with, kw_args={"handle": Handle()}), LogisticRegression())
+    space = {"logisticregression__C": [0.1, 1.0]}
+    return search_in(folder, "selection", estimator, param_distributions=space, n_trials=None, **settings)
+
+
+def test_an_object_that_cannot_be_read_needs_a_name(fast_path):
+    said = "cannot read a Handle .*handle.* Give PrivateSearch name=.* Nothing was charged"
+    with pytest.raises(dptune.InputError, match=said):
+        _unreadable(fast_path).fit(*PUBLIC, **VAL)
+    assert ledger_in(fast_path).charges() == []
+    search = _unreadable(fast_path, name="mine").fit(*PUBLIC, **VAL)
+    assert clone(search).fit(*PUBLIC, **VAL).best_params_ == search.best_params_
+
+
+@pytest.mark.parametrize("held", [threading.Lock(), (i for i in range(3)), functools.lru_cache(lambda: 1), open])
+def test_what_pickle_stores_by_name_only_or_not_at_all_is_read_or_refused(held):
+    if held is open or hasattr(held, "__wrapped__"):
+        assert digest(held) != digest(len)
+        assert digest(held) != digest(functools.lru_cache(lambda: 2))
+    else:
+        with pytest.raises(dptune.InputError, match="cannot read a"):
+            digest(held)
+
+
+SAME = {"name": "mine", "mu": 1.0, "param_distributions": {"C": [0.1, 1.0]}, "n_trials": None}
+
+
+@pytest.mark.parametrize("method", ["centred", "selection"])
+@pytest.mark.parametrize(
+    ("changed", "rows_of", "said"),
+    [
+        ({"loss": "brier"}, PUBLIC, "other loss"),
+        ({"estimator": SVC(probability=True)}, PUBLIC, "other estimator"),
+        ({"estimator": LogisticRegression(max_iter=50)}, PUBLIC, "other estimator"),
+        ({}, rows(40, seed=9), "other training rows"),
+    ],
+)
+def test_a_name_belongs_to_its_loss_estimator_and_training_rows(fast_path, method, changed, rows_of, said):
+    search = search_in(fast_path, method, **(SAME | ({"n_trials": 8} if method == "centred" else {})))
+    spent = search.fit(*PUBLIC, **VAL).ledger.spent()
+    with pytest.raises(BudgetMismatch, match=f"'mine' belongs to a search with {said}, .* another name=. Nothing was"):
+        clone(search).set_params(**changed).fit(*rows_of, **VAL)
+    assert clone(search).fit(*PUBLIC, **VAL).best_params_ == search.best_params_
+    assert search.ledger.spent() == spent
+
+
+def test_a_loss_of_ones_own_that_was_changed_is_another_loss(fast_path):
+    search = search_in(fast_path, "selection", **SAME, loss=own_loss(1)).fit(*PUBLIC, **VAL)
+    assert clone(search).set_params(loss=own_loss(1)).fit(*PUBLIC, **VAL).ledger.spent() == 1.0
+    with pytest.raises(BudgetMismatch, match="other loss"):
+        clone(search).set_params(loss=own_loss(2)).fit(*PUBLIC, **VAL)
+
+
+def _mutual(last):
+    def even(n):
+        return n == 0 or odd(n - 1)
+
+    def odd(n):
+        return n != last and even(n - 1)
+
+    return even
+
+
+def test_functions_that_call_each_other_are_read():
+    assert digest(_mutual(0)) == digest(_mutual(0)) != digest(_mutual(1))
+
+
+def test_people_are_told_apart_by_more_than_eight_characters(fast_path):
+    people = [f"patient-{i // 2:03}" for i in range(60)]
+    search = search_in(fast_path, "selection").fit(*PUBLIC, **VAL, groups=np.array(people, dtype=object))
+    assert search.ledger.n == 30
