@@ -115,10 +115,11 @@ class BudgetPlanned(BudgetExhausted):
         names = ", ".join(repr(run) for run in self.runs[:5]) + (", ..." if len(self.runs) > 5 else "")
         return (
             f"a new run would have too little of the budget mu={self.budget:.6g}: what is not spent, "
-            f"mu={rounded_down(self.left, 6)}, is planned by {names}. Nothing was read or spent. Continue a run by its "
-            "name (in Optuna with storage=, study_name= and load_if_exists=True); or give the new run mu=, to take "
-            "what the others have not spent, their final estimates included. Next time share the budget out "
-            "beforehand, with mu= for each run; a new ledger on the same people adds to what they have already paid."
+            f"mu={rounded_down(self.left, 6)}, is planned by {names}. Nothing was read or spent. Resume a run that is "
+            "not complete by its name (in Optuna with storage=, study_name= and load_if_exists=True); or give the new "
+            "run mu=, to take what the others have not spent, their final estimates included. Next time share the "
+            "budget out beforehand, with mu= for each run; a new ledger on the same people adds to what they have "
+            "already paid."
         )
 
 

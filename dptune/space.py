@@ -115,9 +115,19 @@ class Space(Mapping[str, Parameter]):
         return self.decode(self.inactive)
 
     def joined(self, other: Space) -> Space:
-        """Return this space with the parameters of another one that it has not, and their conditions."""
-        when = {name: condition for name, condition in other.when.items() if name not in self}
-        return Space({**other, **self}, when={**when, **self.when})
+        """Return this space with the parameters of another one that it lacks, and what both know of conditions.
+
+        A parameter is conditional if either space has seen it absent. Of two conditions on one parameter the values of
+        both hold; of conditions on different parameters that of this space.
+        """
+        parameters = {**other, **self}
+        when: dict[str, Condition] = {**other.when, **self.when}
+        for name in self.when.keys() & other.when.keys():
+            when[name] = _either(self.when[name], other.when[name])
+        try:
+            return Space(parameters, when=_in_order(parameters, when))
+        except InputError:  # the conditions of both go round in a circle: of the other one's nobody knows which holds
+            return Space(parameters, when={**dict.fromkeys(when), **self.when})
 
     def recoded(self, U: Matrix, earlier: Space) -> Matrix:
         """Return points (k, d') of a space that this one has joined as points (k, d) of this one: the rest inactive."""
@@ -262,3 +272,29 @@ class Space(Mapping[str, Parameter]):
             raise InputError(f"the conditions of {name!r} go round in a circle: {' -> '.join((*below, name))}.")
         for other in self.when_of(name):
             self._refuse_circle(other, (*below, name))
+
+
+Condition = Mapping[str, tuple[Value, ...]] | None
+
+
+def _either(one: Condition, other: Condition) -> Condition:
+    """Return the condition that holds where one of two does; if they are about different parameters, the first."""
+    if one is None or other is None or one.keys() != other.keys() or len(one) != 1:
+        return one
+    ((parent, values),) = one.items()
+    known = set(map(key_of, values))
+    return {parent: (*values, *(value for value in other[parent] if key_of(value) not in known))}
+
+
+def _in_order(parameters: Mapping[str, Parameter], when: Mapping[str, Condition]) -> dict[str, Condition]:
+    """Return conditions with their values in the order of the parameter, whoever has seen which first."""
+
+    def place(parent: str, value: Any) -> float:
+        p = parameters.get(parent)
+        return [*map(key_of, p.choices)].index(key_of(value)) if isinstance(p, Categorical) else float(value)
+
+    return {
+        name: condition
+        and {parent: tuple(sorted(values, key=lambda v: place(parent, v))) for parent, values in condition.items()}
+        for name, condition in when.items()
+    }

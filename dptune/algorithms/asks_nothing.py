@@ -130,6 +130,10 @@ class OneChoice(_AsksNothing):
         halton = scipy.stats.qmc.Halton(given.d, rng=np.random.default_rng([given.seed, given.d]))
         return np.asarray(halton.fast_forward(slot).random(1)[0])
 
+    def progress(self) -> dict[str, object]:
+        """Return nothing: the run says whether the choice is made."""
+        return {}
+
     def recommend(self) -> Vector:
         """Return the default configuration, or the centre: nothing is known before the choice."""
         return np.full(self.settings.d, 0.5) if self.settings.default is None else np.array(self.settings.default)

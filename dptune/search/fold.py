@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -66,35 +66,39 @@ class Fold:
         spent: by every run of the ledger.
         private: whether all of them drew their noise unseeded.
         begun: whether anything was paid for this run.
+        lost: rounds that are paid and have no answer.
     """
 
     def __init__(self, method: Method, privatizer: LossPrivatizer, scope: str, plan: Plan, space: Space | None) -> None:
         self._method, self._privatizer, self._scope, self._first_space = method, privatizer, scope, space
         self.algorithm, self.space, self.asked = method.algorithm(plan.settings), space, 0
-        self.spent, self.private, self.begun = Spent(), True, False
+        self.spent, self.private, self.begun, self.lost = Spent(), True, False, 0
         self._inherited = tuple(inherited(privatizer.ledger, scope))  # until they are learned
         self._read = 0  # charges of the ledger up to here are known
         self._answers: dict[int, Charge] = {}  # charges of the algorithm's questions, by their number
-        self._unanswered: set[int] = set()  # of them those without a recorded answer
         self._releases: dict[tuple[str, str], Charge] = {}  # that are no answers to questions, by scope and key
+        self._unanswered: set[int] = set()  # charges of both kinds without a recorded answer
 
     # ---- reading and learning ------------------------------------------------------------------------
 
     def sync(self, *, write: bool = False) -> bool:
         """Learn what the ledger holds and this process does not know; return whether there was any such answer.
 
-        An answer that was recorded late changes what came after it: then all are learned again, in their order.
-        ``write`` makes sure that the ledger can be written.
+        A draw that this process could not record is recorded now. An answer that was recorded late changes what came
+        after it: then all are learned again, in their order. ``write`` makes sure that the ledger can be written.
         """
         news = self._privatizer.ledger.news(self._scope, after=self._read, again=self._unanswered, write=write)
         self.spent, self.private = news.spent, news.private
         charges, self._inherited = (*self._inherited, *news.charges), ()
         self._read = max([self._read, *(charge.seq for charge in charges)])
-        questions = [charge for charge in charges if not self._is_release(charge)]
-        own = {charge.seq for charge in questions if self._privatizer.drew(charge)}  # before they are recorded
-        new = {c.seq: c for c in map(self._privatizer.recorded, questions) if self._is_new(c)}
+        own = {charge.seq for charge in charges if self._privatizer.drew(charge)}  # before they are recorded
+        charges = tuple(map(self._privatizer.recorded, charges))
+        for charge in charges:
+            (self._unanswered.add if charge.value is None else self._unanswered.discard)(charge.seq)
+        new = {c.seq: c for c in charges if not self._is_release(c) and self._is_new(c)}
+        self._join_spaces_of(new.values())
         if new and min(new) <= max(self._answers, default=0):
-            self.algorithm = self.algorithm.restarted()
+            self.algorithm, self.lost = self.algorithm.restarted(), 0
             new = dict(sorted({**self._answers, **new}.items()))
         for charge in new.values():
             self.learn(charge, own=charge.seq in own)
@@ -114,32 +118,37 @@ class Fold:
 
     def learn(self, charge: Charge, *, own: bool) -> None:
         """Learn one answer of the algorithm's questions, or that it is lost; ``own``: this process drew its noise."""
-        if self.space is not None and "space" in charge.note:
-            self.join(Space.from_description(charge.note["space"]).joined(self.space))
         self._answers[charge.seq] = charge
         self.begun |= charge.scope == self._scope
-        (self._unanswered.add if charge.value is None else self._unanswered.discard)(charge.seq)
-        self.asked = 0
+        self.asked, before = 0, self.algorithm.t
         answer = None if charge.value is None else np.array(charge.value)
         sigma = float(charge.description["sigma"])
         if charge.scope == self._scope:
             self.algorithm.learn(charge.key, charge.note, answer, sigma, own=own)
         else:
             self.algorithm.recall(charge.key, charge.note, answer, sigma)
+        self.lost += 0 if answer is not None else self.algorithm.t - before
 
     def paid(self, charge: Charge) -> None:
         """Learn the answer to a question that this process has just asked."""
         self.spent = self.spent.plus(charge.mu, charge.eta)
+        self._join_spaces_of([charge])
         self.learn(charge, own=True)
 
     # ---- the space -----------------------------------------------------------------------------------
 
+    def _join_spaces_of(self, charges: Iterable[Charge]) -> None:
+        """Search the space in which other processes have asked, too; answers that are learned again join nothing."""
+        for charge in charges:
+            if self.space is not None and "space" in charge.note:
+                self.join(Space.from_description(charge.note["space"]))
+
     def join(self, space: Space) -> None:
         """Search a wider space from now on; known points lie in it, with the new parameters inactive."""
-        if self.space is None or self._method.joined is None or space == self.space:
+        if self.space is None or self._method.joined is None or (wider := space.joined(self.space)) == self.space:
             return
-        self.algorithm = self._method.joined(self.algorithm, space, now=self.space, began=self._first_space)
-        self.space = space
+        self.algorithm = self._method.joined(self.algorithm, wider, now=self.space, began=self._first_space)
+        self.space, self.lost = wider, 0
         for seq in sorted(self._answers):
             self.learn(self._answers[seq], own=False)
 
@@ -150,14 +159,27 @@ class Fold:
     # ---- releases that are no answers ------------------------------------------------------------------
 
     @property
+    def choice(self) -> Charge | None:
+        """The charge of the choice at the end, with or without its answer; None: it is not paid."""
+        return self._releases.get((self._scope, CHOICE))
+
+    @property
     def chosen(self) -> bool:
-        """Whether the choice at the end was made, or paid for."""
-        return (self._scope, CHOICE) in self._releases
+        """Whether the choice at the end has its answer."""
+        return self.choice is not None and self.choice.value is not None
 
     @property
     def values(self) -> int:
-        """Number of trials of this run that have a value of their own."""
-        return sum(scope == self._scope and key.startswith(VALUE) for scope, key in self._releases)
+        """Number of trials of this run whose own value is paid."""
+        return sum(self._is_value(*named) for named in self._releases)
+
+    @property
+    def answered_values(self) -> int:
+        """Number of trials of this run whose own value is recorded."""
+        return sum(c.value is not None for (scope, key), c in self._releases.items() if self._is_value(scope, key))
+
+    def _is_value(self, scope: str, key: str) -> bool:
+        return scope == self._scope and key.startswith(VALUE)
 
     def value_of(self, trial: str) -> Charge | None:
         """Return the charge of the trial's own value, or None if it has none yet."""

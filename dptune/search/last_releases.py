@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from dptune.accounting.ledger import Charge, PrivacyLedger
 from dptune.algorithms.method import Plan
-from dptune.errors import BudgetExhausted, InputError, KeyConflict
+from dptune.errors import InputError, KeyConflict
 from dptune.parameters import as_choice
 from dptune.privacy.mechanism import noisy_min, odds_for
 from dptune.privacy.privatizer import Losses, LossPrivatizer
@@ -43,32 +42,73 @@ def choose(
     held: Mapping[str, Parameters],
     mean: Callable[[Parameters], float],
     default: str | None,
-) -> None:
-    """Choose, if there are points to choose from; others may have chosen before, or spent the budget.
+) -> bool:
+    """Choose; return False if there are fewer than two points to choose from, and nothing is paid.
 
     Args:
         held: points with the curator, by name.
         mean: what all answers say about a point, to rank by.
         default: name of the held point that is the user's default configuration, if there is one.
+
+    Raises:
+        KeyConflict: another process has chosen.
+        BudgetExhausted: other runs have spent the budget.
     """
     others = sorted((point for point in held if point != default), key=lambda point: mean(held[point]))
     among = plan.choice_among
     candidates = others[: among or None] + ([] if default is None else [default])
     if len(candidates) < 2:
-        return
+        return False
     keeps = among and default is not None
     prior = odds_for(len(candidates) - 1, len(candidates)) if keeps else [1.0] * len(candidates)
-    query = privatizer.means_query(candidates, plan.choice_mu)
-    note = {"parameters": [as_stored(held[point]) for point in candidates], "prior": prior}
-    with suppress(KeyConflict, BudgetExhausted):
-        privatizer.release(query, scope=scope, key=CHOICE, note=note, mechanism=partial(noisy_min, prior=prior))
+    note = {"points": candidates, "parameters": [as_stored(held[point]) for point in candidates], "prior": prior}
+    _release_choice(privatizer, scope, plan, note)
+    return True
+
+
+def candidates_of(choice: Charge) -> dict[str, dict[str, Any]]:
+    """Return the parameters of a paid choice's candidates, by the names of their points."""
+    named = zip(choice.note["points"], choice.note["parameters"], strict=True)
+    return {point: {k: as_choice(v) for k, v in parameters.items()} for point, parameters in named}
+
+
+def choose_again(
+    privatizer: LossPrivatizer, scope: str, plan: Plan, choice: Charge, held: Mapping[str, str | None]
+) -> None:
+    """Answer a choice that is paid and whose draw was lost with its process before anybody saw it.
+
+    The question, and so its price, is the one that was paid: the same candidates, trained again.
+
+    Args:
+        held: the name under which this process holds a candidate's losses, by the name in the question; None: its
+            evaluation failed.
+
+    Raises:
+        KeyConflict: it was asked with other settings of the privatizer.
+    """
+    for name, point in held.items():
+        if point is None:
+            privatizer.observe_failure(name)
+        else:
+            privatizer.copy(point, name)
+    try:
+        _release_choice(privatizer, scope, plan, choice.note)
+    finally:
+        for name in [name for name, point in held.items() if point != name]:
+            privatizer.forget(name)
+
+
+def _release_choice(privatizer: LossPrivatizer, scope: str, plan: Plan, note: Mapping[str, Any]) -> None:
+    query = privatizer.means_query(note["points"], plan.choice_mu)
+    mechanism = partial(noisy_min, prior=note["prior"])
+    privatizer.release(query, scope=scope, key=CHOICE, note=note, mechanism=mechanism)
 
 
 def chosen(ledger: PrivacyLedger, scopes: Iterable[str]) -> list[dict[str, Any]]:
     """Return the parameters that were chosen in these runs, whoever chose."""
     made = (ledger.find(scope, CHOICE) for scope in scopes)
-    found = [(charge.note["parameters"], charge.value) for charge in made if charge is not None]
-    return [{k: as_choice(v) for k, v in among[int(i[0])].items()} for among, i in found if i is not None]
+    found = [charge for charge in made if charge is not None]
+    return [list(candidates_of(charge).values())[int(charge.value[0])] for charge in found if charge.value is not None]
 
 
 @dataclass(frozen=True)
@@ -113,6 +153,18 @@ class FinalEstimate:
     def _searched(self, parameters: Mapping[str, Any]) -> Mapping[str, object]:
         return as_stored({k: v for k, v in parameters.items() if self.space is None or k in self.space})
 
+    def lacks(self, parameters: Parameters) -> bool:
+        """Whether no release compares these parameters with the defaults, and the run's own estimate still may."""
+        known, made = self.latest(parameters), self.charge
+        if known is not None and known.improvement is not None:
+            return False
+        return made is None or (made.value is None and self._compares(made, parameters))
+
+    def _compares(self, made: Charge, parameters: Parameters) -> bool:
+        return made.note["default"] is not None and self._searched(made.note["parameters"]) == self._searched(
+            parameters
+        )
+
     def worse(self, parameters: Parameters) -> bool:
         """Tell whether the release says that these parameters are worse than the defaults."""
         known = self.latest(parameters)
@@ -144,13 +196,16 @@ class FinalEstimate:
             )
 
     def of_held(self, parameters: Parameters, point: str, default: str) -> None:
-        """Release it for losses that are held as ``point`` and ``default``, if nobody has and the budget allows."""
-        if self.charge is None and self.plan.final_mu > 0 and self.default is not None:
-            names = self._names(parameters)
-            for name, held in zip(names, (point, default), strict=True):
-                self.privatizer.copy(held, name)
-            with suppress(KeyConflict, BudgetExhausted):
-                self._release(parameters, names)
+        """Release it for losses that are held as ``point`` and ``default``.
+
+        Raises:
+            KeyConflict: another process has asked for something else.
+            BudgetExhausted: other runs have spent the budget.
+        """
+        names = self._names(parameters)
+        for name, held in zip(names, (point, default), strict=True):
+            self.privatizer.copy(held, name)
+        self._release(parameters, names)
 
     def release(self, parameters: Parameters, losses: Losses | None, default: Losses | None) -> Estimate:
         """Pay for it and release it, as :meth:`dptune.search.run.SearchRun.estimate` says."""
@@ -176,7 +231,8 @@ class FinalEstimate:
     def _release(self, parameters: Parameters, names: list[str]) -> None:
         try:
             query = self.privatizer.means_query(names, self.plan.final_mu)
-            note = {"parameters": as_stored(parameters), "default": self.default and as_stored(self.default)}
+            default = as_stored(self.default) if self.default is not None and len(names) > 1 else None
+            note = {"parameters": as_stored(parameters), "default": default}
             self.privatizer.release(query, scope=self.scopes[0], key=FINAL, note=note)
         finally:
             for name in names:

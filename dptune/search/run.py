@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -43,11 +44,11 @@ from dptune.errors import (
 from dptune.parameters import as_choice
 from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search import agreement
-from dptune.search.answer import Estimate
+from dptune.search.answer import Estimate, Recommendation
 from dptune.search.fold import VALUE, as_stored, hand_in, point_name, refuse_name
-from dptune.search.last_releases import choose
+from dptune.search.last_releases import candidates_of, choose, choose_again
 from dptune.search.rungs import Rungs
-from dptune.search.view import RunView
+from dptune.search.view import Lacks, RunView
 from dptune.space import Space, Value
 
 FIRST_TRIALS = 4  # of a run, at least: if they all fail, so will the others
@@ -116,6 +117,7 @@ class SearchRun(RunView):
         self._candidates: dict[str, Mapping[str, Value]] = {}  # points that are held until one of them is chosen
         self._evaluated: list[Mapping[str, Value]] = []  # here, failed ones too
         self._asked_again: list[Vector] = []
+        self._turns = 0  # of points without which the last releases cannot be made
         self.rungs = Rungs(self)
         if self.space is not None:
             self._take_back(self.space)
@@ -148,17 +150,35 @@ class SearchRun(RunView):
                 self.check(trial)
             slot = self.fold.asked if number is None or not self.method.shared_slots else number
             self.fold.asked += 1
-            return self._lost_candidate(self.space) or self.space.decode(self.algorithm.ask(slot))
+            again = self._needed_again(self.space) or self._lost_candidate(self.space)
+            return again or self.space.decode(self.algorithm.ask(slot))
+
+    def _needed_again(self, space: Space) -> dict[str, Value] | None:
+        """A point whose losses were lost, and without which a release at the end cannot be made; None: there is none.
+
+        They take turns until each is evaluated, because a trial may never return.
+        """
+        needed: list[dict[str, Any]] = []
+        if self.fold.choice is not None and not self.fold.chosen:
+            needed = list(candidates_of(self.fold.choice).values())
+        elif self._lacks is Lacks.ESTIMATE:
+            needed = [self._answer(space), dict(self.default or {})]
+        needed = [point for point in needed if not self._was_evaluated(point)]
+        self._turns += 1
+        return needed[self._turns % len(needed)] if needed else None
+
+    def _was_evaluated(self, point: Mapping[str, Value]) -> bool:
+        return any(self.same(point, known) for known in self._evaluated)
 
     def _lost_candidate(self, space: Space) -> dict[str, Value] | None:
-        """In the last round before a choice, a good point that this process has not evaluated, once each; None: none.
+        """Before a choice, a good point that this process has not evaluated, once each; None: there is none.
 
         A process chooses among its own points, and after a restart it has none. Failures are ignored here.
         """
-        if self.plan.choice_mu == 0 or self.algorithm.t + 1 != self.algorithm.rounds:
+        if self.plan.choice_mu == 0 or self.fold.chosen or self.algorithm.t + 1 < self.algorithm.rounds:
             return None
         best = [*self.algorithm.best_points(self.algorithm.batch)]
-        if self.plan.choice_among and self.default:
+        if self.default:
             best.insert(0, self._point(space, self.default))
         best = [x for x in best if not any(len(x) == len(u) and np.allclose(x, u) for u in self._asked_again)]
         known = [self._point(space, parameters) for parameters in self._evaluated] if best else []
@@ -170,6 +190,8 @@ class SearchRun(RunView):
 
     def check(self, trial: str, parameters: Mapping[str, Value] | None = None) -> None:
         """Refuse, before a model is trained, a trial whose next releases could not be paid.
+
+        Releases that an error has kept from being made are made first, if this process has the losses for them.
 
         Raises:
             PlanComplete: the run has made all its releases.
@@ -186,19 +208,28 @@ class SearchRun(RunView):
                 if parameters is not None and as_stored(parameters) != released.note["parameters"]:
                     raise self.other_parameters(trial)
                 return
+            self._make_up()
             if self._used_up:
                 over = (
                     f"the run {self.scope!r} has used up the trials it planned ({self.plan.trials}); nothing was read "
                     "or spent. Read its recommendation, extend it (docs/optuna.md), or start another study with a mu= "
                     "of its own, as for a function that has changed."
                 )
-                raise PlanComplete(over if self.complete else f"{over} {self._rounds_missing()}")
-            # the round's next releases: its other trials' values, as many as are left, and its questions
-            values = max(min(self.algorithm.missing(), self._values_left), 1)
-            price = math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
+                raise PlanComplete(over if self.complete else f"{over} {self._rounds_made()}")
+            price = self._next_price()
             if price > 0 and not self.fold.spent.admits(price, self.ledger.limits.mu):
                 choice_of = self.scope if price == self.plan.choice_mu else ""
                 self.ledger.check(price, choice_of=choice_of)  # refuses it, unless the budget was raised
+
+    def _next_price(self) -> float:
+        """GDP price of the releases that come next and are not paid."""
+        if (lacks := self._lacks) is Lacks.ESTIMATE:
+            return self.plan.final_mu if self._final.charge is None else 0.0
+        if lacks is Lacks.CHOICE:
+            return self.plan.choice_mu if self.fold.choice is None else 0.0
+        # the round's: its other trials' values, as many as are left, and its questions
+        values = max(min(self.algorithm.missing(), self._values_left), 1)
+        return math.hypot(self.plan.monitor_mu * math.sqrt(values), self.algorithm.price())
 
     # ---- after a model is trained -------------------------------------------------------------------
 
@@ -349,8 +380,29 @@ class SearchRun(RunView):
 
     # ---- questions and answers ----------------------------------------------------------------------
 
+    def make_up(self) -> None:
+        """Make the releases that an error has kept from being made, if this process has the losses for them.
+
+        Raises:
+            LedgerError: the ledger cannot be written now either.
+        """
+        with self.lock:
+            self.fold.sync()
+            self._make_up()
+
+    def _make_up(self) -> None:
+        if self.space is not None:
+            self._ask_questions(self.space)
+            self._forget()
+
+    def recommend(self) -> Recommendation:
+        """Return the parameters to use; releases that an error has kept from being made are made first, if possible."""
+        self.make_up()
+        return super().recommend()
+
     def _ask_questions(self, space: Space) -> None:
         """Ask what this process has the points for."""
+        self._spent_by_others = False
         while not self._spent_by_others and (asked := self.algorithm.question()) is not None:
             # A failed trial that has a value of its own was counted there.
             failed = set() if self.plan.monitor_mu > 0 else self.failed.intersection(asked.query.points)
@@ -368,7 +420,7 @@ class SearchRun(RunView):
                 self.fold.paid(released.charge)
                 if self.algorithm.t > before:
                     self.privatizer.settle(asked.query.points)
-        if self.algorithm.finished:
+        if self.plan.choice_mu > 0:
             self._end(space)
 
     def join(self, space: Space) -> None:
@@ -383,15 +435,48 @@ class SearchRun(RunView):
     # ---- the answer --------------------------------------------------------------------------------
 
     def _end(self, space: Space) -> None:
-        """Choose among this process's points, and compare what was chosen with the default configuration."""
-        default = self._candidate_at(self.default or {})
-        choose(self.privatizer, self.scope, self.plan, self._candidates, self._mean, default)
-        found = self._answer(space)
-        best = self._candidate_at(found)
-        if default is not None and best is not None and default != best:
-            self._final.of_held(found, best, default)
-        self._candidates = {}
-        self.fold.sync()
+        """Choose among this process's points, and compare what was chosen with the default configuration.
+
+        What another process does meanwhile is learned; what an error prevents is made up for by the next call.
+        """
+        for lacks, release in ((Lacks.CHOICE, self._choose), (Lacks.ESTIMATE, self._compare)):
+            if self._lacks is lacks:
+                try:
+                    could = release(space)
+                except BudgetExhausted:
+                    self._spent_by_others, could = True, True
+                except KeyConflict:  # it was asked otherwise
+                    could = False
+                self.fold.sync()
+                self._gave_up |= not could and self._lacks is lacks
+        if self.complete:
+            self._candidates = {}
+
+    def _choose(self, space: Space) -> bool:
+        """Choose, or answer a choice that is paid, as soon as the points are held; return False if it never can be."""
+        if (paid := self.fold.choice) is None:
+            if len(self._evaluated) < self.algorithm.batch:
+                return True
+            default = self._candidate_at(self.default or {})
+            with suppress(KeyConflict):  # another process was first
+                return choose(self.privatizer, self.scope, self.plan, self._candidates, self._mean, default)
+            return True
+        candidates = candidates_of(paid)
+        if all(map(self._was_evaluated, candidates.values())):
+            held = {name: self._candidate_at(point) for name, point in candidates.items()}
+            choose_again(self.privatizer, self.scope, self.plan, paid, held)
+        return True
+
+    def _compare(self, space: Space) -> bool:
+        """Compare as soon as both points are held; return False if one of them failed."""
+        found, default = self._answer(space), self.default or {}
+        if not (self._was_evaluated(found) and self._was_evaluated(default)):
+            return True
+        best, usual = self._candidate_at(found), self._candidate_at(default)
+        if best is None or usual is None:
+            return False
+        self._final.of_held(found, best, usual)
+        return True
 
     def _candidate_at(self, parameters: Mapping[str, Value]) -> str | None:
         """The name of a point that is held for the choice and lies at these parameters, or None."""
@@ -408,10 +493,10 @@ class SearchRun(RunView):
         self._final.check(parameters)
         with self.lock:
             self.fold.sync()
-            if not (early or self._used_up or self._final.charge):
+            if not (early or self._used_up or self._lacks is Lacks.ESTIMATE or self._final.charge):
                 raise InputError(
                     f"the run {self.scope!r} is not complete, and it has one final estimate, for the recommendation "
-                    f"that it ends with: nothing was trained or spent. {self._rounds_missing()} If it is to end here, "
+                    f"that it ends with: nothing was trained or spent. {self.missing()} If it is to end here, "
                     "say so: early=True."
                 )
 

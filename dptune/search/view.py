@@ -9,6 +9,7 @@ facts of the ledger. So whoever has the ledger alone sees what the run sees, at 
 
 from __future__ import annotations
 
+import enum
 import math
 import warnings
 from collections.abc import Mapping
@@ -29,6 +30,16 @@ from dptune.search.answer import Estimate, Recommendation, at_edge, best_of_valu
 from dptune.search.fold import VALUE, Fold
 from dptune.search.last_releases import FinalEstimate, chosen
 from dptune.space import Space, Value
+
+
+class Lacks(enum.Enum):
+    """What a run has still to release by itself."""
+
+    VALUES = "values of trials"
+    ROUNDS = "rounds"
+    CHOICE = "the choice at its end"
+    ESTIMATE = "the estimate of what was chosen beside the default"
+
 
 METHODS = {method.name: method for method in (CENTRED, GIBO, SELECTION, VALUES)}
 
@@ -66,7 +77,7 @@ class RunView:
         self.lock = ForkSafeLock()
         self._values: dict[str, float] = {}  # trial of this process -> its value, as it was returned
         self._outside = 0  # trials of this process that were no points of the space
-        self._spent_by_others = self._warned = False
+        self._spent_by_others = self._warned = self._gave_up = False
         self.fold.sync()
 
     @classmethod
@@ -118,7 +129,7 @@ class RunView:
             self.fold.sync()
             if self.space is not None and self.plan.monitor_mu == 0 and not self._knows:
                 centre = "no answer is released yet, so this recommendation is the centre of the search space."
-                warnings.warn(f"{centre} {self._rounds_missing()}", stacklevel=2)
+                warnings.warn(f"{centre} {self.missing()}", stacklevel=2)
             return self._recommended()
 
     def so_far(self) -> Recommendation | None:
@@ -130,7 +141,8 @@ class RunView:
     @property
     def _knows(self) -> bool:
         """Whether any answer of the ledger says where to look."""
-        return self.fold.values > 0 if self.space is None else self.algorithm.t > 0 or self.fold.chosen
+        answered = self.algorithm.t > self.fold.lost or self.fold.chosen
+        return bool(self.fold.released_values()) if self.space is None else answered
 
     def _recommended(self) -> Recommendation:
         values = self.fold.released_values()
@@ -237,9 +249,29 @@ class RunView:
 
     @property
     def complete(self) -> bool:
-        """Whether the run has nothing left to release for trials."""
-        valued = self.space is None and self.fold.values >= self.plan.trials
-        return self.algorithm.finished or valued or self.fold.chosen
+        """Whether the run has made all releases that it plans to make by itself, and their answers are recorded.
+
+        A round whose answer was lost with its process is used up; the choice at the end and the estimate are not.
+        """
+        return self._lacks is None
+
+    @property
+    def _lacks(self) -> Lacks | None:
+        """What the run has still to release by itself."""
+        if self.space is None:
+            return None if self.fold.values >= self.plan.trials else Lacks.VALUES
+        if self.plan.choice_mu > 0 and not self.fold.chosen and not self._gave_up:
+            return Lacks.CHOICE if self.algorithm.finished or self.fold.choice else Lacks.ROUNDS
+        if self.plan.choice_mu > 0:
+            return Lacks.ESTIMATE if self._lacks_estimate(self.space) else None
+        return None if self.algorithm.finished else Lacks.ROUNDS
+
+    def _lacks_estimate(self, space: Space) -> bool:
+        """Whether a configuration was chosen instead of the default, and their comparison has no answer."""
+        if not self.default or self.plan.final_mu == 0 or self._gave_up or not self.fold.chosen:
+            return False
+        found = self._answer(space)
+        return not self.same(found, self.default) and self._final.lacks(found)
 
     @property
     def _values_left(self) -> int:
@@ -260,7 +292,8 @@ class RunView:
             recommended = {} if self.space is None else {"recommended": self._answer(self.space)}
             return {
                 "private": self._private,
-                **self.algorithm.progress(),
+                **self._answered(),
+                "complete": self.complete,
                 **recommended,
                 "mu_budget": self.ledger.mu,
                 "mu_spent": self.fold.spent.mu,
@@ -268,27 +301,63 @@ class RunView:
                 "trials_failed": self.trials_failed,
             }
 
+    def _answered(self) -> dict[str, object]:
+        """How many rounds and values have their answers, and how many are paid and have lost theirs."""
+        known, unit = self.algorithm.progress(), self.algorithm.unit
+        if f"{unit}s_done" in known:
+            known |= {f"{unit}s_done": self.algorithm.t - self.fold.lost, f"{unit}s_lost": self.fold.lost}
+        if self.plan.choice_mu > 0:
+            known["chosen"] = self.fold.chosen
+        if self.plan.monitor_mu > 0:
+            answered = self.fold.answered_values
+            known |= {"values_done": answered, "values_lost": self.fold.values - answered}
+        return known
+
     def warn_if_behind(self, trials: int) -> None:
-        """Warn, once, if as many ``trials`` of all processes have ended as planned, and rounds are missing."""
+        """Warn, once, if as many ``trials`` of all processes have ended as planned, and releases are missing."""
         with self.lock:
             if self._warned or trials < self.trials:
                 return
             self.fold.sync()
             self._warned = not self.complete
+            missing = self.missing()
         if self._warned:
             planned = f"{trials} trials have ended and {self.trials} trials were planned."
-            warnings.warn(f"{planned} {self._rounds_missing()}", stacklevel=2)
+            warnings.warn(f"{planned} {missing}", stacklevel=2)
 
-    def _rounds_missing(self) -> str:
-        made = f"Only {self.algorithm.t} of {self.algorithm.rounds} {self.algorithm.unit}s were made."
-        if self.space is None:
-            made = f"{self.fold.values} of {self.plan.trials} trials have a value."
-        if self._spent_by_others:
-            return f"{made} Other runs have spent the budget for the next."
-        if self.space is None:
-            return f"{made} Go on with more trials."
+    def missing(self) -> str:
+        """Return what the run has still to release by itself and how to resume it, in words; "" if it is complete."""
+        lacks = self._lacks
+        if lacks is None:
+            return ""
+        spent = " Other runs have spent the budget for it: raise the budget of the ledger." * self._spent_by_others
+        if lacks is Lacks.VALUES:
+            done = f"{self.fold.answered_values} of {self.plan.trials} planned trials have a value."
+            return f"{done}{spent or ' Resume the run with more trials.'}"
+        if lacks is Lacks.ESTIMATE:
+            again = " Resume the run with more trials: it trains the two once more and releases it."
+            return f"The comparison of the chosen configuration with the default is not released.{spent or again}"
+        if lacks is Lacks.CHOICE:
+            paid = "is paid and has no answer" if self.fold.choice else "is not made"
+            again = " Resume the run with more trials: it trains the best candidates once more and chooses."
+            return f"The choice at the end of the run {paid}.{spent or again}"
+        again = "Resume the run with more trials; with several processes use threads (n_jobs) or fewer processes."
+        return f"{self._trials_made()}{spent}" if spent else f"{self._rounds_made()} {again}"
+
+    def _trials_made(self) -> str:
+        algorithm = self.algorithm
+        made = (algorithm.t - algorithm.before) * algorithm.batch + algorithm.batch - algorithm.missing()
+        made = self.fold.answered_values if self.plan.monitor_mu > 0 else made
+        rounds = (
+            f", {algorithm.t} of {algorithm.rounds} {algorithm.unit}s"
+            if algorithm.t or self.plan.choice_mu == 0
+            else ""
+        )
+        return f"{self.trials - self.plan.trials + made} of {self.trials} planned trials are made{rounds}."
+
+    def _rounds_made(self) -> str:
         outside = f", and {self._outside} of this process's trials were not" if self._outside else ""
         return (
-            f"{made} A process makes one from {self.algorithm.batch} trials of its own that are in the search "
-            f"space{outside}. Go on with more trials; with several processes use threads (n_jobs) or fewer of them."
+            f"{self._trials_made()} A process makes one {self.algorithm.unit} from {self.algorithm.batch} trials of "
+            f"its own that are in the search space{outside}."
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import optuna
@@ -143,11 +143,18 @@ class Discovery:
     """
 
     def __init__(self, space: dptune.Space, trials: Iterable[FrozenTrial] = ()) -> None:
-        self._parameters = dict(space)
+        self._given, self._parameters = space, dict(space)
         self._order: dict[str, None] = {}  # names in the order of suggestion
         self._seen: dict[frozenset[tuple[str, str]], Mapping[str, Any]] = {}
+        self._added: set[int] = set()  # numbers of the ended trials
+        self.add_ended(trials)
+
+    def add_ended(self, trials: Iterable[FrozenTrial]) -> None:
+        """Take note of what ended trials have suggested, of whatever process, each once."""
         for trial in trials:
-            self.add(trial.params, trial.distributions)
+            if trial.number not in self._added:
+                self._added.add(trial.number)
+                self.add(trial.params, trial.distributions)
 
     def add(self, parameters: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> None:
         """Take note of what a trial suggested."""
@@ -161,8 +168,11 @@ class Discovery:
         self._seen.setdefault(frozenset(kind), told)
 
     def space(self) -> dptune.Space:
-        """Return the space as the trials have shown it."""
-        when = {name: self._condition(name) for name in self._parameters if not self._always(name)}
+        """Return the space as the trials have shown it; a parameter that none has shown is as in the given space."""
+        when: dict[str, Mapping[str, Collection[Value]] | None] = dict(self._given.when)
+        for name in self._order:
+            if not self._always(name):
+                when[name] = self._condition(name)
         return dptune.Space(self._parameters, when=when)
 
     def _always(self, name: str) -> bool:

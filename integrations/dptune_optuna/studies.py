@@ -223,13 +223,10 @@ class StudyRuns:
     def _discover(self, run: SearchRun, space: dptune.Space, trial: Trial) -> None:
         """Take note of what a trial suggested; what nobody knew joins the search."""
         with self.lock:
-            name = trial.study.study_name
-            if name not in self._discovered:
-                ended = trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-                self._discovered[name] = Discovery(space, ended)
-            self._discovered[name].add(trial.params, trial.distributions)
-            found = self._discovered[name].space()
-        run.join(found.joined(run.space or space))
+            found = self._discovered.setdefault(trial.study.study_name, Discovery(space))
+            found.add_ended(trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+            found.add(trial.params, trial.distributions)
+            run.join(found.space())  # here: of two threads the later one knows what the earlier one found
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "known": {}, "_suggested": {}, "_discovered": {}}

@@ -128,6 +128,10 @@ class Vault:
         self._go_on(None if self._ended is not None else self._begun)  # fitted again, with a better function
         return self.about.request.announcement(self._run), self.about.request.warning(self._run)
 
+    def make_up(self) -> None:
+        """Make the releases that an error has kept from being made, if the losses for them are here."""
+        self._run.make_up()
+
     def extend(self, trials: int, mu: float | None) -> str:
         """Go on with what extends the run (:meth:`dptune.SearchRun.extend`); return what that spends."""
         self._go_on(self._run.extend(trials=trials, mu=mu))

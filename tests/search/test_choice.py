@@ -7,9 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs import CENTRED_RUN, MIXED_RUN, MIXED_SPACE, SPACE, keys, losses_of, to_the_end, when_released
+from runs import CENTRED_RUN, MIXED_RUN, MIXED_SPACE, SPACE, keys, losses_of, spend_elsewhere, to_the_end, when_released
 
-from dptune import BudgetExhausted, Float, InputError, LossPrivatizer, PlanComplete, PrivacyLedger, SearchRun, Space
+from dptune import (
+    Budget,
+    BudgetExhausted,
+    Float,
+    InputError,
+    LossPrivatizer,
+    PlanComplete,
+    PrivacyLedger,
+    SearchRun,
+    Space,
+)
 from dptune.algorithms import SELECTION, CentredMixed
 from dptune.search import agreement
 
@@ -67,13 +77,26 @@ def test_where_the_budget_was_spent_by_others_the_algorithm_answers(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def spent(privatizer: LossPrivatizer, key: str) -> None:
-        if key == "choice":
-            raise BudgetExhausted(1.0, 0.0, 4.0)
+        if key == "choice" and not keys(ledger, scope="another study"):
+            spend_elsewhere(run, ledger.remaining() * 0.999)
 
     when_released(monkeypatch, spent)
-    run = to_the_end(start(ledger, mu=3.0))
+    run = start(ledger, mu=3.0)
+    trials(run, run.plan.trials)
     assert keys(ledger, "choice") == []
+    assert not run.complete
+    assert run.missing() == (
+        "The choice at the end of the run is not made. Other runs have spent the budget for it: raise the budget of "
+        "the ledger."
+    )
+    with pytest.raises(BudgetExhausted):
+        run.check("more")
     assert dict(run.recommend()) == run.space.decode(run.algorithm.recommend())
+    ledger.raise_budget(Budget.gdp(8.0))
+    with pytest.raises(PlanComplete):
+        run.check("more")  # the losses are still held
+    assert run.complete
+    assert keys(ledger, "choice") == ["choice"]
 
 
 def test_a_failed_trial_is_not_chosen_and_numbers_have_no_choice_unless_asked(ledger: PrivacyLedger) -> None:

@@ -124,7 +124,7 @@ def test_a_round_that_another_process_charged_leaves_ones_own_points_waiting(
     with pytest.raises(LedgerError):
         trials(run, kind.first_round, "a")
     trials(other, kind.batch, "b")
-    run.recommend()
+    run.so_far()
     assert (run.algorithm.t, run.algorithm.missing()) == (1, 0)
 
 

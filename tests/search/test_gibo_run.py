@@ -143,5 +143,5 @@ def test_a_run_whose_trials_were_spread_too_thin_says_so(ledger: PrivacyLedger) 
     spare = start(ledger).plan.spare
     for i in range(TRIALS + spare):  # each a process of one trial
         trial(start(ledger), str(i))
-    with pytest.raises(PlanComplete, match="Only 0 of 4 steps"):
+    with pytest.raises(PlanComplete, match="22 of 16 planned trials are made, and 0 of 4 steps"):
         start(ledger).check("one more")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def test_each_life_adds_a_trial_and_the_round_is_asked_once_all_are_there(
             break
     assert run.algorithm.t == 1
     assert life + 1 >= run.algorithm.batch
-    assert begin(kind).algorithm.waiting() == ()
+    waiting = [json.loads(point)[1] for point in begin(kind).algorithm.waiting()]
+    assert waiting in ([], [f"{life}"])  # a round that was made before the last trial leaves that one for the next
     assert len(keys(ledger)) == len(set(keys(ledger)))
 
 

@@ -42,7 +42,9 @@ def test_a_value_run_divides_its_budget_among_its_trials(ledger: PrivacyLedger) 
 def test_values_that_are_missing_are_counted_where_an_estimate_is_refused(ledger: PrivacyLedger) -> None:
     run = values(ledger)
     run.finish("0", {"C": 1}, np.full(N, 0.5))
-    with pytest.raises(InputError, match=r"1 of 5 trials have a value\. Go on with more trials\. If it is to end here"):
+    with pytest.raises(
+        InputError, match=r"1 of 5 planned trials have a value\. Resume the run with more trials\. If it is to end here"
+    ):
         run.check_estimate({"C": 1})
 
 

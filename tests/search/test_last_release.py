@@ -1,0 +1,262 @@
+"""The last releases of a run, each met by an error or a kill at each step: they are made up for, and paid once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from runs import CENTRED_RUN, MIXED_RUN, SELECTION_RUN, Kind, keys, losses_of, readable, trial
+
+from dptune import Budget, LedgerError, LossPrivatizer, PlanComplete, PrivacyLedger, SearchRun
+from dptune.algorithms import VALUES
+from dptune.search.view import RunView
+
+DEFAULT = {"a": 1.0, "b": 1e2}  # much worse than what the search finds
+MIXED_DEFAULT = {**DEFAULT, "kind": "x", "fixed": 7}
+ENDS = [
+    (CENTRED_RUN, DEFAULT, "generation/4"),
+    (CENTRED_RUN, DEFAULT, "choice"),
+    (CENTRED_RUN, DEFAULT, "final"),
+    (MIXED_RUN, MIXED_DEFAULT, "generation/4"),
+    (MIXED_RUN, MIXED_DEFAULT, "choice"),
+    (MIXED_RUN, MIXED_DEFAULT, "final"),
+    (SELECTION_RUN, DEFAULT, "choice"),
+    (SELECTION_RUN, DEFAULT, "final"),
+]
+EVERY_END = pytest.mark.parametrize(("kind", "default", "key"), ENDS, ids=readable)
+KILLS = ["before the charge", "charged", "drawn", "recorded"]
+Start = Callable[[], SearchRun]
+
+
+class Killed(BaseException):
+    """What ends a process; nothing of it lives on."""
+
+
+def starting(kind: Kind, default: dict[str, Any], url: str | Path) -> Start:
+    def start() -> SearchRun:
+        ledger = PrivacyLedger(url, Budget.gdp(40.0))
+        privatizer = LossPrivatizer(ledger, n=kind.n, clip=(0.0, 1.0))
+        about: dict[str, Any] = {"scope": "run", "space": kind.space, "default": default, "mu": 40.0, "seed": 1}
+        return SearchRun(kind.method, privatizer, **about, **kind.settings)
+
+    return start
+
+
+def meets(run: SearchRun, step: str, key: str, error: BaseException) -> None:
+    """Let the release of this key meet the error at a step, once."""
+    charge, record, met = run.ledger.charge, run.ledger.record, list[str]()
+
+    def once(at: str, name: str) -> None:
+        if name == key and at == step and not met:
+            met.append(step)
+            raise error
+
+    def charges(scope: str, name: str, *asked: Any, **options: Any) -> Any:
+        once("before the charge", name)
+        paid = charge(scope, name, *asked, **options)
+        once("charged", name)
+        return paid
+
+    def records(paid: Any, value: Any) -> Any:
+        once("drawn", paid.key)
+        recorded = record(paid, value)
+        once("recorded", paid.key)
+        return recorded
+
+    run.ledger.charge, run.ledger.record = charges, records  # type: ignore[method-assign]
+
+
+def until(run: SearchRun, error: type[BaseException]) -> None:
+    def goes_on() -> None:
+        for i in range(2 * run.plan.trials):
+            trial(run, f"first {i}")
+
+    with pytest.raises(error):
+        goes_on()
+
+
+def made_up_for(run: SearchRun, most: int) -> int:
+    """Make trials until the run is complete; return how many it took."""
+    for i in range(most):
+        if run.complete:
+            return i
+        assert run.missing()
+        trial(run, f"again {i}")
+    assert run.complete
+    return most
+
+
+def check_end(run: SearchRun, *, lost: int = 0) -> None:
+    """Every release was paid once, and has its answer, but for a round that died with its process."""
+    charges = run.ledger.charges("run")
+    assert len(charges) == len({charge.key for charge in charges})
+    assert sum(charge.value is None for charge in charges) == lost
+    assert keys(run.ledger)[-2:] == ["choice", "final"]
+    assert run.ledger.spent() == pytest.approx(run.plan.mu)
+    assert run.missing() == ""
+    best, progress = run.recommend(), run.progress()
+    assert best.improvement is not None
+    assert best.improvement.verdict == "better"
+    assert losses_of(best, run.privatizer.n).mean() < losses_of(run.default or {}, run.privatizer.n).mean()
+    assert progress["complete"] is progress["chosen"] is True
+    assert progress.get("generations_done", 4) == 4 - lost
+    assert run.privatizer.points() == ()
+    view = RunView.of(run.ledger, "run")
+    assert view is not None
+    assert (view.complete, dict(view.recommend())) == (True, dict(best))
+    with pytest.raises(PlanComplete):
+        run.check("more")
+
+
+@EVERY_END
+@pytest.mark.parametrize("step", ["before the charge", "drawn"])
+@pytest.mark.parametrize("by", ["check", "recommend"])
+def test_the_same_process_makes_up_for_an_error_without_a_trial(
+    fast_path: Path, kind: Kind, default: dict[str, Any], key: str, step: str, by: str
+) -> None:
+    run = starting(kind, default, fast_path / "ledger.db")()
+    meets(run, step, key, LedgerError("disk full"))
+    until(run, LedgerError)
+    assert not run.complete
+    assert run.progress()["complete"] is False
+    if by == "check":
+        with pytest.raises(PlanComplete):
+            run.check("next")
+    else:
+        assert run.recommend().improvement is not None
+    check_end(run)
+
+
+@EVERY_END
+@pytest.mark.parametrize("step", KILLS)
+def test_a_restart_makes_up_for_a_kill_and_pays_for_nothing_twice(
+    fast_path: Path, kind: Kind, default: dict[str, Any], key: str, step: str
+) -> None:
+    start = starting(kind, default, fast_path / "ledger.db")
+    first = start()
+    meets(first, step, key, Killed())
+    until(first, Killed)
+    before = {charge.key: charge for charge in first.ledger.charges("run")}
+    again = start()
+    assert again.complete is (key == "final" and step == "recorded")
+    made_up_for(again, again.plan.trials + 2)  # at most all candidates of a paid choice, and the two that are compared
+    check_end(again, lost=key.startswith("generation") and step in ("charged", "drawn"))
+    after = {charge.key: charge for charge in again.ledger.charges("run")}
+    for name, charge in before.items():
+        assert (after[name].seq, after[name].note) == (charge.seq, charge.note)
+        assert charge.value in (None, after[name].value)
+
+
+def test_a_restart_trains_the_candidates_of_a_paid_choice_again_though_some_trials_never_return(
+    fast_path: Path,
+) -> None:
+    start = starting(SELECTION_RUN, DEFAULT, fast_path / "ledger.db")
+    first = start()
+    meets(first, "drawn", "choice", Killed())
+    until(first, Killed)
+    paid = first.ledger.find("run", "choice")
+    assert paid is not None
+    again, asked = start(), []
+    assert again.missing().startswith("The choice at the end of the run is paid and has no answer. Resume the run")
+    for i in range(40):
+        if again.fold.chosen:
+            break
+        again.check(f"{i}")
+        asked.append(x := again.ask(i))
+        if i % 3:
+            again.finish(f"{i}", x, losses_of(x, again.privatizer.n))
+    assert again.fold.chosen
+    candidates = [{k: pytest.approx(v) for k, v in point.items()} for point in paid.note["parameters"]]
+    assert all(x in candidates for x in asked[: len(candidates)])
+    assert again.fold.choice is not None
+    assert (again.fold.choice.seq, again.fold.choice.note) == (paid.seq, paid.note)
+
+
+def test_a_candidate_that_fails_when_it_is_trained_again_is_not_chosen(fast_path: Path) -> None:
+    start = starting(SELECTION_RUN, DEFAULT, fast_path / "ledger.db")
+    first = start()
+    meets(first, "charged", "choice", Killed())
+    until(first, Killed)
+    again = start()
+    among = first.ledger.charges("run")[-1].note["parameters"]
+    bad = min(among, key=lambda point: losses_of(point, 50).mean())
+    for i in range(12):
+        if again.complete:
+            break
+        x = again.ask(i, trial=f"{i}")
+        again.finish(f"{i}", x, None if x["a"] == bad["a"] else losses_of(x, again.privatizer.n))
+    assert again.complete
+    found = again.recommend()
+    assert found["a"] != bad["a"]
+    assert losses_of(found, 50).mean() < losses_of(DEFAULT, 50).mean()
+
+
+def test_a_run_of_which_one_trial_only_can_be_evaluated_ends_without_a_choice_and_its_restart_tries_again(
+    fast_path: Path,
+) -> None:
+    start = starting(SELECTION_RUN, DEFAULT, fast_path / "ledger.db")
+    run = start()
+    for i in range(run.plan.trials):
+        x = run.ask(i)
+        run.finish(f"{i}", x, losses_of(x, 50) if i == 0 else None)
+    assert run.complete
+    assert run.ledger.spent() == 0
+    assert not start().complete
+
+
+@pytest.mark.parametrize("lost", [1, 3, 4])
+def test_progress_counts_answers(fast_path: Path, lost: int) -> None:
+    """A generation that is paid and has no answer is used up, and is not called done."""
+    start = starting(MIXED_RUN, MIXED_DEFAULT, fast_path / "ledger.db")
+    for t in range(1, lost + 1):
+        run = start()
+        meets(run, "drawn", f"generation/{t}", Killed())
+        until(run, Killed)
+    progress = start().progress()
+    assert {name: progress[name] for name in ("generations_done", "generations_lost", "generations")} == {
+        "generations_done": 0,
+        "generations_lost": lost,
+        "generations": 4,
+    }
+    assert progress["complete"] is progress["chosen"] is False
+    run = start()
+    made_up_for(run, 30)
+    check_end(run, lost=lost)
+
+
+def test_values_count_answers_too(fast_path: Path) -> None:
+    ledger = PrivacyLedger(fast_path / "ledger.db", Budget.gdp(4.0))
+    privatizer = LossPrivatizer(ledger, n=20, clip=(0.0, 1.0))
+    run = SearchRun(VALUES, privatizer, scope="run", space=None, trials=4)
+    run.finish("0", {"a": 0.5}, np.full(20, 0.5))
+    meets(run, "drawn", "value/1", LedgerError("disk full"))
+    with pytest.raises(LedgerError):
+        run.finish("1", {"a": 0.6}, np.full(20, 0.5))
+    assert {k: v for k, v in run.progress().items() if k.startswith("values")} == {"values_done": 1, "values_lost": 0}
+    run.check("2")  # records the draw that it has
+    assert {k: v for k, v in run.progress().items() if k.startswith("values")} == {"values_done": 2, "values_lost": 0}
+
+
+# ---- beside a server -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "default", "key"), [ENDS[4], ENDS[6], ENDS[7]], ids=readable)
+def test_the_last_releases_of_a_run_beside_a_server_are_made_up_for(
+    postgresql: Callable[[], str], kind: Kind, default: dict[str, Any], key: str
+) -> None:
+    for step in ("before the charge", "drawn"):
+        run = starting(kind, default, postgresql())()
+        meets(run, step, key, LedgerError("the server closed the connection"))
+        until(run, LedgerError)
+        run.recommend()
+        check_end(run)
+    for step in KILLS:
+        start = starting(kind, default, postgresql())
+        first = start()
+        meets(first, step, key, Killed())
+        until(first, Killed)
+        made_up_for(again := start(), 22)
+        check_end(again)
