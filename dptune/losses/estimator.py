@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Number
 from typing import Any, TypeAlias
@@ -13,10 +12,13 @@ import numpy.typing as npt
 from dptune._code import attempt
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
+from dptune.losses.copied import copied
 from dptune.losses.functions import Vector, label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
+from dptune.losses.quiet import quietly
 from dptune.losses.reachable import refuse_reachable
 from dptune.losses.rows import Mask, Rows, Table, needs_columns, read_rows
+from dptune.losses.steady import depends_on_others, specimens
 from dptune.privacy.cells import as_array, listed, numbers
 
 Function: TypeAlias = Callable[[Any], Any]
@@ -59,7 +61,7 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
         raise InputError(f"y cannot be read as an array; it is a {type(y).__name__}")
     if answers.shape != (len(table),):
         raise InputError(f"X has {len(table)} rows and y has shape {answers.shape}; allowed: (n, d) and (n,)")
-    return _Asked(as_loss(loss), estimator, table).losses(answers)
+    return _Asked(as_loss(loss), estimator, table, specimens(table, like)).losses(answers)
 
 
 class EstimatorLosses:
@@ -110,7 +112,7 @@ class EstimatorLosses:
             table = self._table
             if table is None:
                 table = read_rows(examples.X, examples.like, columns_of(model))
-            return _Asked(self._loss, model, table)
+            return _Asked(self._loss, model, table, specimens(table, examples.like))
         except InputError as error:
             mistake = str(error) if self.trains_in_public else None
         raise ObjectiveRefused(mistake) if mistake else RuntimeError("the model was refused")
@@ -139,20 +141,23 @@ class EstimatorLosses:
 
 
 class _Asked:
-    """A fitted model as one loss asks it about the rows of a table.
+    """A copy of a fitted model, as one loss asks it about the rows of a table; the model itself is never asked.
 
     Raises:
-        InputError: it does not give one public row one answer; says what is wrong with it, the loss or ``like``.
+        InputError: it cannot be copied, or does not give one public row one answer; says what is wrong with it, the
+            loss or ``like``.
     """
 
-    def __init__(self, loss: NamedLoss, estimator: Any, table: Table) -> None:
+    def __init__(self, loss: NamedLoss, estimator: Any, table: Table, public: Table | None) -> None:
         self._loss, self._table, self._name = loss, table, type(estimator).__name__
-        self._method, self._labels = _method(loss, estimator), _classes(loss, estimator)
-        row, d = table.made_up(), columns_of(estimator)
+        _method(loss, estimator)  # refused before it is copied
+        model = copied(estimator)
+        self._method, self._labels = _method(loss, model), _classes(loss, model)
+        row, d = table.made_up(), columns_of(model)
         if d is not None and np.shape(row)[1:] not in ((), (d,)):
             raise InputError(f"X has {np.shape(row)[1:]} columns, but this {self._name} was fitted on {d} columns")
-        output = _quietly(self._method, row)
-        if _is_unfitted(output) and _seems_unfitted(estimator):
+        output = quietly(self._method, row)
+        if _is_unfitted(output) and _seems_unfitted(model):
             raise InputError(f"this {self._name} is not fitted; fit it before asking for its losses")
         if not isinstance(output, BaseException):
             loss(np.array(self._labels[:1] if self._labels else [0.0]), self._checked(output), labels=self._labels)
@@ -161,6 +166,13 @@ class _Asked:
                 f"the {loss.output} of this {self._name} fails on one public row ({type(output).__name__}: {output}). "
                 "Where no public rows are given, that is a row of zeros in float64: give data=Rows(X, y, like=X_train)"
             )
+        if public is not None and depends_on_others(self._ask, public):
+            raise InputError(
+                f"the {loss.output} of this {self._name} answers a public row differently when another row of the call "
+                "is replaced or the call is repeated: one person's row would move everybody's loss. Fit every step on "
+                "training rows, predict in evaluation mode, and draw nothing at random when predicting, as "
+                "IterativeImputer(sample_posterior=True) does. Nothing was charged for this model."
+            )
 
     def losses(self, answers: npt.NDArray[Any]) -> Vector:
         """Steps 2 to 4 of :func:`estimator_losses`: whatever is raised here is private."""
@@ -168,7 +180,7 @@ class _Asked:
         if output is None:
             return np.full(len(answers), np.nan)
         y = _read_answers(answers, self._labels)
-        losses = _quietly(lambda y: self._loss(y, output, labels=self._labels), y)
+        losses = quietly(lambda y: self._loss(y, output, labels=self._labels), y)
         if isinstance(losses, BaseException):
             raise losses
         return np.where(failing, np.nan, losses)
@@ -194,7 +206,7 @@ class _Asked:
 
     def _ask(self, rows: Any, m: int) -> npt.NDArray[Any] | None:
         """What the model says of m rows, None if it fails."""
-        output = _read(_quietly(self._method, rows))
+        output = _read(quietly(self._method, rows))
         return output if self._fits(output, m) else None
 
     def _checked(self, output: Any) -> npt.NDArray[Any]:
@@ -275,7 +287,7 @@ def _seems_unfitted(estimator: Any) -> bool:
         from sklearn.utils.validation import check_is_fitted
     except ImportError:
         return True
-    return _is_unfitted(_quietly(check_is_fitted, estimator))
+    return _is_unfitted(quietly(check_is_fitted, estimator))
 
 
 def _read(output: Any) -> npt.NDArray[Any] | None:
@@ -289,20 +301,6 @@ def _is_unfitted(result: Any) -> bool:
 
 
 FEW = 16  # rows: if one of them fails, so many do that halving would ask for most rows many times
-_SILENCE = ForkSafeLock()  # the filters of warnings belong to the process: two threads would restore each other's
-
-
-def _quietly(method: Callable[[Any], Any], X: Any) -> Any:
-    """The method's result, or what it raised, panics included; without a warning, which one person could cause."""
-    with _SILENCE, warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            return method(X)
-        except KeyboardInterrupt:
-            pass
-        except BaseException as error:  # noqa: BLE001 - one person's record may have caused it
-            return error
-    raise KeyboardInterrupt  # a new one: the other's frames hold private values
 
 
 def _without_bad_rows(

@@ -14,6 +14,7 @@ Everything that takes a fitted estimator with ``loss=`` takes these. ``XGBClassi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -51,6 +52,8 @@ class _Answers:
 class BoosterModel(_Answers):
     """A native booster of XGBoost or LightGBM; stopped early, it answers with its best iteration.
 
+    XGBoost's ``gblinear`` answers with its last weights, whatever its best iteration was: it keeps no others.
+
     Args:
         booster: trained, with an objective whose predictions are probabilities or numbers ("binary:logistic",
             "multi:softprob", "reg:squarederror"; "binary", "multiclass", "regression").
@@ -65,15 +68,31 @@ class BoosterModel(_Answers):
         xgboost = hasattr(booster, "inplace_predict")
         if not (xgboost or hasattr(booster, "current_iteration")):
             raise InputError(f"a booster of XGBoost or LightGBM is expected; got {type(booster).__name__}.")
-        self._predict: Callable[[Any], Any] = booster.predict
-        if xgboost:
-            best = getattr(booster, "best_iteration", None)  # of a booster that was stopped early
-            rounds = (0, 0 if best is None else best + 1)
-            self._predict = lambda X: booster.inplace_predict(X, iteration_range=rounds)
+        self._booster, self._xgboost = booster, xgboost
+        self._linear = xgboost and _is_linear(booster)
         self.n_features_in_ = int(booster.num_features() if xgboost else booster.num_feature())
 
     def _answers(self, X: Any) -> npt.NDArray[Any]:
-        return np.asarray(self._predict(X))
+        booster = self._booster
+        if self._linear:  # neither predicts in place nor keeps its iterations
+            return np.asarray(booster.predict(_matrix(X), validate_features=False))
+        if not self._xgboost:
+            return np.asarray(booster.predict(X))
+        best = getattr(booster, "best_iteration", None)  # of a booster that was stopped early
+        rounds = (0, 0 if best is None else best + 1)
+        return np.asarray(booster.inplace_predict(X, iteration_range=rounds))
+
+
+def _is_linear(booster: Any) -> bool:
+    """Tell whether it is XGBoost's gblinear."""
+    kind: str = json.loads(booster.save_config())["learner"]["gradient_booster"]["name"]
+    return kind == "gblinear"
+
+
+def _matrix(X: Any) -> Any:
+    import xgboost
+
+    return xgboost.DMatrix(X)
 
 
 class TorchModel(_Answers):

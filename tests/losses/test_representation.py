@@ -138,7 +138,7 @@ def test_masked_cells_are_missing() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, "n/a", np.inf])
 def test_a_tenth_of_bad_rows_costs_three_calls_at_most(bad: Any) -> None:
-    """Of one row each; the rest of the work is one call for everybody, as without them."""
+    """Of a few public rows each; the rest of the work is one call for everybody, as without them."""
     asked = []
 
     class Counting:
@@ -155,8 +155,9 @@ def test_a_tenth_of_bad_rows_costs_three_calls_at_most(bad: Any) -> None:
         rows[i][1] = bad
     losses = estimator_losses("mse", Counting(), rows, np.zeros(N))
     assert np.flatnonzero(np.isnan(losses)).tolist() == list(range(0, N, 10))
-    assert sorted(asked)[:-1] == [1] * (len(asked) - 1)
-    assert len(asked) <= 4
+    assert asked.count(N) == 1
+    assert max(sorted(asked)[:-1]) <= 5  # public rows
+    assert len(asked) <= 7
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1])
@@ -178,7 +179,7 @@ def test_a_tenth_of_rows_that_only_the_model_can_refuse_costs_three_calls_at_mos
     rows[bad, 0] = 7.0
     losses = estimator_losses("mse", Counting(), rows, np.zeros(n))
     assert np.isnan(losses).tolist() == bad.tolist()
-    assert sum(asked) <= (3 * n + 16 if share else n) + 1  # the made-up public row
+    assert sum(asked) <= (3 * n + 16 if share else n) + 9  # public rows
 
 
 def test_one_row_that_only_the_model_can_refuse_costs_few_calls() -> None:
@@ -216,7 +217,7 @@ def test_unknown_categories_cost_one_public_row_each(kind: str) -> None:
     model.predict_proba = lambda rows: (asked.append(len(rows)), predict(rows))[1]
     losses = estimator_losses("log_loss", model, held[1], Y, like=held[0])
     assert np.flatnonzero(np.isnan(losses)).tolist() == list(range(0, N, 10))
-    assert sorted(asked) == [1, 1, 1, N]
+    assert sorted(asked) == [1, 1, 1, 5, 5, N]  # of five rows: whether they are answered one by one
 
 
 # --- answers -------------------------------------------------------------------------------------------------------

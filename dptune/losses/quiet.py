@@ -1,0 +1,49 @@
+"""Calls of the user's model about private rows: no warning of theirs is seen, and what they raise is returned.
+
+The filters of warnings belong to the process. A thread that trains may restore its own in the middle of a call, as
+``warnings.catch_warnings`` does on leaving. So warnings are dropped where Python shows them, too, whatever the filters
+say. They are dropped for the whole process while a call lasts, and one call is made at a time.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dptune._locks import ForkSafeLock
+
+_ONE_AT_A_TIME = ForkSafeLock()
+
+
+class _Shown:
+    """Python's way of showing a warning, filtered already; ``off`` while private rows are asked about."""
+
+    def __init__(self, show: Callable[[Any], None]) -> None:
+        self._show, self.off = show, False
+
+    def __call__(self, message: Any) -> None:
+        if not self.off:
+            self._show(message)
+
+
+_shown = _Shown(warnings._showwarnmsg)  # type: ignore[attr-defined]  # the interpreter looks it up for each warning
+warnings._showwarnmsg = _shown  # type: ignore[attr-defined]
+
+
+def quietly(method: Callable[[Any], Any], X: Any) -> Any:
+    """The method's result, or what it raised, panics included; without a warning, which one person could cause."""
+    with _ONE_AT_A_TIME, warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        outer, _shown.off = _shown.off, True
+        try:
+            return method(X)
+        except KeyboardInterrupt:
+            pass
+        except BaseException as error:  # noqa: BLE001 - one person's record may have caused it
+            return error
+        finally:
+            _shown.off = outer
+    raise KeyboardInterrupt  # a new one: the other's frames hold private values

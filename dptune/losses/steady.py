@@ -1,0 +1,86 @@
+"""Whether a model answers a public row alike, whoever else is in the call and however often it was called.
+
+The guarantee of per-example losses needs that: an imputer that draws at random, a scaler that is fitted to the rows it
+is given or a layer of batch normalisation in training mode lets one person's row move everybody's loss. What shows on a
+few public rows is refused in public. What does not show there is the user's part of the promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._code import attempt
+from dptune.losses.rows import Table, read_rows
+from dptune.privacy.cells import numbers
+
+Answers: TypeAlias = Callable[[Any, int], npt.NDArray[Any] | None]
+_LOOKED_AT, _ROWS = 256, 4  # public rows that are looked through, and of each kind a model is asked about
+_ROUNDING = 1e-4  # of the largest answer: what threads that add in another order may change in single precision
+
+
+def specimens(table: Table, like: Any) -> Table | None:
+    """A few public rows as a table: the first of ``like``; or of zeros, ones and missing values. None: there are none.
+
+    Args:
+        table: the private rows, of which the public shape and container are used only.
+        like: public rows, or None.
+    """
+    if like is not None:
+        return attempt(_first, like, failed=None)
+    if not table.made_up_counts:
+        return None
+    made_up = [table.made_up(cell) for cell in (None, 1.0, np.nan)]
+    if hasattr(made_up[0], "tocsr"):
+        from scipy.sparse import vstack
+
+        return read_rows(vstack(made_up))
+    return read_rows(np.concatenate(made_up))
+
+
+def depends_on_others(ask: Answers, public: Table) -> bool:
+    """Tell whether answers to public rows move when another row of the call is replaced, or when they are asked again.
+
+    Shape and positions stay the same, so that rounding does. Rows with missing values are among them, unless the model
+    fails on these.
+
+    Args:
+        ask: (rows, m) -> answers (m, ...), or None if the model fails.
+        public: what :func:`specimens` returned.
+    """
+    gaps, usable = public.gaps.any(axis=1), ~(public.unreadable | public.infinite)
+    whole, odd = np.flatnonzero(usable & ~gaps)[:_ROWS], np.flatnonzero(usable & gaps)[:_ROWS]
+    for first, others in ((odd[:1], np.concatenate([whole, odd])), (whole[:1], whole)):
+        if len(first) == 0:
+            continue
+        replacing = others[others != first][:1] if (others != first).any() else first
+        calls = [np.concatenate([each, others]) for each in (first, replacing)]
+        before, after = (ask(public.take(rows), len(rows)) for rows in calls)
+        if before is not None:
+            return after is None or not _alike(before[1:], after[1:])
+    return False
+
+
+def _first(like: Any) -> Table:
+    rows = like.tocsr() if hasattr(like, "tocsr") else like
+    first = (rows.iloc if hasattr(rows, "iloc") else rows)[:_LOOKED_AT]
+    return read_rows(first, first)
+
+
+def _alike(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+    """Tell whether answers (m, ...) are the same numbers, but for rounding, and the same texts."""
+    texts = [(p, q) for p, q in zip(a.ravel(), b.ravel(), strict=False) if isinstance(p, str)]
+    if a.shape != b.shape or any(p != q for p, q in texts):
+        return False
+    x, z = _as_numbers(a), _as_numbers(b)
+    with np.errstate(all="ignore"):
+        scale = np.max(np.abs(x[np.isfinite(x)]), initial=0.0)
+    return x.shape == z.shape and np.allclose(x, z, rtol=0.0, atol=_ROUNDING * scale, equal_nan=True)
+
+
+def _as_numbers(answers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Answers as numbers, NaN where there is none; rows of objects as rows, if they are of one length."""
+    return attempt(lambda: np.array(answers.tolist(), dtype=np.float64), failed=numbers(answers)[0])
