@@ -218,8 +218,10 @@ def test_the_federated_server_alone_reads_messages_and_samples() -> None:
 
 
 def test_nothing_is_pickled_and_no_assert_guards() -> None:
+    """But a model, which is copied in memory before it is asked."""
     for name, tree in EVERYTHING.items():
-        assert not {m.split(".")[0] for m in imports(tree)} & {"pickle", "dill", "joblib", "shelve", "marshal"}, name
+        pickling = {m.split(".")[0] for m in imports(tree)} & {"pickle", "dill", "joblib", "shelve", "marshal"}
+        assert pickling == ({"pickle"} if name == "losses/copied.py" else set()), name
         assert not [node for node in ast.walk(tree) if isinstance(node, ast.Assert)], f"{name} has an assert"
 
 
@@ -227,7 +229,7 @@ SPEAKING = {
     **{f"search/{name}.py": {"warnings"} for name in ("view", "agreement")},  # public facts
     "accounting/durable.py": {"logging"},  # so here
     "audit/transcript.py": {"logging"},  # listens
-    **{"losses/estimator.py": {"warnings"}, "privacy/silence.py": {"warnings", "logging"}},
+    **{"losses/quiet.py": {"warnings"}, "privacy/silence.py": {"warnings", "logging"}},
 }
 
 

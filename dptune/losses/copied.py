@@ -41,7 +41,7 @@ def copied(model: Any) -> Any:
 
 def _round_trip(model: Any) -> tuple[Any]:
     try:
-        return (pickle.loads(pickle.dumps(model, pickle.HIGHEST_PROTOCOL)),)  # noqa: S301 - written a moment ago
+        return (pickle.loads(pickle.dumps(model, pickle.HIGHEST_PROTOCOL)),)
     except Exception:  # noqa: BLE001 - a class or function of it has no importable name
         pass
     written = io.BytesIO()

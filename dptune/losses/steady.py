@@ -23,7 +23,7 @@ _ROUNDING = 1e-4  # of the largest answer: what threads that add in another orde
 
 
 def specimens(table: Table, like: Any) -> Table | None:
-    """A few public rows as a table: the first of ``like``; or of zeros, ones and missing values. None: there are none.
+    """A few public rows as a table: the first of ``like``; or of made-up cells, all alike. None: there are none.
 
     Args:
         table: the private rows, of which the public shape and container are used only.
@@ -33,7 +33,7 @@ def specimens(table: Table, like: Any) -> Table | None:
         return attempt(_first, like, failed=None)
     if not table.made_up_counts:
         return None
-    made_up = [table.made_up(cell) for cell in (None, 1.0, np.nan)]
+    made_up = [table.made_up(cell) for cell in (None, 1.0, 10.0, np.nan)]
     if hasattr(made_up[0], "tocsr"):
         from scipy.sparse import vstack
 
@@ -44,8 +44,8 @@ def specimens(table: Table, like: Any) -> Table | None:
 def depends_on_others(ask: Answers, public: Table) -> bool:
     """Tell whether answers to public rows move when another row of the call is replaced, or when they are asked again.
 
-    Shape and positions stay the same, so that rounding does. Rows with missing values are among them, unless the model
-    fails on these.
+    Shape and positions stay the same, so that rounding does. The model is asked about rows with missing values among
+    them, and without; where it fails nothing is told.
 
     Args:
         ask: (rows, m) -> answers (m, ...), or None if the model fails.
@@ -53,15 +53,17 @@ def depends_on_others(ask: Answers, public: Table) -> bool:
     """
     gaps, usable = public.gaps.any(axis=1), ~(public.unreadable | public.infinite)
     whole, odd = np.flatnonzero(usable & ~gaps)[:_ROWS], np.flatnonzero(usable & gaps)[:_ROWS]
-    for first, others in ((odd[:1], np.concatenate([whole, odd])), (whole[:1], whole)):
-        if len(first) == 0:
-            continue
-        replacing = others[others != first][:1] if (others != first).any() else first
-        calls = [np.concatenate([each, others]) for each in (first, replacing)]
-        before, after = (ask(public.take(rows), len(rows)) for rows in calls)
-        if before is not None:
-            return after is None or not _alike(before[1:], after[1:])
-    return False
+    last, others = [*odd[-1:], *whole[-1:]], whole[:-1] if len(whole) > 1 else whole
+    calls = [[odd[0], *others, *odd]] if len(odd) else []
+    calls += [[whole[0], *others]] if len(whole) else []
+    return any(_moves(ask, public, rows, last[-1]) for rows in calls)
+
+
+def _moves(ask: Answers, public: Table, rows: list[int], last: int) -> bool:
+    """Tell whether answers to the other rows move when the first one is replaced; False where the model fails."""
+    before = ask(public.take(np.array(rows)), len(rows))
+    after = None if before is None else ask(public.take(np.array([last, *rows[1:]])), len(rows))
+    return before is not None and after is not None and not _alike(before[1:], after[1:])
 
 
 def _first(like: Any) -> Table:

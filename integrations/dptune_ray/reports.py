@@ -61,8 +61,8 @@ def report_private(result: Any, step: int) -> None:
     call it in the thread that runs the function: from another one it could not end the function.
 
     Args:
-        result: what the function would return now: losses (rows,), or with ``loss=`` the model, which must keep nothing
-            of the rows that it is asked about.
+        result: what the function would return now: losses (rows,), or with ``loss=`` the fitted model,
+            of which a copy is asked.
         step: at which, as 1, 2, ... epochs; trials are compared at equal steps.
 
     Raises:

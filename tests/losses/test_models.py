@@ -5,7 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.metrics import log_loss
 
@@ -15,6 +17,7 @@ from dptune.losses.estimator import estimator_losses
 from dptune.losses.models import BoosterModel, TorchModel
 
 X, y = load_breast_cancer(return_X_y=True)
+Z = X / X.max(axis=0)
 TRAIN, VAL = slice(0, 300), slice(300, None)
 
 
@@ -88,15 +91,23 @@ def test_a_missing_value_is_the_boosters_own_affair_and_a_text_its_rows(library)
     assert (losses[others] == clean[others]).all()
 
 
+@pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array, pd.DataFrame])
+def test_a_linear_booster_of_xgboost_answers_with_its_last_weights(rows):
+    """It neither predicts in place nor keeps its iterations."""
+    xgboost = import_module("xgboost")
+    booster = trained("xgboost", Z[TRAIN], y[TRAIN], objective="binary:logistic", booster="gblinear")
+    p = booster.predict(xgboost.DMatrix(Z[VAL]))
+    model, data = BoosterModel(booster, labels=[0, 1]), Rows(rows(Z[VAL]), y[VAL], like=rows(Z[TRAIN]))
+    losses = estimator_losses("log_loss", model, data.X, data.y, like=data.like)
+    assert losses == pytest.approx(-np.log(np.where(y[VAL] == 1, p, 1 - p)), rel=1e-4, abs=1e-6)
+
+
 def test_what_is_no_booster_is_refused():
     with pytest.raises(dptune.InputError, match="a booster of XGBoost or LightGBM is expected; got dict"):
         BoosterModel({})
 
 
 # ---- PyTorch ---------------------------------------------------------------------------------------------
-
-
-Z = X / X.max(axis=0)
 
 
 def network(torch, outputs: int):

@@ -157,7 +157,7 @@ def test_a_tenth_of_bad_rows_costs_three_calls_at_most(bad: Any) -> None:
     assert np.flatnonzero(np.isnan(losses)).tolist() == list(range(0, N, 10))
     assert asked.count(N) == 1
     assert max(sorted(asked)[:-1]) <= 5  # public rows
-    assert len(asked) <= 7
+    assert len(asked) <= 8
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1])
@@ -179,7 +179,7 @@ def test_a_tenth_of_rows_that_only_the_model_can_refuse_costs_three_calls_at_mos
     rows[bad, 0] = 7.0
     losses = estimator_losses("mse", Counting(), rows, np.zeros(n))
     assert np.isnan(losses).tolist() == bad.tolist()
-    assert sum(asked) <= (3 * n + 16 if share else n) + 9  # public rows
+    assert sum(asked) <= (3 * n + 16 if share else n) + 15  # public rows
 
 
 def test_one_row_that_only_the_model_can_refuse_costs_few_calls() -> None:
@@ -197,7 +197,7 @@ def test_one_row_that_only_the_model_can_refuse_costs_few_calls() -> None:
     rows = np.zeros((n, 2))
     rows[1234, 0] = 7.0
     assert np.flatnonzero(np.isnan(estimator_losses("mse", Counting(), rows, np.zeros(n)))).tolist() == [1234]
-    assert len(asked) < 30
+    assert len(asked) < 34
 
 
 @pytest.mark.parametrize("kind", ["text", "category", "array"])
@@ -217,7 +217,7 @@ def test_unknown_categories_cost_one_public_row_each(kind: str) -> None:
     model.predict_proba = lambda rows: (asked.append(len(rows)), predict(rows))[1]
     losses = estimator_losses("log_loss", model, held[1], Y, like=held[0])
     assert np.flatnonzero(np.isnan(losses)).tolist() == list(range(0, N, 10))
-    assert sorted(asked) == [1, 1, 1, 5, 5, N]  # of five rows: whether they are answered one by one
+    assert sorted(asked) == [1, 1, 1, 4, 4, N]  # of four rows: whether they are answered one by one
 
 
 # --- answers -------------------------------------------------------------------------------------------------------
