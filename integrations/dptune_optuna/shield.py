@@ -142,7 +142,8 @@ class RungTrial(ShieldedTrial):
     def report_private(self, result: Any, step: int) -> None:
         """Hand in what the function would return now; nothing is stored by Optuna, and nothing is paid yet.
 
-        That is losses (rows,), or with ``loss=`` the fitted model, of which a copy is asked. Steps are 1, 2, ... epochs; trials are compared at equal steps.
+        That is losses (rows,), or with ``loss=`` the fitted model, of which a copy is asked. Steps
+        are 1, 2, ... epochs; trials are compared at equal steps.
         """
         self._pruned = False  # who reports again has gone on
         losses, run = self._passed(call_guarded(self._losses_of, result, wrapped).or_raise), self._run

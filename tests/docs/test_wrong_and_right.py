@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,8 @@ import pandas as pd
 import pytest
 from page_tools import blocks, page, run
 from sklearn.datasets import load_breast_cancer
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, log_loss
 from sklearn.model_selection import (
@@ -22,19 +25,23 @@ from sklearn.model_selection import (
     cross_val_score,
     train_test_split,
 )
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 from xgboost import XGBClassifier
 
 import dptune
+from dptune.losses.estimator import estimator_losses
+from dptune.losses.functions import zero_one_loss
+from dptune.losses.models import TorchModel
 from dptune.losses.rows import Rows
 from dptune_optuna import CentredSampler
 from dptune_sklearn import StopsEarly
 
 PAGE = "docs/what-breaks-the-promise.md"
-(EARLY, KERAS, SCALERS, THRESHOLDS, FOLDS, PEOPLE, PRUNING, RUNGS, LOOKING, RANGES, DTYPES) = range(11)
+(EARLY, KERAS, SCALERS, THRESHOLDS, FOLDS, PEOPLE, PRUNING, ASKED, MIXES, LOOKING, RANGES, DTYPES) = range(12)
 X, Y = load_breast_cancer(return_X_y=True)
 X = (X - X.mean(axis=0)) / X.std(axis=0)
 ROWS = {"X_train": X[400:].copy(), "y_train": Y[400:].copy(), "X_val": X[:400].copy(), "y_val": Y[:400].copy()}
@@ -131,21 +138,36 @@ def test_a_public_report_shows_whatever_it_is_given(tmp_path: Path) -> None:
     assert len(blocks(page(PAGE), "python")) > PRUNING  # block(PRUNING, ...) line by line
 
 
-@pytest.mark.slow  # importing PyTorch takes seconds
-def test_a_network_in_training_mode_keeps_what_it_is_asked() -> None:
-    torch = pytest.importorskip("torch")
+def test_a_model_that_is_asked_counts_and_one_whose_copy_is_asked_does_not() -> None:
+    lines = [line for line in blocks(page(PAGE), "python")[ASKED][1].splitlines() if line]
+    known = {"copy": copy, "zero_one_loss": zero_one_loss, "estimator_losses": estimator_losses, **ROWS}
+    found = []
+    for line in lines:  # block(ASKED, ...) line by line
+        model = KNeighborsClassifier(algorithm="kd_tree").fit(ROWS["X_train"], ROWS["y_train"])
+        ran: dict[str, Any] = {**known, "model": model}
+        exec(line, ran)
+        found.append(ran["losses"].tolist())
+        assert (model._tree.get_n_calls() > 0) is ("# wrong" in line)
+    assert found == found[:1] * 3
 
-    class Model:
-        def __init__(self) -> None:
-            self.net = torch.nn.Sequential(torch.nn.BatchNorm1d(30), torch.nn.Linear(30, 2)).double()
 
-    wrong, right = (f"def {part}" for part in blocks(page(PAGE), "python")[RUNGS][1].split("def ")[1:])
-    for code, keeps in ((wrong, True), (right.replace("...", wrong.splitlines()[1].strip()), False)):
-        known = {"torch": torch, "softmax": lambda z, axis: np.exp(z) / np.exp(z).sum(axis=axis, keepdims=True)}
-        exec(code, known)
-        model = Model()
-        known["predict_proba"](model, X[:50])
-        assert bool(model.net[0].running_mean.abs().sum() > 0) is keeps  # block(RUNGS, ...) in two halves
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_model_that_mixes_rows_is_refused() -> None:
+    made: list[Any] = []
+    network = SimpleNamespace(train=lambda: made.append("training mode"))
+    known = {each.__name__: each for each in (FunctionTransformer, StandardScaler, IterativeImputer, TorchModel)}
+    known["make_pipeline"] = lambda *steps: made.append(make_pipeline(*steps))
+    block(MIXES, **known, net=network, model=LogisticRegression())
+    gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+    for place, pipeline in enumerate(made[:4]):
+        rows = gaps if place > 1 else X
+        pipeline.fit(rows[400:], Y[400:])
+        if place % 2:
+            assert np.isfinite(estimator_losses("log_loss", pipeline, rows[:400], Y[:400])).all()
+        else:
+            with pytest.raises(dptune.InputError, match="answers a public row differently"):
+                estimator_losses("log_loss", pipeline, rows[:400], Y[:400])
+    assert made[4:] == ["training mode"]
 
 
 def test_ranges_and_representations_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
