@@ -73,38 +73,63 @@ def fast_path(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+class PostgresqlServer:
+    """A throw-away server that can be stopped and started."""
+
+    def __init__(self, binaries: Path) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="dptune-pg-", dir="/tmp"))  # short: the socket's path is limited
+        self.data, self._numbers = self.folder / "data", itertools.count()
+        self._options: dict[str, Any] = {"cwd": self.folder, "check": True, "capture_output": True, "timeout": 900}
+        if os.geteuid() == 0:  # the server refuses to run as root
+            shutil.chown(self.folder, "postgres")
+            self._options["user"] = "postgres"
+        initdb = [binaries / "initdb", "-D", self.data, "-U", "dptune", "-A", "trust", "--no-sync"]
+        subprocess.run(initdb, **self._options)
+        self._control = [binaries / "pg_ctl", "-D", self.data, "-w", "-l", self.folder / "log"]
+
+    def start(self) -> None:
+        server = f"-k {self.folder} -h '' -c fsync=off -c timezone=UTC"
+        subprocess.run([*self._control, "-o", server, "start"], **self._options)
+
+    def stop(self, mode: str = "immediate") -> None:
+        subprocess.run([*self._control, "-m", mode, "stop"], **self._options)
+
+    def run(self, statement: str) -> list[Any]:
+        """Return the rows of a statement of the owner."""
+        import psycopg
+
+        with psycopg.connect(host=str(self.folder), user="dptune", dbname="postgres", autocommit=True) as connection:
+            found = connection.execute(statement)
+            return found.fetchall() if found.description else []
+
+    def url(self, *, user: str = "dptune", database: str = "postgres", schema: str | None = None) -> str:
+        """Return the URL of a new, empty schema, or of one that is given."""
+        if schema is None:
+            schema = f"ledger{next(self._numbers)}"
+            self.run(f"CREATE SCHEMA {schema}")
+        return f"postgresql://{user}@/{database}?host={self.folder}&options=-csearch_path%3D{schema}"
+
+
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[Callable[[], str]]:
-    """Start a throw-away server; return a factory of URLs, each of an empty schema of its own.
+def postgresql_server() -> Iterator[PostgresqlServer]:
+    """Start a throw-away server.
 
     With DPTUNE_POSTGRESQL=1, as CI sets it, a machine without a server fails instead of skipping.
     """
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not found and not os.environ.get("DPTUNE_POSTGRESQL"):
         pytest.skip("no PostgreSQL server in /usr/lib/postgresql: apt-get install postgresql")
-    import psycopg
-
     assert found, "DPTUNE_POSTGRESQL is set, and there is no server in /usr/lib/postgresql"
-    binaries, root = found[-1].parent, os.geteuid() == 0
-    folder = Path(tempfile.mkdtemp(prefix="dptune-pg-", dir="/tmp"))  # short: the socket's path is limited
-    data, options = folder / "data", {"cwd": folder, "check": True, "capture_output": True, "timeout": 900}
-    if root:  # the server refuses to run as root
-        shutil.chown(folder, "postgres")
-        options["user"] = "postgres"
-    subprocess.run([binaries / "initdb", "-D", data, "-U", "dptune", "-A", "trust", "--no-sync"], **options)
-    server = f"-k {folder} -h '' -c fsync=off -c timezone=UTC"
-    control = [binaries / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]
-    subprocess.run([*control, "-o", server, "start"], **options)
-    numbers = itertools.count()
-
-    def new_url() -> str:
-        schema = f"ledger{next(numbers)}"
-        with psycopg.connect(host=str(folder), user="dptune", dbname="postgres", autocommit=True) as connection:
-            connection.execute(f"CREATE SCHEMA {schema}")
-        return f"postgresql://dptune@/postgres?host={folder}&options=-csearch_path%3D{schema}"
-
+    server = PostgresqlServer(found[-1].parent)
+    server.start()
     try:
-        yield new_url
+        yield server
     finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], **options)
-        shutil.rmtree(folder)
+        server.stop()
+        shutil.rmtree(server.folder)
+
+
+@pytest.fixture
+def postgresql(postgresql_server: PostgresqlServer) -> Callable[[], str]:
+    """Return a factory of URLs, each of an empty schema of its own."""
+    return postgresql_server.url

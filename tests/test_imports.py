@@ -228,6 +228,7 @@ def test_nothing_is_pickled_and_no_assert_guards() -> None:
 SPEAKING = {
     **{f"search/{name}.py": {"warnings"} for name in ("view", "agreement")},  # public facts
     "accounting/durable.py": {"logging"},  # so here
+    "accounting/server.py": {"logging"},  # and here
     "audit/transcript.py": {"logging"},  # listens
     **{"losses/quiet.py": {"warnings"}, "privacy/silence.py": {"warnings", "logging"}},
 }
@@ -240,6 +241,7 @@ def test_the_code_near_private_data_neither_logs_nor_prints() -> None:
             assert spoken <= SPEAKING.get(name, set()), f"dptune/{name} imports {spoken}"
             assert not calls(tree, "print"), name
     assert calls(FILES["accounting/durable.py"], "warning") == 1  # a new ledger is announced
+    assert calls(FILES["accounting/server.py"], "warning") == 1  # a server that is away, in its own words
     assert calls(FILES["search/view.py"], "warn") == 2  # rounds that the plan has and the ledger has not
     assert calls(FILES["search/agreement.py"], "warn") == 2  # a run takes what others have planned, or they its choice
     assert not any(calls(FILES["accounting/durable.py"], level) for level in ("debug", "info", "error", "exception"))

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 
 from dptune._locks import ForkSafeLock
 from dptune._store import locked, refuse_links, refuse_second_name
-from dptune.accounting import schema
+from dptune.accounting import schema, server
 from dptune.errors import DptuneError, LedgerError
 
 _REMEDIES = {  # by a part of the database's own words
@@ -31,17 +32,23 @@ _REMEDIES = {  # by a part of the database's own words
     "locked": "Another process has held it for a minute: see what that one does",
 }
 _File = tuple[int, int] | None
+_T = TypeVar("_T")
 
 
 class Database:
-    """A place, an engine for it, and at most one open connection; ``name`` is the place without a password."""
+    """A place, an engine for it, and at most one open connection; ``name`` is the place without a password.
 
-    def __init__(self, url: sa.URL) -> None:
+    Args:
+        url: of the place.
+        met: whether it is known to be right: a server that does not answer is then away, and tried again.
+    """
+
+    def __init__(self, url: sa.URL, *, met: bool = False) -> None:
         self.url = url
         self.name = url.render_as_string(hide_password=True)
         self.engine = schema.connect(url)
         self._path = str(url.database) if url.get_backend_name() == "sqlite" else None
-        self._lock = ForkSafeLock()
+        self._lock, self._met = ForkSafeLock(), met
         self._held: list[sa.Connection] = []  # one or none
         self._opened: _File = None
         weakref.finalize(self, _close, self._held)
@@ -56,6 +63,15 @@ class Database:
     def folder_missing(self) -> bool:
         """Whether there is no folder for the file."""
         return self._path is not None and not Path(self._path).parent.is_dir()
+
+    def repeat(self, work: Callable[[], _T]) -> _T:
+        """Return what the work returns; while a server is away, begin it again (:mod:`dptune.accounting.server`).
+
+        A part of a transaction of this thread is not repeated by itself: the whole is.
+        """
+        with self._lock:
+            inside = bool(self._held) and self._held[0].in_transaction()
+        return work() if inside or self._path is not None else server.persistently(work, self.name)
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[sa.Connection]:
@@ -102,7 +118,10 @@ class Database:
         if not self._held:
             if self._path is not None:
                 refuse_second_name(self._path, f"the ledger {self.name}")
-            self._held.append(self.engine.connect())
+                self._held.append(self.engine.connect())
+            else:
+                self._held.append(server.connected(self.engine, self.name, met=self._met))
+            self._met = True
             self._opened = self._file()
         return self._held[0]
 
@@ -128,6 +147,8 @@ class Database:
             raise
         except sa.exc.SQLAlchemyError as error:
             self.close()
+            if self._path is None:
+                raise server.explained(error, self.name) from None
             reason = str(getattr(error, "orig", None) or type(error).__name__).partition("\n")[0]
         except BaseException:  # an interrupt at any point: the next transaction begins afresh
             self.close()
@@ -147,6 +168,10 @@ KINDS = {  # of ledgers -> what they hold, and what opens it
 
 def stored_row(database: Database) -> dict[str, Any] | None:
     """Return what the ledger in a database was created with, or None if there is none."""
+    return database.repeat(lambda: _first_row(database))
+
+
+def _first_row(database: Database) -> dict[str, Any] | None:
     if database.folder_missing:
         raise LedgerError(f"the folder of the ledger {database.name} does not exist; create it first.")
     if database.missing:
@@ -171,6 +196,26 @@ def known_row(database: Database) -> dict[str, Any]:
     if row["version"] not in (schema.VERSION, schema.READ_ONLY, schema.PAIR):
         raise LedgerError(f"the ledger has format {row['version']}; this dptune reads {schema.VERSION}.")
     return row
+
+
+_P = ParamSpec("_P")
+
+
+class _Kept(Protocol):
+    _database: Database
+
+
+_L = TypeVar("_L", bound=_Kept)
+
+
+def repeated(method: Callable[Concatenate[_L, _P], _T]) -> Callable[Concatenate[_L, _P], _T]:
+    """Let a ledger's method begin again while its server is away; it must find what it did before."""
+
+    @wraps(method)
+    def persistent(ledger: _L, /, *given: _P.args, **named: _P.kwargs) -> _T:
+        return ledger._database.repeat(lambda: method(ledger, *given, **named))
+
+    return persistent
 
 
 def _close(held: list[sa.Connection]) -> None:

@@ -31,7 +31,7 @@ import sqlalchemy as sa
 from dptune._checks import boolean, json_data, text
 from dptune._store import Mark, behind, check_pages, damaged
 from dptune.accounting import entries, schema
-from dptune.accounting.connection import KINDS, Database, known_row, stored_row
+from dptune.accounting.connection import KINDS, Database, known_row, repeated, stored_row
 from dptune.accounting.entries import WHOLE, Charge, Head, Limit, Row
 from dptune.accounting.events import Described
 from dptune.accounting.gdp import probability
@@ -64,7 +64,8 @@ class DurableLedger:
         self._database = url if isinstance(url, Database) else Database(schema.normalise_url(url))
         self.url, self._name = self._database.url, self._database.name
         if promise is not None and stored_row(self._database) is None:
-            self._create({**self.protects, **{name: each for name, each in said.items() if each}, **promise}, words)
+            row = {**self.protects, **{name: each for name, each in said.items() if each}, **promise}
+            self._database.repeat(lambda: self._create(row, words))
         self._row, self._seen = known_row(self._database), Head()
         if self._row["kind"] != self.kind:
             raise LedgerError(
@@ -72,10 +73,7 @@ class DurableLedger:
                 "cannot be charged to another."
             )
         if self._row["version"] != schema.READ_ONLY:  # read every charge once, and recompute what each says
-            with self._database.transaction(write=False) as connection:
-                if connection.dialect.name == "sqlite":  # a server checks its pages itself
-                    check_pages(connection.exec_driver_sql, self._name)
-                self._seen = entries.follow(connection, Head(), self._name)
+            self._seen = self._database.repeat(self._read_all)
         self.identity: str = self._row["identity"]
         self.dataset: str = self._row["dataset"]
         self.unit: str = self._row["unit"]
@@ -102,6 +100,12 @@ class DurableLedger:
             if connection.execute(sa.select(schema.ledger.c.id)).first() is None:
                 connection.execute(sa.insert(schema.ledger).values({**header, **row}))
                 _logger.warning(f"created a new ledger, nothing spent yet: {self._name}, {words}")
+
+    def _read_all(self) -> Head:
+        with self._database.transaction(write=False) as connection:
+            if connection.dialect.name == "sqlite":  # a server checks its pages itself
+                check_pages(connection.exec_driver_sql, self._name)
+            return entries.follow(connection, Head(), self._name)
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[sa.Connection, Head]]:
@@ -163,6 +167,7 @@ class DurableLedger:
         """
         return self._seen.mark.to_json(self.identity)
 
+    @repeated
     def check_mark(self, mark: object) -> None:
         """Refuse to go on if the ledger is not the one of a :meth:`mark`, or is behind it.
 
@@ -176,6 +181,7 @@ class DurableLedger:
             if kept.seq and not (there and connection.scalar(entries.HASH, {"seq": kept.seq}) == kept.hash):
                 raise behind(self._name, kept)
 
+    @repeated
     def state(self) -> dict[str, object]:
         """Return what pins down the ledger: its mark, and digests of all rows and of the studies' questions."""
         with self._transaction(write=False) as (connection, head):
@@ -187,6 +193,7 @@ class DurableLedger:
 
     # ---- charging ----------------------------------------------------------------------------
 
+    @repeated
     def _pay(
         self,
         scope: str,
@@ -230,6 +237,7 @@ class DurableLedger:
         self._see(paid)
         return entries.charge_of({**row, "seq": paid.mark.seq, "value": None})
 
+    @repeated
     def record(self, charge: Charge, value: Sequence[float], *, at: str | None = None) -> Charge:
         """Store the released value of ``charge``; if one is stored already, return that one instead.
 
@@ -249,6 +257,7 @@ class DurableLedger:
                 connection.execute(_INSERT_RELEASE, stored)
             return entries.charge_of(row)
 
+    @repeated
     def find(self, scope: str, key: str) -> Charge | None:
         """Return the charge under ``key``, or None."""
         scope, key = text("scope", scope), text("key", key)
@@ -256,12 +265,14 @@ class DurableLedger:
             row = entries.find(connection, scope, key)
         return None if row is None else entries.charge_of(row)
 
+    @repeated
     def charges(self, scope: str | None = None, *, prefix: str = "") -> list[Charge]:
         """Return the charges in order, of one scope and with keys that start with ``prefix``."""
         where = entries.of(scope, prefix)
         with self._transaction(write=False) as (connection, _):
             return entries.read(connection, where)
 
+    @repeated
     def count(self, scope: str | None = None, *, prefix: str = "") -> int:
         """Return how many charges :meth:`charges` would list, without reading them."""
         where = entries.of(scope, prefix)
@@ -269,6 +280,7 @@ class DurableLedger:
             query = sa.select(sa.func.count()).select_from(schema.charges).where(where)
             return int(connection.execute(query).scalar_one())
 
+    @repeated
     def span(self, scope: str | None = None) -> tuple[str, str] | None:
         """Return when the first and the last charge, of one scope or of all, were made, as ISO dates; or None."""
         at = schema.charges.c.charged_at
@@ -279,6 +291,7 @@ class DurableLedger:
 
     # ---- facts fixed once --------------------------------------------------------------------
 
+    @repeated
     def fix(self, scope: str, name: str, value: object) -> object:
         """Store a public fact once; return the stored one, which may be an earlier writer's.
 
@@ -289,6 +302,7 @@ class DurableLedger:
         with self._transaction(write=True) as (connection, _):
             return entries.fixed(connection, scope, name, lambda: wanted)
 
+    @repeated
     def fact(self, scope: str, name: str) -> object:
         """Return a fact stored by :meth:`fix`, or None."""
         scope, name = text("scope", scope), text("name", name)
@@ -296,11 +310,13 @@ class DurableLedger:
             return (entries.fact(connection, scope, name) or {}).get("is")
 
     @property
+    @repeated
     def n(self) -> int | None:
         """The number of protected units, public; None until a privatizer has stated it."""
         with self._transaction(write=False) as (connection, _):
             return (entries.fact(connection, WHOLE, "n") or {}).get("is")
 
+    @repeated
     def bind_people(self, n: int) -> None:
         """Record the number of protected units, or refuse another one than recorded; that writes nothing.
 
@@ -344,11 +360,13 @@ class DurableLedger:
         return ""
 
     @property
+    @repeated
     def private(self) -> bool:
         """False if any charge was made with seeded noise."""
         with self._transaction(write=False) as (_, head):
             return head.private
 
+    @repeated
     def mechanisms(self) -> tuple[tuple[str, int], ...]:
         """Return pairs (mechanism, number of charges), in the order of their first use."""
         c = schema.charges.c
@@ -367,7 +385,8 @@ class DurableLedger:
     @classmethod
     def _reopen(cls, url: str, mark: Mapping[str, object]) -> Self:
         """Reopen the very ledger that was pickled; never create one."""
-        ledger = cls(url)  # type: ignore[call-arg]  # every subclass opens an existing ledger by its URL
+        database = Database(schema.normalise_url(url), met=True)
+        ledger = cls(database)  # type: ignore[call-arg]  # every subclass opens an existing ledger by its place
         ledger._refuse_other(mark["ledger"])
         ledger.check_mark(mark)
         return ledger

@@ -16,7 +16,7 @@ from dptune._numbers import real
 from dptune._store import damaged
 from dptune.accounting import entries, schema
 from dptune.accounting.approximate import Limits, divided, largest_plan, largest_within
-from dptune.accounting.connection import Database
+from dptune.accounting.connection import Database, repeated
 from dptune.accounting.durable import DurableLedger
 from dptune.accounting.entries import WHOLE, Charge, Head, Limit
 from dptune.accounting.events import Event, SelectionRelease
@@ -227,6 +227,7 @@ class PrivacyLedger(DurableLedger):
             described=lambda: fixes,
         )
 
+    @repeated
     def check(self, mu: float, *, releases: int = 1, choice_of: str = "") -> None:
         """Refuse now what ``charge`` would refuse later: before a model is trained.
 
@@ -263,6 +264,7 @@ class PrivacyLedger(DurableLedger):
         """Whether the budget is kept in (epsilon, delta)."""
         return bool(self._row["version"] == schema.PAIR)
 
+    @repeated
     def limits_for(self, scope: str, *, plan: object = None) -> Limits:
         """Return the limits as they are, or as they will be if this run makes the first charge.
 
@@ -300,6 +302,7 @@ class PrivacyLedger(DurableLedger):
             name = f"{_LIMITS}{len(connection.execute(_ALL_LIMITS).all()) + 1:06}"
             entries.fixed(connection, WHOLE, name, lambda: json_data("limits", asdict(limits)))
 
+    @repeated
     def raise_budget(self, budget: Budget) -> None:
         """Allow more to be spent, from now on and for good; asked for again it changes nothing.
 
@@ -329,6 +332,7 @@ class PrivacyLedger(DurableLedger):
             entries.fixed(connection, WHOLE, f"{RAISE}{len(self.raises()) + 1:06}", lambda: json_data("a raise", act))
         self._refresh()
 
+    @repeated
     def raises(self) -> list[dict[str, Any]]:
         """Return how the budget was raised, as plain JSON data, in order."""
         with self._transaction(write=False) as (connection, _):
@@ -341,6 +345,7 @@ class PrivacyLedger(DurableLedger):
     def _decided_at(self) -> str:
         return max([str(act["at"]) for act in self.raises()] + [self._divided_at()])
 
+    @repeated
     def _divided_at(self) -> str:
         """When it was known how the budget is divided; "" if it is not.
 
@@ -367,6 +372,7 @@ class PrivacyLedger(DurableLedger):
             raise InputError("a budget is only raised: what is planned of it does not fit into this one.")
         self._store_limits(limits)
 
+    @repeated
     def _check_decisions(self) -> None:
         """Refuse raises and limits that are not those that the charges say.
 
@@ -404,6 +410,7 @@ class PrivacyLedger(DurableLedger):
 
     # ---- what runs have planned --------------------------------------------------------------
 
+    @repeated
     def fix_plan(self, scope: str, make: Callable[[Rest], object]) -> object:
         """Store a run's plan once, made from what the other runs leave it; return the stored one.
 
@@ -427,6 +434,7 @@ class PrivacyLedger(DurableLedger):
         """Keep when it was known which limits this scope will ask for, if it makes the first charge."""
         self.fix(scope, _PLANNED_AT, {"at": entries.now(), **asdict(limits)})
 
+    @repeated
     def rest(self) -> Rest:
         """Return what a new run may count on at the moment. It reads the price of every charge: once a run."""
         with self._transaction(write=False) as (connection, head):
@@ -471,6 +479,7 @@ class PrivacyLedger(DurableLedger):
 
     # ---- reading -----------------------------------------------------------------------------
 
+    @repeated
     def news(self, scope: str, *, after: int, again: Collection[int] = (), write: bool = False) -> News:
         """Return the scope's charges after number ``after``, and those of the numbers ``again``.
 
@@ -489,6 +498,7 @@ class PrivacyLedger(DurableLedger):
                 _probe(connection)
         return News((*known, *new), head.spent, head.private)
 
+    @repeated
     def spent(self) -> float:
         """Return mu of all charges so far: an odometer reading, not a guarantee fixed in advance.
 
@@ -498,12 +508,14 @@ class PrivacyLedger(DurableLedger):
         with self._transaction(write=False) as (_, head):
             return head.spent.mu
 
+    @repeated
     def remaining(self) -> float:
         """Return mu of the largest single release that still fits."""
         with self._transaction(write=False) as (_, head):
             self._refresh()
             return head.spent.remaining(self.limits.mu)
 
+    @repeated
     def statement(self, *, delta: float | None = None) -> BudgetStatement:
         """Return the privacy statement, to print or to publish.
 
@@ -532,6 +544,7 @@ class PrivacyLedger(DurableLedger):
                 raises=tuple(self.raises()),
             )
 
+    @repeated
     def _declared(self, kind: str) -> tuple[tuple[str, str], ...]:
         f = schema.facts.c
         query = sa.select(f.scope, f.value).where(f.name.startswith(kind)).order_by(f.scope, f.name)

@@ -23,6 +23,7 @@ from sqlalchemy.pool import NullPool
 
 from dptune._checks import place
 from dptune._store import append_only
+from dptune.accounting import server
 from dptune.errors import InputError, MissingExtra
 
 VERSION, READ_ONLY = 3, 2  # of new ledgers, and of those that can still be read
@@ -176,9 +177,14 @@ def connect(url: sa.URL) -> sa.Engine:
     """
     if url.get_backend_name() != "sqlite":
         # The last row is read after the lock is granted, so it must see what the lock's last holder committed.
-        level = "READ COMMITTED"
+        level, waits = (
+            "READ COMMITTED",
+            {name: value for name, value in server.CONNECT.items() if name not in url.query},
+        )
         try:
-            engine = sa.create_engine(url, poolclass=NullPool, isolation_level=level, hide_parameters=True)
+            engine = sa.create_engine(
+                url, poolclass=NullPool, isolation_level=level, hide_parameters=True, connect_args=waits
+            )
         except ImportError:
             raise MissingExtra('a ledger in PostgreSQL needs psycopg: pip install "dptune[postgresql]".') from None
         event.listen(engine, "begin", _begin_postgresql)
@@ -197,7 +203,7 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
 
 
 def _begin_postgresql(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("SET LOCAL synchronous_commit = on")  # whatever the server's default is
+    connection.exec_driver_sql(server.BEGIN)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

@@ -37,6 +37,7 @@ ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/optuna.md#mlflow": "tests/optuna_front/test_mlflow.py",
     "docs/optuna.md#runs-that-go-on": "tests/optuna_front/test_extending_page.py",
     "docs/federated.md": "tests/test_examples.py",
+    "docs/postgresql.md": "tests/docs/test_postgresql_page.py",
     "docs/ldp.md": "tests/test_examples.py",
 }
 FLOAT = optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)
