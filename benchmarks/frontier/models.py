@@ -122,7 +122,8 @@ def _kernel_default(inputs: int) -> Parameters:
 
 
 def _kernel_ridge(p: Parameters, X: Array, y: Array) -> Predict:
-    return train_kernel_ridge(X, y, np.array(list(p.values())))
+    scales = [p[f"length_scale_{j}"] for j in range(X.shape[1])]  # by name: a space sorts its names
+    return train_kernel_ridge(X, y, np.array([*scales, p["alpha"]]))
 
 
 def _kernel_classifier(p: Parameters, X: Array, y: Array) -> Predict:
