@@ -34,8 +34,9 @@ from dptune.privacy.privatizer import LossPrivatizer as LossPrivatizer
 from dptune.privacy.privatizer import Released as Released
 from dptune.search.request import drive as drive
 from dptune.search.run import SearchRun as SearchRun
-from dptune.selection.choosing import Selection as Selection
 from dptune.selection.choosing import select as select
+from dptune.selection.public_choice import PublicChoice as PublicChoice
+from dptune.selection.result import Selection as Selection
 from dptune.space import Categorical as Categorical
 from dptune.space import Float as Float
 from dptune.space import Int as Int

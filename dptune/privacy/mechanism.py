@@ -8,6 +8,7 @@ whose price does not grow with the number of candidates.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,12 +35,14 @@ class Mechanism:
         draw: (statistic (p,), scale) -> the released vector, with the source of noise that the privatizer gives: the
             ledger's stamp of what is private knows no other. Called after the charge, once.
         adds_to: 1 if the release has the statistic's level, which is added after the noise; 0 if it has none.
+        settings: a fingerprint of what else decides the law of the release; a retry must have the same.
     """
 
     event: Callable[[Query, float, float], Event]
     scale: Callable[[Query, float], float]
     draw: Callable[[Vector, float], Vector]
     adds_to: int = 1
+    settings: str = ""
 
 
 def gaussian(noise: NoiseSource) -> Mechanism:
@@ -108,4 +111,5 @@ def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
         scale=scale,
         draw=lambda means, sigma: np.array([float(noise.noisy_argmin(means + sigma * handicap, sigma))]),
         adds_to=0,
+        settings=hashlib.sha256(odds.tobytes()).hexdigest() if len(prior) else "",
     )

@@ -114,6 +114,11 @@ class LossPrivatizer:
         return is_private(self._noise) and self._clip_is_private
 
     @property
+    def person_weights(self) -> Vector:
+        """Public weights of the people's mean (n,), which sum to 1."""
+        return self._people.weights
+
+    @property
     def interval(self) -> Interval:
         """The public range of a loss.
 
@@ -409,7 +414,7 @@ class LossPrivatizer:
         scale = how.scale(query, sensitivity)
         event = how.event(query, sensitivity, scale)
         self._require(query.points, scope, key)
-        digest = f"{query.digest()}/{sensitivity!r}/{scale!r}"
+        digest = f"{query.digest()}/{sensitivity!r}/{scale!r}/{how.settings}"
         charge = self.ledger.charge(scope, key, event, digest=digest, private=self.private, note=note, limit=limit)
         if charge.value is None:
             charge = self._answer(charge, lambda: how.draw(self._held.mean(query), scale) + how.adds_to * query.middle)

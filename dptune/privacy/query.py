@@ -14,6 +14,9 @@ good. Both are functions of the person's own losses and of which points failed.
 With ``saturate_above`` each person's L_i is then cut at the median of its entries plus ``saturate_above``, so that
 points that are bad anyway do not fill g_i. The cut vector, too, is a function of the person's own losses and of public
 numbers: what is clipped and averaged is still one vector a person, in the same ball, so the sensitivity is the same.
+
+A ``centred`` query takes off each person's own median over the points before W is applied. The median is a function of
+the person's own losses, so this, too, leaves the sensitivity as it is.
 """
 
 from __future__ import annotations
@@ -167,6 +170,7 @@ class MeanQuery(_Query):
         failed_above: what an evaluation that failed counts as, for each person, above their mean over the other
             points; None: the upper clip.
         saturate_above: where each person's losses are cut, above their median over the points; None: nowhere.
+        centred: whether each person's median over the points is taken off before W is applied.
 
     Raises:
         InputError: shapes do not match, or a setting is not finite or not positive.
@@ -178,6 +182,7 @@ class MeanQuery(_Query):
     mu: float
     failed_above: float | None = None
     saturate_above: float | None = None
+    centred: bool = False
 
     def __post_init__(self) -> None:
         self._freeze()
@@ -194,8 +199,12 @@ class MeanQuery(_Query):
     @property
     def statistic(self) -> str:
         """The released statistic in words, for the statement."""
+        if self.centred:
+            return f"mean losses of {self.dimension} evaluated points, less each person's median, clipped"
         if isinstance(self.clip, Box):
             return f"mean clipped losses of {self.clip.dimension} evaluated points"
+        if isinstance(self.clip, Interval) and len(self.points) == 2:
+            return "mean clipped difference of the losses at two evaluated points"
         if isinstance(self.clip, Interval):
             return "mean clipped loss of one evaluated point"
         return "mean clipped linear statistic of the losses"
@@ -207,7 +216,8 @@ class MeanQuery(_Query):
 
     @property
     def _region(self) -> object:
-        return list(vars(self.clip).values())
+        region = list(vars(self.clip).values())
+        return {"centred": region} if self.centred else region
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,8 @@ Example::
     chosen = dptune.select(models, privatizer, mu=0.5, name="svc", loss="zero_one_loss", data=(X_val, y_val))
     best = models[chosen.index]
 
+Cross-validated losses of public rows, ``public=``, make this far better: see :mod:`dptune.selection.public_choice`.
+
 Guarantee: what is returned is a function of releases that together cost ``mu`` in GDP, under replacing all records of
 one unit, for a trusted curator (this process): one of the exponential mechanism, or Gaussian ones in rounds.
 """
@@ -15,12 +17,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dptune._checks import at_least, positive, share
 from dptune._checks import function as callable_named
@@ -33,44 +36,23 @@ from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import check_start
 from dptune.search.answer import Estimate
 from dptune.selection.methods import METHODS, Method, exponential, usual_method
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The chosen candidate; public.
-
-    Attributes:
-        index: its place among the candidates, from 0.
-        candidates: how many there were.
-        estimate: its mean clipped loss, with the interval of the privacy noise; None without ``estimate_share``.
-        mu: GDP price of choice and estimate together.
-        method: how it was chosen.
-        private: False if noise was seeded.
-    """
-
-    index: int
-    candidates: int
-    estimate: Estimate | None
-    mu: float
-    method: str
-    private: bool
-
-    def __str__(self) -> str:
-        seeded = "" if self.private else ", NOT PRIVATE"
-        loss = "" if self.estimate is None else f"; mean loss {self.estimate}"
-        return f"candidate {self.index} of {self.candidates} by {self.method}, mu={self.mu:g}{seeded}{loss}"
+from dptune.selection.public_choice import PublicChoice
+from dptune.selection.result import Selection
 
 
 def select(
-    candidates: Iterable[Any],
+    candidates: Iterable[Any] | Callable[[int], Any],
     privatizer: LossPrivatizer,
     *,
-    mu: float | None = None,
     name: str,
+    public: npt.ArrayLike | None = None,
+    mu: float | None = None,
     loss: str | NamedLoss | None = None,
     data: Data | Callable[[], Data] | None = None,
     default: int | None = None,
-    estimate_share: float = 0.0,
+    estimate_share: float | None = None,
+    public_weight: float = 1.0,
+    finalists: int | None = None,
     method: Method | None = None,
 ) -> Selection:
     """Choose one of m candidates by its mean loss on private people, once.
@@ -80,8 +62,11 @@ def select(
 
     Args:
         candidates: per-person losses, an array (m, rows) or an iterable of m vectors (rows,), None for a candidate that
-            could not be evaluated; or with ``loss`` and ``data`` m fitted estimators, trained on public data.
+            could not be evaluated; or with ``loss`` and ``data`` m fitted estimators, trained on public data. With
+            ``public`` also a function of a candidate's place, which trains it: only finalists are trained.
         privatizer: clips, pays, and adds noise.
+        public: (m, N) losses of N public rows by cross-validation, in the same loss. Public rows then rank the
+            candidates and vote, and the estimate is one of the improvement over ``default``.
         mu: GDP price of choice and estimate together, whatever m is; default all that the ledger has not planned
             otherwise, which buys a choice more where a new ledger's budget is in (epsilon, delta).
         name: of the choice, in the ledger.
@@ -91,9 +76,11 @@ def select(
         default: place, from 0, of the candidate that you would take without a choice. Beforehand it is ten times as
             likely as all others together, so that noise seldom leaves it for something worse; it costs no budget.
             Without it noise did so in 23% of choices where losses have tails, n = 300 and 1000 (docs/measurements.md).
-        estimate_share: share of mu^2 with which the mean loss of the chosen candidate is released, too.
+        estimate_share: share of mu^2 with which the mean loss of the chosen candidate is released, too; default 0.
+            With ``public``: of the improvement; default what public rows say is needed to show it.
+        public_weight, finalists: see :class:`dptune.selection.PublicChoice`; they need ``public``.
         method: ``exponential`` or ``race`` of :mod:`dptune.selection.methods`; default what does better with so many
-            people and this budget, with ``default`` always ``exponential``.
+            people and this budget, with ``default`` always ``exponential``, as with ``public``.
 
     Raises:
         InputError: a setting, or the shape of the losses, is not usable, or the candidate at ``default`` could not be
@@ -102,7 +89,17 @@ def select(
         BudgetExhausted: the ledger has not ``mu`` left; before the losses are read.
         BudgetMismatch: the name belongs to a choice with other settings, or to a search.
     """
-    price, default, share_of, method = _check(privatizer, name, mu, default, estimate_share, method)
+    if public is not None:
+        if method is not None:
+            raise InputError("with public= the choice is made by the exponential mechanism: leave method= out.")
+        choice = PublicChoice(
+            public, privatizer, name=name, default=default, loss=loss, mu=mu, public_weight=public_weight,
+            estimate_share=estimate_share, finalists=finalists,
+        )  # fmt: skip
+        return choice.choose(_losses_of_finalists(candidates, choice, privatizer, loss, data))
+    if callable(candidates):
+        raise InputError("candidates may be a function only with public=, which says how many there are.")
+    price, default, share_of, method = _check(privatizer, name, mu, default, estimate_share or 0.0, method)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
     given = _losses(candidates, function)
     if isinstance(candidates, Sized):
@@ -288,6 +285,37 @@ def _check(
 def _refuse_other_places(default: int | None, candidates: int) -> None:
     if default is not None and default >= candidates:
         raise InputError(f"default= must be the place of one of the {candidates} candidates, from 0; got {default}.")
+
+
+def _losses_of_finalists(
+    candidates: Iterable[Any] | Callable[[int], Any],
+    choice: PublicChoice,
+    privatizer: LossPrivatizer,
+    loss: str | NamedLoss | None,
+    data: Data | Callable[[], Data] | None,
+) -> dict[int, Losses | None]:
+    """Train and ask what the choice still needs; a candidate whose training fails, in public, drops out."""
+    if not callable(candidates):
+        given = list(candidates)
+        if len(given) != choice.public.m:
+            raise InputError(
+                f"public= has the losses of {choice.public.m} candidates, and {len(given)} candidates were given. "
+                "Nothing was charged."
+            )
+        if loss is None and data is None:
+            return {j: given[j] for j in choice.to_train}
+        candidates = given.__getitem__
+    function = losses_function(candidates, loss, data, rows=privatizer.rows)
+    found: dict[int, Losses | None] = {}
+    for j in choice.to_train:
+        try:
+            found[j] = call_guarded(function, j, PerExampleLosses).or_raise()
+        except InputError:
+            raise
+        except Exception as error:  # noqa: BLE001 - what raises here is the public half of a user's function
+            warnings.warn(f"candidate {j} drops out: {type(error).__name__}: {error}", stacklevel=3)
+            found[j] = None
+    return found
 
 
 def _itself(model: Any) -> Any:

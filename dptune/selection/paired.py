@@ -1,0 +1,46 @@
+"""How much better? One release: the mean over people of the default's loss less the chosen candidate's.
+
+Person i has D_i = L_i(default) - L_i(chosen), cut to [-r, r]. The mean of the cut D_i has sensitivity 2r/n under
+replacing one person, so N(0, (2r / (n mu))^2) makes it mu-GDP. With r well below the range R of a loss this is r/R of
+the noise of two released levels at the same price. The interval is one of the mean of the *cut* differences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dptune.search.answer import Estimate
+
+APART = 3.0  # standard deviations between private people and public rows
+
+
+@dataclass(frozen=True)
+class PairedEstimate(Estimate):
+    """A released improvement over the default, in units of the loss; above 0 is better.
+
+    Attributes:
+        radius: r, at which each person's difference is cut.
+        predicted: the same mean over the public rows, by cross-validation; public.
+        predicted_sigma: standard error of ``predicted``.
+
+    Example:
+        >>> PairedEstimate(0.05, 0.01, private=True, radius=0.4, predicted=0.06, predicted_sigma=0.01).verdict
+        'better'
+    """
+
+    radius: float = 0.0
+    predicted: float = 0.0
+    predicted_sigma: float = 0.0
+
+    @property
+    def surprising(self) -> bool:
+        """Whether private people and public rows are further apart than noise and sampling of the rows explain."""
+        return abs(self.value - self.predicted) > APART * (self.sigma**2 + self.predicted_sigma**2) ** 0.5
+
+    def __str__(self) -> str:
+        low, high = self.interval()
+        seeded = "" if self.private else " NOT PRIVATE"
+        return (
+            f"{self.verdict}: the mean loss improves by {self.value:.3g} (95% interval of the privacy noise: {low:.3g} "
+            f"to {high:.3g}; each person's difference is cut at +-{self.radius:.3g}){seeded}"
+        )

@@ -1,0 +1,141 @@
+"""What public rows say about a choice before it is made: the range of a loss, the finalists, a radius and a prior.
+
+Notation (theory.md, section 11): candidates j = 1..m, public rows k = 1..N, private people i = 1..n.
+
+    V_kj   loss of public row k under candidate j, trained without the row's fold      (m, N), public
+    L_ij   loss of person i under candidate j, trained on all public rows              private
+    r      radius: a row's losses, less their own median over the finalists, are cut to [-r, r]
+    pi_j   prior of the choice:  (1 - h) softmax_j(-(eta w / 4 r) sum_k cut(V_kj)) + h / s,  h = MIXED
+
+The choice is P(j) ~ pi_j exp(-(eta / 4 r) sum_i cut(L_ij)). Everything here is a function of public rows, n and the
+price. So it is known before a private loss is read, and costs no budget.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune.errors import InputError
+
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+
+MIXED = 0.5  # of the prior, uniform: public rows that mislead cost log(1 / MIXED) in the exponent at most
+HEADROOM = 2.0  # the upper clip, in units of the largest public loss, where a loss has no largest value
+FEWEST_ROWS = 10  # public rows, below which they say nothing about a loss
+
+
+@dataclass(frozen=True, eq=False)
+class PublicLosses:
+    """Losses of public rows, by cross-validation.
+
+    Attributes:
+        values: (m, N) one row a candidate; a candidate that failed has no finite entry.
+        low, high: public range of a loss; an entry that is not finite counts as ``high``.
+    """
+
+    values: Matrix
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, public: npt.ArrayLike, known: tuple[float, float] | None) -> PublicLosses:
+        """Return the losses in their range, which is ``known`` or follows from them.
+
+        Raises:
+            InputError: they are not a matrix of numbers, or fewer than two candidates have losses.
+        """
+        try:
+            values = np.array(public, dtype=np.float64)
+        except (TypeError, ValueError):
+            values = np.empty(0)
+        if values.ndim != 2 or values.shape[1] < FEWEST_ROWS:
+            raise InputError(
+                f"public= must be the cross-validated losses of {FEWEST_ROWS} public rows or more, an array "
+                f"(candidates, rows); got shape {np.shape(public)}. Nothing was charged."
+            )
+        finite = np.isfinite(values)
+        if (usable := int(finite.any(axis=1).sum())) < 2:
+            raise InputError(
+                f"a choice needs two candidates or more with public losses; {usable} of {len(values)} have finite "
+                "ones. Nothing was charged."
+            )
+        low, high = known or _range(np.where(finite, values, 0.0)[_best(values, usable)])
+        values.setflags(write=False)
+        return cls(values, low, high)
+
+    @property
+    def m(self) -> int:
+        """Number of candidates."""
+        return len(self.values)
+
+    @cached_property
+    def clipped(self) -> Matrix:
+        """Losses in [low, high] (m, N)."""
+        return np.clip(
+            np.nan_to_num(self.values, nan=self.high, posinf=self.high, neginf=self.low), self.low, self.high
+        )
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """Candidates that did not fail, the smallest mean public loss first."""
+        usable = np.isfinite(self.values).any(axis=1)
+        ranked = np.argsort(self.clipped.mean(axis=1), kind="stable")
+        return tuple(int(j) for j in ranked if usable[j])
+
+    def mean(self, j: int) -> float:
+        """Return the mean public loss of a candidate."""
+        return float(self.clipped[j].mean())
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest loss of a public row under the better half of the candidates, in the range; above 0."""
+        better = self.clipped[list(self.order[: max(2, len(self.order) // 2)])]
+        return float(np.abs(better).max()) or self.high - self.low
+
+    def difference(self, default: int, j: int, r: float) -> tuple[float, float]:
+        """Return the mean of the default's losses less candidate j's, each cut to [-r, r], and its standard error."""
+        cut = np.clip(self.clipped[default] - self.clipped[j], -r, r)
+        return float(cut.mean()), float(cut.std() / len(cut) ** 0.5)
+
+    def digest(self) -> str:
+        """Return a fingerprint of the losses and their range, by which a ledger recognises the choice."""
+        header = repr((self.values.shape, self.low, self.high)).encode()
+        return hashlib.sha256(header + self.values.tobytes()).hexdigest()[:16]
+
+
+def _best(values: Matrix, usable: int) -> npt.NDArray[np.intp]:
+    """The better half of the candidates: one that diverges must not widen the range of all."""
+    means = np.where(np.isfinite(values).all(axis=1), values.mean(axis=1), np.inf)
+    return np.argsort(means, kind="stable")[: max(2, usable // 2)]
+
+
+def _range(losses: Matrix) -> tuple[float, float]:
+    low, high = min(0.0, float(losses.min())), float(losses.max())
+    return (HEADROOM * low, HEADROOM * high) if high > low else (low, low + 1.0)
+
+
+def centred(losses: Matrix) -> Matrix:
+    """Return losses (s, rows) less each row's median over the candidates."""
+    return losses - np.median(losses, axis=0)
+
+
+def votes(losses: Matrix, r: float, weight: float) -> Vector:
+    """Return minus the exponent that public rows give each finalist, in units of eta / 4r: w sum_k cut(V_kj) (s,)."""
+    return weight * np.asarray(np.clip(centred(losses), -r, r).sum(axis=1))
+
+
+def prior(votes_: Vector, r: float, eta: float) -> Vector:
+    """Return pi (s,), half of it softmax of the votes and half uniform; it sums to 1."""
+    return (1 - MIXED) * law(votes_ * eta / (4 * r)) + MIXED / len(votes_)
+
+
+def law(exponents: Vector) -> Vector:
+    """Return probabilities proportional to exp(-exponents), (s,)."""
+    weights = np.exp(exponents.min() - exponents)
+    return np.asarray(weights / weights.sum())
