@@ -15,7 +15,7 @@ from dptune.selection.public import Matrix, PublicLosses, Vector, centred, law, 
 
 FEWEST, MOST = 20, 100  # finalists by default
 PER_FINALIST = 4.0  # n eta for each finalist between them; found by `python -m benchmarks.public tune`
-RADII = tuple(2.0**-k for k in range(4, -1, -1))  # candidates for r, in units of the largest public loss
+RADII = tuple(2.0**-k for k in range(6, -1, -1))  # candidates for r, in units of the largest that cuts public rows
 SHARES, USUAL_SHARE = (0.1, 0.2, 0.3, 0.4), 0.2  # of mu^2, for the estimate; the usual one if none will show
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
 SPLITS = 25  # of the public rows in a simulation
@@ -120,7 +120,8 @@ def _share(public: PublicLosses, default: int, sigma: Unit) -> float:
 
 def simulated_radius(public: PublicLosses, n: int, eta: float, weight: float, most: int) -> float:
     """Return the largest r whose simulated loss is within two standard errors of the smallest."""
-    grid = [public.largest * part for part in RADII]
+    apart = float(np.abs(centred(public.clipped[list(public.order[:most])])).max()) or public.largest
+    grid = [apart * part for part in RADII]
     losses = simulate(public, n, eta, weight, most, grid)[0]  # (splits, radii)
     worse = losses - losses[:, [int(np.argmin(losses.mean(axis=0)))]]
     level = worse.mean(axis=0) <= 2 * worse.std(axis=0) / math.sqrt(len(worse))

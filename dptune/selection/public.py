@@ -26,6 +26,7 @@ Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 
 MIXED = 0.5  # of the prior, uniform: public rows that mislead cost log(1 / MIXED) in the exponent at most
+DIVERGES = 10.0  # how far a candidate's mean lies above the best one, in units of the usual distance, to be left out
 HEADROOM = 2.0  # the upper clip, in units of the largest public loss, where a loss has no largest value
 FEWEST_ROWS = 10  # public rows, below which they say nothing about a loss
 
@@ -65,7 +66,7 @@ class PublicLosses:
                 f"a choice needs two candidates or more with public losses; {usable} of {len(values)} have finite "
                 "ones. Nothing was charged."
             )
-        low, high = known or _range(np.where(finite, values, 0.0)[_best(values, usable)])
+        low, high = known or _range(values[_sane(values)])
         values.setflags(write=False)
         return cls(values, low, high)
 
@@ -109,13 +110,17 @@ class PublicLosses:
         return hashlib.sha256(header + self.values.tobytes()).hexdigest()[:16]
 
 
-def _best(values: Matrix, usable: int) -> npt.NDArray[np.intp]:
-    """The better half of the candidates: one that diverges must not widen the range of all."""
+def _sane(values: Matrix) -> npt.NDArray[np.bool_]:
+    """Which candidates are not far worse than the usual one: one that diverges must not widen the range of all."""
     means = np.where(np.isfinite(values).all(axis=1), values.mean(axis=1), np.inf)
-    return np.argsort(means, kind="stable")[: max(2, usable // 2)]
+    finite = means[np.isfinite(means)]
+    best, usual = (finite.min(), np.median(finite)) if len(finite) else (0.0, 0.0)
+    return np.asarray(means <= best + DIVERGES * (usual - best)) & np.isfinite(means)
 
 
 def _range(losses: Matrix) -> tuple[float, float]:
+    if losses.size == 0:
+        raise InputError("every candidate has a public loss that is not finite. Give clip=(low, high).")
     low, high = min(0.0, float(losses.min())), float(losses.max())
     return (HEADROOM * low, HEADROOM * high) if high > low else (low, low + 1.0)
 
