@@ -85,7 +85,7 @@ class PublicLosses:
     @cached_property
     def order(self) -> tuple[int, ...]:
         """Candidates that did not fail, the smallest mean public loss first."""
-        usable = np.isfinite(self.values).any(axis=1)
+        usable = np.asarray(np.isfinite(self.values).any(axis=1))
         ranked = np.argsort(self.clipped.mean(axis=1), kind="stable")
         return tuple(int(j) for j in ranked if usable[j])
 
