@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from numbers import Number
 from typing import Any, TypeAlias
 
@@ -12,12 +13,13 @@ import numpy.typing as npt
 from dptune._code import attempt
 from dptune._locks import ForkSafeLock
 from dptune.errors import InputError, ObjectiveRefused
+from dptune.losses.columns import Mask
 from dptune.losses.copied import copied
 from dptune.losses.functions import Vector, label_codes
 from dptune.losses.named import NamedLoss, as_loss, is_named
 from dptune.losses.quiet import quietly
 from dptune.losses.reachable import refuse_reachable
-from dptune.losses.rows import Mask, Rows, Table, needs_columns, read_rows
+from dptune.losses.rows import Indices, Rows, Table, needs_columns, read_rows
 from dptune.losses.steady import depends_on_others, specimens
 from dptune.privacy.cells import as_array, listed, numbers
 
@@ -32,17 +34,18 @@ def estimator_losses(loss: str | NamedLoss, estimator: Any, X: Any, y: npt.Array
 
     1. Rows and answers are read into a representation that the model, the loss and ``like`` call for
        (:class:`dptune.Rows`). A row with a cell that does not fit is NaN.
-    2. A row with a missing or infinite cell is NaN if the model fails on a made-up public row with such a cell; so is
-       one with a category or text that no public row holds, in a column whose public rows share a few.
+    2. A row with a missing cell is NaN if the model fails on a made-up public row with that column missing (of more
+       than 64 columns, its group of neighbours), and a row with an infinite cell if it fails on infinite ones; so is a
+       row with a category or text that no public row holds, in a column whose public rows share a few.
     3. The model is asked for all n rows in one call, in which another row takes the place of each row found so far:
        shape and positions never change, so neither does the rounding of anybody's answer.
     4. If that fails, or answers with another length, shape or kind, the rows on which the model fails *alone* are
        found, by halving or, if they are many, one by one, become NaN, and step 3 is done again.
 
-    Rows of steps 1 and 2 cost one public row for each kind of cell. Step 4 asks for every row at most twice more where
-    failing rows are many, a few calls for each where they are few. The model may change
-    the rows it is given, as `StandardScaler(copy=False)` does: every call gets a copy. Warnings are silenced, since one
-    row may cause them. If all rows fail, or the others do together, all are NaN. A label unseen by the model is NaN.
+    Rows of steps 1 and 2 cost one public row for each kind of cell and column. Step 4 asks for every row at most twice
+    more where failing rows are many, a few calls for each where they are few. The model may change the rows it is
+    given, as `StandardScaler(copy=False)` does: every call gets a copy. Warnings are silenced, since one row may cause
+    them. If all rows fail, or the others do together, all are NaN. A label unseen by the model is NaN.
 
     Args:
         loss: a name, or what `per_example_loss` returned.
@@ -176,7 +179,9 @@ class _Asked:
 
     def losses(self, answers: npt.NDArray[Any]) -> Vector:
         """Steps 2 to 4 of :func:`estimator_losses`: whatever is raised here is private."""
-        output, failing = _without_bad_rows(lambda rows: self._ask(self._table.take(rows), len(rows)), self._refused())
+        output, failing = _without_bad_rows(
+            lambda rows: self._ask_of(partial(self._table.take, rows), len(rows)), self._refused()
+        )
         if output is None:
             return np.full(len(answers), np.nan)
         y = _read_answers(answers, self._labels)
@@ -189,24 +194,29 @@ class _Asked:
         """Rows (n,) that the model is not asked for: unreadable, or with a cell on which a public row makes it fail."""
         table = self._table
 
-        def fails(odd: float, columns: Mask) -> bool:
+        def fails(odd: float, columns: Indices | slice) -> bool:
             return self._ask(table.made_up(odd, columns), 1) is None
 
-        everywhere = np.ones(len(table.usual_gaps), dtype=bool)
-        refused = table.unreadable.copy()
-        if table.gaps.any():
-            allowed = (columns for columns in (everywhere, table.usual_gaps) if not fails(np.nan, columns))
-            refused |= (table.gaps & ~next(allowed, ~everywhere)).any(axis=1)
+        everywhere, refused, d = slice(None), table.unreadable.copy(), table.gaps.shape[1]
+        if table.gaps.any() and fails(np.nan, everywhere):
+            for columns in np.array_split(np.arange(d), min(d, COLUMNS)):  # it may impute some, and refuse others
+                gaps = table.gaps[:, columns].any(axis=1)
+                if gaps.any() and fails(np.nan, columns):
+                    refused |= gaps
         if table.infinite.any() and fails(np.inf, everywhere):
             refused |= table.infinite
-        for rows, row in table.strangers():
-            if self._ask(row, 1) is None:
+        for rows, made_up in table.strangers():
+            if self._ask_of(made_up, 1) is None:
                 refused |= rows
         return refused
 
     def _ask(self, rows: Any, m: int) -> npt.NDArray[Any] | None:
         """What the model says of m rows, None if it fails."""
-        output = _read(quietly(self._method, rows))
+        return self._ask_of(lambda: rows, m)
+
+    def _ask_of(self, build: Callable[[], Any], m: int) -> npt.NDArray[Any] | None:
+        """What the model says of m private rows, None if it fails, or if they cannot be built, as of Arrow strings."""
+        output = _read(quietly(lambda build: self._method(build()), build))
         return output if self._fits(output, m) else None
 
     def _checked(self, output: Any) -> npt.NDArray[Any]:
@@ -300,6 +310,7 @@ def _is_unfitted(result: Any) -> bool:
     return any(c.__name__ == "NotFittedError" for c in type(result).__mro__)
 
 
+COLUMNS = 64  # asked for one by one, or in as many groups of neighbours: public, unlike the columns with gaps
 FEW = 16  # rows: if one of them fails, so many do that halving would ask for most rows many times
 
 

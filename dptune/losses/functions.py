@@ -24,7 +24,7 @@ from dptune._checks import positive
 from dptune._code import attempt
 from dptune._numbers import real
 from dptune.errors import InputError
-from dptune.privacy.cells import as_array, listed, number, numbers, spellings
+from dptune.privacy.cells import as_array, listed, number, numbers, plain
 
 Vector: TypeAlias = npt.NDArray[np.float64]
 Codes: TypeAlias = npt.NDArray[np.intp]
@@ -140,7 +140,7 @@ def zero_one_loss(y: npt.ArrayLike, prediction: npt.ArrayLike, *, labels: Sequen
     _vector(left, "y")
     _vector(right, "prediction")
     _same_length(left, right, "prediction")
-    return np.array(list(starmap(_differs, zip(left.tolist(), right.tolist(), strict=True))), dtype=np.float64)
+    return np.array(list(starmap(_differs, zip(listed(left), listed(right), strict=True))), dtype=np.float64)
 
 
 def _of_residual(y: npt.ArrayLike, prediction: npt.ArrayLike, rho: Callable[[Vector], Vector]) -> Vector:
@@ -186,38 +186,33 @@ def _row(entry: Any, k: int) -> list[float]:
 
 
 def label_codes(y: npt.ArrayLike, labels: Sequence[Any], name: str = "y") -> Codes:
-    """Index in `labels` of each entry, (n,); -1 where it is not one of them."""
-    public = list(np.asarray(labels).tolist() if isinstance(labels, np.ndarray) else labels)
-    try:
-        index = {label: j for j, label in enumerate(public)}
-    except TypeError:
-        raise InputError("labels must be plain values: text, numbers or booleans") from None
-    if not index or len(index) < len(public):
-        raise InputError("labels must be distinct, and at least one")
-    array = _array(y, name)
-    _vector(array, name)
-    return np.array([attempt(_look_up, index, label, failed=-1) for label in array.tolist()], dtype=np.intp)
-
-
-def _look_up(index: dict[Any, int], label: Any) -> int:
-    """The label's index, -1 if unknown. Raises for what cannot be hashed.
+    """Index in `labels` of each entry, (n,); -1 where it is not one of them.
 
     The numbers 1 and 1.0 and the texts "1" and "1.0" are one label, whichever of them is the public one: what the
     others' labels look like may depend on one person's.
     """
-    if label in index:
-        return index[label]
-    return next((index[spelled] for spelled in spellings(label) if spelled in index), -1)
+    index: dict[Any, int] = {}
+    try:
+        for label in list(np.asarray(labels).tolist() if isinstance(labels, np.ndarray) else labels):
+            index.setdefault(plain(label), len(index))
+    except TypeError:
+        raise InputError("labels must be plain values: text, numbers or booleans") from None
+    if not index or len(index) < len(labels):
+        raise InputError("labels must be distinct as numbers, too, and at least one: 1, 1.0, '1' and True are one")
+    array = _array(y, name)
+    _vector(array, name)
+    entries = array.tolist() if array.dtype.kind in "fiub" else listed(array)
+    return np.array([attempt(index.get, plain(entry), -1, failed=-1) for entry in entries], dtype=np.intp)
 
 
 def _differs(a: Any, b: Any) -> float:
-    return attempt(_unequal, a, b, failed=np.nan)  # a missing value may refuse to be compared
+    return attempt(_unequal, plain(a), plain(b), failed=np.nan)  # what is no plain value may refuse to be compared
 
 
 def _unequal(a: Any, b: Any) -> float:
-    if isinstance(a, str) != isinstance(b, str):  # one person's "?" turns all numbers into text
-        a, b = number(a), number(b)
-    return np.nan if a != a or b != b else float(a != b)  # NaN is unequal to itself
+    if a is None or b is None or isinstance(a, str) != isinstance(b, str):
+        return np.nan
+    return float(a != b)
 
 
 def _numbers(values: npt.ArrayLike, name: str, ndim: int | None = None) -> Vector:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import boolean, function, positive, shown, text
@@ -29,6 +30,7 @@ from dptune.losses.functions import (
     squared_error,
     zero_one_loss,
 )
+from dptune.privacy.private import loss_vector
 
 __all__ = [
     "EPS",
@@ -85,12 +87,19 @@ class NamedLoss:
             raise InputError(f"NamedLoss: output must be one of {get_args(Output)}; got {shown(self.output)}.")
 
     def __call__(self, y: npt.ArrayLike, output: npt.ArrayLike, *, labels: Sequence[Any] | None = None) -> Vector:
-        """Per-example losses (n,), of answers y (n,) and the estimator's output (n,) or (n, k)."""
-        if not self.uses_labels:
-            return self.function(y, output)
-        if labels is None:
+        """Per-example losses (n,), of answers y (n,) and the estimator's output (n,) or (n, k).
+
+        What the function returns is read entry by entry: an entry that is not a number is NaN.
+
+        Raises:
+            InputError: the loss needs labels, or its function does not return one entry per person.
+        """
+        if self.uses_labels and labels is None:
             raise InputError(f"{self.name} needs labels=, the public labels in the order of the columns")
-        return self.function(y, output, labels=labels)
+        losses = loss_vector(self.function(y, output, labels=labels) if self.uses_labels else self.function(y, output))
+        if losses.shape != np.shape(y)[:1]:
+            raise InputError(f"NamedLoss: the function of {self.name} must return one loss per person.")
+        return losses
 
 
 _ACCURACY = "accuracy = 1 - the released loss: zero_one is minimised."

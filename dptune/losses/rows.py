@@ -1,9 +1,8 @@
 """Private rows in a public representation: what a cell holds may depend on that cell, its dtype may not.
 
-NumPy, pandas and CSV readers choose a dtype by looking at every cell: one person's "n/a" turns a column of numbers into
-text, one missing value turns whole numbers into floats, and everybody's answer changes with it. So rows are read into
-the representation that public facts call for: numbers (float64), or whatever the public rows ``like`` hold. A cell that
-does not fit makes its own row unreadable, and no other. What a model is given is a copy, in every call.
+Rows are read once, cell by cell, into a :class:`Table`, in the representation that public facts call for: numbers
+(float64), or whatever the public rows ``like`` hold (`dptune.losses.columns`). A cell that does not fit makes its own
+row unreadable, and no other. What a model is given is a copy, in every call.
 
     data = Rows(X_val, y_val, like=X_train)     # a data frame, texts, float32
     data = (X_val, y_val)                       # numbers
@@ -14,6 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from dptune._code import attempt
 from dptune.errors import InputError
-from dptune.privacy.cells import as_array, as_text, listed, missing, numbers, spellings
+from dptune.losses.columns import Column, Mask, column_of
+from dptune.privacy.cells import UNREADABLE, as_array, listed, numbers
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
 Indices: TypeAlias = npt.NDArray[np.intp]
 _Rebuilt: TypeAlias = Callable[[list[npt.NDArray[Any]]], Any]
 
@@ -37,62 +37,13 @@ class Rows:
         y: private answers (n,).
         like: public rows of the same columns, such as the training rows, read without the private ones: what a table
             that held both says of a column is a private cell's to decide. Where they hold text or categories, so does
-            ``X``; everything else is a number, in the floating-point type of ``like``. A column that has a missing
-            value here may have one there. Any number of rows; the first one is what a model is tried out on.
+            ``X``, as the public value that says the same; everything else is a number, in the floating-point type of
+            ``like``. Any number of rows; the first one is what a model is tried out on.
     """
 
     X: Any
     y: Any
     like: Any = None
-
-
-class _Column:
-    """What a public column (m,) holds: categories or text, read as objects; or numbers."""
-
-    def __init__(self, name: object, public: npt.NDArray[Any], categories: Sequence[Any] | None = None) -> None:
-        cells = [cell for cell in listed(public) if not missing(cell)]
-        self.has_gaps = len(cells) < len(public)
-        self._labels = None if categories is None else {as_text(c) if isinstance(c, str) else c: c for c in categories}
-        self._is_text = categories is None and any(isinstance(cell, str) for cell in cells)
-        self._dtype = public.dtype if public.dtype.kind == "f" else np.dtype(np.float64)
-        if not (self._is_text or self._labels is not None) and (numbers(public)[1].any() or public.dtype.kind in "mM"):
-            raise InputError(
-                f"column {name!r} of like= holds neither numbers, text nor categories; turn it into one of them, "
-                "as a date into days, in like= and in X."
-            )
-        read = self.read(public)[0]
-        self._example = read[:1].copy()
-        known = {cell for cell in read if cell is not None} if read.dtype.kind == "O" else set()
-        self._known = known if 2 * len(known) <= len(cells) else set()  # free text repeats little
-
-    def read(self, cells: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Mask, Mask]:
-        """Return values, where a cell does not fit, and where one is missing, (n,) each."""
-        if not (self._is_text or self._labels is not None):
-            values, odd = numbers(cells)
-            with np.errstate(all="ignore"):
-                return values.astype(self._dtype), odd, np.isnan(values) & ~odd
-        entries = listed(cells)
-        gap = np.array([missing(entry) and not isinstance(entry, str) for entry in entries], dtype=bool)
-        read = np.empty(len(entries), dtype=object)
-        for i in np.flatnonzero(~gap):
-            read[i] = as_text(entries[i]) if self._labels is None else self._category(entries[i])
-        return read, np.array([entry is None for entry in read], dtype=bool) & ~gap, gap
-
-    def _category(self, entry: Any) -> Any:
-        """The category that an entry is, or spells; None if it is none."""
-        labels = self._labels or {}
-        spelled = (attempt(labels.get, s, failed=None) for s in spellings(entry))
-        return next((category for category in spelled if category is not None), None)
-
-    def strangers(self, values: npt.NDArray[Any]) -> list[Any]:
-        """Return the texts and categories among values (n,) that no public row holds, where public rows share a few."""
-        return list(dict.fromkeys(v for v in values if v is not None and v not in self._known)) if self._known else []
-
-    def example(self, odd: float | None) -> npt.NDArray[Any]:
-        """Return the first public cell (1,), or a missing or infinite one."""
-        if odd is None or (self._example.dtype.kind != "f" and not np.isnan(odd)):
-            return self._example.copy()
-        return np.full(1, odd if self._example.dtype.kind == "f" else None, dtype=self._example.dtype)
 
 
 class Table:
@@ -101,7 +52,6 @@ class Table:
     Attributes:
         unreadable: rows (n,) with a cell that does not fit, or that are no row at all; a model is never asked for them.
         gaps: missing values (n, k), and infinite: rows (n,) with one. Most models fail on a batch with one of them.
-        usual_gaps: columns (k,) in which the public rows have a missing value.
         made_up_counts: whether a model must answer a made-up row; False where its container cannot be made up.
     """
 
@@ -109,7 +59,7 @@ class Table:
 
     def __init__(self, n: int, columns: int = 0) -> None:
         self.unreadable, self.infinite = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
-        self.gaps, self.usual_gaps = np.zeros((n, columns), dtype=bool), np.zeros(columns, dtype=bool)
+        self.gaps = np.zeros((n, columns), dtype=bool)
 
     def __len__(self) -> int:
         return len(self.unreadable)
@@ -118,12 +68,12 @@ class Table:
         """Return the rows of these indices, which the model may change: a copy, also of a row taken twice."""
         raise NotImplementedError
 
-    def made_up(self, odd: float | None = None, columns: Mask | slice = slice(None)) -> Any:
+    def made_up(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
         """Return one public row: the first of ``like``, or zeros; with ``odd`` (NaN, inf) in these columns."""
         raise NotImplementedError
 
-    def strangers(self) -> Iterator[tuple[Mask, Any]]:
-        """Yield, for each text that no public row holds, the rows (n,) with it, and the first public row with it."""
+    def strangers(self) -> Iterator[tuple[Mask, Callable[[], Any]]]:
+        """Yield, for each text that no public row holds, the rows (n,) with it, and what makes a public row with it."""
         return iter(())
 
 
@@ -140,12 +90,11 @@ class _Numbers(Table):
         flat = self._values.reshape(len(X), -1)
         self.unreadable = np.any(odd.reshape(len(X), -1), axis=1)
         self.gaps, self.infinite = np.isnan(flat), np.any(np.isinf(flat), axis=1)
-        self.usual_gaps = np.any(np.isnan(public.astype(np.float64)).reshape(len(public), -1), axis=0)
 
     def take(self, rows: Indices) -> npt.NDArray[Any]:
         return self._values[rows]  # indexed by an array: a copy
 
-    def made_up(self, odd: float | None = None, columns: Mask | slice = slice(None)) -> npt.NDArray[Any]:
+    def made_up(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> npt.NDArray[Any]:
         row = self._example.copy()
         if odd is not None:
             row.reshape(1, -1)[:, columns] = odd
@@ -158,18 +107,20 @@ class _Sparse(Table):
     def __init__(self, X: Any, like: Any) -> None:
         super().__init__(X.shape[0], 1)
         kind = getattr(like, "dtype", np.dtype(np.float64))
+        entries = X.tocoo(copy=True)
+        values, odd = numbers(entries.data)  # complex numbers, too, beside one that is not real
+        self.unreadable[entries.row[odd]] = True
         with np.errstate(all="ignore"):  # a cast may overflow, and says so
-            self._X = X.tocsr(copy=True).astype(kind if kind.kind == "f" else np.float64)
-        self._X.sum_duplicates()
+            entries.data = values.astype(kind if kind.kind == "f" else np.float64)
+        self._X = entries.tocsr()  # sums entries of one place
         row = np.repeat(np.arange(X.shape[0]), np.diff(self._X.indptr))
-        self.usual_gaps[:] = True
         self.infinite[row[np.isinf(self._X.data)]] = True
         self.gaps[row[np.isnan(self._X.data)]] = True
 
     def take(self, rows: Indices) -> Any:
         return self._X[rows]
 
-    def made_up(self, odd: float | None = None, columns: Mask | slice = slice(None)) -> Any:
+    def made_up(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
         return type(self._X)(np.full((1, self._X.shape[1]), odd or 0.0, dtype=self._X.dtype))
 
 
@@ -178,48 +129,48 @@ class _Texts(Table):
 
     def __init__(self, X: Any, like: Any) -> None:
         super().__init__(len(X))
-        self._listed, self._example = isinstance(like, list | tuple), [str(like[0])]
-        self._texts = [as_text(entry) for entry in listed(X)]
-        self.unreadable[:] = [entry is None for entry in self._texts]
+        column = column_of(0, listed(like))
+        self._listed, self._example = isinstance(like, list | tuple), column.example(None)
+        self._texts, odd, gaps = column.parse(listed(X))
+        self.unreadable = odd | gaps
 
     def take(self, rows: Indices) -> Any:
-        return self._held([self._texts[i] for i in rows])
+        return self._held(self._texts[rows])
 
-    def made_up(self, odd: float | None = None, columns: Mask | slice = slice(None)) -> Any:
-        return self._held(self._example)
+    def made_up(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
+        return self._held(self._example.copy())
 
-    def _held(self, texts: list[Any]) -> Any:
-        return list(texts) if self._listed else np.array(texts, dtype=object)
+    def _held(self, texts: npt.NDArray[Any]) -> Any:
+        return texts.tolist() if self._listed else texts
 
 
 class _Columns(Table):
     """Columns of a data frame, or of an array of objects, each of a kind of its own."""
 
-    def __init__(self, X: list[npt.NDArray[Any]], like: list[_Column], rebuilt: _Rebuilt) -> None:
+    def __init__(self, X: list[npt.NDArray[Any]], like: list[Column], rebuilt: _Rebuilt) -> None:
         super().__init__(len(X[0]))
-        read = [column.read(cells) for column, cells in zip(like, X, strict=True)]
-        self._columns, self._rebuilt, self._like = [values for values, _, _ in read], rebuilt, like
-        self.unreadable = np.any([odd for _, odd, _ in read], axis=0)
-        self.gaps = np.column_stack([gap for _, _, gap in read])
+        parsed = [column.parse(cells) for column, cells in zip(like, X, strict=True)]
+        self._columns, self._rebuilt, self._like = [each.values for each in parsed], rebuilt, like
+        self.unreadable = np.any([each.unreadable for each in parsed], axis=0)
+        self.gaps = np.column_stack([each.gaps for each in parsed])
         for values in self._columns:
             if values.dtype.kind == "f":
                 self.infinite |= np.isinf(values)
-        self.usual_gaps = np.array([column.has_gaps for column in like])
 
     def take(self, rows: Indices) -> Any:
         return self._rebuilt([values[rows] for values in self._columns])
 
-    def made_up(self, odd: float | None = None, columns: Mask | slice = slice(None)) -> Any:
+    def made_up(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
         chosen = np.zeros(len(self._like), dtype=bool)
         chosen[columns] = odd is not None
         return self._rebuilt([column.example(odd if c else None) for column, c in zip(self._like, chosen, strict=True)])
 
-    def strangers(self) -> Iterator[tuple[Mask, Any]]:
+    def strangers(self) -> Iterator[tuple[Mask, Callable[[], Any]]]:
         for j, values in enumerate(self._columns):
             for cell in self._like[j].strangers(values):
                 row = [column.example(None) for column in self._like]
                 row[j][0] = cell
-                yield values == cell, self._rebuilt(row)
+                yield values == cell, partial(self._rebuilt, row)
 
 
 class _Foreign(Table):
@@ -233,13 +184,13 @@ class _Foreign(Table):
         taken = (self._X.iloc if hasattr(self._X, "iloc") else self._X)[rows]
         return attempt(copy.deepcopy, taken, failed=taken)  # a tensor with a gradient refuses; taken rows are a copy
 
-    def made_up(self, odd: float | None = None, columns: Mask | slice = slice(None)) -> Any:
+    def made_up(self, odd: float | None = None, columns: Indices | slice = slice(None)) -> Any:
         return np.zeros((1, *self._X.shape[1:])) if self._like is None else copy.deepcopy(self._like[:1])
 
 
 def needs_columns(X: Any, like: Any) -> bool:
-    """Tell whether only a model can say how many columns X has: of a list or an array of objects, without ``like``."""
-    return like is None and (_is_listed(X) or (isinstance(X, np.ndarray) and X.dtype.kind == "O"))
+    """Tell whether only a model can say how many columns X has: of a list or a vector of rows, without ``like``."""
+    return like is None and (_is_listed(X) or (isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 1))
 
 
 def read_rows(X: Any, like: Any = None, d: int | None = None) -> Table:
@@ -262,7 +213,7 @@ def read_rows(X: Any, like: Any = None, d: int | None = None) -> Table:
     cells = _cells(X, None if public is None else public.shape[1:], d)
     if public is None or public.dtype.kind != "O":
         return _Numbers(cells, public)
-    columns = [_Column(j, public[:, j]) for j in range(public.shape[1])]
+    columns = [column_of(j, public[:, j]) for j in range(public.shape[1])]
     return _Columns(list(cells.T), columns, lambda each: np.stack([v.astype(object) for v in each], axis=1))
 
 
@@ -275,25 +226,29 @@ def _public(like: Any) -> npt.NDArray[Any] | None:
         rows = array
     else:
         array = array.astype(object)
-        rows = array if any(isinstance(cell, str) for cell in array.ravel()) else numbers(array)[0]
+        rows, odd = numbers(array)
+        if any(isinstance(cell, str) for cell in array.ravel()):
+            rows = array
+        elif odd.any():
+            raise InputError("like= must hold numbers and text; got an array or a list that holds something else.")
     if rows.size == 0 or (rows.ndim == 1 and rows.dtype.kind != "O"):
         raise InputError(f"like= must be public rows, at least one, like those of X; got shape {rows.shape}.")
     return rows
 
 
 def _cells(X: Any, shape: tuple[int, ...] | None, d: int | None) -> npt.NDArray[Any]:
-    """An array (n, ...); of a list, or of objects, row by row, so that a row of another length spoils itself only."""
-    if isinstance(X, np.ndarray) and X.dtype.kind != "O":
+    """An array (n, ...); of a list, or a vector of rows, row by row: a row of another length spoils itself only."""
+    if isinstance(X, np.ndarray) and (X.ndim > 1 or X.dtype.kind != "O"):
         if X.ndim < 2 or shape not in (None, X.shape[1:]):
             raise InputError(f"X has shape {X.shape}; allowed: (n, {', '.join(map(str, shape or ('d',)))})")
         return X
     shape = (d,) if shape is None and d is not None else shape
     if shape is None:
         raise InputError(
-            "how many columns a list or an array of objects has is not told by private rows, nor by a model without "
+            "how many columns a list or a vector of rows has is not told by private rows, nor by a model without "
             "n_features_in_ (is it fitted?). Give data=Rows(X, y, like=public rows), or an array of numbers."
         )
-    table = np.full((len(X), *shape), object(), dtype=object)  # neither a number nor missing
+    table = np.full((len(X), *shape), UNREADABLE, dtype=object)
     for i, row in enumerate(map(as_array, listed(X))):
         if row is not None and row.shape == shape:
             table[i] = row
@@ -315,7 +270,7 @@ def _frame(X: Any, like: Any) -> Table:
     dtypes = list(like.dtypes)
     public = [_object_array(like.iloc[:, j]) for j in range(len(dtypes))]
     columns = [
-        _Column(name, cells, None if not hasattr(dtype, "categories") else list(dtype.categories))
+        column_of(name, cells, None if not hasattr(dtype, "categories") else list(dtype.categories))
         for name, cells, dtype in zip(like.columns, public, dtypes, strict=True)
     ]
     series = type(like.iloc[:, 0])
@@ -331,7 +286,7 @@ def _frame(X: Any, like: Any) -> Table:
 
 def _object_array(series: Any) -> npt.NDArray[Any]:
     array = as_array(series)
-    return np.full(len(series), object(), dtype=object) if array is None else array
+    return np.full(len(series), UNREADABLE, dtype=object) if array is None else array
 
 
 def _is_frame(X: Any) -> bool:

@@ -1,12 +1,32 @@
-"""Arrays and numbers from what other people's code returns, so that one entry decides about itself only.
+"""What one cell says, whatever the cells beside it made of it.
 
-NumPy reads a list as a whole: one entry sets the dtype, the shape, or makes the conversion raise. Here what has no
-dtype of its own is read entry by entry, and an entry that cannot be had or is not a number is missing by itself.
-So is an array of text, of objects or of complex numbers: one entry is enough to make NumPy or a CSV reader choose it.
+A container has one type for many cells: NumPy, pandas, Arrow and CSV readers choose it by looking at all of them. One
+person's "?" turns a column of numbers into text, one missing value turns whole numbers into floats. So a cell is read
+by :func:`plain`, which sees this cell only and undoes what the others may have done to it:
+
+    what becomes of a cell beside another                    plain() of both
+    "007", "1.50", "1e3", "TRUE" -> 7, 1.5, 1000.0, True     the float that the text spells
+    1 -> 1.0 -> (1+0j), True -> 1, 1 -> timedelta64(1)       the same float
+    1 -> "1", 1.5 -> "1.5", True -> "True", b"a" -> "a"      what the text spells
+    -0.0 -> 0                                                0.0
+    float32(0.1) -> "0.1"                                    0.1, the shortest decimal
+    None -> nan -> "nan", NA, masked                         None
+    "a" with NUL characters at its end -> "a"                "a"
+
+**Why one cell costs its own row only.** Let a container turn cells c_1 ... c_n into r_1 ... r_n. If each change is one
+of the table, plain(r_i) = plain(c_i), and all that is made of cell i is made of plain(r_i) and of public facts. So a
+change of c_j, with whatever it does to the types of the others, changes what is made of cell j only. Public text that
+spells a number is looked up by that number for the same reason: "1" and 1.0 may be one person's cell.
+
+Assumed: a reader changes cells in no other way. A reader that is told to (``decimal=","``, ``thousands=``, dates)
+does so column by column; then declare the columns' types, or read private rows as text. A reader that rounds a number
+otherwise than ``float`` changes it by one unit in the last place. Private numbers in float32 need public ones in
+float32: elsewhere a whole array of them keeps its exact values, which are not those of its shortest decimals.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +34,39 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._code import attempt
+
+UNREADABLE = object()  # equal to no cell
+
+
+def plain(entry: Any) -> Any:
+    """Return the number that a cell is or spells, as a float; else its text; None if it is missing; else the cell.
+
+    Text that UTF-8 cannot encode, which Arrow refuses with its whole column, is ``UNREADABLE``.
+    """
+    if type(entry) is float:
+        return None if math.isnan(entry) else entry + 0.0
+    return attempt(_plain, entry, failed=UNREADABLE)
+
+
+def number(entry: Any) -> float:
+    """Return the cell as a float; NaN if it is not one real number. Text is read as the number it spells."""
+    return entry + 0.0 if type(entry) is float else attempt(_number, entry, failed=np.nan)
+
+
+def numbers(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return an array's cells as float64, NaN where there is none, and where a cell is neither number nor missing.
+
+    Both have the array's shape. An array of lower precision keeps its exact values.
+    """
+    if array.dtype.kind in "fiub":
+        with np.errstate(all="ignore"):  # a cast of long doubles may overflow
+            return array.astype(np.float64) + 0.0, np.zeros(array.shape, dtype=bool)
+    cells = list(array.ravel())
+    values = np.array([number(cell) for cell in cells], dtype=np.float64)
+    odd = np.zeros(array.size, dtype=bool)
+    for i in np.flatnonzero(np.isnan(values)):
+        odd[i] = plain(cells[i]) is not None
+    return values.reshape(array.shape), odd.reshape(array.shape)
 
 
 def as_array(values: Any) -> npt.NDArray[Any] | None:
@@ -33,48 +86,40 @@ def listed(values: Any) -> npt.NDArray[np.object_]:
     return array
 
 
-def number(entry: Any) -> float:
-    """Return the entry as a float; NaN if it is not one real number. Text is read as the number it spells."""
-    return entry if type(entry) is float else attempt(_number, entry, failed=np.nan)
+def _plain(entry: Any) -> Any:
+    if entry is None or type(entry).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(entry, str | bytes):
+        entry = _text(entry)
+    value = attempt(_number, entry, failed=None)
+    if value is None:
+        return entry
+    return None if math.isnan(value) else value
 
 
-def numbers(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Return an array's entries as float64, NaN where there is none, and where an entry is neither number nor missing.
-
-    All of one shape. Numbers that were turned into text are read back, since one odd entry does that to all of them.
-    """
-    if array.dtype.kind in "fiub":
-        with np.errstate(all="ignore"):  # a cast of long doubles may overflow
-            return array.astype(np.float64), np.zeros(array.shape, dtype=bool)
-    cells = array.ravel().tolist() if array.dtype.kind in "UST" else list(array.ravel())
-    values = np.array([number(cell) for cell in cells], dtype=np.float64).reshape(array.shape)
-    odd = np.zeros(array.size, dtype=bool)
-    for i in np.flatnonzero(np.isnan(values)):
-        odd[i] = not missing(cells[i])
-    return values, odd.reshape(array.shape)
+def _text(entry: str | bytes) -> str:
+    """As UTF-8 can encode it, without what NumPy drops at its end."""
+    data = entry if isinstance(entry, bytes) else entry.encode()
+    return data.decode().rstrip("\0")
 
 
-def missing(entry: Any) -> bool:
-    """Tell whether an entry says that nothing is known: None, a NaN, pandas' NA, or text that spells NaN."""
-    return entry is None or type(entry).__name__ in ("NAType", "NaTType") or attempt(_is_nan, entry, failed=False)
-
-
-def as_text(entry: Any) -> str | None:
-    """Return the entry as text, None if it is neither text nor a number; 1 and 1.0 are both "1"."""
-    if isinstance(entry, str):
-        return str(entry)
-    value = number(entry) if isinstance(entry, int | float | np.number | np.bool_) else np.nan
-    if isinstance(entry, bool | np.bool_):
-        return str(bool(entry))
-    return None if np.isnan(value) else str(int(value) if value.is_integer() else value)
-
-
-def spellings(label: Any) -> tuple[Any, ...]:
-    """Return what a label may be called: 1, 1.0, "1" and "1.0" are one, which of them it is may be due to others."""
-    value = number(label)
-    if np.isnan(value):
-        return (label,)
-    return (label, value, as_text(value), str(value), *((str(bool(value)),) if value in (0, 1) else ()))
+def _number(entry: Any) -> float:
+    if isinstance(entry, np.floating):
+        entry = str(entry)  # as NumPy writes it beside text
+    if isinstance(entry, str | bytes):
+        word = _text(entry)
+        truth = {"true": 1.0, "false": 0.0}.get(word.strip().lower())
+        entry = complex(word) if truth is None else truth
+    if isinstance(entry, np.timedelta64):
+        return math.nan if np.isnat(entry) else float(entry.astype(np.int64))
+    if isinstance(entry, complex | np.complexfloating) and entry.imag == 0:
+        return float(entry.real) + 0.0
+    if isinstance(entry, np.ndarray | np.complexfloating) or getattr(entry, "shape", ()) != ():
+        raise TypeError  # float() of these may warn, which would be seen
+    try:
+        return float(entry) + 0.0
+    except OverflowError:
+        return math.inf if entry > 0 else -math.inf  # as float() of its text
 
 
 def _as_array(values: Any) -> npt.NDArray[Any]:
@@ -83,6 +128,8 @@ def _as_array(values: Any) -> npt.NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):  # NumPy would take what lies under the mask
         return _unmasked(np.asarray(values), np.ma.getmaskarray(values))
     array = np.asarray(values)
+    if array.dtype.kind in "mM" and not isinstance(values, np.ndarray):
+        array = np.asarray(values.astype(object))  # NumPy would make integers of some
     typed = array.ndim != 1 or isinstance(getattr(values, "dtype", None), np.dtype)
     return array if typed else array.astype(object)
 
@@ -102,22 +149,3 @@ def _is_sequence(values: Any) -> bool:
         and not isinstance(values, str | bytes | Mapping)
         and not any(hasattr(kind, interface) for interface in interfaces)
     )
-
-
-def _number(entry: Any) -> float:
-    if isinstance(entry, str | bytes):
-        return _spelled(entry if isinstance(entry, str) else entry.decode())
-    if isinstance(entry, complex | np.complexfloating) and entry.imag == 0:  # beside one that is not real
-        return float(entry.real)
-    if isinstance(entry, np.ndarray | np.complexfloating) or getattr(entry, "shape", ()) != ():
-        raise TypeError  # float() of these may warn, which would be seen
-    return float(entry)
-
-
-def _spelled(word: str) -> float:
-    truth = {"true": 1.0, "false": 0.0}.get(word.strip().lower())
-    return float(word) if truth is None else truth
-
-
-def _is_nan(entry: Any) -> bool:
-    return bool(np.isnan(_number(entry)))

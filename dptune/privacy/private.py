@@ -100,7 +100,7 @@ def loss_vector(values: Any) -> npt.NDArray[np.float64]:
             f"per-example losses must be an array of real numbers; got {type(values).__name__}, which cannot be "
             "read as one. Of a tensor give losses.detach().float().cpu().numpy()."
         )
-    if array.dtype.kind in "mMV":  # not what one odd entry turns numbers into
+    if array.dtype.kind in "MV":  # not what one odd entry turns numbers into
         raise InputError(
             f"per-example losses must be an array of real numbers; got {type(values).__name__} of {array.dtype.type}."
         )

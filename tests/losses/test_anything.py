@@ -102,7 +102,7 @@ def test_an_entry_that_raises_becomes_nan_and_leaves_the_others(error: type[Base
     np.testing.assert_array_equal(zero_one_loss(bad, [1, 1, 1], labels=[0, 1]), [0.0, np.nan, 1.0])
 
 
-@pytest.mark.parametrize("bad", [None, "text", object(), [1, 2], 10**400, 1j, np.complex128(1j), np.array([1.0])])
+@pytest.mark.parametrize("bad", [None, "text", object(), [1, 2], 1j, np.complex128(1j), np.array([1.0])])
 def test_one_odd_entry_becomes_nan_and_leaves_the_others(bad: Any) -> None:
     y = np.array([1.0, 0.0, 2.0], dtype=object)
     y[1] = bad

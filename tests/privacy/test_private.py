@@ -97,10 +97,11 @@ def test_real_numbers_of_any_kind_are_taken(dtype: str) -> None:
 
 def test_a_list_is_read_entry_by_entry_so_that_no_private_value_can_raise() -> None:
     huge = np.longdouble("1e4000")  # overflows float64
-    odd = [0.5, None, "12 years", b"x", 1j, np.complex128(1j), [2.0], 10**400, object(), np.float32(2), True, huge]
+    odd = [0.5, None, "12 years", b"x", 1j, np.complex128(1j), [2.0], {}, object(), np.float32(2), True, huge, 10**400]
     values = reveal(PerExampleLosses(odd))
     assert values[[0, 9, 10]].tolist() == [0.5, 2.0, 1.0]
     assert values[11] == np.inf or np.isnan(values[11])
+    assert values[12] == np.inf
     assert np.isnan(values[1:9]).all()
     assert reveal(PerExampleLosses((1, 2))).tolist() == [1.0, 2.0]
     assert np.isnan(reveal(PerExampleLosses([[1.0, 2.0], [3.0, 4.0]]))).all()
@@ -111,8 +112,8 @@ def test_a_value_beyond_float64_does_not_warn() -> None:
 
 
 def test_an_array_of_objects_is_read_entry_by_entry() -> None:
-    """One person's None or huge integer makes NumPy choose this dtype: it must cost that person's entry only."""
-    entries = [0.5, None, "text", 10**400, 1 + 2j, True]
+    """One person's None makes NumPy choose this dtype: it must cost that person's entry only."""
+    entries = [0.5, None, "text", {}, 1 + 2j, True]
     np.testing.assert_array_equal(reveal(PerExampleLosses(np.array(entries, dtype=object))), [0.5, *[np.nan] * 4, 1.0])
 
 

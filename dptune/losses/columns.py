@@ -1,0 +1,146 @@
+"""A private column in the representation of a public one: numbers, or the values that public rows hold.
+
+What a column holds is read from public rows alone. A private cell is then read by itself, by
+:func:`dptune.privacy.cells.plain`:
+
+    public column   a private cell becomes
+    numbers         the number that it is or spells, in the public floating-point type
+    text            the first public value that says the same; else its text, a number in its shortest form
+    categories      the category that says the same
+    any             missing, if it says that it is: the public missing value where there is one
+
+"Says the same" means that ``plain`` of both is equal, so 1, 1.0, "1" and "1.0" say the same, and so do "7" and "007": a
+public column with two of them, in which values repeat, is refused. Any other cell makes its own row unreadable.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._code import attempt
+from dptune.errors import InputError
+from dptune.privacy.cells import UNREADABLE, listed, numbers, plain
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+class Parsed(NamedTuple):
+    """A private column: its values, where a cell does not fit, and where one is missing, (n,) each."""
+
+    values: npt.NDArray[Any]
+    unreadable: Mask
+    gaps: Mask
+
+
+class Column(ABC):
+    """What a public column holds."""
+
+    _example: npt.NDArray[Any]  # (1,)
+
+    @abstractmethod
+    def parse(self, cells: npt.NDArray[Any]) -> Parsed:
+        """Read private cells (n,), each by itself."""
+
+    @abstractmethod
+    def example(self, odd: float | None) -> npt.NDArray[Any]:
+        """Return the first public cell (1,); with ``odd`` (NaN, inf) one that is missing, or infinite."""
+
+    def strangers(self, values: npt.NDArray[Any]) -> list[Any]:
+        """Return the texts and categories among values (n,) that no public row holds, where public rows share a few."""
+        return []
+
+
+class _Numbers(Column):
+    """Numbers, in the floating-point type of the public cells (m,), or float64."""
+
+    def __init__(self, public: npt.NDArray[Any]) -> None:
+        self._dtype = public.dtype if public.dtype.kind == "f" else np.dtype(np.float64)
+        self._example = self.parse(public[:1]).values
+
+    def parse(self, cells: npt.NDArray[Any]) -> Parsed:
+        values, odd = numbers(cells)
+        with np.errstate(all="ignore"):
+            return Parsed(values.astype(self._dtype), odd, np.isnan(values) & ~odd)
+
+    def example(self, odd: float | None) -> npt.NDArray[Any]:
+        return self._example.copy() if odd is None else np.full(1, odd, dtype=self._dtype)
+
+
+class _Words(Column):
+    """Text, or categories: the values that public cells (m,) hold, and where they are text any other text, too."""
+
+    def __init__(self, name: object, public: npt.NDArray[Any], categories: Sequence[Any] | None = None) -> None:
+        self._open = categories is None
+        cells = listed(public)
+        self._values: dict[Any, Any] = {}  # what a cell says -> the first public value that says it
+        twins = []
+        for value in (*(categories or ()), *cells):
+            said = plain(value)
+            if self._values.setdefault(said, value) is not value and said is not None and self._values[said] != value:
+                twins.append((self._values[said], value))
+        self._missing = self._values.setdefault(None, None)
+        values, _, gaps = self.parse(cells)
+        self._example = values[:1]
+        known = set(values[~gaps])
+        self._known = known if 2 * len(known) <= len(cells) - gaps.sum() else set()  # free text repeats little
+        for first, twin in twins if self._known or not self._open else ():
+            raise InputError(
+                f"column {name!r} of like= holds {first!r} and {twin!r}. Private cells are compared by their number, "
+                "and these are one number. Turn the column into numbers, or write its values so that they are not "
+                "numbers (for example 'v1.10'), in like= and in X."
+            )
+
+    def parse(self, cells: npt.NDArray[Any]) -> Parsed:
+        said = [plain(cell) for cell in listed(cells)]
+        values, unreadable = np.empty(len(said), dtype=object), np.zeros(len(said), dtype=bool)
+        for i, what in enumerate(said):
+            value = attempt(self._values.get, what, self._written(what), failed=UNREADABLE)
+            unreadable[i] = value is UNREADABLE
+            values[i] = None if unreadable[i] else value
+        gap = np.array([what is None for what in said], dtype=bool) & (not isinstance(self._missing, str))
+        return Parsed(values, unreadable, gap)
+
+    def _written(self, what: Any) -> Any:
+        """What becomes of a cell that no public value equals."""
+        if what is None:
+            return None
+        if isinstance(what, str) and self._open:
+            return what
+        if isinstance(what, float) and self._open:
+            return str(int(what)) if what.is_integer() and abs(what) < 2**53 else repr(what)
+        return UNREADABLE
+
+    def example(self, odd: float | None) -> npt.NDArray[Any]:
+        if odd is None or not np.isnan(odd):
+            return self._example.copy()
+        missing = np.empty(1, dtype=object)
+        missing[0] = self._missing
+        return missing
+
+    def strangers(self, values: npt.NDArray[Any]) -> list[Any]:
+        return (
+            [v for v in dict.fromkeys(values) if plain(v) is not None and v not in self._known] if self._known else []
+        )
+
+
+def column_of(name: object, public: npt.NDArray[Any], categories: Sequence[Any] | None = None) -> Column:
+    """Return what a public column (m,) holds; ``categories`` are those that its type lists.
+
+    Raises:
+        InputError: it holds something else than numbers, text or categories, or values that repeat and are the same
+            number in two spellings.
+    """
+    said = [plain(cell) for cell in listed(public)]
+    if categories is not None:
+        return _Words(name, public, categories)
+    if public.dtype.kind in "mM" or not all(isinstance(what, str | float | None) for what in said):
+        raise InputError(
+            f"column {name!r} of like= holds neither numbers, text nor categories; turn it into one of them, "
+            "for example dates into days, in like= and in X. Text must be valid Unicode."
+        )
+    return _Words(name, public) if any(isinstance(cell, str) for cell in listed(public)) else _Numbers(public)
