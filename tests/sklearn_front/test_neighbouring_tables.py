@@ -58,6 +58,17 @@ def read_again(table: Any) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(table.to_csv(index=False)))
 
 
+def halves(table: dict[str, list[Any]]) -> pd.DataFrame:
+    """Whole floats, each half of the file read by itself; one public age is "?", so that public ages are text."""
+    ages = [float(age) if isinstance(age, int) else age for age in table["age"]]
+    return read_again(frame(table | {"age": ["?", *ages[1:]] if len(ages) == M else ages}))
+
+
+def beside_text(table: dict[str, list[Any]]) -> Any:
+    """Whole floats beside text: NumPy makes text of all, and objects where one city is None."""
+    return np.array([[float(age // 10), city] for age, city in zip(table["age"], table["city"], strict=True)])
+
+
 numbers, mixed = rows_of("age", "dose"), rows_of("age", "dose", "city")
 BY_TYPE = make_pipeline(
     make_column_transformer(
@@ -73,10 +84,13 @@ PLAIN, WORDS = (
     make_pipeline(SimpleImputer(), LogisticRegression()),
     make_pipeline(CountVectorizer(), LogisticRegression()),
 )
+ENCODED = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
 ROWS: dict[str, tuple[Any, Callable[[dict[str, list[Any]]], Any], str]] = {  # model, how it is held, whose cell is odd
     "frame": (BY_TYPE, frame, "age"),
     "frame, text": (BY_TYPE, frame, "city"),
     "csv": (BY_TYPE, lambda table: read_again(frame(table)), "age"),
+    "csv, public text": (BY_TYPE, halves, "age"),
+    "whole floats beside text": (ENCODED, beside_text, "city"),
     "category": (BY_TYPE, lambda table: frame(table).astype({"city": "category"}), "city"),
     "nullable": (BY_TYPE, lambda table: frame(table).convert_dtypes(), "age"),
     "array": (PLAIN, lambda table: np.array(numbers(table)), "age"),
