@@ -35,7 +35,7 @@ from dptune.privacy.cells import plain
 
 SURROGATE = json.loads('"cut \\ud83d"')
 NUMBERS = ["1", "1.0", "1.50", "1.5", "7", "007", "1e3", "1000", "1000.0", "-0.0", "0", "2.5", " 3", "0.1", "1e400"]
-NUMBERS += ["-0", "9007199254740993", "12345678901234567890123", "-4", "inf"]
+NUMBERS += ["-0", "9007199254740993", "1234567890123456789", "-4", "inf"]
 OTHERS = ["TRUE", "True", "false", "", "?", "Bern", "Basel", "1_0", "1j", "(1+0j)", "x y", "None", "nan", "Infinity"]
 CELLS = st.sampled_from(NUMBERS + OTHERS) | st.floats(-1e6, 1e6).map(repr) | st.integers(-99, 99).map(str)
 

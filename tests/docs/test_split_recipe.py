@@ -1,0 +1,76 @@
+"""How docs/sklearn.md splits a file of public and private rows: one odd private cell costs its own row only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from page_tools import blocks, page
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from dptune.losses.estimator import estimator_losses
+
+N = 200
+RECIPE = next(code for _, code in blocks(page("docs/sklearn.md"), "python") if "patients.csv" in code)
+CAREFREE = RECIPE.replace(", dtype=str", "")  # the private half with types of its own
+TOGETHER = """
+import pandas as pd
+from sklearn.model_selection import train_test_split
+table = pd.read_csv("patients.csv")
+public, private = train_test_split(table, test_size=0.6, random_state=0)
+X_train, y_train = public.drop(columns="sick"), public["sick"]
+X_val, y_val = private.drop(columns="sick"), private["sick"]
+"""
+MODEL = make_pipeline(
+    make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), make_column_selector(dtype_include="number")),
+        (OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_exclude="number")),
+    ),
+    LogisticRegression(),
+)
+
+
+def losses(recipe: str, places: dict[int, Any], column: str) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    score, age = rng.integers(0, 10, N) / 2, rng.integers(20, 90, N)
+    table = pd.DataFrame(
+        {"score": score, "age": age, "sick": (score + age / 30 + rng.normal(0, 1, N) > 4.2).astype(int)}
+    )
+    table = table.astype(object)
+    for line, cell in places.items():
+        table.loc[line - 1, column] = cell
+    Path("patients.csv").write_text(table.to_csv(index=False))
+    made: dict[str, Any] = {}
+    exec(recipe, made)
+    MODEL.fit(made["X_train"], made["y_train"].astype(int))
+    return estimator_losses("log_loss", MODEL, made["X_val"], made["y_val"], like=made["X_train"])
+
+
+@pytest.mark.parametrize("recipe", [RECIPE, CAREFREE], ids=["as text", "types of its own"])
+@pytest.mark.parametrize("public", ["?", 1.5], ids=["public text", "public numbers"])
+@pytest.mark.parametrize("cell", ["?", "", "1e400", "Bern", "TRUE"])
+@pytest.mark.parametrize("column", ["score", "sick"])
+def test_one_odd_private_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, public: Any, cell: str, column: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train, val = train_test_split(range(1, N + 1), test_size=0.6, random_state=0)
+    odd = {train[3]: public} if column == "score" else {}
+    a, b = (losses(recipe, odd | each, column) for each in ({}, {val[5]: cell}))
+    assert np.isfinite(a).all()
+    assert np.delete(a, 5).tobytes() == np.delete(b, 5).tobytes()
+
+
+def test_one_table_read_as_a_whole_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, val = train_test_split(range(1, N + 1), test_size=0.6, random_state=0)
+    a, b = (losses(TOGETHER, each, "score") for each in ({}, {val[5]: "?"}))
+    assert np.sum(np.delete(a, 5) != np.delete(b, 5)) > N / 4
