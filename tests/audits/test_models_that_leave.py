@@ -1,0 +1,194 @@
+"""What leaves after private rows were asked about, byte by byte, on neighbouring rows: models, searches, studies.
+
+Answers are constants, so whatever differs between neighbours is there without noise. The planted bug asks the user's
+own model: about twenty of a hundred stock estimators tell neighbours apart then.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from audit_tools import dump
+from every_logger import without_clocks
+from noises import CannedNoise
+from sklearn.neighbors import KNeighborsClassifier
+from stock_models import (
+    ONE_COLUMN,
+    PIPELINES,
+    SEVERAL_ANSWERS,
+    TREE,
+    X_TRAIN,
+    X_VAL,
+    Y_TRAIN,
+    Y_VAL,
+    N,
+    neighbours,
+    stock,
+)
+
+import dptune
+from dptune.losses import estimator
+from dptune.privacy.noise import OpenDPNoise
+from dptune_optuna import CentredSampler, SelectionObjective
+from dptune_sklearn import PrivateSearch
+
+ROWS = neighbours()
+FAST = ["KNeighborsClassifier", "KNeighborsRegressor", "RadiusNeighborsRegressor", "StackingClassifier", "SVC"]
+FAST += ["LogisticRegression", "GaussianNB", "DecisionTreeRegressor", "HistGradientBoostingClassifier", "Ridge"]
+REMEMBER = {"KNeighborsClassifier", "KNeighborsRegressor", "RadiusNeighborsRegressor", "StackingClassifier"}
+REMEMBER |= set(PIPELINES) - {"KBinsDiscretizer"}
+MAKERS = {**dict(stock()), **PIPELINES}
+pytestmark = pytest.mark.filterwarnings("ignore")  # of fits to few rows
+
+Left = list[bytes | str]
+Door = Callable[[Any, np.ndarray, Path], Left]
+
+
+def opened(folder: Path) -> dptune.PrivacyLedger:
+    folder.mkdir(parents=True, exist_ok=True)
+    return dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(4.0))
+
+
+def loss_of(model: Any) -> str:
+    return "zero_one" if hasattr(model, "classes_") else "mse"
+
+
+def by_choice(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
+    """Two models are compared, and one is chosen."""
+    models = [pickle.loads(pickled) for _ in range(2)]
+    ledger = opened(folder)
+    privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), noise=CannedNoise(answer=0.25))
+    about: dict[str, Any] = {"loss": loss_of(models[0]), "data": (rows, Y_VAL), "estimate_share": 0.1}
+    chosen = dptune.select(models, privatizer, mu=0.5, name="c", **about)
+    return [*map(pickle.dumps, models), pickle.dumps(chosen), *without_clocks([repr(dump(ledger))], folder)]
+
+
+def by_search(pickled: bytes, rows: np.ndarray, folder: Path, method: str = "centred") -> Left:
+    """The estimator is searched, pickled with all it has, and its best one handed out."""
+    model, ledger = pickle.loads(pickled), opened(folder)
+    about: dict[str, Any] = {"loss": loss_of(model), "clip": (0.0, 1.0), "n_trials": 4, "method": method, "name": "s"}
+    search = PrivateSearch(model, {"n_neighbors": [2, 3, 4, 5]}, ledger=ledger, **about)
+    search.fit(X_TRAIN, Y_TRAIN, X_val=rows, y_val=Y_VAL)
+    whole = without_clocks([pickle.dumps(search).decode("latin-1"), repr(dump(ledger))], folder)
+    return [pickle.dumps(search.best_estimator_), pickle.dumps(model), *whole]
+
+
+def by_study(pickled: bytes, rows: np.ndarray, folder: Path, *, chooses: bool = False) -> Left:
+    """The user's function keeps what it returns, and a callback looks at each trial."""
+    kept, ledger, seen = [], opened(folder), list[str]()
+    privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), noise=CannedNoise(answer=0.25))
+
+    def model(trial: Any) -> Any:
+        trial.suggest_float("x", 0.0, 1.0)
+        kept.append(pickle.loads(pickled))
+        return kept[-1]
+
+    about: dict[str, Any] = {"loss": loss_of(pickle.loads(pickled)), "data": (rows, Y_VAL)}
+    if chooses:
+        objective: Any = SelectionObjective(model, privatizer, mu=1.0, **about)
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0), study_name="s")
+    else:
+        space = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
+        sampler = CentredSampler(space, privatizer, n_trials=8, seed=0)
+        objective = sampler.objective(model, **about)
+        study = optuna.create_study(sampler=sampler, study_name="s")
+    study.optimize(objective, n_trials=8, callbacks=[lambda study, trial: seen.append(repr(trial))])
+    told = [repr(objective.select(study) if chooses else sampler.recommend(study)), *seen, repr(study.trials)]
+    told += [repr(study.user_attrs), repr(dump(ledger))]
+    return [*map(pickle.dumps, kept), *without_clocks(told, folder)]
+
+
+def by_choosing_study(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
+    return by_study(pickled, rows, folder, chooses=True)
+
+
+def by_choosing_search(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
+    return by_search(pickled, rows, folder, method="selection")
+
+
+def audit(door: Door, name: str, folder: Path, kinds: tuple[str, ...] = ("far", "missing")) -> None:
+    """What leaves is the same bytes for neighbours."""
+    y = Y_TRAIN + 1 if name == "GammaRegressor" else Y_TRAIN
+    pickled = pickle.dumps(MAKERS[name]().fit(X_TRAIN, y))
+    mine = door(pickled, ROWS["same"], folder / f"{'same':_<9}")  # paths of one length, which pickles write
+    for kind in kinds:
+        theirs = door(pickled, ROWS[kind], folder / f"{kind:_<9}")
+        assert len(mine) == len(theirs), f"{name}: another number of things leaves"
+        differ = [place for place, pair in enumerate(zip(mine, theirs, strict=True)) if pair[0] != pair[1]]
+        assert differ == [], f"{name} tells {kind} apart, in {[mine[place][:200] for place in differ]}"
+
+
+@pytest.fixture
+def canned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OpenDPNoise, "add_gaussian", lambda self, statistic, sigma: np.full(len(statistic), 0.25))
+    monkeypatch.setattr(OpenDPNoise, "noisy_argmin", lambda self, statistic, scale: 1)
+
+
+@pytest.mark.parametrize("name", [*FAST, *PIPELINES])
+def test_models_among_which_one_was_chosen_are_as_they_were(fast_path: Path, name: str) -> None:
+    audit(by_choice, name, fast_path, ("far",))
+
+
+@pytest.mark.parametrize("door", [by_search, by_choosing_search, by_study, by_choosing_study])
+def test_every_front_end_hands_out_models_that_were_never_asked(fast_path: Path, canned: None, door: Door) -> None:
+    audit(door, "KNeighborsClassifier", fast_path)
+
+
+def as_it_is(model: Any) -> Any:
+    return model
+
+
+@pytest.mark.parametrize("name", sorted(REMEMBER))
+def test_the_audit_finds_a_model_that_was_asked_itself(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(estimator, "copied", as_it_is)
+    with pytest.raises(AssertionError, match=f"{name} tells far apart, in .b'"):
+        audit(by_choice, name, fast_path, ("far",))
+
+
+@pytest.mark.parametrize("door", [by_search, by_choosing_search, by_study, by_choosing_study])
+def test_the_audit_finds_it_in_every_front_end(
+    fast_path: Path, canned: None, monkeypatch: pytest.MonkeyPatch, door: Door
+) -> None:
+    monkeypatch.setattr(estimator, "copied", as_it_is)
+    with pytest.raises(AssertionError, match="KNeighborsClassifier tells far apart, in .b'"):
+        audit(door, "KNeighborsClassifier", fast_path, ("far",))
+
+
+@pytest.mark.slow
+def test_no_stock_estimator_tells_neighbours_apart(fast_path: Path) -> None:
+    for name in MAKERS:
+        audit(by_choice, name, fast_path / name, ("far",))
+    print(f"{len(MAKERS)} estimators; left out: {sorted(SEVERAL_ANSWERS | ONE_COLUMN)}")
+    assert len(MAKERS) > 95
+
+
+@pytest.mark.slow
+def test_a_fifth_of_the_stock_estimators_would_if_they_were_asked_themselves(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimator, "copied", as_it_is)
+    found = set()
+    for name in MAKERS:
+        try:
+            audit(by_choice, name, fast_path / name, ("far",))
+        except AssertionError as error:
+            found.add(str(error).partition(" tells")[0])
+    print(f"{len(found)} of {len(MAKERS)}: {sorted(found)}")
+    assert found >= REMEMBER
+    assert len(found) > 20
+
+
+def test_the_users_model_answers_as_before() -> None:
+    """The counters that would leave exist: they move when the model is asked."""
+    model = KNeighborsClassifier(**TREE).fit(X_TRAIN, Y_TRAIN)
+    before = pickle.dumps(model)
+    model.predict(X_VAL)
+    assert pickle.dumps(model) != before
