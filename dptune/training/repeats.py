@@ -113,7 +113,8 @@ def repeat_and_select(
     night, and read its result at an hour that was fixed before. The ledgers date it as it began.
 
     Args:
-        once: () -> (hyperparameters as JSON data, model, losses (n,) of the scoring people).
+        once: () -> (hyperparameters as JSON data, model, losses (n,) of the scoring people). Compute the losses from a
+            copy of the model, or with ``estimator_losses``, which does: a model may remember the rows it answers.
         ledgers: one for each population; all with the same ``repeats``, exactly one with a ``score_mu``.
         clip: public range of one loss.
         secure: whether the trainings' noise is cryptographically secure; see ``TrainingLedger.begin``.

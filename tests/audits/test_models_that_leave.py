@@ -55,6 +55,10 @@ def opened(folder: Path) -> dptune.PrivacyLedger:
     return dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(4.0))
 
 
+def masked(told: list[str], folder: Path) -> str:
+    return "\n".join(without_clocks(told, folder))
+
+
 def loss_of(model: Any) -> str:
     return "zero_one" if hasattr(model, "classes_") else "mse"
 
@@ -66,17 +70,19 @@ def by_choice(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
     privatizer = dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 1.0), noise=CannedNoise(answer=0.25))
     about: dict[str, Any] = {"loss": loss_of(models[0]), "data": (rows, Y_VAL), "estimate_share": 0.1}
     chosen = dptune.select(models, privatizer, mu=0.5, name="c", **about)
-    return [*map(pickle.dumps, models), pickle.dumps(chosen), *without_clocks([repr(dump(ledger))], folder)]
+    return [*map(pickle.dumps, models), pickle.dumps(chosen), masked([repr(dump(ledger))], folder)]
 
 
 def by_search(pickled: bytes, rows: np.ndarray, folder: Path, method: str = "centred") -> Left:
     """The estimator is searched, pickled with all it has, and its best one handed out."""
     model, ledger = pickle.loads(pickled), opened(folder)
     about: dict[str, Any] = {"loss": loss_of(model), "clip": (0.0, 1.0), "n_trials": 4, "method": method, "name": "s"}
-    search = PrivateSearch(model, {"n_neighbors": [2, 3, 4, 5]}, ledger=ledger, **about)
+    if method == "centred":
+        about["settings"] = {"final_share": 0.1}  # the model that is handed out is estimated last
+    search = PrivateSearch(model, {"n_neighbors": [2, 3, 4]}, ledger=ledger, **about)
     search.fit(X_TRAIN, Y_TRAIN, X_val=rows, y_val=Y_VAL)
-    whole = without_clocks([pickle.dumps(search).decode("latin-1"), repr(dump(ledger))], folder)
-    return [pickle.dumps(search.best_estimator_), pickle.dumps(model), *whole]
+    whole = masked([pickle.dumps(search).decode("latin-1"), repr(dump(ledger))], folder)
+    return [pickle.dumps(search.best_estimator_), pickle.dumps(model), whole]
 
 
 def by_study(pickled: bytes, rows: np.ndarray, folder: Path, *, chooses: bool = False) -> Left:
@@ -101,7 +107,7 @@ def by_study(pickled: bytes, rows: np.ndarray, folder: Path, *, chooses: bool = 
     study.optimize(objective, n_trials=8, callbacks=[lambda study, trial: seen.append(repr(trial))])
     told = [repr(objective.select(study) if chooses else sampler.recommend(study)), *seen, repr(study.trials)]
     told += [repr(study.user_attrs), repr(dump(ledger))]
-    return [*map(pickle.dumps, kept), *without_clocks(told, folder)]
+    return [*map(pickle.dumps, kept), masked(told, folder)]
 
 
 def by_choosing_study(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
@@ -119,7 +125,6 @@ def audit(door: Door, name: str, folder: Path, kinds: tuple[str, ...] = ("far", 
     mine = door(pickled, ROWS["same"], folder / f"{'same':_<9}")  # paths of one length, which pickles write
     for kind in kinds:
         theirs = door(pickled, ROWS[kind], folder / f"{kind:_<9}")
-        assert len(mine) == len(theirs), f"{name}: another number of things leaves"
         differ = [place for place, pair in enumerate(zip(mine, theirs, strict=True)) if pair[0] != pair[1]]
         assert differ == [], f"{name} tells {kind} apart, in {[mine[place][:200] for place in differ]}"
 
@@ -153,12 +158,12 @@ def test_the_audit_finds_a_model_that_was_asked_itself(
         audit(by_choice, name, fast_path, ("far",))
 
 
-@pytest.mark.parametrize("door", [by_search, by_choosing_search, by_study, by_choosing_study])
+@pytest.mark.parametrize("door", [by_search, by_study, by_choosing_study])  # selection trains the chosen one anew
 def test_the_audit_finds_it_in_every_front_end(
     fast_path: Path, canned: None, monkeypatch: pytest.MonkeyPatch, door: Door
 ) -> None:
     monkeypatch.setattr(estimator, "copied", as_it_is)
-    with pytest.raises(AssertionError, match="KNeighborsClassifier tells far apart, in .b'"):
+    with pytest.raises(AssertionError, match=r"KNeighborsClassifier tells far apart, in .b'"):
         audit(door, "KNeighborsClassifier", fast_path, ("far",))
 
 
