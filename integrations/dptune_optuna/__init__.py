@@ -19,6 +19,7 @@ releases of the Gaussian mechanism, paid beforehand in the ledger: mu-GDP for re
 trusted curator (this process). ``LocalObjective`` and the LDP samplers need no curator: see :mod:`dptune_optuna.local`.
 """
 
+from dptune_optuna.choice import candidate, choose
 from dptune_optuna.federated import DPFTSSampler
 from dptune_optuna.local import LDPATASampler, LDPMoMASampler, LDPTGPSampler
 from dptune_optuna.local_objective import LocalObjective
@@ -49,5 +50,7 @@ __all__ = [
     "PrivateSampler",
     "SelectionObjective",
     "UnprotectedValueWarning",
+    "candidate",
+    "choose",
     "repeat_and_select",
 ]

@@ -44,7 +44,8 @@ LOSS = ATTRIBUTE + "loss"  # of a study: the name of the loss that its trials we
 UNNAMED = "loss"  # of a function that returns losses
 SIGMA = ATTRIBUTE + "sigma"  # of a trial: the standard deviation of the noise in its released value
 _BAR = 30  # cells of the bar of the budget
-_TITLE = "## Private search"
+TITLE = "## Private"  # begins every note that is written here
+_TITLE = f"{TITLE} search"
 _NOTE = "dashboard:note_"  # where optuna-dashboard keeps a study's note (save_note)
 _PART = 2045  # in parts of this length
 LossesAt = Callable[[Mapping[str, Any]], PerExampleLosses | None]
@@ -260,7 +261,7 @@ def show(study: optuna.Study, run: SearchRun, loss: str, trial: Trial | None = N
             study.set_user_attr(name, value)
             if name == VALUE_IS and study.metric_names is None:
                 unwrap(optuna.Study.set_metric_names)(study, [str(value)])
-    _write_note(study, _note(run, progress, run.value_is(loss)))
+    write_note(study, _note(run, progress, run.value_is(loss)))
 
 
 def _note(run: SearchRun, progress: dict[str, object], value_is: str) -> str:
@@ -291,13 +292,13 @@ def _recommended(run: SearchRun, progress: dict[str, object]) -> str:
     return f"{'' if run.complete else 'so far: '}{listed(found, '`')}\n\n{found.summary()}"
 
 
-def _write_note(study: optuna.Study, text: str) -> None:
+def write_note(study: optuna.Study, text: str) -> None:
     """Write the study's note for optuna-dashboard, which need not be installed; a note of the user's stays."""
     storage, identity = study._storage, study._study_id
     stored = storage.get_study_system_attrs(identity)
     parts = {key: part for key, part in stored.items() if key.startswith(f"{_NOTE}str:")}
     before = "".join(str(parts[f"{_NOTE}str:{i}"]) for i in range(len(parts)))
-    if before == text or (before and not before.startswith(_TITLE)):
+    if before == text or (before and not before.startswith(TITLE)):
         return
     new = {f"{_NOTE}str:{i}": text[i * _PART : (i + 1) * _PART] for i in range(-(-len(text) // _PART))}
     version = {f"{_NOTE}ver": stored.get(f"{_NOTE}ver", 0) + 1}

@@ -1,5 +1,6 @@
 """The public names, and where each is defined: read by type checkers and by ``__init__``."""
 
+from dptune_ray.choice import choose as choose
 from dptune_ray.federated import DPFTSSearch as DPFTSSearch
 from dptune_ray.federated import Federation as Federation
 from dptune_ray.local import LDPATASearch as LDPATASearch

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import ray
 from ray import cloudpickle
+from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import dptune
@@ -108,7 +109,14 @@ class ActorClient:
 
     def call(self, method: str, *args: Any, **further: Any) -> Any:
         """Call a method and wait for its answer; raise what the actor refused, or that it does not run."""
-        return answer_of(self.actor().call.remote(method, *args, **further))
+        try:
+            return answer_of(self.actor().call.remote(method, *args, **further))
+        except RayActorError:
+            raise dptune.DptuneError(
+                f"the {self.what} has died more than {RESTARTS} times, perhaps because its node has too little memory. "
+                "What was released is in the ledger and is not charged again. Start the driver again with the same "
+                "name."
+            ) from None
 
     def actor(self) -> Any:
         """Return Ray's handle of the actor, unless it does not run."""

@@ -306,7 +306,13 @@ class SpaceSearch(RunSearch):
         """
         if self._handle is not None and self._client.runs():
             self._client.call("make_up")
-        found = self._read().recommend()
+        run = self._read()
+        found = run.recommend()
+        if not run.complete:
+            _logger.warning(
+                f"The run {self._name!r} is not complete. {run.missing()} To resume, fit a Tuner with num_samples=-1 "
+                "and a searcher of this name."
+            )
         best, others = self._nested(found), without(self._default or {}, self._space() or ())
         whole = merge_dicts(merge_dicts(constants(self._param_space), others), best)
         return found.told_as(whole, self._default or self._nested(found.defaults))

@@ -33,6 +33,7 @@ ROWS = {"X_train": X[400:].copy(), "y_train": Y[400:].copy(), "X_val": X[:400].c
 ELSEWHERE = {  # page -> the test that runs its blocks
     "docs/cli.md#audit-your-own-objective": "tests/audit_room/test_own_audit.py",
     "docs/cli.md#certificates": "tests/certificate/test_certificate_page.py",
+    "docs/optuna.md#a-public-study-one-private-choice": "tests/optuna_front/test_choice.py",
     "docs/optuna.md#a-search-that-is-told-the-noise": "tests/optuna_front/test_told_the_noise.py",
     "docs/optuna.md#mlflow": "tests/optuna_front/test_mlflow.py",
     "docs/optuna.md#runs-that-go-on": "tests/optuna_front/test_extending_page.py",

@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 from example_tools import run_shorter
 from ray import tune
-from sklearn.svm import SVC
 
 import dptune
 from dptune.accounting import PlanLedger, SubsampledGaussianPlan
 from dptune.federated import FTSSettings
 from dptune.local import LocalRandomizer
-from dptune_ray import CentredSearch, DPFTSSearch, Federation, LDPTGPSearch, RayTransport
-from ray_harness import open_privatizer
+from dptune_ray import DPFTSSearch, Federation, LDPTGPSearch, RayTransport
 from ray_people import N
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
@@ -55,21 +53,35 @@ def test_an_example_runs_as_it_stands(example, fast_path):
     assert "NOT PRIVATE" not in run.stdout
 
 
-def run_block(number, names, shorter):
+def run_block(number, names, *shorter):
     block = (ROOT / "docs" / "ray.md").read_text().split("```python\n")[number].split("```")[0]
-    exec(compile(block.replace(*shorter), "ray.md", "exec"), names)
+    for words in shorter:
+        block = block.replace(*words)
+    exec(compile(block, "ray.md", "exec"), names)
 
 
 @pytest.mark.slow
-def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(fast_path, capsys):
+def test_the_page_s_public_experiment_and_private_choice_run(fast_path, monkeypatch, capsys):
+    monkeypatch.chdir(fast_path)
+    rng = np.random.default_rng(0)
+    rows = {name: rng.normal(size=(m, 2)) for name, m in (("train", 40), ("stop", 30), ("val", 50))}
+    names = {f"X_{name}": X for name, X in rows.items()} | {f"y_{name}": X[:, 0] > 0 for name, X in rows.items()}
+    run_block(1, names, ("num_samples=50", "num_samples=4"))
+    assert names["choice"].params.keys() == {"C", "gamma"}
+    assert "one private choice" in capsys.readouterr().out
+    assert names["ledger"].count("svm") == 1
+
+
+@pytest.mark.slow
+def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(fast_path, monkeypatch, capsys):
     def load_validation_data():
         X = np.random.default_rng(0).normal(size=(N, 3))
         return X, X[:, 0] > 0
 
     X_train = np.random.default_rng(1).normal(size=(100, 3))
-    names = {"tune": tune, "SVC": SVC, "CentredSearch": CentredSearch, "privatizer": open_privatizer(fast_path)}
-    names |= {"X_train": X_train, "y_train": X_train[:, 0] > 0, "load_validation_data": load_validation_data}
-    run_block(1, names, ("n_trials=100", "n_trials=4"))
+    monkeypatch.chdir(fast_path)
+    names = {"X_train": X_train, "y_train": X_train[:, 0] > 0, "load_validation_data": load_validation_data}
+    run_block(2, names, ("n_trials=100", "n_trials=4"), ("n=1000", f"n={N}"))
     assert names["search"].vault_run().begin().complete
     assert "'C'" in capsys.readouterr().out
 
@@ -81,7 +93,7 @@ def test_the_page_s_python_of_local_privacy_runs(fast_path, monkeypatch):
         **{"dptune": dptune, "tune": tune, "LDPTGPSearch": LDPTGPSearch, "LocalRandomizer": LocalRandomizer},
         **{"users": [f"user {i}" for i in range(1000)], "satisfaction": lambda config: config["x"]},
     }
-    run_block(2, names, ("num_samples=1000", "num_samples=3"))
+    run_block(3, names, ("num_samples=1000", "num_samples=3"))
     assert names["search"].recommend().keys() == {"x"}
     assert sum(account.replies for account in names["ledger"].accounts()) == 3
 
@@ -96,7 +108,7 @@ def test_the_page_s_federation_runs(fast_path, monkeypatch):
     names |= {"objective": lambda agent, config: -((config["x"] - 0.1 * agent) ** 2)}
     names |= {"RayTransport": RayTransport, "Federation": Federation, "DPFTSSearch": DPFTSSearch}
     try:
-        run_block(3, names, ("", ""))
+        run_block(4, names, ("", ""))
         assert names["federation"].best().keys() == set(range(8))
         assert names["search"].set_search_properties("value", "max", space)
         assert "x" in names["search"].suggest("a")

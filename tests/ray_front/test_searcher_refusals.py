@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import ray
 from ray import tune
 from ray.tune.search import ConcurrencyLimiter, Repeater
 from ray.tune.search.optuna import OptunaSearch
@@ -258,3 +259,28 @@ def test_a_report_to_tune_is_refused_with_the_way_to_report_to_a_scheduler(tmp_p
     search = open_centred(open_privatizer(tmp_path))
     with pytest.raises(dptune.InputError, match=r'report_public\(value, step\).*public="log loss.*metric="public"'):
         search.trainable(reports)
+
+
+@on_all
+def test_a_recommendation_of_a_run_that_is_not_complete_says_how_to_resume_it(tmp_path, opened, caplog):
+    search = opened(open_privatizer(tmp_path), n_trials=24)
+    run(begin(search), trials=14)
+    search.recommend()
+    assert "The run 'run' is not complete." in caplog.text
+    assert "fit a Tuner with num_samples=-1" in caplog.text
+    caplog.clear()
+    run(search, first=14)
+    search.recommend()
+    assert "not complete" not in caplog.text
+
+
+def test_a_vault_that_died_too_often_is_an_error_with_a_remedy(tmp_path, local_actors, monkeypatch):
+    search = begin(open_search(open_privatizer(tmp_path)))
+
+    def dies(*args, **further):
+        raise ray.exceptions.RayActorError
+
+    (vault,) = local_actors.values()
+    monkeypatch.setattr(vault, "call", dies)
+    with pytest.raises(dptune.DptuneError, match=r"vault.* has died more than 5 times.*Start the driver again"):
+        search.suggest("a")
