@@ -12,7 +12,7 @@ Public rows are read as they are, and what a model raises is shown: nothing here
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,20 +41,45 @@ def public_folds(X: Any, y: Any, *, cv: Any = 5, loss: str | NamedLoss, groups: 
         groups: of the public rows (N,), for splitters that need them.
 
     Raises:
-        InputError: a row is tested in no fold or in several.
+        InputError: a row is tested in no fold.
     """
     check_consistent_length(X, y, groups)
-    rows = len(y)
     splitter = check_cv(cv, y, classifier=as_loss(loss).uses_labels)
     folds = [(np.asarray(fit), np.asarray(test)) for fit, test in splitter.split(X, y, groups)]
-    tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=rows)
-    if len(tested) != rows or (tested != 1).any():
+    tested = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
+    if missing := int((tested == 0).sum()):
         raise InputError(
-            f"cv={cv!r} tests {int((tested == 1).sum())} of the {rows} public rows exactly once; each row must be in "
-            "exactly one test fold. Give a number of folds, KFold, StratifiedKFold or GroupKFold; not ShuffleSplit, "
-            "repeated folds or TimeSeriesSplit. Nothing was charged."
+            f"cv={cv!r} never tests {missing} of the {len(y)} public rows; every row must be in a test fold. Give a "
+            "number of folds, KFold, StratifiedKFold, GroupKFold or repeated ones; not TimeSeriesSplit. Nothing was "
+            "charged."
         )
     return folds
+
+
+def fold_losses(
+    train: Callable[..., Any], X: Any, y: Any, folds: Folds, loss: NamedLoss, fit_params: Mapping[str, Any]
+) -> Iterator[tuple[npt.NDArray[np.intp], Any, npt.NDArray[np.float64]]]:
+    """Yield of each fold the rows that are tested (k,), the model of the others, and its losses (k,), NaN for none."""
+    for fit, test in folds:
+        options = {name: _divided(each, fit, len(y)) for name, each in fit_params.items()}
+        model = train(_safe_indexing(X, fit), _safe_indexing(y, fit), **options)
+        yield test, model, _losses(loss, model, _safe_indexing(X, test), _safe_indexing(y, test))
+
+
+def of_rows(
+    rows: int, tested: Iterable[tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]], loss: NamedLoss
+) -> npt.NDArray[np.float64]:
+    """Return each row's mean loss (N,) over the folds that test it; the largest loss for one without a number."""
+    tests = list(tested)
+    known = np.concatenate([losses[np.isfinite(losses)] for _, losses in tests])
+    if not known.size:
+        raise InputError(f"no public row has a finite {loss.name}: check the labels and predictions of the models.")
+    largest = loss.most if math.isfinite(loss.most) else known.max()
+    total, times = np.zeros(rows), np.zeros(rows)
+    for test, losses in tests:
+        total[test] += np.where(np.isfinite(losses), losses, largest)
+        times[test] += 1
+    return total / times
 
 
 def cross_validated_losses(
@@ -78,24 +103,18 @@ def cross_validated_losses(
         fit_params: options of ``train``; those with an entry for each row (N, ...) are divided as the rows are.
 
     Returns:
-        Finite losses, in the units of ``loss``. A row whose label its model does not know, or to which it answers no
+        Finite losses, in the units of ``loss``; of a row that several folds test, the mean. A row whose label its model
+        does not know, or to which it answers no
         number, has the largest loss there is (of a loss without an upper end, the largest of the other rows).
 
     Raises:
-        InputError: a row is tested in no fold or in several, a model lacks what the loss asks for, or no row has a
+        InputError: a row is tested in no fold, a model lacks what the loss asks for, or no row has a
             finite loss.
     """
     wanted = as_loss(loss)
-    losses = np.full(len(y), np.nan)
-    for fit, test in public_folds(X, y, cv=cv, loss=wanted, groups=groups):
-        options = {name: _divided(each, fit, len(y)) for name, each in (fit_params or {}).items()}
-        model = train(_safe_indexing(X, fit), _safe_indexing(y, fit), **options)
-        losses[test] = _losses(wanted, model, _safe_indexing(X, test), _safe_indexing(y, test))
-    known = losses[np.isfinite(losses)]
-    if not known.size:
-        raise InputError(f"no public row has a finite {wanted.name}: check the labels and predictions of the models.")
-    largest = wanted.most if math.isfinite(wanted.most) else known.max()
-    return np.where(np.isfinite(losses), losses, largest)
+    folds = public_folds(X, y, cv=cv, loss=wanted, groups=groups)
+    models = fold_losses(train, X, y, folds, wanted, fit_params or {})
+    return of_rows(len(y), ((test, losses) for test, _, losses in models), wanted)
 
 
 def _losses(loss: NamedLoss, model: Any, X: Any, y: Any) -> npt.NDArray[np.float64]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from joblib.parallel import get_active_backend
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, FitFailedWarning
 from sklearn.utils import check_consistent_length
@@ -29,11 +30,12 @@ from dptune.privacy.private import PerExampleLosses
 
 @dataclass(frozen=True, repr=False)
 class Training:
-    """The public half: rows, answers, and what else ``fit`` of the estimator is given."""
+    """The public half: rows, answers, what else ``fit`` of the estimator is given, and whose a row is, for folds."""
 
     X: Any
     y: Any
     options: Mapping[str, Any]
+    groups: npt.ArrayLike | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +52,7 @@ class Private:
 
 
 def given_halves(
-    X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, options: Mapping[str, Any]
+    X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, train_groups: Any, options: Mapping[str, Any]
 ) -> tuple[Training, Private]:
     """Return the halves; refuse missing ones, different lengths, and a data frame beside what is none."""
     if y is None:
@@ -73,7 +75,9 @@ def given_halves(
         raise InputError(
             f"X_val, y_val and groups= (of the validation rows) must have as many rows each. {error}"
         ) from None
-    return Training(X, _column(y), options), Private(Rows(X_val, _column(y_val), like=X), _identifiers(groups))
+    return Training(X, _column(y), options, train_groups), Private(
+        Rows(X_val, _column(y_val), like=X), _identifiers(groups)
+    )
 
 
 def _column(y: Any) -> Any:
@@ -107,13 +111,26 @@ class Models:
     """
 
     def __init__(
-        self, estimator: Any, training: Training, private: Private, loss: str | NamedLoss, n_jobs: int | None
+        self,
+        estimator: Any,
+        training: Training,
+        private: Private,
+        loss: str | NamedLoss,
+        n_jobs: int | None,
+        *,
+        search: Any = None,
     ) -> None:
+        self.estimator, self.training = estimator, training
         self._train = partial(train, estimator, training)
         self._losses = losses_function(lambda model: model, loss, private.rows, rows=len(private.rows.y))
-        reached = {"the estimator": estimator, **{f"fit's {name}": held for name, held in vars(training).items()}}
+        reached = {
+            "the estimator": estimator,
+            "the search": search,
+            **{f"fit's {name}": held for name, held in vars(training).items()},
+        }
         refuse_reachable(partial(clone, **reached), private.rows.X, private.rows.y)
-        self._parallel = Parallel(n_jobs=n_jobs, return_as="generator")
+        as_they_come = getattr(get_active_backend()[0], "supports_return_generator", False)  # not multiprocessing, Ray
+        self._parallel = Parallel(n_jobs=n_jobs, return_as="generator" if as_they_come else "list")
 
     def trained(self, points: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
         """Return the models of several sets of parameters as they come, in order; :class:`Failed` with a warning."""

@@ -12,8 +12,10 @@ from dptune.errors import BudgetMismatch
 from dptune.losses.named import NamedLoss, as_loss
 from dptune_sklearn.digest import digest
 from dptune_sklearn.models import Training
+from dptune_sklearn.public_search import has_run, is_search, results_of
 
 _SEARCH = "sklearn search"  # the fact of a scope that says what a name given by the user stands for
+_HOW = ("n_jobs", "pre_dispatch", "verbose", "return_train_score")  # of a public search; decide nothing
 _DECIDES = ("transform_output", "enable_metadata_routing")  # of scikit-learn's configuration, what decides an answer
 
 
@@ -25,8 +27,22 @@ def name_of(estimator: Any, *public: Any) -> str:
     Raises:
         InputError: part of it cannot be read; nothing was charged.
     """
+    search = what_is_searched(estimator)
     configured = {name: value for name, value in sklearn.get_config().items() if name in _DECIDES}
-    return f"{type(estimator).__name__}-{digest(estimator, *public, configured)}"
+    return f"{type(estimator).__name__}-{digest(search, *public, configured)}"
+
+
+def what_is_searched(estimator: Any) -> Any:
+    """Return an estimator; of a public search what decides its candidates, and of a fitted one these."""
+    if not is_search(estimator):
+        return estimator
+    settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _HOW}
+    return type(estimator), settings, _candidates(estimator) if has_run(estimator) else None
+
+
+def _candidates(search: Any) -> Any:
+    results = results_of(search)
+    return results["params"], {name: scores for name, scores in results.items() if name.startswith("mean_test_")}
 
 
 def stands_for(estimator: Any, loss: str | NamedLoss, training: Training) -> Mapping[str, str]:
@@ -36,7 +52,7 @@ def stands_for(estimator: Any, loss: str | NamedLoss, training: Training) -> Map
     """
     return {
         "loss": digest(as_loss(loss), versions=False, strict=False),
-        "estimator": digest(estimator, code=False, versions=False, strict=False),
+        "estimator": digest(what_is_searched(estimator), code=False, versions=False, strict=False),
         "training rows": digest(vars(training), code=False, versions=False, strict=False),
     }
 

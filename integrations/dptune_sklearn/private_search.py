@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
 
 import dptune
 from dptune._checks import boolean
@@ -16,71 +17,90 @@ from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.privacy import AutoClip
 from dptune.search.fold import FINAL, VALUE
+from dptune_sklearn.decide import decide
 from dptune_sklearn.models import Models, given_halves
 from dptune_sklearn.naming import name_of, refuse_other, stands_for
+from dptune_sklearn.public_search import is_search, seeded
 from dptune_sklearn.spaces import Distributions, UserSpace, refuse_unknown
-from dptune_sklearn.strategies import charges_of, strategy
+from dptune_sklearn.strategies import Strategy, charges_of, strategy
 from dptune_sklearn.wrappers import Around
 
 REFUSED = {
     "n_iter": "write n_trials=, the number of models to train.",
-    "cv": "there is no cross-validation on private rows: a person trains the models of all folds but one, so each of "
-    "these depends on them, and so does everybody's loss. Give fit X_val= and y_val=.",
     "validation": "rows that were read together share their columns' types, and one private cell, a '?' among numbers, "
     "changes those of the training rows. Split the rows before they are read, and give fit X_val= and y_val=.",
-    "scoring": "a score of all rows together has no bounded share for each person. Give loss=, a mean over people that "
-    'is minimised: "log_loss" or "zero_one" (1 - accuracy) for classifiers, "squared_error" for regressors.',
 }
+NOT_PRIVATE_SCORING = (
+    "scoring= is refused with cv=None: a score of all rows together has no bounded share for each person. Give loss=, "
+    'a mean over people that is minimised: "log_loss" or "zero_one" (1 - accuracy) for classifiers, "squared_error" '
+    "for regressors."
+)
 
 
 class PrivateSearch(Around):
-    """Searches an estimator's parameters; what it learns of the validation rows is paid for in a ledger.
+    """Public rows propose, private people decide: a search whose answer private people choose, once, for a price.
+
+    ``fit(X, y, X_val=, y_val=)`` cross-validates candidates on the public rows ``X, y``, trains the finalists on them,
+    and asks the private people ``X_val, y_val`` which one is best and how much better it is than what you have. Either
+    an own search runs on the public rows, unchanged, or candidates are drawn from ``param_distributions``.
 
     Args:
-        estimator: anything with ``fit`` and what the loss asks for: ``predict_proba`` (log loss, Brier),
-            ``decision_function`` (hinge) or ``predict``. Pipelines too, with names like ``step__param``.
-        param_distributions: name -> list of values or frozen ``scipy.stats`` distribution, as ``RandomizedSearchCV``
-            takes them; with "centred" and "selection" also a list of such spaces.
+        estimator: a search, such as ``GridSearchCV``, ``RandomizedSearchCV``, ``HalvingRandomSearchCV`` or
+            ``OptunaSearchCV``, not fitted or fitted on public rows only. Or an estimator with ``fit`` and what the loss
+            asks for: ``predict_proba`` (log loss, Brier), ``decision_function`` (hinge) or ``predict``. Pipelines too,
+            with names such as ``step__param``.
+        param_distributions: of an estimator: name -> list of values or frozen ``scipy.stats`` distribution, as
+            ``RandomizedSearchCV`` takes them, or a list of such spaces.
         ledger: a :class:`dptune.PrivacyLedger`, or where one is: its path or URL.
-        loss: the per-example loss that is minimised: a name, e.g. "log_loss", or a ``NamedLoss`` of your own.
-        clip: (low, high): the public range of one loss. "auto": that of zero-one and Brier losses is known; of others
-            it is chosen privately from the losses of the estimator as it was given, for 5% of mu^2.
+        loss: the per-example loss that private people minimise: a name, e.g. "log_loss", or a ``NamedLoss``.
+        clip: (low, high): the public range of one loss. "auto": read off the public rows, at no cost. With ``cv=None``
+            that of zero-one and Brier losses is known, and others are chosen privately for 5% of mu^2.
+        cv: folds of the public rows, as ``RandomizedSearchCV`` takes them; a search that is wrapped has its own. None:
+            public rows only train, and private people are asked throughout, as ``method`` says.
+        scoring: of the public rows, for ``cv_results_``; default minus the loss. A search that is wrapped has its own.
+        default: parameters that you use today, also outside the space; default those of the estimator as it is given.
+            They are a candidate, and what the answer is compared with.
+        refit: whether the chosen model is trained and kept. A search that is wrapped has its own.
         budget: of the ledger, if it is given as a path and does not exist yet.
-        n_trials: number of models to train, rounded down to whole rounds of the method; default its own, and of a grid
-            all its points.
-        method: "centred" (two releases a round; any space), "dp-gibo" (one released gradient a batch; numbers),
-            "selection" (anything: all candidates in parallel, one price), a :class:`dptune.algorithms.Method`, or an
-            Optuna sampler, which is told a noisy value of each trial.
+        n_trials: number of candidates; default 100, and of a grid all its points. With ``cv=None`` rounded down to
+            whole rounds of the method.
+        method: with ``cv=None``: "centred" (the default: two releases a round; any space), "dp-gibo" (one released
+            gradient a batch; numbers), "selection" (one choice, without public evidence), a
+            :class:`dptune.algorithms.Method`, or an Optuna sampler, which receives a noisy value of each trial.
         mu: GDP budget of the search; default what is neither spent nor planned by other runs when it begins.
         n_jobs: number of processes that train. Private rows stay in this one.
-        random_state: a whole number; what the algorithm draws.
-        settings: of the method's planner, e.g. ``{"final_share": 0.1}``; of "selection" ``estimate_share`` (default
-            0.1), ``method``, and ``default``: a dict of parameters that is one of the candidates, and is kept unless
-            others are better.
+        random_state: a whole number. It seeds the draws, and whatever else has no seed, so that a rerun is the same.
+        settings: with ``cv=`` ``public_weight``, ``estimate_share`` and ``finalists`` of :class:`dptune.PublicChoice`;
+            else of the method's planner, e.g. ``{"final_share": 0.1}``, and of "selection" ``estimate_share`` and
+            ``method``.
         name: of the search in the ledger; default made of everything public, training rows included. Under its name a
-            search that was stopped goes on, and one that is complete is told again, for nothing.
-        warm_start: True: with more ``n_trials`` (and ``mu``), both in all, ``fit`` goes on from the search with
-            fewer. That one is found in the ledger, in another process too: the default name is made without these two.
-        verbose: 1: ``fit`` prints, once, what the search spends, how large its noise is, which improvement it can show
-            and what a person risks. 0: it logs that, as ``dptune_sklearn`` at level INFO.
-        cv, scoring, n_iter, validation: refused by ``fit``, with the reason.
+            search that is complete is returned again, at no cost.
+        warm_start: with ``cv=None``, True: with more ``n_trials`` (and ``mu``), both in all, ``fit`` extends the search
+            with fewer. That one is found in the ledger, in another process too.
+        verbose: 1: ``fit`` prints, once, what the search spends, what it can show and what a person risks. 0: it logs
+            that, as ``dptune_sklearn`` at level INFO.
+        n_iter, validation: refused by ``fit``, with the reason.
 
     Attributes:
-        best_params_: a :class:`dptune.search.answer.Recommendation`, with what is known beside it.
-        best_loss_: released :class:`dptune.search.Estimate` of the mean clipped loss at the best parameters; None if
-            its share of the budget is 0.
-        best_score_: minus that loss.
-        best_estimator_: fitted with them on the training rows.
+        best_params_: the chosen parameters; ``best_params_.summary()`` says how they compare with the default.
+        best_estimator_: fitted with them on the training rows. It was never asked about a private row.
+        cv_results_, n_splits_, scorer_: of the public search.
+        best_index_: place of the chosen parameters in ``cv_results_``; None if the default was chosen and is not in it.
+        best_score_: their mean public score. With ``cv=None`` minus ``best_loss_``.
+        selection_: the :class:`dptune.selection.choosing.Selection`, with ``improvement``; only with ``cv=``.
+        search_: the public search that was wrapped, fitted.
+        best_loss_: with ``cv=None`` the released :class:`dptune.search.Estimate` of the mean clipped loss; else None.
         released_: all that was released, as columns: ``pandas.DataFrame(search.released_)``. ``sigma`` is the standard
             deviation of the noise in each entry of ``value``; ``params`` is where a value or the estimate was asked
             for, None of other releases.
         name_: of the search in the ledger.
 
-    Guarantee: all of them are functions of the training rows and of releases that the ledger has paid for.
+    Guarantee: all of them are functions of the training rows and of releases that the ledger has paid for: mu-GDP for
+    replacing all validation rows of one unit, with n public and a trusted curator (this process).
 
     Example::
 
-        search = PrivateSearch(Ridge(), {"alpha": loguniform(1e-3, 1e3)}, ledger=ledger, loss="mse")
+        search = PrivateSearch(RandomizedSearchCV(Ridge(), {"alpha": loguniform(1e-3, 1e3)}), ledger=ledger, loss="mse")
         search.fit(X_train, y_train, X_val=X_val, y_val=y_val).best_params_
     """
 
@@ -89,14 +109,18 @@ class PrivateSearch(Around):
     def __init__(
         self,
         estimator: Any,
-        param_distributions: Distributions,
+        param_distributions: Distributions | None = None,
         *,
         ledger: dptune.PrivacyLedger | str | Path,
         loss: str | NamedLoss,
         clip: tuple[float, float] | str | AutoClip = "auto",
+        cv: Any = 5,
+        scoring: Any = None,
+        default: Mapping[str, Any] | None = None,
+        refit: bool = True,
         budget: dptune.Budget | None = None,
         n_trials: int | None = None,
-        method: Any = "centred",
+        method: Any = None,
         mu: float | None = None,
         n_jobs: int | None = None,
         random_state: int = 0,
@@ -104,8 +128,6 @@ class PrivateSearch(Around):
         name: str | None = None,
         warm_start: bool = False,
         verbose: int = 0,
-        cv: None = None,
-        scoring: None = None,
         n_iter: None = None,
         validation: None = None,
     ) -> None:  # scikit-learn wants each setting as it is given, under its name
@@ -114,6 +136,10 @@ class PrivateSearch(Around):
         self.ledger = ledger
         self.loss = loss
         self.clip = clip
+        self.cv = cv
+        self.scoring = scoring
+        self.default = default
+        self.refit = refit
         self.budget = budget
         self.n_trials = n_trials
         self.method = method
@@ -124,8 +150,6 @@ class PrivateSearch(Around):
         self.name = name
         self.warm_start = warm_start
         self.verbose = verbose
-        self.cv = cv
-        self.scoring = scoring
         self.n_iter = n_iter
         self.validation = validation
 
@@ -137,6 +161,7 @@ class PrivateSearch(Around):
         X_val: Any = None,
         y_val: Any = None,
         groups: npt.ArrayLike | None = None,
+        train_groups: npt.ArrayLike | None = None,
         **options: Any,
     ) -> Self:
         """Search; then fit the best parameters on the training rows.
@@ -146,6 +171,7 @@ class PrivateSearch(Around):
                 cell can change what a column of the training rows holds.
             X_val, y_val: private rows (n, d) and answers (n,), of people who are not among the training rows.
             groups: whose a private row is (n,); default a person a row.
+            train_groups: whose a training row is (m,), for folds that keep groups together.
             options: of the estimator's ``fit``.
 
         Raises:
@@ -158,10 +184,9 @@ class PrivateSearch(Around):
         for refused, reason in REFUSED.items():
             if getattr(self, refused) is not None:
                 raise InputError(f"{refused}= is refused: {reason}")
-        spend = strategy(self.method)
-        refuse_unknown(self.param_distributions, self.estimator)
-        training, private = given_halves(X, y, X_val, y_val, groups, options)
-        models = Models(self.estimator, training, private, self.loss, self.n_jobs)
+        spend = self._strategy()
+        training, private = given_halves(X, y, X_val, y_val, groups, train_groups, options)
+        models = Models(self._searched(), training, private, self.loss, self.n_jobs, search=self.estimator)
         self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
         self._means = stands_for(self.estimator, self.loss, training) if self.name else {}
         refuse_other(self._ledger(), self.name_, self._means)
@@ -173,26 +198,119 @@ class PrivateSearch(Around):
             warnings.warn(why, stacklevel=2)
         boolean("warm_start", self.warm_start)
         found = spend(self, privatizer, models)
-        self.best_params_, self.best_estimator_, self.best_loss_ = found.best, found.model, found.loss
+        self.best_params_, self.best_loss_ = found.best, found.loss
+        self._shown = dict(found.public or {})
+        if found.model is not None:
+            self.best_estimator_ = found.model
         self.released_ = self._released(privatizer)
         if hasattr(found.model, "feature_names_in_"):
             self.feature_names_in_ = found.model.feature_names_in_
         return self
 
     @property
+    def space(self) -> Distributions:
+        """``param_distributions``, empty where there are none."""
+        return {} if self.param_distributions is None else self.param_distributions
+
+    @property
+    def wraps_search(self) -> bool:
+        """Whether ``estimator`` is a search of public rows."""
+        return is_search(self.estimator)
+
+    @property
+    def refits(self) -> bool:
+        """Whether the chosen model is trained and kept."""
+        return bool(getattr(self.estimator, "refit", True) if self.wraps_search else self.refit)
+
+    @property
     def best_score_(self) -> float:
-        """Minus the released loss at the best parameters: higher is better, as everywhere in scikit-learn."""
+        """The chosen parameters' mean public score; with ``cv=None`` minus the released loss. Higher is better."""
+        if (score := self._public_attribute("best_score_")) is not None:
+            return float(score)
         if self.best_loss_ is None:
-            raise AttributeError("nothing was kept for the final estimate, so no level of loss was released.")
+            raise AttributeError("no score of the chosen parameters is known, public or released.")
         return -self.best_loss_.value
 
     @property
-    def cv_results_(self) -> NoReturn:
-        """Refused: there is no released score of each candidate."""
-        raise AttributeError(
-            "cv_results_ is refused: candidates have no scores of their own that were paid for. What was released is "
-            "in released_, and what follows from it in best_params_."
-        )
+    def best_index_(self) -> int | None:
+        """Place of the chosen parameters in ``cv_results_``; None if the default was chosen and is not in it."""
+        self.cv_results_  # noqa: B018 - refused with the reason where there are none
+        place = self._public_attribute("best_index_")
+        return None if place is None else int(place)
+
+    @property
+    def cv_results_(self) -> Mapping[str, Any]:
+        """Cross-validation of the public rows, as scikit-learn's searches have it."""
+        results: Mapping[str, Any] | None = self._public_attribute("cv_results_")
+        if results is None:
+            raise AttributeError(
+                "there are no cv_results_: with cv=None, and in some searches, candidates have no public scores. What "
+                "was released is in released_."
+            )
+        return results
+
+    @property
+    def n_splits_(self) -> int:
+        """Number of folds of the public rows."""
+        return int(self._public_attribute("n_splits_"))
+
+    @property
+    def scorer_(self) -> Any:
+        """The public search's scorer; None: minus the loss."""
+        return self._public_attribute("scorer_")
+
+    @property
+    def multimetric_(self) -> bool:
+        """Whether the public search has several scores."""
+        return bool(self._public_attribute("multimetric_"))
+
+    def _public_attribute(self, name: str) -> Any:
+        check_is_fitted(self, "released_")
+        return self._shown.get(name)
+
+    def summary(self) -> str:
+        """Return what came out: the verdict, and what public rows predicted beside what private people have."""
+        check_is_fitted(self, "released_")
+        return str(self.best_params_.summary())
+
+    def _strategy(self) -> Strategy:
+        """Return how the budget is spent; refuse settings that do not go together."""
+        if self.wraps_search:
+            given = {
+                "param_distributions": None,
+                "cv": 5,
+                "scoring": None,
+                "n_trials": None,
+                "method": None,
+                "refit": True,
+            }
+            for setting, usual in given.items():
+                if getattr(self, setting) is not usual and getattr(self, setting) != usual:
+                    raise InputError(
+                        f"{setting}= is refused beside a {type(self.estimator).__name__}, which has its own: give it "
+                        "to that search. Nothing was charged."
+                    )
+            return decide
+        if isinstance(self.estimator, PrivateSearch):
+            raise InputError("a PrivateSearch cannot be searched by another: give it an estimator or a public search.")
+        refuse_unknown(self.space, self.estimator)
+        if self.cv is None:
+            if self.scoring is not None:
+                raise InputError(NOT_PRIVATE_SCORING)
+            return strategy("centred" if self.method is None else self.method)
+        if self.method is not None:
+            strategy(self.method)
+            raise InputError(
+                f"method={self.method!r} asks private people throughout, and cv={self.cv!r} lets public rows propose. "
+                "Leave method= out, or give cv=None. Nothing was charged."
+            )
+        return decide
+
+    def _searched(self) -> Any:
+        """Return the estimator whose parameters are searched; for a public search everything in it is seeded."""
+        if self.cv is None:
+            return self.estimator
+        return seeded(self.estimator.estimator if self.wraps_search else self.estimator, self.random_state)
 
     def statement(self, *, delta: float | None = None) -> BudgetStatement:
         """Return the ledger's privacy statement, to print or to publish; see :meth:`dptune.PrivacyLedger.statement`."""
@@ -222,7 +340,7 @@ class PrivateSearch(Around):
         """What the estimator was given where a value or the estimate was asked for; None: a release of other things."""
         if key != FINAL and not key.startswith(VALUE):
             return None
-        return UserSpace(self.param_distributions).user(note["parameters"])
+        return UserSpace(self.space).user(note["parameters"])
 
     def _public(self) -> dict[str, Any]:
         """The settings on which answers depend."""

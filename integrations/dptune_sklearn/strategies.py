@@ -44,6 +44,7 @@ class Found:
     best: Recommendation  # parameters as the estimator is given them
     model: Any  # the estimator, fitted with them
     loss: dptune.search.Estimate | None  # released; None if no budget was kept for it
+    public: Mapping[str, Any] | None = None  # attributes that scikit-learn's searches have, of the public rows
 
 
 Strategy = Callable[["PrivateSearch", dptune.LossPrivatizer, Models], Found]
@@ -68,11 +69,11 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
             usable(model)
 
     settings, tried = {"estimate_share": 0.1, **(search.settings or {})}, list[dict[str, Any]]()
-    if unknown := settings.keys() - {"estimate_share", "method", "default"}:
+    if unknown := settings.keys() - {"estimate_share", "method"}:
         raise InputError(f'method="selection" has no setting {", ".join(map(repr, sorted(unknown)))}.')
-    if keeps := (first := settings.get("default")) is not None:
+    if keeps := (first := search.default) is not None:
         settings["default"] = 0
-    points = candidates(search.param_distributions, search.n_trials, search.random_state, first=first)
+    points = candidates(search.space, search.n_trials, search.random_state, first=first)
     if len(points) < 2:
         raise InputError(f"a choice needs at least two candidates; got {len(points)}. One costs nothing.")
     ledger, name = privatizer.ledger, search.name_
@@ -88,7 +89,7 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     limits = ledger.limits_for(name, plan={"mu": mu, "shares": {"choice": choice}})
     share = share_in_words(ledger.budget, limits, mu)
     spends = f"The search {name!r} spends {share} on one choice among {len(points)} models."
-    _announce(search, privatizer, spends + risk_in_words(privatizer, limits.gdp))
+    announce(search, privatizer, spends + risk_in_words(privatizer, limits.gdp))
     chosen = select_named(named_losses(), privatizer, mu=search.mu, name=name, **settings)
     keep(ledger, name, search._means)
     best = tried[chosen.index]
@@ -104,7 +105,7 @@ def propose(
     method: dptune.algorithms.Method, search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models
 ) -> Found:
     """Search with a method that proposes points, a round at a time; the models of a round are trained in parallel."""
-    where = UserSpace(search.param_distributions)
+    where = UserSpace(search.space)
     for run in _runs(search, privatizer, models, method, where):
         _drive(run, models, where)
     return _ended(run, models, where)
@@ -120,7 +121,7 @@ def sample(sampler: Any, search: PrivateSearch, privatizer: dptune.LossPrivatize
     from dptune_optuna.spaces import to_distributions
     from dptune_optuna.studies import SIGMA
 
-    where, asked = UserSpace(search.param_distributions), dict[str, Any]()
+    where, asked = UserSpace(search.space), dict[str, Any]()
     distributions = to_distributions(where.space)
     study = optuna.create_study(study_name=search.name_, sampler=deepcopy(sampler))  # the user's stays as it was given
 
@@ -199,7 +200,7 @@ def _runs(
     clip = first.choose_clip(search.name_, space, partial(_usual_losses, models), loss=loss.name, most=loss.most)
     run = first.begin(search.name_, space)
     keep(privatizer.ledger, search.name_, search._means)
-    _announce(search, privatizer, f"{clip} {first.announcement(run)}".lstrip())
+    announce(search, privatizer, f"{clip} {first.announcement(run)}".lstrip())
     if usual is None:
         warnings.warn(_nothing_to_compare_with(search, where, space), stacklevel=4)
     if warning := first.warning(run):
@@ -208,11 +209,11 @@ def _runs(
     planned = wanted.plan(space).trials
     if begun is not None and planned > run.trials:
         extension = run.extend(trials=search.n_trials or planned, mu=search.mu)
-        _announce(search, privatizer, wanted.announcement(extension))
+        announce(search, privatizer, wanted.announcement(extension))
         yield extension
 
 
-def _announce(search: PrivateSearch, privatizer: dptune.LossPrivatizer, said: str) -> None:
+def announce(search: PrivateSearch, privatizer: dptune.LossPrivatizer, said: str) -> None:
     """Say, before models are compared, what a search costs and can show: printed if it is verbose, else logged."""
     if search.verbose:
         print(said)  # noqa: T201 - as scikit-learn's searches do

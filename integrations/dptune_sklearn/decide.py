@@ -1,0 +1,109 @@
+"""Public rows propose, private people decide: the strategy of a search with ``cv=``.
+
+Every model that is asked about private rows is thrown away; the model that is handed out is trained anew.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sklearn.metrics import check_scoring
+
+import dptune
+from dptune.errors import InputError
+from dptune.losses.named import as_loss
+from dptune.search.agreement import check_start
+from dptune.search.answer import Recommendation
+from dptune.search.request import risk_in_words
+from dptune_sklearn import public_search
+from dptune_sklearn.models import Models
+from dptune_sklearn.naming import keep
+from dptune_sklearn.strategies import Found, announce
+
+if TYPE_CHECKING:
+    from dptune_sklearn.private_search import PrivateSearch
+
+SETTINGS = {"public_weight", "estimate_share", "finalists"}
+
+
+class Decided(Recommendation):
+    """The parameters that private people chose, with the choice's own summary."""
+
+    def __init__(self, parameters: Mapping[str, Any], defaults: Mapping[str, Any], selection: Any) -> None:
+        super().__init__(parameters, defaults=defaults, improvement=selection.improvement)
+        self._summary = selection.summary()
+
+    def summary(self) -> str:
+        """Return what is known about the chosen parameters."""
+        return str(self._summary)
+
+
+def decide(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Models) -> Found:
+    """Let public rows propose candidates, and ask the private people once which of the finalists is best."""
+    settings = dict(search.settings or {})
+    if unknown := settings.keys() - SETTINGS:
+        named = ", ".join(map(repr, sorted(unknown)))
+        raise InputError(f"a search with cv= has no setting {named}; allowed: {', '.join(sorted(SETTINGS))}.")
+    if search.warm_start:
+        raise InputError("a choice is made once, among all candidates: warm_start= needs cv=None.")
+    check_start(privatizer.ledger, search.name_, search.mu)
+    proposed = _proposed(search, models)
+    choice = dptune.PublicChoice(
+        proposed.losses,
+        privatizer,
+        name=search.name_,
+        default=proposed.default,
+        loss=search.loss,
+        mu=search.mu,
+        **settings,
+    )
+    keep(privatizer.ledger, search.name_, search._means)
+    limits = privatizer.ledger.limits_for(search.name_)
+    announce(search, privatizer, f"{choice.outlook}{risk_in_words(privatizer, limits.gdp)}")
+    selection = choice.recorded()
+    if selection is None:
+        trained = models.trained([proposed.parameters[j] for j in choice.to_train])
+        selection = choice.choose(dict(zip(choice.to_train, map(models.losses, trained), strict=True)))
+    search.selection_ = selection
+    return _found(search, proposed, models, selection)
+
+
+def _proposed(search: PrivateSearch, models: Models) -> public_search.Proposed:
+    """Let public rows propose; say so if nothing can be compared with."""
+    seed, loss, default = search.random_state, as_loss(search.loss), search.default or {}
+    about: dict[str, Any] = {"loss": loss, "seed": seed}
+    if search.wraps_search:
+        inner = search.estimator
+        jobs = search.n_jobs if search.n_jobs is not None else inner.n_jobs
+        rows = public_search.PublicRows.of(models.estimator, models.training, cv=inner.cv, n_jobs=jobs, **about)
+        ran = public_search.run(
+            inner if public_search.has_run(inner) else public_search.seeded(inner, seed), models.training
+        )
+        search.search_ = ran
+        proposed = public_search.found_by(ran, rows, default)
+    else:
+        scorer = None if search.scoring is None else check_scoring(models.estimator, search.scoring)
+        about |= {"n_jobs": search.n_jobs, "scorer": scorer}
+        rows = public_search.PublicRows.of(models.estimator, models.training, cv=search.cv, **about)
+        proposed = public_search.drawn(rows, search.space, search.n_trials, seed=seed, default=default)
+    if proposed.default is None:
+        warnings.warn(
+            "The estimator as it was given could not be cross-validated, so the choice is compared with nothing. Give "
+            "default=, the parameters that you use today.",
+            stacklevel=4,
+        )
+    return proposed
+
+
+def _found(search: PrivateSearch, proposed: public_search.Proposed, models: Models, selection: Any) -> Found:
+    best, place = proposed.parameters[selection.index], proposed.places[selection.index]
+    score = proposed.scores[selection.index]
+    public = {"best_index_": place, "best_score_": score if math.isfinite(score) else None, **proposed.shown}
+    model = models.fitted(best) if search.refits else None
+    own = models.estimator.get_params()
+    default = proposed.parameters[proposed.default] if proposed.default is not None else {}
+    told = {name: {**own, **default}.get(name) for name in best or default} if proposed.default is not None else {}
+    return Found(Decided(best, told, selection), model, selection.estimate, public)

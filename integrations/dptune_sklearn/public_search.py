@@ -1,0 +1,271 @@
+"""The public half of a search: public rows propose candidates, and cross-validation says what each of them loses.
+
+Either the user's own search runs as it is, on the training rows, or candidates are drawn from distributions. Nothing
+here sees a private row.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import rankdata
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted
+
+from dptune.errors import InputError
+from dptune.losses.named import NamedLoss
+from dptune_sklearn.crossval import Folds, fold_losses, of_rows, public_folds
+from dptune_sklearn.digest import of_parameters
+from dptune_sklearn.models import Failed, Training, train, usable
+from dptune_sklearn.spaces import Distributions, candidates
+
+MOST = 100  # candidates of the user's own search, the best of them, that are cross-validated for the privacy loss
+Parameters = Mapping[str, Any]
+Scorer = Callable[[Any, Any, Any], float]
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """What public rows propose; public.
+
+    Attributes:
+        parameters: of the candidates (m,), as ``set_params`` takes them.
+        losses: of the public rows (m, N), cross-validated; NaN for a candidate that could not be trained.
+        default: place of what the user has today; None if that could not be trained.
+        shown: what the search shows of it, as scikit-learn's searches do: ``cv_results_``, ``n_splits_`` and so on.
+        places: of the candidates in ``cv_results_``, None for what is not in it.
+        scores: mean public scores (m,), higher is better; NaN where none is known.
+    """
+
+    parameters: Sequence[Parameters]
+    losses: npt.NDArray[np.float64]
+    default: int | None
+    shown: Mapping[str, Any]
+    places: Sequence[int | None]
+    scores: Sequence[float]
+
+
+def is_search(estimator: Any) -> bool:
+    """Tell whether an estimator is a search, as ``GridSearchCV``: with an estimator in it, a space and folds."""
+    names = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else {}
+    return {"estimator", "cv"} <= names.keys() and bool(
+        {"param_grid", "param_distributions", "search_spaces"} & names.keys()
+    )
+
+
+def has_run(search: Any) -> bool:
+    """Tell whether a search is fitted."""
+    return hasattr(search, "cv_results_") or _fitted_study(search) is not None
+
+
+def _fitted_study(search: Any) -> Any:
+    """Return the study of a fitted ``OptunaSearchCV``, or None."""
+    try:
+        check_is_fitted(search, "study_")
+    except NotFittedError:
+        return None
+    return search.study_
+
+
+def seeded(estimator: Any, seed: int) -> Any:
+    """Return a clone in which everything random that has no seed gets one, so that it proposes the same again."""
+    found = clone(estimator)
+    names = [name for name in found.get_params(deep=True) if name.rpartition("__")[2] == "random_state"]
+    return found.set_params(**{name: seed for name in sorted(names) if found.get_params()[name] is None})
+
+
+@dataclass(frozen=True)
+class PublicRows:
+    """Public rows, their folds, and how a candidate is cross-validated on them."""
+
+    estimator: Any
+    training: Training
+    folds: Folds
+    loss: NamedLoss
+    n_jobs: int | None = None
+    scorer: Scorer | None = None
+
+    @classmethod
+    def of(cls, estimator: Any, training: Training, *, cv: Any, loss: NamedLoss, seed: int, **how: Any) -> PublicRows:
+        """Divide the rows; a splitter that shuffles without a seed gets one."""
+        splitter = check_cv(cv, training.y, classifier=is_classifier(estimator))
+        if getattr(splitter, "shuffle", hasattr(splitter, "random_state")) and splitter.random_state is None:
+            splitter = copy(splitter)
+            splitter.random_state = seed
+        folds = public_folds(training.X, training.y, cv=splitter, loss=loss, groups=training.groups)
+        return cls(estimator, training, folds, loss, **how)
+
+    def evaluated(self, candidates: Iterable[Parameters]) -> list[Evaluated]:
+        """Return what the candidates lose, in their order; warn of those that could not be trained."""
+        parallel = Parallel(n_jobs=self.n_jobs)
+        found: list[Evaluated] = list(parallel(delayed(_evaluate)(self, parameters) for parameters in candidates))
+        for each in found:
+            if each.failed is not None:
+                told = f"A candidate could not be cross-validated:\n{each.failed.traceback}"
+                warnings.warn(told, FitFailedWarning, stacklevel=5)
+        return found
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What cross-validation says of a candidate: losses of rows (N,), scores and seconds of training of folds (k,)."""
+
+    losses: npt.NDArray[np.float64]
+    scores: npt.NDArray[np.float64]
+    seconds: npt.NDArray[np.float64]
+    failed: Failed | None = field(default=None, repr=False)
+
+
+class _NotTrained(Exception):
+    """A model of one fold could not be trained."""
+
+
+def _evaluate(rows: PublicRows, parameters: Parameters) -> Evaluated:
+    training, scores, seconds, tested = rows.training, list[float](), list[float](), list[Any]()
+
+    def fit(X: Any, y: Any, **options: Any) -> Any:
+        begun = time.perf_counter()
+        model = train(rows.estimator, Training(X, y, options), parameters)
+        seconds.append(time.perf_counter() - begun)
+        if isinstance(model, Failed):
+            raise _NotTrained(model.traceback)
+        return model
+
+    try:
+        answers = fold_losses(fit, training.X, training.y, rows.folds, rows.loss, training.options)
+        for test, model, losses in answers:
+            tested.append((test, losses))
+            X, y = _safe_indexing(training.X, test), _safe_indexing(training.y, test)
+            scores.append(-float(np.nanmean(losses)) if rows.scorer is None else float(rows.scorer(model, X, y)))
+    except _NotTrained as error:
+        none = np.full(len(rows.folds), np.nan)
+        return Evaluated(np.full(len(training.y), np.nan), none, none, Failed(str(error)))
+    return Evaluated(of_rows(len(training.y), tested, rows.loss), np.array(scores), np.array(seconds))
+
+
+# ---- candidates of a search that dptune makes ------------------------------------------------------------------------
+
+
+def drawn(
+    rows: PublicRows, distributions: Distributions, n_trials: int | None, *, seed: int, default: Parameters
+) -> Proposed:
+    """Draw candidates from a space, or take a grid whole; cross-validate them, and ``default``."""
+    points = candidates(distributions, n_trials, seed)
+    place, tried = _with_default(rows.estimator, points, default)
+    evaluated = rows.evaluated(tried)
+    _refuse_if_all_failed(evaluated)
+    results = _results(points, evaluated[: len(points)])
+    means = [*results["mean_test_score"], *(float(each.scores.mean()) for each in evaluated[len(points) :])]
+    shown = {"cv_results_": results, "n_splits_": len(rows.folds), "multimetric_": False, "scorer_": rows.scorer}
+    places = [j if j < len(points) else None for j in range(len(tried))]
+    losses = np.array([each.losses for each in evaluated])
+    return Proposed(tried, losses, _if_trained(place, losses), shown, places, means)
+
+
+def _results(points: Sequence[Parameters], evaluated: Sequence[Evaluated]) -> dict[str, Any]:
+    """Return ``cv_results_`` as scikit-learn's searches have it."""
+    scores, seconds = (np.array([getattr(each, name) for each in evaluated]) for name in ("scores", "seconds"))
+    found: dict[str, Any] = {"mean_fit_time": seconds.mean(axis=1), "std_fit_time": seconds.std(axis=1)}
+    for name in sorted({name for point in points for name in point}):
+        column = np.ma.MaskedArray(np.empty(len(points), dtype=object), mask=True)
+        for i, point in enumerate(points):
+            if name in point:
+                column[i] = point[name]
+        found[f"param_{name}"] = column
+    found["params"] = [dict(point) for point in points]
+    found |= {f"split{k}_test_score": scores[:, k] for k in range(scores.shape[1])}
+    mean = scores.mean(axis=1)
+    found |= {"mean_test_score": mean, "std_test_score": scores.std(axis=1)}
+    worst = np.where(np.isnan(mean), np.nanmin(mean, initial=0.0) - 1, mean)  # a failed candidate ranks last
+    return found | {"rank_test_score": rankdata(-worst, method="min").astype(np.int32)}
+
+
+# ---- candidates of the user's own search -----------------------------------------------------------------------------
+
+
+def run(search: Any, training: Training) -> Any:
+    """Return the user's search, fitted on the public rows; one that is fitted, as it is."""
+    if has_run(search):
+        return search
+    groups = {} if training.groups is None else {"groups": training.groups}
+    return search.fit(training.X, training.y, **groups, **training.options)
+
+
+def found_by(search: Any, rows: PublicRows, default: Parameters) -> Proposed:
+    """Take the best candidates of a fitted search, cross-validate them on the same folds, and ``default``."""
+    results = results_of(search)
+    scores, unique = _scores(search, results), dict[str, int]()
+    for place in _order(results, scores):
+        unique.setdefault(of_parameters(results["params"][place]), place)
+    best = list(unique.values())[:MOST]
+    place, tried = _with_default(rows.estimator, [results["params"][i] for i in best], default)
+    evaluated = rows.evaluated(tried)
+    _refuse_if_all_failed(evaluated)
+    added = len(tried) - len(best)
+    losses = np.array([each.losses for each in evaluated])
+    means = [*(float(scores[i]) for i in best), *[np.nan] * added]
+    shown = {name: vars(search)[name] for name in ("n_splits_", "multimetric_", "scorer_") if name in vars(search)}
+    return Proposed(
+        tried, losses, _if_trained(place, losses), {"cv_results_": results, **shown}, [*best, *[None] * added], means
+    )
+
+
+def results_of(search: Any) -> Mapping[str, Any]:
+    """Return a fitted search's ``cv_results_``; of an ``OptunaSearchCV`` what its trials have stored."""
+    if (study := _fitted_study(search)) is None:
+        results: Mapping[str, Any] = search.cv_results_
+        return results
+    trials = study.trials
+    found: dict[str, Any] = {"params": [dict(trial.params) for trial in trials]}
+    for name in sorted({name for trial in trials for name in trial.user_attrs if name.endswith(("_score", "_time"))}):
+        found[name] = np.array([trial.user_attrs.get(name, np.nan) for trial in trials], dtype=np.float64)
+    return found
+
+
+def _scores(search: Any, results: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    """Return the candidates' mean scores (m,), higher is better; NaN of one that failed."""
+    name = "score" if "mean_test_score" in results else getattr(search, "refit", None)
+    if f"mean_test_{name}" not in results:
+        raise InputError(
+            f"{type(search).__name__} has several scores and no refit= that names one, so its candidates have no "
+            'order. Give it refit="..." with the name of a score. Nothing was charged.'
+        )
+    return np.array(results[f"mean_test_{name}"], dtype=np.float64)
+
+
+def _order(results: Mapping[str, Any], scores: npt.NDArray[np.float64]) -> list[int]:
+    """Return the places of the candidates, best first; of a halving search those with the most resources come first."""
+    rounds = np.asarray(results.get("iter", np.zeros(len(scores))))
+    known = np.where(np.isnan(scores), -np.inf, scores)
+    return [int(place) for place in np.lexsort((-known, -rounds))]
+
+
+def _with_default(estimator: Any, points: Sequence[Parameters], default: Parameters) -> tuple[int, list[Parameters]]:
+    """Return the place of the user's default, and the candidates with it; at the end if it is none of them."""
+    own = estimator.get_params()
+    wanted = of_parameters({**own, **default})
+    for place, point in enumerate(points):
+        if of_parameters({**own, **point}) == wanted:
+            return place, list(points)
+    return len(points), [*points, dict(default)]
+
+
+def _if_trained(place: int, losses: npt.NDArray[np.float64]) -> int | None:
+    return None if np.isnan(losses[place]).any() else place
+
+
+def _refuse_if_all_failed(evaluated: Sequence[Evaluated]) -> None:
+    failed = [each.failed for each in evaluated if each.failed is not None]
+    if len(failed) == len(evaluated):
+        usable(failed[0])
