@@ -173,7 +173,7 @@ def private(task: Task, seed: int, ledger: Path, method: Any) -> Any:
     account = dptune.PrivacyLedger(ledger / "ledger.db", dptune.Budget.gdp(MU))
     search = PrivateSearch(
         task.estimator, task.space, ledger=account, loss=task.loss, clip=task.clip, n_trials=TRIALS, method=method,
-        random_state=seed,
+        cv=None, random_state=seed,
     )  # fmt: skip
     return search.fit(task.X[0], task.y[0], X_val=task.X[1], y_val=task.y[1])
 

@@ -9,6 +9,7 @@ from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -33,8 +34,9 @@ spaces = [
 ]
 ledger = dptune.PrivacyLedger(f"{folder}/sklearn_pipeline.db", dptune.Budget.gdp(mu=1.0), unit="one patient")
 model = Pipeline([("columns", columns), ("model", LogisticRegression())])
-settings = {"loss": "log_loss", "clip": (0.0, 2.0), "method": "selection", "n_trials": 40}
+settings = {"loss": "log_loss", "n_trials": 40, "cv": GroupKFold(5)}
 val = np.isin(patient, rng.choice(np.unique(patient), 300, replace=False))  # of a file: before pandas reads it
 search = PrivateSearch(model, spaces, ledger=ledger, **settings)
-search.fit(visits[~val], sick[~val], X_val=visits[val], y_val=sick[val], groups=patient[val])
-print(search.best_params_, search.best_loss_, search.statement(delta=1e-5), sep="\n")
+groups = {"groups": patient[val], "train_groups": patient[~val]}
+search.fit(visits[~val], sick[~val], X_val=visits[val], y_val=sick[val], **groups)
+print(search.best_params_, search.summary(), search.statement(delta=1e-5), sep="\n")

@@ -26,7 +26,7 @@ torch.manual_seed(0)
 net = NeuralNetClassifier(Network, criterion=torch.nn.CrossEntropyLoss, max_epochs=10, train_split=None, verbose=0)
 ledger = dptune.PrivacyLedger(f"{folder}/skorch_grid.db", dptune.Budget.gdp(mu=1.0), unit="one image")
 grid = {"module__width": [16, 64], "lr": [0.01, 0.1, 1.0], "batch_size": [32, 128]}
-search = PrivateSearch(net, grid, ledger=ledger, loss="log_loss", clip=(0.0, 3.0), method="selection")
+search = PrivateSearch(net, grid, ledger=ledger, loss="log_loss", clip=(0.0, 3.0), cv=None, method="selection")
 search.fit(X_train, y_train, X_val=X_val, y_val=y_val)
 print("Best parameters:", search.best_params_, "Private estimate of their loss:", search.best_loss_, sep="\n")
 print(search.statement(delta=1e-5))

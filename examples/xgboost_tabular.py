@@ -24,10 +24,7 @@ space = {
     "estimator__subsample": uniform(0.4, 0.6),
     "estimator__grow_policy": ["depthwise", "lossguide"],
 }
-search = PrivateSearch(
-    StopsEarly(booster), space, ledger=ledger, loss="log_loss", clip=(0.0, 2.0), n_trials=40, n_jobs=2
-)
+search = PrivateSearch(StopsEarly(booster), space, ledger=ledger, loss="log_loss", n_trials=40, n_jobs=2)
 search.fit(X_train, y_train, X_val=X_val, y_val=y_val, verbose=False)
-print("Best parameters:", search.best_params_, search.best_params_.summary(), sep="\n")
-print("Private estimate of their loss:", search.best_loss_)
+print("Best parameters:", search.best_params_, search.summary(), sep="\n")
 print(search.statement(delta=1e-5))

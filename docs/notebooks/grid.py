@@ -27,7 +27,7 @@ ledger = PrivacyLedger(f"{tempfile.mkdtemp()}/ledger.db", Budget.gdp(mu=1.0), da
 # %%
 grid = {"svc__C": [0.01, 0.1, 1.0, 10.0, 100.0], "svc__gamma": [1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0]}
 svm = make_pipeline(StandardScaler(), SVC())
-search = PrivateSearch(svm, grid, method="selection", ledger=ledger, loss="zero_one", clip=(0, 1), mu=0.5)
+search = PrivateSearch(svm, grid, cv=None, method="selection", ledger=ledger, loss="zero_one", clip=(0, 1), mu=0.5)
 search.fit(X_train, y_train, X_val=X_val, y_val=y_val)
 print(search.best_params_)
 print("share of patients that are labelled wrongly:", search.best_loss_)

@@ -62,7 +62,8 @@ def decide(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     )
     keep(privatizer.ledger, search.name_, search._means)
     limits = privatizer.ledger.limits_for(search.name_)
-    announce(search, privatizer, f"{choice.outlook}{risk_in_words(privatizer, limits.gdp)}")
+    clip = "Each loss is clipped to ({:g}, {:.4g}).".format(*choice.clip)
+    announce(search, privatizer, f"{choice.outlook} {clip}{risk_in_words(privatizer, limits.gdp)}")
     selection = choice.recorded()
     if selection is None:
         trained = models.trained([proposed.parameters[j] for j in choice.to_train])

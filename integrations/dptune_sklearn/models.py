@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from dptune.losses.named import NamedLoss
 from dptune.losses.reachable import refuse_reachable
 from dptune.losses.user_function import call_guarded, losses_function
 from dptune.privacy.private import PerExampleLosses
+from dptune_sklearn.digest import of_parameters
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,6 +71,12 @@ def given_halves(
             "arrays. The last step of a Pipeline gets X transformed and X_val as it was: put the steps before it into "
             "the estimator that is searched, PrivateSearch(make_pipeline(scaler, model), ...)."
         )
+    public, private = _columns(X), _columns(X_val)
+    if public is not None and private is not None and list(public) != list(private):
+        raise InputError(
+            f"X_val must have the columns of X, in their order: X has {_shown(public)}, X_val has {_shown(private)}. "
+            "Nothing was trained or charged."
+        )
     try:
         check_consistent_length(X_val, y_val, groups)
     except (TypeError, ValueError) as error:
@@ -78,6 +86,18 @@ def given_halves(
     return Training(X, _column(y), options, train_groups), Private(
         Rows(X_val, _column(y_val), like=X), _identifiers(groups)
     )
+
+
+def _columns(X: Any) -> Sequence[Any] | None:
+    """Return the names of a table's columns, or their places."""
+    if hasattr(X, "columns"):
+        return list(X.columns)
+    shape: tuple[int, ...] = X.shape if hasattr(X, "shape") else ()
+    return range(shape[1]) if len(shape) == 2 else None
+
+
+def _shown(columns: Sequence[Any]) -> str:
+    return f"{len(columns)}" if isinstance(columns, range) else ", ".join(map(repr, columns))
 
 
 def _column(y: Any) -> Any:
@@ -129,19 +149,46 @@ class Models:
             **{f"fit's {name}": held for name, held in vars(training).items()},
         }
         refuse_reachable(partial(clone, **reached), private.rows.X, private.rows.y)
+        self._kept: dict[str, Any] = {}  # models by their parameters' digest; they are never asked themselves
+        self._recurring: set[str] = set()
+        self._all_recur = False
         as_they_come = getattr(get_active_backend()[0], "supports_return_generator", False)  # not multiprocessing, Ray
         self._parallel = Parallel(n_jobs=n_jobs, return_as="generator" if as_they_come else "list")
 
     def trained(self, points: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
         """Return the models of several sets of parameters as they come, in order; :class:`Failed` with a warning."""
-        for model in self._parallel(delayed(self._train)(parameters) for parameters in points):
-            if isinstance(model, Failed):
-                warnings.warn(f"A candidate could not be trained:\n{model.traceback}", FitFailedWarning, stacklevel=4)
-            yield model
+        asked = [(of_parameters(parameters), parameters) for parameters in points]
+        fresh = {key: parameters for key, parameters in asked if key not in self._kept}
+        coming = zip(fresh, self._parallel(delayed(self._train)(each) for each in fresh.values()), strict=True)
+        here: dict[str, Any] = {}
+        left = Counter(key for key, _ in asked)
+        for key, _ in asked:
+            while key not in self._kept and key not in here:
+                come, model = next(coming)
+                (self._kept if self._keeps(come) else here)[come] = model
+            found = self._kept[key] if key in self._kept else here[key]
+            left[key] -= 1
+            if left[key] == 0:
+                here.pop(key, None)
+            if isinstance(found, Failed):
+                warnings.warn(f"A candidate could not be trained:\n{found.traceback}", FitFailedWarning, stacklevel=4)
+            yield found
 
     def fitted(self, parameters: Mapping[str, Any]) -> Any:
         """Return one model; raises what :func:`usable` raises."""
-        return usable(self._train(parameters))
+        key = of_parameters(parameters)
+        model = self._kept[key] if key in self._kept else self._train(parameters)
+        if self._keeps(key):
+            self._kept[key] = model
+        return usable(model)
+
+    def keep(self, *recurring: Mapping[str, Any], all_of_them: bool = False) -> None:
+        """Train these sets of parameters once, or all: their models are held until the search ends."""
+        self._recurring |= set(map(of_parameters, recurring))
+        self._all_recur = self._all_recur or all_of_them
+
+    def _keeps(self, key: str) -> bool:
+        return self._all_recur or key in self._recurring
 
     def losses(self, model: Any) -> PerExampleLosses | None:
         """Return the private losses of a model; None if it failed, of which nothing may be seen.

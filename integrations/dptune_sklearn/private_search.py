@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
+from weakref import WeakKeyDictionary, ref
 
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
@@ -23,7 +24,7 @@ from dptune_sklearn.naming import name_of, refuse_other, stands_for
 from dptune_sklearn.public_search import is_search, seeded
 from dptune_sklearn.spaces import Distributions, UserSpace, refuse_unknown
 from dptune_sklearn.strategies import Strategy, charges_of, strategy
-from dptune_sklearn.wrappers import Around
+from dptune_sklearn.wrappers import Around, if_it_has
 
 REFUSED = {
     "n_iter": "write n_trials=, the number of models to train.",
@@ -35,6 +36,17 @@ NOT_PRIVATE_SCORING = (
     'a mean over people that is minimised: "log_loss" or "zero_one" (1 - accuracy) for classifiers, "squared_error" '
     "for regressors."
 )
+
+
+_PRIVATE_ROWS: WeakKeyDictionary[PrivateSearch, Callable[[], Any]] = WeakKeyDictionary()  # no part of a search
+
+
+def _remember(search: PrivateSearch, rows: Any) -> None:
+    """Keep a weak reference to private rows, to warn where they are scored."""
+    try:
+        _PRIVATE_ROWS[search] = ref(rows)
+    except TypeError:  # a list has none
+        _PRIVATE_ROWS.pop(search, None)
 
 
 class PrivateSearch(Around):
@@ -185,6 +197,7 @@ class PrivateSearch(Around):
             if getattr(self, refused) is not None:
                 raise InputError(f"{refused}= is refused: {reason}")
         spend = self._strategy()
+        _remember(self, X_val)
         training, private = given_halves(X, y, X_val, y_val, groups, train_groups, options)
         models = Models(self._searched(), training, private, self.loss, self.n_jobs, search=self.estimator)
         self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
@@ -263,6 +276,18 @@ class PrivateSearch(Around):
     def multimetric_(self) -> bool:
         """Whether the public search has several scores."""
         return bool(self._public_attribute("multimetric_"))
+
+    @if_it_has
+    def score(self, X: Any, y: Any = None) -> float:
+        """The fitted estimator's own score, without noise: of rows that are not private. Warns of those of ``fit``."""
+        given = _PRIVATE_ROWS.get(self)
+        if given is not None and given() is X:
+            warnings.warn(
+                "NOT PRIVATE: score(X_val, y_val) is exact, and the ledger does not count it. Publish best_loss_, "
+                "selection_ or the statement instead, and score rows that nobody protects.",
+                stacklevel=2,
+            )
+        return float(super().score(X, y))
 
     def _public_attribute(self, name: str) -> Any:
         check_is_fitted(self, "released_")

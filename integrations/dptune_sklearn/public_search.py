@@ -29,6 +29,7 @@ from dptune_sklearn.crossval import Folds, fold_losses, of_rows, public_folds
 from dptune_sklearn.digest import of_parameters
 from dptune_sklearn.models import Failed, Training, train, usable
 from dptune_sklearn.spaces import Distributions, candidates
+from dptune_sklearn.wrappers import Around
 
 MOST = 100  # candidates of the user's own search, the best of them, that are cross-validated for the privacy loss
 Parameters = Mapping[str, Any]
@@ -58,7 +59,9 @@ class Proposed:
 
 def is_search(estimator: Any) -> bool:
     """Tell whether an estimator is a search, as ``GridSearchCV``: with an estimator in it, a space and folds."""
-    names = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else {}
+    if isinstance(estimator, Around) or not hasattr(estimator, "get_params"):
+        return False
+    names = estimator.get_params(deep=False)
     return {"estimator", "cv"} <= names.keys() and bool(
         {"param_grid", "param_distributions", "search_spaces"} & names.keys()
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import rv_discrete
 from sklearn.base import clone
 from sklearn.model_selection import ParameterSampler
 
@@ -36,6 +37,7 @@ class Coordinate:
     parameter: Float | Int | Categorical
     user: Callable[[Any], Any]  # a value of the space -> what the estimator is given
     ours: Callable[[Any], Any]  # what an estimator was given -> a value of the space; raises if it is none
+    nearest: Callable[[Any], Any]  # a number -> the nearest one that the estimator could be given; raises if it is none
 
 
 class UserSpace:
@@ -76,6 +78,25 @@ class UserSpace:
     def ours(self, parameters: Mapping[str, Any]) -> dict[str, Value] | None:
         """Return the point of an estimator's own parameters; None if they are no point of the space."""
         return next((point for i in range(len(self._spaces)) if (point := self._ours(i, parameters))), None)
+
+    @property
+    def finite(self) -> bool:
+        """Whether the space is a grid, of which every point may be tried several times."""
+        return not any(hasattr(given, "rvs") for space in self._spaces for given in space.values())
+
+    def nearest(self, parameters: Mapping[str, Any]) -> tuple[dict[str, Value] | None, list[str]]:
+        """Return the nearest point to an estimator's own parameters, and the names of numbers that lie outside.
+
+        None if a searched parameter is no number and none of the values, or where spaces are several.
+        """
+        if (point := self.ours(parameters)) is not None or len(self._spaces) > 1:
+            return point, []
+        outside = self.outside(parameters)
+        try:
+            moved = {name: self._searched[name].nearest(parameters[name]) for name in outside}
+        except (KeyError, TypeError, ValueError):
+            return None, []
+        return self.ours({**parameters, **moved}), outside
 
     def outside(self, parameters: Mapping[str, Any]) -> list[str]:
         """Return which of an estimator's own parameters are searched and lie outside; none where spaces are several."""
@@ -195,7 +216,12 @@ def _is_one(given: Any) -> bool:
 
 def _of_numbers(values: list[Any]) -> Coordinate:
     ordered = sorted(set(values))
-    return Coordinate(Int(0, len(ordered) - 1), user=lambda place: ordered[place], ours=ordered.index)
+
+    def nearest(value: Any) -> Any:
+        number = _number(value)
+        return min(ordered, key=lambda each: abs(each - number))
+
+    return Coordinate(Int(0, len(ordered) - 1), lambda place: ordered[place], ordered.index, nearest)
 
 
 def _of_categories(values: list[Any]) -> Coordinate:
@@ -206,18 +232,44 @@ def _of_categories(values: list[Any]) -> Coordinate:
     def ours(value: Any) -> Any:
         return value if plain else [repr(each) for each in values].index(repr(value))
 
-    return Coordinate(named, user=lambda choice: values[int(np.argmax(named.encode(choice)))], ours=ours)
+    return Coordinate(named, lambda choice: values[int(np.argmax(named.encode(choice)))], ours, _number)
 
 
 def _of_distribution(given: Any) -> Coordinate:
     low, high = given.support()
-    kind = given.dist.name
+    distribution = getattr(given, "dist", given)  # rv_discrete(values=...) and rv_histogram(...) are not frozen
+    kind = distribution.name
+
+    def nearest(value: Any) -> Any:
+        return min(max(_number(value), low), high)
+
     if kind == "randint":
-        return Coordinate(Int(int(low), int(high)), user=int, ours=int)
+        return Coordinate(Int(int(low), int(high)), int, int, nearest)
     if kind == "uniform" or (kind in _LOG and low > 0 and _unshifted(given)):
-        return Coordinate(Float(float(low), float(high), log=kind in _LOG), user=float, ours=float)
+        return Coordinate(Float(float(low), float(high), log=kind in _LOG), float, float, nearest)
     tails = Float(TAIL if math.isinf(low) else 0.0, 1 - TAIL if math.isinf(high) else 1.0)
-    return Coordinate(tails, user=lambda q: given.ppf(q).item(), ours=lambda value: float(given.cdf(value)))
+    if not isinstance(distribution, rv_discrete):
+        return Coordinate(tails, lambda q: given.ppf(q).item(), lambda value: float(given.cdf(value)), nearest)
+
+    def value_at(q: float) -> int | float:
+        """Return the quantile, a whole number where it is one; of q = 0 scipy says one less than the lowest."""
+        value = max(given.ppf(q).item(), float(low))
+        return int(value) if value.is_integer() else value
+
+    def middle(value: Any) -> float:
+        chance = float(given.pmf(value))
+        if chance <= 0:
+            raise ValueError("none of the distribution's values")
+        return min(max(float(given.cdf(value)) - chance / 2, tails.low), tails.high)
+
+    return Coordinate(tails, value_at, middle, nearest)
+
+
+def _number(value: Any) -> float:
+    """Return a number; raise for anything else."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError("not a number")
+    return float(value)
 
 
 def _unshifted(given: Any) -> bool:

@@ -57,10 +57,6 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
         raise InputError('a choice is made once, among all candidates: warm_start= cannot go with method="selection".')
 
     def named_losses() -> Iterator[tuple[str, Any]]:
-        usual = [models.fitted(parameters) for parameters in points[:keeps]]  # raises what keeps it from being trained
-        loss, most = as_loss(search.loss).name, as_loss(search.loss).most
-        known = None if most == math.inf else most
-        privatizer.choose_clip(partial(_usual_losses, models), loss=loss, most=known, mu=search.mu, choice_share=choice)
         for place, model in enumerate(chain(usual, models.trained(points[keeps:]))):
             if not isinstance(model, Failed):  # that it failed is public, so it costs nothing
                 tried.append(points[place])
@@ -82,6 +78,10 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     if begun is not None and not privatizer.knows_clip:
         raise BudgetMismatch(f"the name {name!r} belongs to a search with a clip; give that, or another name.")
     choice = choice_share(privatizer, mu=search.mu, **settings) if begun is None else 0.0
+    usual = [models.fitted(parameters) for parameters in points[:keeps]]  # raises what keeps it from being trained
+    loss, most = as_loss(search.loss).name, as_loss(search.loss).most
+    known, default_losses = None if most == math.inf else most, partial(_usual_losses, models, first or {})
+    privatizer.choose_clip(default_losses, loss=loss, most=known, mu=search.mu, choice_share=choice)
     mu = usual_share(ledger, search.mu, choice_share=choice) if begun is None else float(begun["mu"])
     if (needed := lead(privatizer.n, mu, len(points), default=keeps)) > 1:
         why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
@@ -89,16 +89,30 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     limits = ledger.limits_for(name, plan={"mu": mu, "shares": {"choice": choice}})
     share = share_in_words(ledger.budget, limits, mu)
     spends = f"The search {name!r} spends {share} on one choice among {len(points)} models."
-    announce(search, privatizer, spends + risk_in_words(privatizer, limits.gdp))
+    noise = _noise_of_choice(privatizer, mu, needed, float(settings["estimate_share"]))
+    announce(search, privatizer, f"{spends} {noise}{risk_in_words(privatizer, limits.gdp)}")
     chosen = select_named(named_losses(), privatizer, mu=search.mu, name=name, **settings)
     keep(ledger, name, search._means)
     best = tried[chosen.index]
     return Found(Recommendation(best, defaults={}), models.fitted(best), chosen.estimate)
 
 
-def _usual_losses(models: Models) -> dptune.privacy.PerExampleLosses | None:
-    """Those of the estimator as it was given."""
-    return models.losses(models.fitted({}))
+def _noise_of_choice(privatizer: dptune.LossPrivatizer, mu: float, needed: float, share: float) -> str:
+    """Say how large the clip and the noise of a choice and of its estimate are."""
+    clip, width = privatizer.interval, privatizer.loss_range
+    found = (
+        f"Each loss is clipped to ({clip.low:g}, {clip.high:.4g}). The best model is found in 95% of runs if its mean "
+        f"loss is lower than the others' by {needed * width:.3g}."
+    )
+    if share == 0:
+        return found
+    sigma = width / (privatizer.n * mu * math.sqrt(share))
+    return f"{found} The released loss has noise of standard deviation {sigma:.3g}."
+
+
+def _usual_losses(models: Models, default: Mapping[str, Any]) -> dptune.privacy.PerExampleLosses | None:
+    """Those of the parameters that the user has today."""
+    return models.losses(models.fitted(default))
 
 
 def propose(
@@ -184,12 +198,20 @@ def _runs(
     Noise that leaves a run little to learn is warned of, and an estimator whose own parameters cannot be compared with.
     """
 
-    usual = where.ours(search.estimator.get_params())
+    own = {**search.estimator.get_params(), **(search.default or {})}
+    usual, moved = where.nearest(own)
+    if usual is not None:
+        models.keep(where.user(usual))
+    if where.finite:
+        models.keep(all_of_them=True)
 
     def request(trials: int | None, mu: float | None) -> SearchRequest:
         settings = {"trials": trials or (USUAL_TRIALS if method is VALUES else None), **(search.settings or {})}
         about = settings, usual, "PrivateSearch", where.space
         return SearchRequest(method, privatizer, mu, search.random_state, *about)
+
+    def _default_losses() -> dptune.privacy.PerExampleLosses | None:
+        return _usual_losses(models, where.user(usual) if usual is not None else search.default or {})
 
     space = None if method is VALUES else where.space
     wanted = request(search.n_trials, search.mu)
@@ -197,12 +219,18 @@ def _runs(
     first = wanted if begun is None else request(begun["trials"], begun["mu"])
     first.check_start(search.name_, space)
     loss = as_loss(search.loss)
-    clip = first.choose_clip(search.name_, space, partial(_usual_losses, models), loss=loss.name, most=loss.most)
+    clip = first.choose_clip(search.name_, space, _default_losses, loss=loss.name, most=loss.most)
     run = first.begin(search.name_, space)
     keep(privatizer.ledger, search.name_, search._means)
     announce(search, privatizer, f"{clip} {first.announcement(run)}".lstrip())
     if usual is None:
-        warnings.warn(_nothing_to_compare_with(search, where, space), stacklevel=4)
+        warnings.warn(_nothing_to_compare_with(own, where, space), stacklevel=4)
+    elif moved:
+        instead = ", ".join(f"{name}={where.user(usual)[name]:.4g} for {own[name]!r}" for name in moved)
+        warnings.warn(
+            f"the default lies outside the search space, so the answer is compared with its nearest point: {instead}.",
+            stacklevel=4,
+        )
     if warning := first.warning(run):
         _warn(search.name_, warning, depth=5)
     yield run
@@ -221,14 +249,13 @@ def announce(search: PrivateSearch, privatizer: dptune.LossPrivatizer, said: str
         _logger.log(logging.INFO if privatizer.private else logging.WARNING, said)
 
 
-def _nothing_to_compare_with(search: PrivateSearch, where: UserSpace, space: dptune.Space | None) -> str:
-    own = search.estimator.get_params()
+def _nothing_to_compare_with(own: Mapping[str, Any], where: UserSpace, space: dptune.Space | None) -> str:
     outside = ", ".join(f"{name}={own.get(name)!r}" for name in where.outside(own))
     which = f" ({outside})" if outside else ""
     instead = "nothing" if space is None else "the middle of the space"
     return (
         f"the estimator's own parameters are no point of the search space{which}: the answer is compared with {instead}"
-        ", and no release says whether it is better than what you have. Give the estimator parameters within the space."
+        ", and no release says whether it is better than what you have. Give default=, parameters within the space."
     )
 
 

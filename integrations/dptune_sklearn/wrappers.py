@@ -23,10 +23,12 @@ def _passed_on(name: str, doc: str) -> Any:
         return getattr(self._fitted, name)(X)
 
     method.__name__, method.__doc__ = name, doc
-    return _if_it_has(method)
+    return if_it_has(method)
 
 
-def _if_it_has(method: Callable[..., Any]) -> Any:
+def if_it_has(method: Callable[..., Any]) -> Any:
+    """Return a method that an estimator has if the one in it has it."""
+
     def check(outer: Around) -> bool:
         getattr(getattr(outer, outer.fitted_as, outer.estimator), method.__name__)  # raises what it lacks
         return True
@@ -61,7 +63,7 @@ class Around(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     decision_function = _passed_on("decision_function", "Margins by the fitted estimator.")
     transform = _passed_on("transform", "Transform by the fitted estimator.")
 
-    @_if_it_has
+    @if_it_has
     def score(self, X: Any, y: Any = None) -> float:
         """The fitted estimator's own score, without noise: of rows that are not private."""
         return float(self._fitted.score(X, y))

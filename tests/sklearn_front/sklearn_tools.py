@@ -36,7 +36,7 @@ def ledger_in(folder: Path, mu: float = 4.0) -> dptune.PrivacyLedger:
 
 def search_in(folder: Path, method: Any = "centred", estimator: Any = None, **settings: Any) -> PrivateSearch:
     """Return a search of eight trials; "sampler" is another library's, which is told noisy values."""
-    usual = {"loss": "log_loss", "clip": (0.0, 2.0), "n_trials": 8, "param_distributions": SPACE}
+    usual = {"loss": "log_loss", "clip": (0.0, 2.0), "n_trials": 8, "param_distributions": SPACE, "cv": None}
     settings = {**usual, "method": RandomSampler(seed=0) if method == "sampler" else method, **settings}
     if "ledger" not in settings:
         settings["ledger"] = ledger_in(folder)

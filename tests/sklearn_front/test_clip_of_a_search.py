@@ -31,7 +31,8 @@ VAL = {"X_val": X_VAL, "y_val": Y_VAL}
 
 
 def unclipped(folder, **settings):
-    return PrivateSearch(Ridge(), SPACE, ledger=ledger_in(folder), loss="mse", n_trials=12, **settings)
+    settings = {"n_trials": 12, "cv": None, **settings}
+    return PrivateSearch(Ridge(), SPACE, ledger=ledger_in(folder), loss="mse", **settings)
 
 
 @pytest.mark.parametrize("method", ["centred", "dp-gibo", "selection"])
@@ -53,7 +54,7 @@ def test_a_budget_in_epsilon_and_delta_keeps_a_part_for_the_choice_at_the_end(fa
     def eta(name, **settings):
         ledger = dptune.PrivacyLedger(fast_path / name, dptune.Budget.approximate_dp(1.0, 1e-5))
         space = {**SPACE, "solver": ["svd", "lsqr"]}
-        settings = {"loss": "mse", "n_trials": 12, "method": method, "random_state": 0, **settings}
+        settings = {"loss": "mse", "n_trials": 12, "method": method, "random_state": 0, "cv": None, **settings}
         search = PrivateSearch(Ridge(solver="svd"), space, ledger=ledger, **settings).fit(*PUBLIC, **VAL)
         assert ledger.limits.holder == search.name_
         assert ledger.statement().epsilon == pytest.approx(1.0, rel=1e-6)
@@ -67,14 +68,14 @@ def test_a_budget_in_epsilon_and_delta_keeps_a_part_for_the_choice_at_the_end(fa
 
 def test_the_range_of_zero_one_losses_is_known(fast_path):
     search = PrivateSearch(
-        LogisticRegression(), {"C": SPACE["alpha"]}, ledger=ledger_in(fast_path), loss="zero_one", n_trials=12
+        LogisticRegression(), {"C": SPACE["alpha"]}, ledger=ledger_in(fast_path), loss="zero_one", n_trials=12, cv=None
     )
     search.fit(PUBLIC[0], PUBLIC[1] > 0, X_val=X_VAL, y_val=Y_VAL > 0)
     assert "clip" not in search.released_["release"]
 
 
 def test_an_estimator_that_cannot_be_trained_costs_nothing(fast_path):
-    search = PrivateSearch(Ridge(alpha=-1.0), SPACE, ledger=ledger_in(fast_path), loss="mse")
+    search = PrivateSearch(Ridge(alpha=-1.0), SPACE, ledger=ledger_in(fast_path), loss="mse", cv=None)
     with pytest.raises(dptune.InputError, match="training failed"):
         search.fit(*PUBLIC, **VAL)
     assert search.ledger.spent() == 0
@@ -85,7 +86,7 @@ def test_there_are_no_cv_results_and_no_score_without_an_estimate(fast_path):
     assert not hasattr(search, "cv_results_")
     with pytest.raises(AttributeError, match="released_"):
         _ = search.cv_results_
-    with pytest.raises(AttributeError, match="no level of loss"):
+    with pytest.raises(AttributeError, match="no score of the chosen parameters"):
         _ = search.best_score_
 
 

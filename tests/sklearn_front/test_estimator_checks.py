@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import dptune
 from dptune_sklearn import PrivateSearch
-from dptune_sklearn.private_search import name_of
+from dptune_sklearn.naming import name_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "sklearn.md"
 EXCLUDED = {
@@ -42,7 +42,7 @@ class ManyDataSets(PrivateSearch):
 
 
 def searches() -> list[ManyDataSets]:
-    usual = {"ledger": "folder", "mu": 1e3}
+    usual = {"ledger": "folder", "mu": 1e3, "cv": None}
     C, two = {"C": loguniform(0.1, 10)}, {"alpha": [0.1, 1.0]}
     return [
         ManyDataSets(LogisticRegression(), C, loss="log_loss", clip=(0, 3), n_trials=4, **usual),

@@ -131,7 +131,7 @@ def outcome(folder: Path, patch: pytest.MonkeyPatch, method: str, model: Any, fi
     def search_in(folder: Path) -> PrivateSearch:
         asked = optuna.samplers.TPESampler(seed=1) if method == "tpe" else method
         loss = "log_loss" if step.endswith("C") else "squared_error"
-        settings = {"loss": loss, "clip": CLIP, "n_trials": 4, "method": asked, "mu": 1.0}
+        settings = {"loss": loss, "clip": CLIP, "n_trials": 4, "method": asked, "mu": 1.0, "cv": None}
         return PrivateSearch(model, {step: loguniform(1e-2, 1e2)}, ledger=ledger_in(folder), **settings)
 
     with patch.context() as inner:

@@ -215,7 +215,7 @@ def test_grid_search_cannot_multiply_the_budget(fast_path):
 
 @pytest.mark.filterwarnings("ignore:.*will learn little")
 def test_a_choice_keeps_the_default_where_nothing_is_known_to_be_better(fast_path):
-    settings = {"settings": {"default": {"C": 1.0}}, "mu": 0.01, "n_trials": 4}
+    settings = {"default": {"C": 1.0}, "mu": 0.01, "n_trials": 4}
     search = search_in(fast_path, "selection", **settings).fit(*PUBLIC, **VAL)
     plan = search.ledger.fact(search.name_, "plan")
     assert (plan["default"], plan["candidates"], plan["method"]) == (0, 4, "exponential")
@@ -226,7 +226,7 @@ def test_a_choice_keeps_the_default_where_nothing_is_known_to_be_better(fast_pat
 def test_a_default_of_a_grid_is_tried_once_and_one_outside_is_added(fast_path):
     grid = {"C": [0.01, 1.0, 100.0]}
     for C, count in ((100.0, 3), (5.0, 4)):
-        search = search_in(fast_path, "selection", param_distributions=grid, settings={"default": {"C": C}}, mu=1.0)
+        search = search_in(fast_path, "selection", param_distributions=grid, default={"C": C}, mu=1.0)
         assert search.set_params(n_trials=None).fit(*PUBLIC, **VAL).best_params_["C"] in (0.01, 1.0, 5.0, 100.0)
         assert search.ledger.fact(search.name_, "plan")["candidates"] == count
 
@@ -236,7 +236,7 @@ def test_a_default_of_a_grid_is_tried_once_and_one_outside_is_added(fast_path):
     ("default", "said"), [(1.0, "must be a dict"), ({"C": -1.0}, "'C' parameter"), ({"D": 1}, "'D'")]
 )
 def test_a_default_that_cannot_be_trained_is_refused(fast_path, default, said):
-    search = search_in(fast_path, "selection", settings={"default": default})
+    search = search_in(fast_path, "selection", default=default)
     with pytest.raises((ValueError, dptune.InputError), match=said):
         search.fit(*PUBLIC, **VAL)
     assert search.ledger.spent() == 0
@@ -244,7 +244,7 @@ def test_a_default_that_cannot_be_trained_is_refused(fast_path, default, said):
 
 @pytest.mark.filterwarnings("ignore:A candidate could not be trained")
 def test_a_default_that_cannot_be_trained_does_not_cost_a_clip(fast_path):
-    search = search_in(fast_path, "selection", settings={"default": {"C": -1.0}}, clip="auto")
+    search = search_in(fast_path, "selection", default={"C": -1.0}, clip="auto")
     with pytest.raises((ValueError, dptune.InputError), match="'C' parameter"):
         search.fit(*PUBLIC, **VAL)
     assert search.ledger.spent() == 0
@@ -252,8 +252,8 @@ def test_a_default_that_cannot_be_trained_does_not_cost_a_clip(fast_path):
 
 def test_a_name_belongs_to_its_candidates_and_its_default(fast_path):
     settings = {"param_distributions": {"C": [0.01, 1.0, 100.0]}, "n_trials": None, "mu": 1.0, "name": "mine"}
-    search = search_in(fast_path, "selection", **settings, settings={"default": {"C": 1.0}}).fit(*PUBLIC, **VAL)
-    others = ({"settings": {"default": {"C": 100.0}}}, {"settings": None}, {"param_distributions": {"C": [0.1, 1, 10]}})
+    search = search_in(fast_path, "selection", **settings, default={"C": 1.0}).fit(*PUBLIC, **VAL)
+    others = ({"default": {"C": 100.0}}, {"default": None}, {"param_distributions": {"C": [0.1, 1, 10]}})
     for other in others:
         with pytest.raises(dptune.errors.BudgetMismatch, match="another name"):
             clone(search).set_params(**other).fit(*PUBLIC, **VAL)
@@ -289,8 +289,10 @@ def test_pipelines_are_searched_by_the_names_of_their_steps(fast_path):
 
 
 def test_with_another_searcher_too_it_is_warned_that_nothing_is_compared_with(fast_path):
-    search = search_in(fast_path, optuna.samplers.RandomSampler(seed=0), LogisticRegression(C=1e9))
-    with pytest.warns(UserWarning, match=r"\(C=1000000000.0\): the answer is compared with nothing"):
+    space = {"class_weight": [None, "balanced"]}
+    model = LogisticRegression(class_weight={0: 1, 1: 2})
+    search = search_in(fast_path, optuna.samplers.RandomSampler(seed=0), model, param_distributions=space)
+    with pytest.warns(UserWarning, match=r"\(class_weight=\{0: 1, 1: 2\}\): the answer is compared with nothing"):
         search.fit(*PUBLIC, **VAL)
     assert search.best_params_.improvement is None
 
@@ -316,7 +318,7 @@ def test_the_risk_that_is_said_is_that_of_the_limits_that_the_choice_divides_the
     caplog.set_level("INFO", logger="dptune_sklearn")
     ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.approximate_dp(1.0, 1e-5))
     before = ledger.limits.gdp
-    settings = {"mu": 0.05, "settings": {"default": {"C": 1.0}}}
+    settings = {"mu": 0.05, "default": {"C": 1.0}}
     search = search_in(fast_path, "selection", ledger=ledger, **settings).fit(*PUBLIC, **VAL)
     (said,) = [record.getMessage() for record in caplog.records if record.name == "dptune_sklearn"]
     privatizer = dptune.LossPrivatizer(search.ledger, n=60, clip=(0.0, 2.0))

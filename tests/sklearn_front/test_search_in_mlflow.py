@@ -25,7 +25,9 @@ def test_a_fitted_search_is_one_run_however_often_it_is_written(
     y, uri = (X[:, 0] > 0).astype(int), f"file:{tmp_path}/mlruns"
     ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=2.0))
     space = {"C": loguniform(1e-2, 1e2)}
-    search = PrivateSearch(LogisticRegression(), space, ledger=ledger, loss="log_loss", clip=(0, 2), n_trials=8)
+    search = PrivateSearch(
+        LogisticRegression(), space, ledger=ledger, loss="log_loss", clip=(0, 2), n_trials=8, cv=None
+    )
     with pytest.raises(NotFittedError):
         log_to_mlflow(search, delta=1e-5, tracking_uri=uri)
     search.fit(X[:40], y[:40], X_val=X[40:], y_val=y[40:])
