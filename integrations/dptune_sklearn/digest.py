@@ -32,6 +32,7 @@ _KEPT_BY_CLONE = ("_metadata_request", "_sklearn_output_config")  # of an estima
 _OF_EVERY_CLASS = {  # made by Python, and no part of what the user wrote
     *("__module__", "__doc__", "__dict__", "__weakref__", "__firstlineno__", "__static_attributes__"),
     *("__abstractmethods__", "_abc_impl", "__annotations__", "__annotate_func__", "__annotations_cache__"),
+    "__slotnames__",  # by copyreg, when an object of the class is pickled
 }
 _OWN = ("dptune", "dptune_flower", "dptune_optuna", "dptune_ray", "dptune_sklearn")  # also where they lie in a checkout
 

@@ -369,6 +369,6 @@ class PrivateSearch(Around):
 
     def _public(self) -> dict[str, Any]:
         """The settings on which answers depend."""
-        other = ["estimator", "ledger", "budget", "n_jobs", "name", "warm_start", "verbose", "n_iter"]
+        other = ["estimator", "ledger", "budget", "refit", "n_jobs", "name", "warm_start", "verbose", "n_iter"]
         other += ["n_trials", "mu"] if self.warm_start else []
         return {name: value for name, value in self.get_params(deep=False).items() if name not in other}

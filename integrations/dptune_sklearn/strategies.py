@@ -211,7 +211,7 @@ def _runs(
         return SearchRequest(method, privatizer, mu, search.random_state, *about)
 
     def _default_losses() -> dptune.privacy.PerExampleLosses | None:
-        return _usual_losses(models, where.user(usual) if usual is not None else search.default or {})
+        return _usual_losses(models, where.user(usual) if usual is not None and not moved else search.default or {})
 
     space = None if method is VALUES else where.space
     wanted = request(search.n_trials, search.mu)

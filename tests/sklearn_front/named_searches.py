@@ -18,7 +18,8 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import KFold
+from sklearn.metrics import accuracy_score, f1_score, make_scorer
+from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
@@ -48,14 +49,19 @@ def name_of_search(train: tuple[Any, Any] = PUBLIC, fit: dict[str, Any] | None =
     def stop(*_: Any) -> None:
         raise Reached
 
-    strategy, private_search.strategy = private_search.strategy, lambda method: stop
-    search = PrivateSearch(**{**usual, "clip": (0.0, 2.0), "n_trials": 8, **given, "ledger": _ledger()})
+    kept = {name: getattr(private_search, name) for name in ("strategy", "decide")}
+    private_search.strategy, private_search.decide = (lambda method: stop), stop
+    usual |= {"clip": (0.0, 2.0), "n_trials": 8, "cv": None}
+    if "search" in given:
+        usual = {"estimator": given.pop("search"), "loss": "log_loss"}
+    search = PrivateSearch(**{**usual, **given, "ledger": _ledger()})
     try:
         search.fit(*train, **{**VAL, **(fit or {})})
     except Reached:
         return str(search.name_)
     finally:
-        private_search.strategy = strategy
+        for name, function in kept.items():
+            setattr(private_search, name, function)
     raise AssertionError("the search was not reached")
 
 
@@ -126,6 +132,11 @@ class Shaped(rv_continuous):  # type: ignore[misc]
 
     def _pdf(self, x: Any) -> Any:
         return 0 * x + 1 / (self.b - self.a)
+
+
+def fitted(seed: int) -> Any:
+    search = RandomizedSearchCV(LogisticRegression(), {"C": loguniform(0.1, 10)}, n_iter=2, cv=2, random_state=seed)
+    return search.fit(*PUBLIC).set_params(random_state=None)
 
 
 class Ruled(optuna.samplers.RandomSampler):
@@ -277,6 +288,40 @@ PAIRS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[], dict[str, Any]
     "a column's type": (framed, lambda: framed(dtype=np.float32)),
     "the order of categories": (framed, lambda: framed(order=["y", "x", "z"])),
     "the index": (framed, lambda: framed(index=1)),
+    "the default": (dict, lambda: {"default": {"C": 2.0}}),
+    "public rows that propose": (dict, lambda: {"cv": 5}),
+    "the number of folds": (lambda: {"cv": 5}, lambda: {"cv": 4}),
+    "the folds": (lambda: {"cv": KFold(5)}, lambda: {"cv": KFold(5, shuffle=True, random_state=0)}),
+    "a public score": (lambda: {"cv": 5}, lambda: {"cv": 5, "scoring": "accuracy"}),
+    "whose a training row is": (
+        lambda: {"cv": 5, "fit": {"train_groups": np.arange(40) // 2}},
+        lambda: {"cv": 5, "fit": {"train_groups": np.arange(40) // 4}},
+    ),
+    "another public search": (
+        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]})},
+        lambda: {"search": RandomizedSearchCV(LogisticRegression(), {"C": [1, 2]})},
+    ),
+    "the grid of a public search": (
+        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]})},
+        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 3]})},
+    ),
+    "its model": (
+        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]})},
+        lambda: {"search": GridSearchCV(LogisticRegression(max_iter=50), {"C": [1, 2]})},
+    ),
+    "its folds": (
+        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]})},
+        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]}, cv=3)},
+    ),
+    "its score": (
+        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]}, scoring=make_scorer(accuracy_score))},
+        lambda: {"search": GridSearchCV(LogisticRegression(), {"C": [1, 2]}, scoring=make_scorer(f1_score))},
+    ),
+    "its number of candidates": (
+        lambda: {"search": RandomizedSearchCV(LogisticRegression(), {"C": loguniform(1, 2)})},
+        lambda: {"search": RandomizedSearchCV(LogisticRegression(), {"C": loguniform(1, 2)}, n_iter=9)},
+    ),
+    "what a fitted search has found": (lambda: {"search": fitted(0)}, lambda: {"search": fitted(1)}),
     "fit's options": (dict, lambda: {"fit": {"sample_weight": WEIGHTS}}),
     "one weight": (
         lambda: {"fit": {"sample_weight": WEIGHTS}},

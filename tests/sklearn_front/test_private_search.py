@@ -289,10 +289,9 @@ def test_pipelines_are_searched_by_the_names_of_their_steps(fast_path):
 
 
 def test_with_another_searcher_too_it_is_warned_that_nothing_is_compared_with(fast_path):
-    space = {"class_weight": [None, "balanced"]}
-    model = LogisticRegression(class_weight={0: 1, 1: 2})
-    search = search_in(fast_path, optuna.samplers.RandomSampler(seed=0), model, param_distributions=space)
-    with pytest.warns(UserWarning, match=r"\(class_weight=\{0: 1, 1: 2\}\): the answer is compared with nothing"):
+    space = {"gamma": loguniform(0.01, 1)}
+    search = search_in(fast_path, optuna.samplers.RandomSampler(seed=0), SVC(), param_distributions=space, loss="hinge")
+    with pytest.warns(UserWarning, match=r"\(gamma='scale'\): the answer is compared with nothing"):
         search.fit(*PUBLIC, **VAL)
     assert search.best_params_.improvement is None
 

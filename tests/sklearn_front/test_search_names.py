@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
@@ -21,6 +23,7 @@ import dptune
 from dptune.errors import BudgetMismatch
 from dptune_sklearn.digest import digest
 from named_searches import PAIRS, name_of_search, names, own_loss
+from named_searches import own as own_estimator
 from sklearn_tools import PUBLIC, VAL, ledger_in, rows, search_in
 
 
@@ -43,9 +46,16 @@ def test_a_name_is_the_same_whenever_and_wherever_it_is_made(found):
     assert run.stdout.split("\n")[:-1] == [f"{what} {first} {second}" for what, (first, second) in found.items()]
 
 
-@pytest.mark.parametrize("other", [{"n_jobs": 2}, {"verbose": 1}, {"warm_start": False}])
+@pytest.mark.parametrize("other", [{"n_jobs": 2}, {"verbose": 1}, {"refit": False}])
 def test_what_decides_no_answer_is_no_part_of_the_name(other):
     assert name_of_search(**other) == name_of_search()
+
+
+def test_how_a_public_search_runs_is_no_part_of_the_name():
+    first, second = (
+        GridSearchCV(LogisticRegression(), {"C": [1, 2]}, **how) for how in ({}, {"n_jobs": 2, "verbose": 3})
+    )
+    assert name_of_search(search=first) == name_of_search(search=second)
 
 
 def test_a_warm_start_has_one_name_for_all_numbers_of_trials():
@@ -53,13 +63,16 @@ def test_a_warm_start_has_one_name_for_all_numbers_of_trials():
 
 
 class Handle:
-    """Can be copied and not be read, as a connection or a model on a graphics card."""
+    """Is pickled by its name only, so that nobody knows what it holds."""
 
     def __deepcopy__(self, memo):
         return self
 
     def __reduce_ex__(self, protocol):
-        raise TypeError("cannot pickle 'Handle' object")
+        return "HANDLE"
+
+
+HANDLE = Handle()
 
 
 def _with(X, handle):
@@ -67,7 +80,7 @@ def _with(X, handle):
 
 
 def _unreadable(folder, **settings):
-    estimator = make_pipeline(FunctionTransformer(_with, kw_args={"handle": Handle()}), LogisticRegression())
+    estimator = make_pipeline(FunctionTransformer(_with, kw_args={"handle": HANDLE}), LogisticRegression())
     space = {"logisticregression__C": [0.1, 1.0]}
     return search_in(folder, "selection", estimator, param_distributions=space, n_trials=None, **settings)
 
@@ -132,6 +145,16 @@ def _mutual(last):
 
 def test_functions_that_call_each_other_are_read():
     assert digest(_mutual(0)) == digest(_mutual(0)) != digest(_mutual(1))
+
+
+def test_an_object_of_a_class_that_was_pickled_changes_nothing():
+    first = digest(Handle)
+    assert pickle.loads(pickle.dumps(HANDLE)) is HANDLE
+    own = own_estimator()
+    before = digest(own)
+    own.__reduce_ex__(4)
+    assert "__slotnames__" in vars(type(own))
+    assert (digest(own), digest(Handle)) == (before, first)
 
 
 def test_people_are_told_apart_by_more_than_eight_characters(fast_path):
