@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from sklearn.metrics import check_scoring
 
 import dptune
@@ -19,7 +20,7 @@ from dptune.search.agreement import check_start
 from dptune.search.answer import Recommendation
 from dptune.search.request import risk_in_words
 from dptune_sklearn import public_search
-from dptune_sklearn.models import Models
+from dptune_sklearn.models import Failed, Models
 from dptune_sklearn.naming import keep
 from dptune_sklearn.strategies import Found, announce
 
@@ -66,10 +67,24 @@ def decide(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     announce(search, privatizer, f"{choice.outlook} {clip}{risk_in_words(privatizer, limits.gdp)}")
     selection = choice.recorded()
     if selection is None:
-        trained = models.trained([proposed.parameters[j] for j in choice.to_train])
-        selection = choice.choose(dict(zip(choice.to_train, map(models.losses, trained), strict=True)))
+        places = choice.to_train
+        trained = models.trained([proposed.parameters[j] for j in places])
+        losses = (_losses(models, model, privatizer.rows) for model in trained)
+        selection = choice.choose(dict(zip(places, losses, strict=True)))
     search.selection_ = selection
     return _found(search, proposed, models, selection)
+
+
+def _losses(models: Models, model: Any, rows: int) -> Any:
+    """Return private losses; None of a model that could not be trained, which is public and drops out.
+
+    A model that fails on private rows has no number for any of them, and stays: that it failed may be one person's
+    doing.
+    """
+    if isinstance(model, Failed):
+        return None
+    found = models.losses(model)
+    return np.full(rows, np.nan) if found is None else found
 
 
 def _proposed(search: PrivateSearch, models: Models) -> public_search.Proposed:

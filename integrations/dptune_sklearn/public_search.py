@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -83,9 +84,23 @@ def _fitted_study(search: Any) -> Any:
 
 def seeded(estimator: Any, seed: int) -> Any:
     """Return a clone in which everything random that has no seed gets one, so that it proposes the same again."""
-    found = clone(estimator)
-    names = [name for name in found.get_params(deep=True) if name.rpartition("__")[2] == "random_state"]
-    return found.set_params(**{name: seed for name in sorted(names) if found.get_params()[name] is None})
+    found, settings = clone(estimator), dict[str, Any]()
+    for name, value in sorted(found.get_params(deep=True).items()):
+        last = name.rpartition("__")[2]
+        if last == "random_state" and value is None:
+            settings[name] = seed
+        elif last == "cv":
+            settings[name] = _seeded_folds(value, seed)
+    return found.set_params(**settings)
+
+
+def _seeded_folds(cv: Any, seed: int) -> Any:
+    """Return a splitter; one that shuffles without a seed gets one."""
+    if not getattr(cv, "shuffle", hasattr(cv, "random_state")) or getattr(cv, "random_state", seed) is not None:
+        return cv
+    found = copy(cv)
+    found.random_state = seed
+    return found
 
 
 @dataclass(frozen=True)
@@ -102,10 +117,7 @@ class PublicRows:
     @classmethod
     def of(cls, estimator: Any, training: Training, *, cv: Any, loss: NamedLoss, seed: int, **how: Any) -> PublicRows:
         """Divide the rows; a splitter that shuffles without a seed gets one."""
-        splitter = check_cv(cv, training.y, classifier=is_classifier(estimator))
-        if getattr(splitter, "shuffle", hasattr(splitter, "random_state")) and splitter.random_state is None:
-            splitter = copy(splitter)
-            splitter.random_state = seed
+        splitter = _seeded_folds(check_cv(cv, training.y, classifier=is_classifier(estimator)), seed)
         folds = public_folds(training.X, training.y, cv=splitter, loss=loss, groups=training.groups)
         return cls(estimator, training, folds, loss, **how)
 
@@ -257,11 +269,16 @@ def _order(results: Mapping[str, Any], scores: npt.NDArray[np.float64]) -> list[
 def _with_default(estimator: Any, points: Sequence[Parameters], default: Parameters) -> tuple[int, list[Parameters]]:
     """Return the place of the user's default, and the candidates with it; at the end if it is none of them."""
     own = estimator.get_params()
-    wanted = of_parameters({**own, **default})
     for place, point in enumerate(points):
-        if of_parameters({**own, **point}) == wanted:
+        a, b = {**own, **point}, {**own, **default}
+        if all(_alike(a.get(name), b.get(name)) for name in {*point, *default}):
             return place, list(points)
     return len(points), [*points, dict(default)]
+
+
+def _alike(a: Any, b: Any) -> bool:
+    numbers = isinstance(a, Real) and isinstance(b, Real) and not isinstance(a, bool) and not isinstance(b, bool)
+    return bool(a == b) if numbers else of_parameters({"": a}) == of_parameters({"": b})
 
 
 def _if_trained(place: int, losses: npt.NDArray[np.float64]) -> int | None:

@@ -1,0 +1,352 @@
+"""Public rows propose, private people decide: any public search, wrapped or made; what it shows and refuses."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+from optuna_integration import OptunaSearchCV
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import FitFailedWarning
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    HalvingRandomSearchCV,
+    KFold,
+    RandomizedSearchCV,
+    TimeSeriesSplit,
+)
+from sklearn.svm import SVC
+
+import dptune
+from dptune.errors import BudgetExhausted, BudgetMismatch
+from dptune_sklearn import PrivateSearch, cross_validated_losses
+from sklearn_tools import PRIVATE, PUBLIC, SPACE, VAL, Never, ledger_in, rows, search_in
+
+GRID = {"C": [0.001, 0.1, 1.0, 10.0]}
+WEAK = LogisticRegression(C=1e-3)
+SEARCHES = {
+    "grid": lambda: GridSearchCV(WEAK, GRID, cv=3),
+    "random": lambda: RandomizedSearchCV(WEAK, SPACE, n_iter=8, cv=3),
+    "halving": lambda: HalvingRandomSearchCV(WEAK, SPACE, cv=3, n_candidates=6, min_resources=20),
+    "optuna": lambda: OptunaSearchCV(WEAK, {"C": FloatDistribution(1e-3, 1e3, log=True)}, cv=3, n_trials=8),
+}
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+pytestmark = pytest.mark.filterwarnings("ignore:OptunaSearchCV is experimental", "ignore:`optuna.terminator`")
+
+
+def made(folder, estimator=WEAK, space=SPACE, **settings):
+    usual = {"ledger": ledger_in(folder), "loss": "log_loss", "n_trials": 8, "cv": 3}
+    return PrivateSearch(estimator, space, **{**usual, **settings})
+
+
+def wrapped(folder, search, **settings):
+    return PrivateSearch(search, **{"ledger": ledger_in(folder), "loss": "log_loss", **settings})
+
+
+# ---- any public search ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", SEARCHES)
+@pytest.mark.parametrize("fitted", [False, True], ids=["unfitted", "fitted"])
+def test_a_public_search_proposes_and_private_people_decide(fast_path, kind, fitted):
+    public = SEARCHES[kind]().set_params(**({} if kind == "grid" else {"random_state": 0}))
+    alone = clone(public).fit(*PUBLIC)
+    search = wrapped(fast_path, alone if fitted else public).fit(*PUBLIC, **VAL)
+    results = search.cv_results_
+    assert results["mean_test_score"] == pytest.approx(
+        search.search_.cv_results_["mean_test_score"] if kind != "optuna" else [t.value for t in search.search_.trials_]
+    )
+    if kind != "optuna":
+        assert results["mean_test_score"] == pytest.approx(alone.cv_results_["mean_test_score"])
+        assert results["params"] == alone.cv_results_["params"]
+    assert search.n_splits_ == 3
+    if search.best_index_ is None:
+        assert search.best_params_ == {}
+        assert search.best_estimator_.C == WEAK.C
+    else:
+        assert results["params"][search.best_index_] == search.best_params_
+        assert search.best_score_ == results["mean_test_score"][search.best_index_]
+        assert search.best_params_["C"] == search.best_estimator_.C
+    assert search.released_["release"] in (["index"], ["index", "improvement"])
+    assert search.ledger.spent() <= 4.0
+    assert search.predict(PRIVATE[0]).shape == (60,)
+    assert "private choice" in search.summary() == search.best_params_.summary()
+    assert "mu = 4" in str(search.statement(delta=1e-3))
+    spent = search.ledger.spent()
+    for again in (search, pickle.loads(pickle.dumps(search)), *([] if fitted else [clone(search)])):
+        assert again.fit(*PUBLIC, **VAL).best_params_ == search.best_params_
+    assert search.ledger.spent() == spent
+
+
+def test_a_search_that_is_made_has_the_results_of_RandomizedSearchCV(fast_path):
+    search = made(fast_path, scoring="accuracy").fit(*PUBLIC, **VAL)
+    results = search.cv_results_
+    grid = [{"C": [point["C"]]} for point in results["params"]]
+    expected = GridSearchCV(WEAK, grid, cv=3, scoring="accuracy").fit(*PUBLIC).cv_results_
+    for name in ("mean_test_score", "std_test_score", "split0_test_score", "split2_test_score", "rank_test_score"):
+        assert results[name] == pytest.approx(expected[name]), name
+    assert list(results["param_C"]) == list(expected["param_C"])
+    assert set(expected) - set(results) == {"mean_score_time", "std_score_time"}
+    assert search.multimetric_ is False
+
+
+def test_without_scoring_the_public_score_is_minus_the_loss(fast_path):
+    search = made(fast_path).fit(*PUBLIC, **VAL)
+    best = clone(WEAK).set_params(**search.best_params_)
+    losses = cross_validated_losses(best.fit, *PUBLIC, cv=3, loss="log_loss")
+    assert search.selection_.public_loss == pytest.approx(losses.mean(), abs=1e-3)
+    fold_means = search.cv_results_["mean_test_score"][search.best_index_] if search.best_index_ is not None else None
+    if fold_means is not None:
+        assert fold_means == pytest.approx(-losses.mean(), abs=0.05)
+
+
+def test_the_finalists_losses_are_those_of_scikit_learn_s_models(fast_path, monkeypatch):
+    """What the private people are asked, against models that are trained by hand."""
+    asked = {}
+    choose = dptune.PublicChoice.choose
+
+    def kept(self, losses):
+        asked.update(losses)
+        return choose(self, losses)
+
+    monkeypatch.setattr(dptune.PublicChoice, "choose", kept)
+    search = wrapped(fast_path, GridSearchCV(WEAK, GRID, cv=3)).fit(*PUBLIC, **VAL)
+    from dptune.privacy.private import reveal
+
+    assert len(asked) == 4
+    params = [
+        search.cv_results_["params"][i] for i in np.argsort(-search.cv_results_["mean_test_score"], kind="stable")
+    ]
+    for place, losses in asked.items():
+        model = LogisticRegression(**params[place]).fit(*PUBLIC)
+        p = model.predict_proba(PRIVATE[0])[np.arange(60), PRIVATE[1]]
+        assert reveal(losses) == pytest.approx(-np.log(p))
+
+
+def test_what_you_have_is_always_a_candidate(fast_path):
+    search = wrapped(fast_path, GridSearchCV(LogisticRegression(C=7.0), GRID, cv=3), mu=1.0).fit(*PUBLIC, **VAL)
+    assert search.selection_.candidates == 5
+    assert search.selection_.default == 4
+    known = wrapped(fast_path, GridSearchCV(LogisticRegression(C=10), GRID, cv=3), mu=1.0).fit(*PUBLIC, **VAL)
+    assert known.selection_.candidates == 4
+    other = made(fast_path, default={"class_weight": "balanced"}, mu=1.0).fit(*PUBLIC, **VAL)
+    assert other.selection_.candidates == 9
+    assert other.best_params_.defaults in (
+        {"class_weight": "balanced"},
+        {"C": 1e-3},
+        {"C": 1e-3, "class_weight": "balanced"},
+    )
+
+
+def test_much_better_public_candidates_are_better_for_private_people_too(fast_path):
+    X_val, y_val = rows(600, seed=3)
+    search = made(fast_path, LogisticRegression(C=1e-4), n_trials=12).fit(*PUBLIC, X_val=X_val, y_val=y_val)
+    assert search.best_params_["C"] > 1e-2
+    low, high = search.best_params_.improvement.interval()
+    assert 0 < low < high
+    assert search.selection_.verdict == "better"
+
+
+def test_without_refit_no_model_is_kept(fast_path):
+    for search in (
+        made(fast_path, refit=False, mu=1.0),
+        wrapped(fast_path, GridSearchCV(WEAK, GRID, refit=False), mu=1.0),
+    ):
+        search.fit(*PUBLIC, **VAL)
+        assert not hasattr(search, "best_estimator_")
+        assert "C" in search.cv_results_["params"][0]
+        with pytest.raises(AttributeError):
+            search.predict(PRIVATE[0])
+
+
+def test_a_search_without_seeds_is_the_same_again_and_costs_nothing(fast_path):
+    forest = RandomForestClassifier(5)
+    space = {"max_depth": [1, 2, 3, None], "max_features": [1, 2, 3]}
+    for search in (
+        wrapped(fast_path, RandomizedSearchCV(forest, space, n_iter=5, cv=KFold(3, shuffle=True)), mu=1.0),
+        made(fast_path, forest, space, cv=KFold(3, shuffle=True), mu=1.0),
+    ):
+        best = search.fit(*PUBLIC, **VAL).best_params_
+        spent = search.ledger.spent()
+        assert clone(search).fit(*PUBLIC, **VAL).best_params_ == best
+        assert search.ledger.spent() == spent
+
+
+def test_groups_of_training_rows_stay_together(fast_path):
+    groups = np.arange(40) // 4
+    search = made(fast_path, cv=GroupKFold(4), mu=1.0).fit(*PUBLIC, **VAL, train_groups=groups)
+    assert search.n_splits_ == 4
+    inner = GridSearchCV(WEAK, GRID, cv=GroupKFold(4))
+    assert wrapped(fast_path, inner, mu=1.0).fit(*PUBLIC, **VAL, train_groups=groups).n_splits_ == 4
+    with pytest.raises(ValueError, match="groups"):
+        made(fast_path, cv=GroupKFold(4), mu=1.0).fit(*PUBLIC, **VAL)
+
+
+def test_options_of_fit_reach_the_public_search_too(fast_path):
+    weights = np.where(np.arange(40) < 20, 1.0, 1e-3)
+    search = wrapped(fast_path, GridSearchCV(WEAK, GRID, cv=3), mu=1.0).fit(*PUBLIC, **VAL, sample_weight=weights)
+    alone = GridSearchCV(WEAK, GRID, cv=3).fit(*PUBLIC, sample_weight=weights)
+    assert search.cv_results_["mean_test_score"] == pytest.approx(alone.cv_results_["mean_test_score"])
+    chosen = search.best_params_ or {"C": WEAK.C}
+    by_hand = LogisticRegression(**chosen).fit(*PUBLIC, sample_weight=weights)
+    assert search.best_estimator_.coef_ == pytest.approx(by_hand.coef_)
+
+
+def test_what_it_spends_and_can_show_is_said_before_anything_is_charged(fast_path, capsys):
+    search = wrapped(fast_path, GridSearchCV(WEAK, GRID, cv=3), verbose=1).fit(*PUBLIC, **VAL)
+    said = capsys.readouterr().out
+    assert "60 private people choose among 4 finalists, once (mu=4)" in said
+    assert "Each loss is clipped to (0, " in said
+    assert "tells which of two records is theirs right at most" in said
+    assert search.ledger.spent() > 0
+
+
+# ---- what bad input gets --------------------------------------------------------------------------------------------
+
+
+class FailsOnAllRows(LogisticRegression):
+    """Trains on the rows of two folds, and not on all of them."""
+
+    def fit(self, X, y):
+        if self.C == 10.0 and len(X) == 40:
+            raise ZeroDivisionError("too many rows")
+        return super().fit(X, y)
+
+
+def test_a_finalist_that_cannot_be_trained_drops_out_publicly(fast_path):
+    search = wrapped(fast_path, GridSearchCV(FailsOnAllRows(C=1e-3), GRID, cv=3, refit=False))
+    with pytest.warns(FitFailedWarning, match="ZeroDivisionError: too many rows"):
+        search.fit(*PUBLIC, **VAL)
+    assert search.selection_.finalists == 3
+    assert search.best_params_ != {"C": 10.0}
+
+
+def test_a_candidate_that_fails_in_a_fold_is_no_finalist(fast_path):
+    with pytest.warns(FitFailedWarning, match="could not be cross-validated"):
+        search = made(fast_path, space={"C": [0.1, 1.0, -1.0]}, n_trials=None).fit(*PUBLIC, **VAL)
+    assert search.best_params_ != {"C": -1.0}
+    assert search.cv_results_["rank_test_score"][2] == 3
+
+
+def test_a_default_that_cannot_be_trained_is_said(fast_path):
+    search = made(fast_path, LogisticRegression(C=-1.0))
+    with pytest.warns(UserWarning, match="compared with nothing"), pytest.warns(FitFailedWarning):
+        search.fit(*PUBLIC, **VAL)
+    assert search.selection_.improvement is None
+
+
+def _reaching(**hidden):
+    search = GridSearchCV(WEAK, GRID, cv=3)
+    for name, value in hidden.items():
+        setattr(search, name, value)
+    return search
+
+
+@pytest.mark.parametrize(
+    ("search", "fit", "settings", "error", "said"),
+    [
+        (lambda: GridSearchCV(WEAK, {"C": [0.001]}, cv=3), {}, {}, dptune.InputError, "two"),
+        (
+            lambda: GridSearchCV(WEAK, GRID, cv=TimeSeriesSplit(3)),
+            {},
+            {},
+            dptune.InputError,
+            "never tests 10 of the 40",
+        ),
+        (lambda: GridSearchCV(WEAK, {"C": [-1.0, -2.0]}), {}, {}, ValueError, "All the 10 fits failed"),
+        (
+            lambda: GridSearchCV(WEAK, GRID, scoring=["accuracy", "f1"], refit=False),
+            {},
+            {},
+            dptune.InputError,
+            "several scores and no refit= that names one",
+        ),
+        (lambda: GridSearchCV(SVC(), GRID, cv=3), {}, {}, dptune.InputError, "log_loss needs predict_proba"),
+        (
+            lambda: GridSearchCV(Never(), GRID),
+            {"X": PRIVATE[0], "y": PRIVATE[1]},
+            {},
+            dptune.InputError,
+            "can reach the",
+        ),
+        (lambda: _reaching(error_score=PRIVATE[0]), {}, {}, dptune.InputError, "the search: error_score"),
+        (
+            lambda: _reaching(scoring=lambda m, X, y, rows=PRIVATE[0]: 0.0),
+            {},
+            {},
+            dptune.InputError,
+            "the search: scoring",
+        ),
+        (
+            lambda: GridSearchCV(Never(), GRID),
+            {},
+            {"cv": None},
+            dptune.InputError,
+            "cv= is refused beside a GridSearchCV",
+        ),
+        (lambda: GridSearchCV(Never(), GRID), {}, {"n_trials": 9}, dptune.InputError, "n_trials= is refused beside"),
+        (
+            lambda: GridSearchCV(Never(), GRID),
+            {},
+            {"scoring": "accuracy"},
+            dptune.InputError,
+            "scoring= is refused beside",
+        ),
+        (
+            lambda: GridSearchCV(Never(), GRID),
+            {},
+            {"method": "centred"},
+            dptune.InputError,
+            "method= is refused beside",
+        ),
+        (lambda: GridSearchCV(Never(), GRID), {}, {"mu": 5.0}, BudgetExhausted, "mu=5"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_bad_input_is_refused_with_the_reason_and_costs_nothing(fast_path, search, fit, settings, error, said):
+    rows = {"X": PUBLIC[0], "y": PUBLIC[1], **VAL, **fit}
+    with pytest.raises(error, match=said):
+        wrapped(fast_path, search(), **settings).fit(**rows)
+    assert ledger_in(fast_path).charges() == []
+
+
+def test_a_private_search_is_no_public_search(fast_path):
+    with pytest.raises(dptune.InputError, match="cannot be searched by another"):
+        made(fast_path, made(fast_path), {"estimator__C": [1, 2]}).fit(*PUBLIC, **VAL)
+
+
+@pytest.mark.parametrize("changed", [{"C": [0.1, 1.0, 10.0]}, {"C": [0.001, 0.1, 1.0, 20.0]}])
+def test_a_name_belongs_to_one_search(fast_path, changed):
+    wrapped(fast_path, GridSearchCV(WEAK, GRID, cv=3), name="mine", mu=1.0).fit(*PUBLIC, **VAL)
+    with pytest.raises(BudgetMismatch, match="Give this"):
+        wrapped(fast_path, GridSearchCV(WEAK, changed, cv=3), name="mine", mu=1.0).fit(*PUBLIC, **VAL)
+    with pytest.raises(BudgetMismatch, match="other loss"):
+        wrapped(fast_path, GridSearchCV(WEAK, GRID, cv=3), name="mine", mu=1.0, loss="brier").fit(*PUBLIC, **VAL)
+    assert ledger_in(fast_path).spent() <= 1.0
+
+
+# ---- private rows ---------------------------------------------------------------------------------------------------
+
+
+def test_the_exact_score_of_private_rows_is_warned_of(fast_path):
+    search = made(fast_path).fit(*PUBLIC, **VAL)
+    with pytest.warns(UserWarning, match="NOT PRIVATE: score"):
+        search.score(*PRIVATE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search.score(*PUBLIC)
+    assert b"NOT PRIVATE" not in pickle.dumps(search)
+
+
+def test_the_grid_that_the_private_searches_take_has_cv_None(fast_path):
+    search = search_in(fast_path, "selection").fit(*PUBLIC, **VAL)
+    assert not hasattr(search, "cv_results_")
+    assert not hasattr(search, "best_index_")
