@@ -96,6 +96,10 @@ class ShieldedTrial:
         )
         raise self._public_error
 
+    def __reduce__(self) -> tuple[type[FixedTrial], tuple[dict[str, Any], int]]:
+        """A pickle or a copy, such as that of a model that holds its callbacks, has the parameters only."""
+        return FixedTrial, (dict(self.params), self.number)
+
 
 class Directions(NamedTuple):
     """The directions of a private study, and nothing else of it."""

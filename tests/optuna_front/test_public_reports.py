@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
+from sklearn.linear_model import LogisticRegression
 
 import dptune
 from dptune.search.run import FIRST_STOPPED
@@ -189,3 +191,29 @@ def test_the_pruning_callbacks_of_libraries_work_on_public_rows(tmp_path: Path, 
         assert list(trial.intermediate_values) == list(range(3 if trial.state == TrialState.PRUNED else 9))
     assert set(states.values()) == {TrialState.PRUNED, TrialState.COMPLETE}
     assert open_ledger(tmp_path).count() == list(states.values()).count(TrialState.COMPLETE)
+
+
+@pytest.mark.parametrize("about", [{"public": WORDS}, {}], ids=["public", "shielded"])
+def test_a_model_that_holds_its_trial_pickles_parameters_and_nothing_of_the_study(
+    tmp_path: Path, about: dict[str, Any]
+) -> None:
+    """A pruning callback of XGBoost stays in its model."""
+    pickled: list[bytes] = []
+
+    def keeps(trial: Any) -> Any:
+        trial.suggest_float("rate", 0.01, 0.5)
+        model = LogisticRegression().fit(X, Y)
+        model.trial = trial
+        pickled.append(pickle.dumps(model))
+        return model
+
+    rows = np.random.default_rng(5).normal(size=(N, 3))
+    given = {"loss": "log_loss", "data": (rows, (rows[:, 0] > 0).astype(int)), **about}
+    sampler, objective = reports(tmp_path, "values", keeps, **given)
+    study = create(None, sampler)
+    study.optimize(objective, n_trials=1)
+    held = pickle.loads(pickled[0]).trial
+    assert type(held) is optuna.trial.FixedTrial
+    assert held.suggest_float("rate", 0.01, 0.5) == study.trials[0].params["rate"]
+    assert rows.tobytes() not in pickled[0]
+    assert len(pickled[0]) < 2000
