@@ -180,7 +180,16 @@ def _first_row(database: Database) -> dict[str, Any] | None:
         tables = sa.inspect(connection)
         if tables.has_table("dptune_local"):
             raise LedgerError(f"{database.name} is a ledger of users: open it with dptune.local.UserLedger(path).")
-        return schema.first_row(connection) if tables.has_table(schema.ledger.name) else None
+        if not tables.has_table(schema.ledger.name):
+            return None
+        version = connection.execute(sa.select(schema.ledger.c.version)).scalar()
+        if version not in (None, schema.VERSION):
+            raise LedgerError(
+                f"the ledger {database.name} has format {version}; this dptune reads format {schema.VERSION}. Open it "
+                "with the dptune that made it."
+            )
+        row = connection.execute(sa.select(schema.ledger)).mappings().first()
+    return None if row is None else dict(row)
 
 
 def known_row(database: Database) -> dict[str, Any]:
@@ -193,8 +202,6 @@ def known_row(database: Database) -> dict[str, Any]:
     if row is None:
         found = "check the path" if database.missing else "what lies there holds none; check the path"
         raise LedgerError(f"there is no ledger at {database.name}: {found}, or give budget= or plan= to create one.")
-    if row["version"] not in (schema.VERSION, schema.READ_ONLY, schema.PAIR):
-        raise LedgerError(f"the ledger has format {row['version']}; this dptune reads {schema.VERSION}.")
     return row
 
 

@@ -72,8 +72,7 @@ class DurableLedger:
                 f"the ledger {self._name} holds {KINDS[self._row['kind']]}. What is charged to one kind of ledger "
                 "cannot be charged to another."
             )
-        if self._row["version"] != schema.READ_ONLY:  # read every charge once, and recompute what each says
-            self._seen = self._database.repeat(self._read_all)
+        self._seen = self._database.repeat(self._read_all)
         self.identity: str = self._row["identity"]
         self.dataset: str = self._row["dataset"]
         self.unit: str = self._row["unit"]
@@ -92,6 +91,7 @@ class DurableLedger:
             "created_at": entries.now(),
             "versions": library_versions(),
             "kind": self.kind,
+            "pair": False,
         }
         with self._database.transaction(write=True) as connection:
             if connection.dialect.name == "postgresql":  # two processes may create it together
@@ -102,6 +102,7 @@ class DurableLedger:
                 _logger.warning(f"created a new ledger, nothing spent yet: {self._name}, {words}")
 
     def _read_all(self) -> Head:
+        """Read every charge once, and recompute what each says."""
         with self._database.transaction(write=False) as connection:
             if connection.dialect.name == "sqlite":  # a server checks its pages itself
                 check_pages(connection.exec_driver_sql, self._name)
@@ -112,18 +113,12 @@ class DurableLedger:
         """A transaction on the ledger that was opened, and what its charges come to.
 
         Raises:
-            LedgerError: nothing, another one, or an older copy lies in its place; or its format can only be read.
+            LedgerError: nothing, another one, or an older copy lies in its place.
         """
         if self._database.missing:
             raise LedgerError(
                 f"the ledger {self._name} was moved or deleted since it was opened. What was spent is in it: put it "
                 "back."
-            )
-        if write and self._row["version"] == schema.READ_ONLY:
-            raise LedgerError(
-                f"the ledger {self._name} was made by an older dptune (format {schema.READ_ONLY}): it can be read, and "
-                "nothing can be charged to it any more. Make a new ledger with what is left of its budget (remaining() "
-                "says how much), or go on with the dptune that made it."
             )
         with self._database.transaction(write=write) as connection:
             head = self._look(connection, write)
@@ -132,9 +127,6 @@ class DurableLedger:
 
     def _look(self, connection: sa.Connection, write: bool) -> Head:
         identity, seen = schema.ledger.c.identity, self._seen
-        if self._row["version"] == schema.READ_ONLY:
-            self._refuse_other(connection.execute(sa.select(identity)).scalar())
-            return entries.old_head(connection)
         if write and connection.dialect.name == "postgresql":  # SQLite took its lock at BEGIN IMMEDIATE
             connection.execute(sa.select(identity).with_for_update())
         found = connection.execute(entries.LOOK, {"seq": seen.mark.seq}).first()

@@ -145,21 +145,12 @@ def follow(connection: sa.Connection, head: Head, name: str) -> Head:
     return head
 
 
-def old_head(connection: sa.Connection) -> Head:
-    """Return the head of a ledger of version 2, whose charges do not vouch for one another."""
-    rows = connection.execute(sa.select(_c.mu, _c.private)).all()
-    return Head(spent=Spent.of(row.mu for row in rows), seeded=sum(not row.private for row in rows))
-
-
 def fingerprint(connection: sa.Connection) -> str:
-    """Return SHA-256 of every row of every table: budget, facts, charges, released values.
-
-    Not of the ledger's kind, which its plan tells, too: older ledgers have no such column, and their receipts hold.
-    """
+    """Return SHA-256 of every row of every table: budget, facts, charges, released values."""
     rows = [
         json.dumps([table.name, dict(row)], sort_keys=True, allow_nan=False)
         for table in schema.metadata.tables.values()
-        for row in connection.execute(sa.select(*(c for c in table.c if c is not schema.ledger.c.kind))).mappings()
+        for row in connection.execute(sa.select(table)).mappings()
     ]
     return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
 

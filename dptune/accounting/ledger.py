@@ -262,7 +262,7 @@ class PrivacyLedger(DurableLedger):
     @property
     def _pair(self) -> bool:
         """Whether the budget is kept in (epsilon, delta)."""
-        return bool(self._row["version"] == schema.PAIR)
+        return bool(self._row["pair"])
 
     @repeated
     def limits_for(self, scope: str, *, plan: object = None) -> Limits:
@@ -573,7 +573,7 @@ def _refuse_no_budget(budget: object) -> None:
 
 
 def _first_row(budget: Budget) -> dict[str, object]:
-    return asdict(budget) | ({"version": schema.PAIR} if _is_pair(budget) else {})
+    return {**asdict(budget), "pair": _is_pair(budget)}
 
 
 def _etas(limits: Sequence[Mapping[str, Any]]) -> set[float]:

@@ -7,9 +7,6 @@ dptune_releases  the released value of a charge, written once after the noise wa
 dptune_spending  a view for people: every charge with the running sum of mu^2
 
 A choice that is held to the limit of choices has no ``mu``: its description has its bounded range, ``eta``.
-
-Version 2 had charges without ``kind``, ``nth``, ``mu_squared_so_far``, ``seeded_so_far`` and ``hash``. The first row of
-an older ledger has no ``kind``: its plan tells, and nothing is written to such a ledger for it.
 """
 
 from __future__ import annotations
@@ -26,8 +23,7 @@ from dptune._store import append_only
 from dptune.accounting import server
 from dptune.errors import InputError, MissingExtra
 
-VERSION, READ_ONLY = 3, 2  # of new ledgers, and of those that can still be read
-PAIR = 4  # of new ledgers with a budget in (epsilon, delta): choices may have a limit of their own beside that of mu
+VERSION = 1  # of these tables
 metadata = sa.MetaData()
 
 ledger = sa.Table(
@@ -40,6 +36,7 @@ ledger = sa.Table(
     sa.Column("plan", sa.JSON(none_as_null=True)),
     sa.Column("stated_epsilon", sa.Double),
     sa.Column("stated_delta", sa.Double),
+    sa.Column("pair", sa.Boolean, nullable=False),  # the budget is kept in (epsilon, delta): choices may have a limit
     sa.Column("dataset", sa.Text, nullable=False),
     sa.Column("unit", sa.Text, nullable=False),
     sa.Column("adjacency", sa.Text, nullable=False),
@@ -107,19 +104,6 @@ def create(connection: sa.Connection) -> None:
     for name, table in metadata.tables.items():
         for statement in _sqlite_guards(table) if sqlite else (_POSTGRES_GUARD, _POSTGRES_NO_TRUNCATE):
             connection.exec_driver_sql(statement.format(table=name))
-
-
-def first_row(connection: sa.Connection) -> dict[str, Any] | None:
-    """Return what the ledger was created with, or None; of which kind an older one is, its plan tells."""
-    there = {column["name"] for column in sa.inspect(connection).get_columns(ledger.name)}
-    row = connection.execute(sa.select(*(c for c in ledger.c if c.name in there))).mappings().first()
-    return None if row is None else {"kind": _kind_of(row["plan"]), **row}
-
-
-def _kind_of(plan: dict[str, object] | None) -> str:
-    if plan is None:
-        return "budget"
-    return "rounds" if "q" in plan else "trainings"
 
 
 def _sqlite_guards(table: sa.Table) -> list[str]:

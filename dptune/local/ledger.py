@@ -55,7 +55,7 @@ class UserLedger:
         self._file = SqliteFile(self.path, name="ledger")
         if cap is not None and not _holds_ledger(self._file):
             self._create(cap)
-        self.identity, self.cap, self._version = self._open()
+        self.identity, self.cap = self._open()
         if cap is not None and cap != self.cap:
             raise BudgetMismatch(f"this ledger was created with cap={self.cap!r}, not {cap!r}; it is fixed for good.")
 
@@ -174,34 +174,29 @@ class UserLedger:
                 raise LedgerError(f"{self.path} is the ledger of a curator; give the users a file of their own.")
             rows.create(connection, cap)
 
-    def _open(self) -> tuple[str, float, int]:
-        """Return identity, cap and version of the file, after checking all of it."""
+    def _open(self) -> tuple[str, float]:
+        """Return identity and cap of the file, after checking all of it."""
         if not self.path.is_file():
             raise LedgerError(f"there is no ledger at {self.path}; give cap= to create one.")
         with self._file.transaction(write=False, create=False) as connection:
             identity, cap, version = rows.header(connection)
-            if version not in (rows.VERSION, rows.READ_ONLY):
-                raise LedgerError(f"the ledger {self.path} has another format than {rows.VERSION}.")
-            if version == rows.VERSION:
-                check_pages(connection.execute, str(self.path))
-                self._seen = rows.follow(connection, self._seen, self.path)
-            return identity, cap, version
+            if version != rows.VERSION:
+                raise LedgerError(
+                    f"the ledger {self.path} has format {version}; this dptune reads format {rows.VERSION}. Open it "
+                    "with the dptune that made it."
+                )
+            check_pages(connection.execute, str(self.path))
+            self._seen = rows.follow(connection, self._seen, self.path)
+            return identity, cap
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[sqlite3.Connection, float]]:
         """A transaction on the ledger that was opened, and the cap that stands in it."""
-        if write and self._version == rows.READ_ONLY:
-            raise LedgerError(
-                f"the ledger {self.path} was made by an older dptune (format {rows.READ_ONLY}): it can be read, and "
-                "nothing can be charged to it any more. Make a new one whose cap is what the users have left "
-                "(remaining(user) says how much), or go on with the dptune that made it."
-            )
         with self._file.transaction(write=write, create=False) as connection:
-            identity, cap, version = rows.header(connection)
+            identity, cap, _ = rows.header(connection)
             if identity != self.identity:
                 raise _replaced(self.path)
-            if version == rows.VERSION:
-                self._see(rows.follow(connection, self._seen, self.path))
+            self._see(rows.follow(connection, self._seen, self.path))
             yield connection, cap
 
     def _see(self, mark: Mark) -> None:

@@ -1,7 +1,7 @@
 """The tables of a ledger of users, append-only by trigger, and its rows. Standard library only.
 
 Each reply's row carries its number, the number and sum of its user's replies so far, and a hash of itself and all
-rows before it (:mod:`dptune._store`). Version 2 had replies without them.
+rows before it (:mod:`dptune._store`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dptune._store import Mark, append_only, behind, damaged
 from dptune.errors import CapReached
 from dptune.local.statement import Account
 
-VERSION, READ_ONLY = 3, 2  # of new files, and of those that can still be read
+VERSION = 1  # of these tables
 _FORGIVEN = Decimal("1e-12")  # rounding of k replies of cap/k; the noise carries a slack a million times larger
 _TABLES = """
 CREATE TABLE IF NOT EXISTS dptune_local (
@@ -110,7 +110,7 @@ def _so_far(connection: sqlite3.Connection, user: str, nth: int) -> Decimal:
 
 
 def accounts(connection: sqlite3.Connection, user: str | None = None) -> Iterator[Account]:
-    """Yield what each user, or one of them, has paid, by name; also in a file of version 2."""
+    """Yield what each user, or one of them, has paid, by name."""
     one, names = ("", ()) if user is None else ("WHERE user = ?", (user,))
     found = connection.execute(f"SELECT user, epsilon, private FROM dptune_replies {one} ORDER BY user", names)
     for name, paid in groupby(found, key=itemgetter(0)):

@@ -142,3 +142,11 @@ def test_a_ledger_of_users_is_recognised(fast_path: Path) -> None:
             PrivacyLedger(fast_path / "users.db", budget)
     with pytest.raises(LedgerError, match="curator"):
         UserLedger(fast_path / "curator.db", cap=1.0)
+
+
+def test_another_format_is_refused(ledger: UserLedger) -> None:
+    with closing(sqlite3.connect(ledger.path)) as connection, connection:
+        connection.execute("DROP TRIGGER dptune_local_no_UPDATE")
+        connection.execute("UPDATE dptune_local SET version = 99")
+    with pytest.raises(LedgerError, match="has format 99; this dptune reads format 1"):
+        UserLedger(ledger.path)
