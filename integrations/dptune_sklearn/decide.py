@@ -109,7 +109,7 @@ def _proposed(search: PrivateSearch, models: Models) -> public_search.Proposed:
         warnings.warn(
             "The estimator as it was given could not be cross-validated, so the choice is compared with nothing. Give "
             "default=, the parameters that you use today.",
-            stacklevel=4,
+            stacklevel=5,
         )
     return proposed
 

@@ -59,6 +59,8 @@ def given_halves(
     """Return the halves; refuse missing ones, different lengths, and a data frame beside what is none."""
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None.")
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+        raise InputError("Complex data not supported: give X's real and imaginary parts as columns of their own.")
     for name, each in {"X_val": X_val, "y_val": y_val}.items():
         if each is None:
             raise InputError(
@@ -104,7 +106,7 @@ def _column(y: Any) -> Any:
     """Answers as a vector, where they are one column; a warning as scikit-learn's, by their shape."""
     if not (hasattr(y, "shape") and np.shape(y)[1:] == (1,)):
         return y
-    warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
+    warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=5)
     return np.ravel(y)
 
 
@@ -171,7 +173,7 @@ class Models:
             if left[key] == 0:
                 here.pop(key, None)
             if isinstance(found, Failed):
-                warnings.warn(f"A candidate could not be trained:\n{found.traceback}", FitFailedWarning, stacklevel=4)
+                warnings.warn(f"A candidate could not be trained:\n{found.traceback}", FitFailedWarning, stacklevel=5)
             yield found
 
     def fitted(self, parameters: Mapping[str, Any]) -> Any:

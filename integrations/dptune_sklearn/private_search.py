@@ -49,6 +49,10 @@ def _remember(search: PrivateSearch, rows: Any) -> None:
         _PRIVATE_ROWS.pop(search, None)
 
 
+class Refused(InputError, ValueError):
+    """An ``InputError`` that is a ``ValueError``, too, as scikit-learn's estimators raise it."""
+
+
 class PrivateSearch(Around):
     """Public rows propose, private people decide: a search whose answer private people choose, once, for a price.
 
@@ -193,6 +197,14 @@ class PrivateSearch(Around):
             BudgetExhausted: the ledger has not that much left; before a model is trained.
             BudgetMismatch: the ledger protects other people, or the name belongs to another search.
         """
+        try:
+            return self._fit(X, y, X_val, y_val, groups, train_groups, options)
+        except InputError as error:
+            if type(error) is not InputError:
+                raise
+            raise Refused(str(error)).with_traceback(error.__traceback__) from None
+
+    def _fit(self, X: Any, y: Any, X_val: Any, y_val: Any, groups: Any, train_groups: Any, options: Any) -> Self:
         for refused, reason in REFUSED.items():
             if getattr(self, refused) is not None:
                 raise InputError(f"{refused}= is refused: {reason}")
@@ -208,7 +220,7 @@ class PrivateSearch(Around):
         if (loss := as_loss(self.loss)).known_clip:
             privatizer.use_clip((0.0, loss.most))
         if privatizer.auto is None and (why := too_wide(self.loss, privatizer.loss_range)):
-            warnings.warn(why, stacklevel=2)
+            warnings.warn(why, stacklevel=3)
         boolean("warm_start", self.warm_start)
         found = spend(self, privatizer, models)
         self.best_params_, self.best_loss_ = found.best, found.loss

@@ -128,7 +128,7 @@ class PublicRows:
         for each in found:
             if each.failed is not None:
                 told = f"A candidate could not be cross-validated:\n{each.failed.traceback}"
-                warnings.warn(told, FitFailedWarning, stacklevel=5)
+                warnings.warn(told, FitFailedWarning, stacklevel=7)
         return found
 
 

@@ -85,7 +85,7 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     mu = usual_share(ledger, search.mu, choice_share=choice) if begun is None else float(begun["mu"])
     if (needed := lead(privatizer.n, mu, len(points), default=keeps)) > 1:
         why = f"the best is found surely only if it leads by {needed:.2g} times the clip's width."
-        _warn(name, why, depth=4)
+        _warn(name, why, depth=5)
     limits = ledger.limits_for(name, plan={"mu": mu, "shares": {"choice": choice}})
     share = share_in_words(ledger.budget, limits, mu)
     spends = f"The search {name!r} spends {share} on one choice among {len(points)} models."
@@ -224,15 +224,15 @@ def _runs(
     keep(privatizer.ledger, search.name_, search._means)
     announce(search, privatizer, f"{clip} {first.announcement(run)}".lstrip())
     if usual is None:
-        warnings.warn(_nothing_to_compare_with(own, where, space), stacklevel=4)
+        warnings.warn(_nothing_to_compare_with(own, where, space), stacklevel=5)
     elif moved:
         instead = ", ".join(f"{name}={where.user(usual)[name]:.4g} for {own[name]!r}" for name in moved)
         warnings.warn(
             f"the default lies outside the search space, so the answer is compared with its nearest point: {instead}.",
-            stacklevel=4,
+            stacklevel=5,
         )
     if warning := first.warning(run):
-        _warn(search.name_, warning, depth=5)
+        _warn(search.name_, warning, depth=6)
     yield run
     planned = wanted.plan(space).trials
     if begun is not None and planned > run.trials:
