@@ -147,10 +147,9 @@ def plan_one_choice(facts: PublicFacts, *, trials: int | None = None, final_shar
     trials = at_least("n_trials", USUAL_TRIALS if trials is None else trials, 2)
     chosen = 1 - share("final_share", final_share)
     settings = OneChoiceSettings(facts.d, trials, facts.mu * chosen**0.5, facts.seed, facts.default)
-    keeps = facts.default is not None and facts.rules > 3
     return Plan(
         "selection", facts.mu, settings, trials, final_share=final_share, choice_share=chosen,
-        choice_among=trials if keeps else 0, rules=facts.rules,
+        choice_among=0 if facts.default is None else trials,
     )  # fmt: skip
 
 

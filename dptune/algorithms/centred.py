@@ -49,7 +49,6 @@ from dptune.space import Space
 
 SHARE, GENERATION = "share/", "generation/"  # keys of a generation's two questions
 PROPOSALS = 4  # proposals made at once, in generations
-MEANT_IF_ABSENT = {"explored": 0, "most_explored": 0, "halton": False, "saturated": 1.0}  # by an older ledger
 
 
 def _radius(name: str, value: object) -> float:
@@ -154,8 +153,7 @@ class CentredSettings(Settings):
 
     def describe(self) -> dict[str, object]:
         """Return them as plain JSON data; the space stands beside them in the plan."""
-        kept = asdict(self).items()
-        return {name: value for name, value in kept if name != "space" and (name, value) not in MEANT_IF_ABSENT.items()}
+        return {name: value for name, value in asdict(self).items() if name != "space"}
 
     @classmethod
     def restored(cls, described: Mapping[str, Any], space: Space | None) -> Self:

@@ -10,7 +10,7 @@ import math
 
 from dptune._checks import at_least
 from dptune._checks import share as share_of
-from dptune.algorithms.centred import MEANT_IF_ABSENT, CentredSettings, centred, joined
+from dptune.algorithms.centred import CentredSettings, centred, joined
 from dptune.algorithms.method import Method, Plan, PublicFacts
 from dptune.errors import InputError
 from dptune.space import Space
@@ -136,14 +136,14 @@ def plan_centred(
 
     Everything else is as in :class:`dptune.algorithms.centred.CentredSettings`.
     """
-    d, rules, mixed = facts.d, facts.rules, facts.space is not None and not facts.space.plain
+    d, mixed = facts.d, facts.space is not None and not facts.space.plain
     trials = default_trials(d) if trials is None else at_least("n_trials", trials, FEWEST_TRIALS)
     if facts.parent is not None:
-        rules, same = facts.parent.get("rules", 1), {**MEANT_IF_ABSENT, **facts.parent["settings"]}
+        same = facts.parent["settings"]
         population = _the_same("population", population, same["population"])
         explored = _the_same("explored", explored, same["explored"])
         most_explored = _the_same("most_explored", most_explored, same["most_explored"])
-    careful = rules > 1 and not mixed and d < MANY
+    careful = not mixed and d < MANY
     if population is None:
         fewest = FEWEST_GENERATIONS if mixed else max(min(d, GENERATIONS), FEWEST_GENERATIONS)
         population = default_population(d, trials, generations=fewest)
@@ -155,7 +155,7 @@ def plan_centred(
     rung_share = share_of("rung_share", rung_share)
     kept = share_of("final_share + rung_share", share_of("final_share", final_share) + rung_share)
     if choice_share is None:
-        choice_share = _choice(d, rules, mixed=mixed, default=facts.default is not None) * (1 - kept)
+        choice_share = _choice(d, mixed=mixed, default=facts.default is not None) * (1 - kept)
     kept = share_of("final_share + choice_share + rung_share", kept + share_of("choice_share", choice_share))
     searched = facts.mu * math.sqrt(1 - kept)
 
@@ -212,23 +212,22 @@ def plan_centred(
         generations * population,
         final_share=final_share,
         choice_share=choice_share,
-        choice_among=AMONG if choice_share and rules > 1 and not mixed else 0,
+        choice_among=AMONG if choice_share and not mixed else 0,
         rung_share=rung_share,
         rungs=rungs,
         rung_radius=RUNG_RADIUS * facts.loss_range if rung_radius is None else rung_radius,
-        rules=rules,
     )
 
 
-def _choice(d: int, rules: int, *, mixed: bool, default: bool) -> float:
+def _choice(d: int, *, mixed: bool, default: bool) -> float:
     """The share of what is left of mu^2 that pays for the choice at the end."""
     if mixed:
         return CHOICE
-    if not default or rules < 2:
+    if not default:
         return 0.0
     if d < MANY:
         return GUARD_OF_FEW if d <= FEW else GUARD
-    return GUARD_OF_MANY if rules > 2 else 0.0
+    return GUARD_OF_MANY
 
 
 def _the_same(name: str, asked: int | None, had: int) -> int:

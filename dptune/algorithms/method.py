@@ -22,8 +22,6 @@ from dptune.algorithms.rounds import Rounds
 from dptune.errors import InputError
 from dptune.space import Space, Value
 
-RULES = 4  # version of the planners' defaults; a run keeps those that it began with, and a plan that names none has 1
-
 
 @dataclass(frozen=True)
 class PublicFacts:
@@ -36,7 +34,6 @@ class PublicFacts:
         space: the search space; None: a continuum, or another searcher proposes.
         default: the user's default configuration, a point of the cube (d,); None: there is none.
         parent: plan of the run that it starts from, as it describes itself; None: it starts from nothing.
-        rules: version of the defaults; a run that began before keeps its own.
     """
 
     n: int
@@ -47,7 +44,6 @@ class PublicFacts:
     space: Space | None = None
     default: tuple[float, ...] | None = None
     parent: Mapping[str, Any] | None = None
-    rules: int = RULES
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -73,7 +69,6 @@ class Plan:
         rungs: decisions a trial, at most, by private losses (:mod:`dptune.search.rungs`).
         rung_radius: C at first, to which each person's difference of two losses is clipped for them; it follows the
             search's own.
-        rules: version of the defaults that the plan was made with.
     """
 
     method: str
@@ -88,7 +83,6 @@ class Plan:
     rung_share: float = field(default=0.0, metadata=check(share))
     rungs: int = field(default=1, metadata=check(at_least, 1))
     rung_radius: float = field(default=1.0, metadata=check(positive))
-    rules: int = 1
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -134,8 +128,6 @@ class Plan:
             described["rungs"] = {"share": self.rung_share, "count": self.rungs, "radius": self.rung_radius}
         if self.choice_among:
             described["choice_among"] = self.choice_among
-        if self.rules > 1:
-            described["rules"] = self.rules
         return described
 
     @classmethod
@@ -143,7 +135,7 @@ class Plan:
         """Return the plan that described itself so, with its settings."""
         chosen = {f"{name}_share": value for name, value in described["shares"].items()}
         chosen |= {name: described[name] for name in ("mu", "trials", "spare")}
-        chosen |= {name: described[name] for name in ("choice_among", "rules") if name in described}
+        chosen["choice_among"] = described.get("choice_among", 0)
         if "rungs" in described:
             rungs = described["rungs"]
             chosen |= {"rung_share": rungs["share"], "rungs": rungs["count"], "rung_radius": rungs["radius"]}
@@ -197,7 +189,6 @@ class Method:
         seed: int,
         default: Mapping[str, Value] | None = None,
         parent: Mapping[str, Any] | None = None,
-        rules: int = RULES,
         **settings: Any,
     ) -> Plan:
         """Return the plan of a run; the arguments are those of :class:`PublicFacts`, and the planner's ``settings``.
@@ -211,7 +202,7 @@ class Method:
         if space is not None and default is not None:
             point = tuple(space.encode(default).tolist())
         d = 0 if space is None else space.d
-        facts = PublicFacts(people.n, people.loss_range, mu, seed, d, space, point, parent, rules)
+        facts = PublicFacts(people.n, people.loss_range, mu, seed, d, space, point, parent)
         return self.planner(facts, **settings)
 
     @property

@@ -56,7 +56,7 @@ class Runs(dict[str, RunView | None]):
             self[scope] = RunView.of(ledger, scope)
         run = self[scope]
         if run is None:
-            return "known to the run only, recommend(): its method or settings are its user's, or of an older version"
+            return "known to the run only, recommend(): its method or settings are its user's"
         found = run.so_far()
         if found is None:
             return "nothing is released yet that says where to look"

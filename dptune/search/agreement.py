@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dptune.accounting.ledger import PLAN, Charge, PrivacyLedger, Rest
-from dptune.algorithms.method import RULES, Method, Plan
+from dptune.algorithms.method import Method, Plan
 from dptune.errors import BudgetExhausted, BudgetMismatch, BudgetPlanned, InputError
 from dptune.privacy.privatizer import LossPrivatizer
 from dptune.space import Space, Value
@@ -58,34 +58,34 @@ def agree_on_plan(
     start = None if start_from is None else _starting_from(method, privatizer, start_from, space, in_all)
     parent = None if start_from is None else stored_plan(ledger, start_from)
 
-    def make_plan(mu: float, seed: int, rules: int) -> Plan:
-        return method.plan(privatizer, space, mu=mu, seed=seed, default=default, parent=parent, rules=rules, **settings)
+    def make_plan(mu: float, seed: int) -> Plan:
+        return method.plan(privatizer, space, mu=mu, seed=seed, default=default, parent=parent, **settings)
 
     def begin(rest: Rest) -> object:
         share = _share(rest, mu, budget, choice_share=0.0 if rest.unplanned else 1.0)
         try:
-            plan = make_plan(share, drawn, RULES)
+            plan = make_plan(share, drawn)
             if mu is None and rest.divides:
-                larger = make_plan(_share(rest, mu, budget, plan.choice_share), drawn, RULES)
+                larger = make_plan(_share(rest, mu, budget, plan.choice_share), drawn)
                 plan = larger if larger.choice_share == plan.choice_share else plan
             return described(plan, space, start)
         except InputError:
             if mu is None and rest.holders:
-                make_plan(budget, drawn, RULES)  # raises what is wrong with the settings, if it is they
+                make_plan(budget, drawn)  # raises what is wrong with the settings, if it is they
                 raise BudgetPlanned(rest.left, budget, rest.holders) from None
             raise
 
     stored = ledger.fact(scope, PLAN)
     if stored is None:
         if mu is not None:
-            check_start(ledger, scope, mu, choice_share=make_plan(mu, drawn, RULES).choice_share)
+            check_start(ledger, scope, mu, choice_share=make_plan(mu, drawn).choice_share)
             _warn_if_planned(ledger.rest(), scope, mu)
         stored = ledger.fix_plan(scope, begin)
     if not isinstance(stored, dict) or "seed" not in stored:
         raise BudgetMismatch(f"the name {scope!r} belongs to a choice, or to no run: give the study a new name.")
     _agree_on_people(privatizer, scope)
     drawn = stored["seed"] if seed is None else seed
-    plan = make_plan(stored["mu"] if mu is None else mu, drawn, stored.get("rules", 1))
+    plan = make_plan(stored["mu"] if mu is None else mu, drawn)
     if start is not None:  # with the charges that the first process found
         start = {**start, "last": (stored.get("start_from") or start)["last"]}
     wanted: Any = described(plan, space, start)

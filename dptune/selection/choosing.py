@@ -231,7 +231,7 @@ def _agreed(
     found = plan if isinstance(plan, dict) else {}
     same = all(key in found and value in (None, found[key]) for key, value in asked.items())
     same = same and found.get("default") == default
-    same = same and found.get("points", _digest(points)) == _digest(points)  # plans of before have none
+    same = same and found.get("points") == _digest(points)
     method = method or METHODS.get(str(found.get("method")))
     if not same or method is None:
         raise BudgetMismatch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -24,22 +25,13 @@ def test_many_parameters_and_few_trials_have_small_generations() -> None:
     assert still.most_explored == 0
 
 
-def test_a_plan_of_an_earlier_version_is_described_as_it_was() -> None:
-    earlier = {
-        "explored": 0,
-        "most_explored": 0,
-        "saturation": math.inf,
-        "saturated": 1.0,
-        "quantile": 0.5,
-        "population": 8,
-    }
-    plan = planned(plan_centred, d=4, n=300, mu=1.0, trials=80, **earlier)
-    assert not {"explored", "most_explored", "saturated"} & set(plan.settings.describe())
-    assert plan.settings.saturation is None
-    assert CentredSettings(**plan.settings.describe()) == plan.settings
-    assert {"explored", "most_explored", "saturated"} < set(
-        planned(plan_centred, d=11, n=300, mu=1.0).settings.describe()
-    )
+@pytest.mark.parametrize("asked", [{}, {"explored": 0, "saturation": math.inf, "saturated": 1.0}])
+@pytest.mark.parametrize("d", [4, 11])
+def test_settings_are_restored_from_their_description(d: int, asked: dict[str, Any]) -> None:
+    settings = planned(plan_centred, d=d, n=300, mu=1.0, **asked).settings
+    described = json.loads(json.dumps(settings.describe()))
+    assert CentredSettings.restored(described, None) == settings
+    assert {"explored", "most_explored", "halton", "saturated"} < set(described)
 
 
 @pytest.mark.parametrize(
@@ -70,15 +62,6 @@ def test_a_default_is_protected_by_a_choice_among_few_in_every_space_of_numbers(
     assert plan.choice_among == 30
     alone = planned(plan_centred, **about)
     assert (alone.choice_share, alone.choice_among) == (0, 0)
-
-
-@pytest.mark.parametrize(("rules", "d", "protected"), [(1, 4, False), (2, 4, True), (2, 11, False), (3, 11, True)])
-def test_a_run_keeps_the_defaults_that_it_began_with(rules: int, d: int, protected: bool) -> None:
-    about: dict[str, Any] = {"d": d, "n": 300, "mu": 1.0, "trials": 100, "space": numbers(d), "default": (0.5,) * d}
-    plan = planned(plan_centred, rules=rules, **about)
-    assert (plan.choice_share > 0, plan.choice_among > 0) == (protected, protected)
-    extended = planned(plan_centred, parent=plan.describe(), **about)
-    assert (extended.choice_share > 0, extended.choice_among > 0) == (protected, protected)
 
 
 def numbers(d: int) -> Space:

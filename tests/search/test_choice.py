@@ -21,7 +21,6 @@ from dptune import (
     Space,
 )
 from dptune.algorithms import SELECTION, CentredMixed
-from dptune.search import agreement
 
 N, BATCH = MIXED_RUN.n, MIXED_RUN.batch
 start = MIXED_RUN.start
@@ -248,16 +247,6 @@ def test_the_default_is_kept_by_its_odds(ledger: PrivacyLedger) -> None:
     assert sorted(charge.note["prior"]) == [1.0] * (CANDIDATES - 1) + [10.0 * (CANDIDATES - 1)]
     place = int(np.argmax(charge.note["prior"]))
     assert charge.note["parameters"][place] == pytest.approx(SPACE.centre())
-
-
-def test_a_choice_that_began_with_equal_odds_goes_on_with_them(
-    ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as earlier:
-        earlier.setattr(agreement, "RULES", 1)
-        selection(ledger, space=SPACE, default=SPACE.centre())
-    assert not {"rules", "choice_among"} & set(ledger.fact("run", "plan"))  # as it was stored then
-    assert selection(ledger, space=SPACE, default=SPACE.centre()).plan.choice_among == 0
 
 
 def test_a_failed_candidate_counts_and_is_never_chosen(ledger: PrivacyLedger) -> None:

@@ -265,16 +265,13 @@ def test_the_default_s_place_may_be_numpy_s(mine: LossPrivatizer) -> None:
 
 
 def test_a_name_belongs_to_its_candidates(mine: LossPrivatizer) -> None:
-    """As many others under an old name are another choice; a plan of an older version, which names none, is kept."""
+    """As many others under its name are another choice."""
     named = [("a", losses()[0]), ("b", losses()[3])]
     first = select_named(named, mine, mu=0.5, name="which")
     assert select_named(named, mine, mu=0.5, name="which") == first
     for others in ([("a", losses()[0]), ("c", losses()[3])], named[::-1]):
         with pytest.raises(BudgetMismatch, match="another name"):
             select_named(others, mine, mu=0.5, name="which")
-    old = {"mu": 0.5, "candidates": 2, "estimate_share": 0.0, "method": "exponential"}
-    mine.ledger.fix_plan("old", lambda rest: old)
-    assert select_named(named, mine, mu=0.5, name="old").candidates == 2
 
 
 def test_a_default_belongs_to_what_a_name_means(mine: LossPrivatizer) -> None:
