@@ -8,12 +8,11 @@ before anything is trained. The loss functions themselves are in `dptune.losses.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
-import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import boolean, function, positive, shown, text
@@ -97,7 +96,7 @@ class NamedLoss:
         if self.uses_labels and labels is None:
             raise InputError(f"{self.name} needs labels=, the public labels in the order of the columns")
         losses = loss_vector(self.function(y, output, labels=labels) if self.uses_labels else self.function(y, output))
-        if losses.shape != np.shape(y)[:1]:
+        if len(losses) != len(cast("Sized", y)):
             raise InputError(f"NamedLoss: the function of {self.name} must return one loss per person.")
         return losses
 
