@@ -286,6 +286,17 @@ def test_a_public_value_that_is_no_text_stays_what_it_is() -> None:
     assert isinstance(given[3], float)
 
 
+def test_a_missing_cell_is_the_public_missing_value() -> None:
+    held = pd.DataFrame({"city": [None, "nan", "a"]})
+    table = read_rows(held, pd.DataFrame({"city": ["nan", "a"]}))  # a text that says so
+    assert table.take(np.arange(3))["city"].tolist() == ["nan", "nan", "a"]
+    assert not table.gaps.any()
+    assert table.made_up(np.nan)["city"].tolist() == ["nan"]
+    table = read_rows(held, pd.DataFrame({"city": pd.Series(["a", np.nan], dtype=object)}))
+    assert table.gaps.ravel().tolist() == [True, True, False]
+    assert all(isinstance(row["city"].iloc[0], float) for row in (table.take(np.arange(3)), table.made_up(np.nan)))
+
+
 @pytest.mark.parametrize("kind", ["text", "category"])
 def test_public_values_that_are_one_number_are_refused_where_values_repeat(kind: str) -> None:
     like = pd.DataFrame({"version": ["1.1", "1.10", "2.0-beta"] * 3})
