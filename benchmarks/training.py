@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import argparse
 
+from dptune.accounting.dominating import Gaussian
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
-from dptune.training.profiles import Adaptive, epsilon_of, renyi_epsilon
+from dptune.training.profiles import epsilon_of, renyi_epsilon
 
 DELTA = 1e-5
 BASE_MU = 0.25
@@ -38,7 +39,7 @@ def runs_of_a_gaussian() -> None:
     for T in (2, 5, 10, 30, 100, 300, 1000):
         mu = BASE_MU * T**0.5
         best = [epsilon_of([SelectionPlan(law(T), score_mu=BASE_MU)], DELTA) for law in LAWS.values()]
-        renyi = [Adaptive(mu)], [SelectionPlan(Repeats.geometric(T), score_mu=BASE_MU)]
+        renyi = [Gaussian(mu)], [SelectionPlan(Repeats.geometric(T), score_mu=BASE_MU)]
         row(T, epsilon_from_mu(mu, DELTA), *(renyi_epsilon(parts, DELTA) for parts in renyi), *best)
 
 

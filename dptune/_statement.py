@@ -5,12 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from dptune._numbers import rounded_up
 
 Rows = tuple[tuple[str, str], ...]  # (name, text)
 NOTHING = "NONE (epsilon = infinity)"
+
+
+class Curve(Protocol):
+    """What somebody is promised by everything together: an upper bound of its privacy profile."""
+
+    def delta(self, epsilon: float) -> float:
+        """Return a delta such that (epsilon, delta)-DP holds, epsilon >= 0."""
+        ...
+
+    def epsilon(self, delta: float) -> float:
+        """Return an epsilon such that (epsilon, delta)-DP holds."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +46,7 @@ class Statement:
         warnings: what a reader must see before the numbers.
         guarantee: rows of what is promised, and of what was made of it so far.
         numbers: the same as JSON data.
+        curve: delta of everything that the ledger may spend, at every epsilon; None if only the pair is known.
         unprotected: rows of what no release protects, because the user said that it need not.
         remarks: rows that belong to the numbers wherever these are shown, the unprotected ones among them.
     """
@@ -54,6 +67,7 @@ class Statement:
     warnings: tuple[str, ...]
     guarantee: Rows
     numbers: Mapping[str, object]
+    curve: Curve | None = field(default=None, compare=False, repr=False)
     unprotected: Rows = ()
     remarks: Rows = ()
     title: str = "Privacy statement"

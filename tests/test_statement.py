@@ -18,7 +18,10 @@ from dptune.accounting.statement import BudgetStatement, budget_statement
 def statement_of(budget: Budget, spent: float, delta: float = 1e-6) -> BudgetStatement:
     facts = dict.fromkeys(("dataset", "unit", "adjacency", "trust_model"), "")
     facts |= {"n": 9, "delta": delta, "mechanisms": (), "private": True, "versions": {}}
-    limits, made = Limits(budget.mu), {"undivided": False, "failures": 0, "public": (), "trained": (), "raises": ()}
+    limits, made = (
+        Limits(budget.mu),
+        {"exposure": Limits(budget.mu), "failures": 0, "public": (), "trained": (), "raises": ()},
+    )
     return budget_statement(facts, budget, limits, Spent.of([spent]), **made)
 
 

@@ -13,10 +13,10 @@ has two outcomes, of log-ratios t and t - eta (Dong, Durfee & Rogers 2020), and 
 l has the density e^(l/2) / (4 sinh(eta/2)) on [-eta, eta] under P, and that of -l under Q. So T(eta) dominates every
 eta-bounded-range mechanism, in both directions.
 
-*Several choices.* T(a) and T(b) together are dominated by T(a + b). Given |l| = s, T(eta) is randomised response of s,
-which is easier to tell apart the larger s is; so it is enough that |l| is stochastically larger. The density of |l| is
-proportional to cosh(s/2) g(s), g that of a uniform law on [-eta, eta]; of the pair, g is that of the sum of two uniform
-laws, which falls in s. The ratio of the two densities of |l| rises in s, which implies it.
+*Several choices of one ledger.* T(a) and T(b) together are dominated by T(a + b). Given |l| = s, T(eta) is randomised
+response of s, which is easier to tell apart the larger s is; so it is enough that |l| is stochastically larger. The
+density of |l| is proportional to cosh(s/2) g(s), g that of a uniform law on [-eta, eta]; of the pair, g is that of the
+sum of two uniform laws, which falls in s. The ratio of the two densities of |l| rises in s, which implies it.
 
 *With Gaussians.* What dominates each of two mechanisms, whatever the first one's answer was, dominates both together as
 a product (Zhu, Dong & Wang 2022), so everything is dominated by N(mu, 1) against N(0, 1), times T(eta):
@@ -24,6 +24,11 @@ a product (Zhu, Dong & Wang 2022), so everything is dominated by N(mu, 1) agains
     delta(e) = integral of e^(l/2) / (4 sinh(eta/2)) delta_mu(e - l) dl,    delta_mu as in dptune.accounting.gdp.
 
 It is attained by an adversary who sees the Gaussians first and then chooses t. docs/privacy.md has the filter's proof.
+
+*Several ledgers.* Each has a limit of its own, eta_1, eta_2, ..., and no adversary moves eta from one to another. By
+the same induction, in which a choice of eta_t leaves T(eta_1 - eta_t) of its own ledger, everything is dominated by the
+Gaussians of all ledgers times T(eta_1) x T(eta_2) x ... (:mod:`dptune.accounting.dominating`), which is cheaper than
+T(eta_1 + eta_2 + ...).
 """
 
 from __future__ import annotations
@@ -32,8 +37,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from scipy.special import log_ndtr
 
+from dptune.accounting.dominating import Array, Choices, Gaussian, Profile
 from dptune.accounting.gdp import (
     Budget,
     bounded_range_from_mu,
@@ -78,6 +85,14 @@ class Limits:
         """Return the least epsilon, rounded up, at which everything together is (epsilon, delta)-DP."""
         return composed_epsilon(self.mu, self.eta, delta)
 
+    def delta(self, epsilon: float) -> float:
+        """Return a delta, rounded up, at which everything together is (epsilon, delta)-DP; epsilon >= 0."""
+        return composed_delta(self.mu, self.eta, epsilon)
+
+    def profiles(self) -> list[Profile]:
+        """Return what dominates the releases within the limits, in parts."""
+        return [Gaussian(self.mu)] * (self.mu > 0) + [Choices(self.eta)] * (self.eta > 0)
+
     @classmethod
     def within(cls, budget: Budget, eta: float, holder: str, *, planned: float = 0.0) -> Limits:
         """Return choices of ``eta`` and as much mu as fits beside them; where they do not fit, all is for mu.
@@ -119,6 +134,20 @@ def _antiderivative(mu: float, eta: float, epsilon: float, end: float) -> tuple[
         math.exp(epsilon - (end + eta) / 2 + log_ndtr(u - mu / 2)),
         -2 * math.exp((epsilon - eta) / 2 - mu**2 / 8 + log_ndtr(u)),
     )
+
+
+def composed_deltas(mu: Array, eta: Array, epsilon: Array) -> Array:
+    """Return :func:`composed_delta` of arrays of one shape; mu and eta above 0."""
+    terms = []
+    for sign, end in ((1, eta), (-1, -eta)):
+        u = (end - epsilon) / mu
+        terms += [
+            sign * np.exp((end - eta) / 2 + log_ndtr(u + mu / 2)),
+            sign * np.exp(epsilon - (end + eta) / 2 + log_ndtr(u - mu / 2)),
+            -2 * sign * np.exp((epsilon - eta) / 2 - mu**2 / 8 + log_ndtr(u)),
+        ]
+    exact, size = sum(terms), sum(map(np.abs, terms))
+    return np.asarray(np.clip((exact + _ROUND_UP * size) / -np.expm1(-eta), 0.0, 1.0))
 
 
 def composed_epsilon(mu: float, eta: float, delta: float) -> float:

@@ -17,6 +17,7 @@ from dptune._store import damaged
 from dptune.accounting import entries, schema
 from dptune.accounting.approximate import Limits, divided, largest_plan, largest_within
 from dptune.accounting.connection import Database, repeated
+from dptune.accounting.divisions import Divisions
 from dptune.accounting.durable import DurableLedger
 from dptune.accounting.entries import WHOLE, Charge, Head, Limit
 from dptune.accounting.events import Event, SelectionRelease
@@ -256,8 +257,20 @@ class PrivacyLedger(DurableLedger):
 
     @property
     def mu(self) -> float:
-        """What everything may cost together in GDP: the budget's mu, or more where a choice has a limit of its own."""
-        return self.limits.gdp
+        """What everything may cost together in GDP: the budget's mu, or more where a choice has a limit of its own.
+
+        A budget in (epsilon, delta) that no charge has divided yet counts at its worst division.
+        """
+        return self.exposure().gdp
+
+    def exposure(self) -> Limits | Divisions:
+        """Return what everything together may come to: the limits, or before the first charge the worst division."""
+        with self._transaction(write=False) as (_, head):
+            self._refresh()
+            return self._exposure(head)
+
+    def _exposure(self, head: Head) -> Limits | Divisions:
+        return Divisions.of(self.budget) if self._divides(head) else self.limits
 
     @property
     def _pair(self) -> bool:
@@ -352,7 +365,7 @@ class PrivacyLedger(DurableLedger):
         That is the time of the plan, or of what a clip asked for, whose run has made the first charge, if it was the
         only one: of two, which one charges first may be decided later. Else it is the time of the first charge.
         """
-        first = next(iter(self.charges()), None) if self.limits.eta else None
+        first = next(iter(self.charges()), None) if self._pair else None
         if first is None:
             return ""
         with self._transaction(write=False) as (connection, _):
@@ -536,7 +549,7 @@ class PrivacyLedger(DurableLedger):
                 self.budget,
                 self.limits,
                 head.spent,
-                undivided=self._divides(head),
+                exposure=self._exposure(head),
                 before=tuple(sorted({charge.scope for charge in charges if charge.eta and charge.scope != holder})),
                 failures=sum(int(charge.note.get("failed", 0)) for charge in charges),
                 public=self._declared(_PUBLIC),

@@ -8,19 +8,19 @@ charged once, in order, before a message is read. A round past the plan, or with
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dptune._numbers import finite, whole
-from dptune._statement import PlanStatement, priced
+from dptune._statement import Curve, PlanStatement, priced
 from dptune.accounting.connection import Database
 from dptune.accounting.durable import DurableLedger
 from dptune.accounting.entries import Charge, Head
 from dptune.accounting.events import SubsampledGaussianRelease
 from dptune.accounting.statement import opendp_noise
-from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld
+from dptune.accounting.subsampled import SubsampledGaussianPlan, composed
 from dptune.errors import InputError, PlanComplete
 
 ZERO_OUT = "zero out one agent: all its messages become 0, with the number of agents, regions, weights and plan public"
@@ -92,20 +92,21 @@ class FixedPlanLedger(DurableLedger, Generic[P]):
     def _statement(
         self,
         facts: Mapping[str, Any],
-        price: Callable[[float], float],
+        curve: Curve,
         *,
         whole: str,
         plan: str,
         made: str,
         **said: Any,
     ) -> PlanStatement:
-        """Return the statement of the whole plan; ``price`` gives its epsilon at a delta."""
+        """Return the statement of the whole plan, of which ``curve`` is the privacy profile."""
         private = facts["private"]
-        epsilon = price(facts["delta"]) if private else math.inf
+        epsilon = curve.epsilon(facts["delta"]) if private else math.inf
         return PlanStatement(
             **facts,
             plan=self.plan,
             epsilon=epsilon,
+            curve=curve,
             guarantee=(
                 ("Guarantee", priced(epsilon, facts["delta"], private, f"for {whole}")),
                 ("Plan", plan),
@@ -197,7 +198,7 @@ class PlanLedger(FixedPlanLedger[SubsampledGaussianPlan]):
             warnings.append(_TOO_LARGE.format(delta=facts["delta"], one_nth=1 / facts["n"]))
         return self._statement(
             facts,
-            lambda delta: epsilon_pld(plan, delta),
+            composed([plan.event()]),
             whole="all rounds of the plan together",
             plan=f"q = {plan.q:g}, z = {plan.z:g}, {plan.steps} releases, fixed in advance",
             made=f"{plan.steps} releases",

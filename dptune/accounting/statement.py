@@ -15,6 +15,7 @@ from dptune._numbers import finite, rounded_up
 from dptune._statement import NOTHING, Rows, Statement, large_delta
 from dptune.accounting import approximate
 from dptune.accounting.approximate import Limits, composed_epsilon
+from dptune.accounting.divisions import Divisions
 from dptune.accounting.gdp import Budget, Spent
 from dptune.errors import LedgerError
 
@@ -72,8 +73,8 @@ class BudgetStatement(Statement):
 
     Attributes:
         budget: as it was made or raised.
-        limits: within which everything stays: of mu, and of a choice where a budget in (epsilon, delta) has one.
-        undivided: whether they may still be divided otherwise, within the budget's (epsilon, delta).
+        exposure: within which everything stays: limits of mu, and of a choice where a budget in (epsilon, delta) has
+            one; or the divisions of such a budget of which the first charge will make one.
         spent_mu: odometer reading.
         spent_epsilon: the same at ``delta``.
         failures: evaluations that failed; public, and no loss of privacy as long as no record decides about them.
@@ -83,8 +84,7 @@ class BudgetStatement(Statement):
     """
 
     budget: Budget
-    limits: Limits
-    undivided: bool
+    exposure: Limits | Divisions
     spent_mu: float
     spent_epsilon: float
     failures: int
@@ -99,7 +99,7 @@ def budget_statement(
     limits: Limits,
     spent: Spent,
     *,
-    undivided: bool,
+    exposure: Limits | Divisions,
     before: tuple[str, ...] = (),
     failures: int,
     public: tuple[tuple[str, str], ...],
@@ -110,7 +110,7 @@ def budget_statement(
 
     Args:
         facts: the first fields of a :class:`dptune.Statement`, and delta.
-        undivided: whether the first release may still divide the budget into limits.
+        exposure: the limits; or, if the first charge may still divide the budget, all of its divisions.
         before: scopes of choices that are held to the limit of choices, beside that of its holder.
 
     Raises:
@@ -124,7 +124,8 @@ def budget_statement(
             "against a receipt."
         )
     private, delta = facts["private"], facts["delta"]
-    epsilon = limits.epsilon(delta) if private else math.inf
+    epsilon = exposure.epsilon(delta) if private else math.inf
+    undivided, mu = isinstance(exposure, Divisions), exposure.gdp
     spent_epsilon = _spent_epsilon(spent, delta, private)
     stated, promised = _stated(budget, spent, private)
     releases = sum(count for _, count in facts["mechanisms"])
@@ -133,8 +134,8 @@ def budget_statement(
     return BudgetStatement(
         **facts,
         budget=budget,
-        limits=limits,
-        undivided=undivided,
+        exposure=exposure,
+        curve=exposure,
         spent_mu=spent_mu,
         spent_epsilon=spent_epsilon,
         failures=failures,
@@ -142,13 +143,13 @@ def budget_statement(
         trained=trained,
         raises=raises,
         epsilon=epsilon,
-        accountant=_accountant(limits, raised=bool(raises)),
+        accountant=_accountant(sharper=undivided or limits.eta > 0, raised=bool(raises)),
         noise=opendp_noise(facts),
         not_covered=NOT_COVERED,
         warnings=((seeded,) if not private else ()) + large_delta(max(delta, budget.stated_delta or 0.0), facts["n"]),
         guarantee=(
             *promised,
-            ("Guarantee", _cost(limits.gdp, epsilon, facts, sharper=limits.eta > 0)),
+            ("Guarantee", _cost(mu, epsilon, facts, sharper=undivided or limits.eta > 0)),
             ("Spent so far", f"{_cost(spent_mu, spent_epsilon, facts, sharper=choices > 0)} in {releases} releases"),
             *_divided(limits, before, undivided=undivided),
         ),
@@ -158,7 +159,7 @@ def budget_statement(
             "declared_public": [{"quantity": quantity, "run": run} for quantity, run in public],
             "stated": stated,
             "raises": list(raises),
-            "budget": {"mu": limits.gdp if private else "infinity", "epsilon": finite(epsilon)},
+            "budget": {"mu": mu if private else "infinity", "epsilon": finite(epsilon)},
             **({"limits": {"mu": limits.mu, "eta_of_choices": limits.eta}} if limits.eta else {}),
             "spent": {"mu": spent_mu if private else "infinity", "epsilon": finite(spent_epsilon)},
         },
@@ -178,15 +179,15 @@ def _cost(mu: float, epsilon: float, facts: Mapping[str, Any], *, sharper: bool)
     return f"mu = {rounded_up(mu)} GDP, {word} epsilon = {rounded_up(epsilon)} at delta = {delta}"
 
 
-def _accountant(limits: Limits, *, raised: bool) -> str:
+def _accountant(*, sharper: bool, raised: bool) -> str:
     gdp = ACCOUNTANT.format("that was raised after it was fixed" if raised else "fixed in advance")
-    return f"{gdp}; for epsilon {approximate.ACCOUNTANT}" if limits.eta else gdp
+    return f"{gdp}; for epsilon {approximate.ACCOUNTANT}" if sharper else gdp
 
 
 def _divided(limits: Limits, before: tuple[str, ...], *, undivided: bool) -> Rows:
     """How a budget in (epsilon, delta) is divided, if it is; ``before``: whose choices came before the run's."""
     if undivided:
-        words = "nothing is released; the first run may give a choice a part, which moves all but what is promised"
+        words = "nothing is released yet; the first charge divides the budget, and the figures hold for every division"
         return (("Undivided", words),)
     if limits.eta == 0:
         return ()

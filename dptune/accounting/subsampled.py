@@ -16,9 +16,12 @@ it every function here raises :class:`dptune.MissingExtra`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from dptune._numbers import real, whole
 from dptune.accounting.gdp import probability
@@ -70,8 +73,48 @@ def epsilon_pld(plan: SubsampledGaussianPlan, delta: float) -> float:
     Raises:
         InputError: delta is not strictly between 0 and 1.
     """
-    delta = probability("delta", delta)
-    return float(pld_accountant().compose(plan.event()).get_epsilon(delta))
+    return composed([plan.event()]).epsilon(delta)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Mechanisms that were fixed in advance, composed by privacy loss distributions; see :func:`composed`."""
+
+    accountant: Any
+    knots: int = 4000
+    gdp: float = math.inf
+
+    def delta(self, epsilon: float) -> float:
+        """Return a delta such that all together are (epsilon, delta)-DP."""
+        return min(1.0, float(self.accountant.get_delta(epsilon)))
+
+    def epsilon(self, delta: float) -> float:
+        """Return an epsilon such that all together are (epsilon, delta)-DP; inf if delta is below about 1.5e-15.
+
+        Raises:
+            InputError: delta is not strictly between 0 and 1.
+        """
+        return float(self.accountant.get_epsilon(probability("delta", delta)))
+
+    def at(self, epsilon: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return :meth:`delta` of epsilons (k,), the larger of both directions."""
+        return np.asarray(self.accountant.get_delta(epsilon), dtype=np.float64)
+
+    def reach(self, delta: float) -> float:
+        """Return :meth:`epsilon`."""
+        return self.epsilon(delta)
+
+
+def composed(events: Sequence[Any]) -> Composed:
+    """Return what mechanisms, as dp-accounting names them and fixed in advance, cost together.
+
+    Raises:
+        MissingExtra: dp-accounting is not installed.
+    """
+    accountant = pld_accountant()
+    for event in events:
+        accountant.compose(event)
+    return Composed(accountant)
 
 
 def noise_multiplier(*, q: float, steps: int, epsilon: float, delta: float) -> float:

@@ -162,7 +162,7 @@ def _privacy_loss(statement: Statement) -> dict[str, Any]:
     units = {} if statement.n is None else {"number_of_privacy_units": statement.n}
     budget = ""
     if isinstance(statement, BudgetStatement):
-        mu, spent = rounded_up(statement.limits.gdp), rounded_up(statement.spent_mu)
+        mu, spent = rounded_up(statement.exposure.gdp), rounded_up(statement.spent_mu)
         budget = f"The budget is mu = {mu} in Gaussian differential privacy, which bounds epsilon at every delta; "
         budget += f"mu = {spent} of it was spent. "
     return {

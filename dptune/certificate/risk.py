@@ -11,13 +11,15 @@ released about one of them. mu-GDP bounds this test by that of N(0, 1) against N
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp
+from math import exp, log
 
+from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
 
 from dptune._checks import shown
 from dptune._numbers import rounded_up
-from dptune._statement import Statement
+from dptune._statement import Curve, Statement
+from dptune.accounting.approximate import Limits
 from dptune.accounting.statement import BudgetStatement
 from dptune.errors import InputError
 
@@ -60,23 +62,34 @@ class Risk:
         return cls(min(advantage, 1.0), min(steep, 1 - shrink * (1 - FALSE_POSITIVES - delta), 1.0))
 
     @classmethod
+    def of_curve(cls, curve: Curve) -> Risk:
+        """Return what a whole privacy profile allows: (epsilon, delta(epsilon)) for every epsilon at once.
+
+        The advantage is delta(0), which is the total variation distance of the two data sets' releases. Each epsilon
+        bounds the true positives, as above; the smallest bound is looked for, and every one that is met holds.
+        """
+
+        def above(x: float) -> float:  # x = e^epsilon
+            return x * FALSE_POSITIVES + curve.delta(log(x))
+
+        def below(shrink: float) -> float:  # e^-epsilon
+            return 1 - shrink * (1 - FALSE_POSITIVES - curve.delta(-log(shrink)))
+
+        searched = ((above, (1.0, 1 / FALSE_POSITIVES)), (below, (FALSE_POSITIVES, 1.0)))
+        found = [minimize_scalar(bound, bounds=ends, method="bounded").fun for bound, ends in searched]
+        return cls(min(curve.delta(0.0), 1.0), float(min(*found, above(1.0), 1.0)))
+
+    @classmethod
     def of_statement(cls, statement: Statement) -> Risk:
         """Return what a statement's guarantee allows; certainty where nothing is promised."""
         if not statement.private:
             return cls(1.0, 1.0)
-        if isinstance(statement, BudgetStatement):
-            budget = statement.budget
-            if statement.undivided and budget.stated_epsilon is not None and budget.stated_delta is not None:
-                return cls.of_epsilon(budget.stated_epsilon, budget.stated_delta)  # holds however it is divided
-            in_gdp = cls.of_mu(statement.limits.gdp)
-            if statement.limits.eta == 0:
-                return in_gdp
-            return in_gdp.smaller(cls.of_epsilon(statement.epsilon, statement.delta))
+        exposure = statement.exposure if isinstance(statement, BudgetStatement) else None
+        if isinstance(exposure, Limits) and exposure.eta == 0:
+            return cls.of_mu(exposure.mu)
+        if statement.curve is not None:
+            return cls.of_curve(statement.curve)
         return cls.of_epsilon(statement.epsilon, statement.delta)
-
-    def smaller(self, other: Risk) -> Risk:
-        """Return what both guarantees allow, if both hold."""
-        return Risk(min(self.advantage, other.advantage), min(self.detected, other.detected))
 
     def __str__(self) -> str:
         right, found = (rounded_up(100 * x, 3) for x in ((1 + self.advantage) / 2, self.detected))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -242,9 +241,7 @@ class SearchRequest:
         )
         seeded = "" if self.privatizer.private else f", and is NOT PRIVATE: {self.privatizer!r}"
         found = noises(plan, self.privatizer, levels=1 if self.default is None else 2)
-        return (
-            f"{spends}{seeded}. {in_words(found)}{self._worth(plan, found)}{risk_in_words(self.privatizer, limits.gdp)}"
-        )
+        return f"{spends}{seeded}. {in_words(found)}{self._worth(plan, found)}{risk_in_words(self.privatizer)}"
 
     def _worth(self, plan: Plan, found: Sequence[Noise]) -> str:
         """Say which improvement the run can show."""
@@ -272,11 +269,11 @@ def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
     return f"mu={mu:.4g} of the ledger's {whole}"
 
 
-def risk_in_words(privatizer: LossPrivatizer, mu: float) -> str:
-    """Say what a person risks by all of the ledger, which is mu-GDP: the attack of :class:`dptune.certificate.Risk`."""
+def risk_in_words(privatizer: LossPrivatizer) -> str:
+    """Say what a person risks by all that the ledger may still release: the attack of `dptune.certificate.Risk`."""
     if not (privatizer.private and privatizer.ledger.private):
         return ""
-    right = math.ceil(100 * NormalDist().cdf(mu / 2))
+    right = math.ceil(50 * (1 + privatizer.ledger.exposure().delta(0.0)))
     return (
         f" What a person risks: who knows everybody else's records and sees all releases of the ledger tells which "
         f"of two records is theirs right at most {right} times in 100 (50 by a guess)."

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dptune._checks import boolean
 from dptune._numbers import finite
-from dptune._statement import Rows, Statement, priced
-from dptune.accounting.approximate import ACCOUNTANT, composed_epsilon
-from dptune.accounting.gdp import Spent, gdp_of, probability
+from dptune._statement import Curve, Rows, Statement, priced
+from dptune.accounting.approximate import ACCOUNTANT, Limits
+from dptune.accounting.divisions import Divisions
+from dptune.accounting.dominating import Choices, Gaussian, Profile, together
+from dptune.accounting.gdp import Spent, probability
 from dptune.accounting.ledger import REPLACE_ONE
 from dptune.accounting.statement import BudgetStatement
 from dptune.errors import InputError
 from dptune.training.ledger import REMOVE_ONE, CentralLedger, TrainingLedger
 from dptune.training.plans import Planned, SelectionPlan
-from dptune.training.profiles import Adaptive, Part, accountant_of, epsilon_of, removal_mu
+from dptune.training.profiles import accountant_of, curve_of, removed
 
 CONDITIONS = (
     "who is in which part was decided in public, without looking at the records; n of each part is public; no person "
@@ -25,9 +28,10 @@ CONDITIONS = (
 )
 _LARGEST = "the largest epsilon of the parts: each person is in one, and the others' releases do not read it"
 _GDP = "Gaussian differential privacy; mu^2 is the sum of the ledgers' mu^2"
+_PRODUCT = "of ledgers that each have choices, the product of what dominates each (Zhu, Dong & Wang 2022)"
 _DOMINATED = (
-    "the adaptive releases are dominated by one Gaussian of their budget, which, like the plans, no result of another "
-    "part may decide"
+    "each ledger's adaptive releases are dominated by a Gaussian and a choice of its limits, which, like the plans, no "
+    "result of another part may decide"
 )
 _EACH_ITS_OWN = "of each part its own; replace-one and remove-one are not added, as nobody is in two parts"
 _REMOVED = (
@@ -122,16 +126,16 @@ def _refuse_incomparable(parts: Sequence[Statement]) -> None:
 
 def _joint(
     parts: tuple[Statement, ...],
-    promised: tuple[float, str, str],
+    promised: tuple[Curve, str, str],
     delta: float,
     *,
     disjoint: bool,
     late: tuple[str, ...],
 ) -> JointStatement:
     private = all(part.private for part in parts)
-    epsilon, adjacency, accountant = promised
+    curve, adjacency, accountant = promised
     conditions = CONDITIONS if disjoint else "none: a person may be in every part"
-    epsilon = epsilon if private else math.inf
+    epsilon = curve.epsilon(delta) if private else math.inf
     return JointStatement(
         parts=parts,
         disjoint=disjoint,
@@ -143,6 +147,7 @@ def _joint(
         private=private,
         delta=delta,
         epsilon=epsilon,
+        curve=curve,
         accountant=accountant,
         noise="; ".join(dict.fromkeys(part.noise for part in parts)),
         not_covered=tuple(dict.fromkeys(each for part in parts for each in part.not_covered)),
@@ -153,24 +158,55 @@ def _joint(
     )
 
 
-def _largest(parts: Sequence[Statement]) -> tuple[float, str, str]:
-    """Epsilon, adjacency and accountant of disjoint people."""
-    return max(part.epsilon for part in parts), _EACH_ITS_OWN, _LARGEST
+def _largest(parts: Sequence[Statement]) -> tuple[Curve, str, str]:
+    """What disjoint people are promised, the adjacency and the accountant."""
+    return _Largest(tuple(part.curve for part in parts if part.curve is not None)), _EACH_ITS_OWN, _LARGEST
 
 
-def _composed(ledgers: Sequence[CentralLedger], parts: Sequence[Statement], delta: float) -> tuple[float, str, str]:
+@dataclass(frozen=True)
+class _Largest:
+    """The largest of several curves."""
+
+    curves: tuple[Curve, ...]
+
+    def delta(self, epsilon: float) -> float:
+        return max(curve.delta(epsilon) for curve in self.curves)
+
+    def epsilon(self, delta: float) -> float:
+        return max(curve.epsilon(delta) for curve in self.curves)
+
+
+def _composed(ledgers: Sequence[CentralLedger], parts: Sequence[Statement], delta: float) -> tuple[Curve, str, str]:
     """The same of people who may be in every part: the weakest relation that all parts protect."""
-    limits = [part.limits for part in parts if isinstance(part, BudgetStatement)]
+    exposures = [part.exposure for part in parts if isinstance(part, BudgetStatement)]
     plans = _plans([ledger for ledger in ledgers if isinstance(ledger, TrainingLedger)])
     if not any(plans):
-        eta = sum(each.eta for each in limits)
-        epsilon = composed_epsilon(Spent.of(each.mu for each in limits).mu, eta, delta)
-        return epsilon, REPLACE_ONE, f"{_GDP}; {ACCOUNTANT}" if eta else _GDP
-    removed = [gdp_of(removal_mu(each.mu), 1.001 * each.eta / 2) for each in limits]
-    budgets: list[Part] = [Adaptive(Spent.of(removed).mu)] if limits else []
-    readings: list[list[Part]] = [[*all_of_them, *budgets] for all_of_them in plans]
-    epsilon, accountant = max((epsilon_of(each, delta), accountant_of(each)) for each in readings)
-    return epsilon, _REMOVED, f"{accountant}; {_DOMINATED}"
+        return _released(exposures, delta)
+    releases = _merge(each for exposure in exposures for each in removed(exposure))
+    surely, possibly = plans
+    found = [surely] if surely == possibly else [surely, possibly]
+    readings: list[list[Any]] = [[*all_of_them, *releases] for all_of_them in found]
+    accountant = max(map(accountant_of, readings), key=len)
+    return _Largest(tuple(curve_of(each, delta) for each in readings)), _REMOVED, f"{accountant}; {_DOMINATED}"
+
+
+def _released(exposures: Sequence[Limits | Divisions], delta: float) -> tuple[Curve, str, str]:
+    """What tuning ledgers of the same people promise together, under replacing one."""
+    whole = _merge(each for exposure in exposures for each in exposure.profiles())
+    match whole:
+        case [Gaussian(mu)]:
+            return Limits(mu), REPLACE_ONE, _GDP
+        case [Gaussian(mu), Choices(eta)]:  # in closed form
+            return Limits(mu, eta), REPLACE_ONE, f"{_GDP}; {ACCOUNTANT}"
+    return together(whole, delta), REPLACE_ONE, f"{_GDP}; {ACCOUNTANT}; {_PRODUCT}"
+
+
+def _merge(profiles: Iterable[Profile]) -> list[Profile]:
+    """Return the profiles with one Gaussian for all Gaussians: mu^2 adds up."""
+    listed = list(profiles)
+    mus = [each.mu for each in listed if isinstance(each, Gaussian)]
+    others = [each for each in listed if not isinstance(each, Gaussian)]
+    return [*([Gaussian(Spent.of(mus).mu)] if mus else []), *others]
 
 
 def _plans(ledgers: Sequence[TrainingLedger]) -> list[list[Planned]]:

@@ -19,7 +19,7 @@ from dptune.accounting.schema import normalise_url
 from dptune.accounting.statement import opendp_noise
 from dptune.errors import InputError, PlanComplete
 from dptune.training.plans import Planned, SelectionPlan, TrainingPlan, from_json, to_json
-from dptune.training.profiles import accountant_of, epsilon_of
+from dptune.training.profiles import accountant_of, curve_of
 
 REMOVE_ONE = (
     "remove one unit: its gradients become 0 and its losses the worst allowed ones, with n, sampling rate, number of "
@@ -140,7 +140,7 @@ class TrainingLedger(FixedPlanLedger[Planned]):
         )
         return self._statement(
             facts,
-            lambda delta: epsilon_of([plan], delta),
+            curve_of([plan], delta),
             whole="the whole plan",
             plan=str(plan),
             made=f"{plan.charges} {what}",

@@ -1,9 +1,10 @@
-"""Epsilon of what one population pays in all: plans fixed in advance, and budgets in GDP spent adaptively beside them.
+"""What one population pays in all: plans that were fixed in advance, and budgets that are spent adaptively.
 
-The plans' steps have fixed dominating pairs, the adaptive releases a filter on mu. Interleaved in any way they are
-dominated by the plans' pairs and one Gaussian of mu (docs/training.md has the proof), whose privacy loss distributions
-dp-accounting convolves. Repeat and select alone has the better of two bounds: its own profile
-(:mod:`dptune.training.selection_profile`) and Renyi DP. With anything beside it everything is composed in Renyi DP.
+The plans' steps have fixed dominating pairs, the adaptive releases filters. Interleaved in any way they are dominated
+by the product of the plans' pairs and those of the filters (docs/training.md has the proof). dp-accounting composes
+trainings and Gaussians; what has choices or a selection, too, is composed by :mod:`dptune.accounting.dominating`. A
+selection has the better of two bounds, its own profile (:mod:`dptune.training.selection_profile`) and Renyi DP, alone
+and beside other parts.
 """
 
 from __future__ import annotations
@@ -11,40 +12,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from dptune._checks import positive
-from dptune.accounting.gdp import bounded_range_from_mu, epsilon_from_mu, probability
-from dptune.accounting.subsampled import dp_accounting, least_noise, pld_accountant
+import numpy as np
+
+from dptune._statement import Curve
+from dptune.accounting.approximate import Limits
+from dptune.accounting.divisions import Divisions
+from dptune.accounting.dominating import Array, Gaussian, Profile, together
+from dptune.accounting.gdp import bounded_range_from_mu, probability
+from dptune.accounting.subsampled import Composed, composed, dp_accounting, least_noise
 from dptune.training.plans import Repeats, SelectionPlan, TrainingPlan
 from dptune.training.selection_profile import SelectionProfile
 
 PLD = "privacy loss distributions (dp-accounting, add-or-remove relation, pessimistic rounding)"
-RDP = "Renyi differential privacy (dp-accounting; repeat and select: Papernot & Steinke, theorems 2 and 6)"
+PRODUCT = "what is composed with it: the product of dominating pairs (Zhu, Dong & Wang 2022)"
 PROFILE = (
     "the smaller of two bounds: the selection's privacy profile (docs/training.md), from the privacy loss distribution "
     "of one repeat (dp-accounting, add-or-remove relation); and Renyi DP (Papernot & Steinke, theorems 2 and 6)"
 )
+_HALF = 1.001 / 2  # of a choice's bounded range, under removing one person; with the noise's grid
 _ORDERS = [*(1.8 + k / 10 for k in range(92)), *range(11, 64), 128, 256, 512, 1024]  # lower: series may not converge
-
-
-class Part(Protocol):
-    """Something that a population pays."""
-
-    def event(self) -> Any:
-        """Return it as dp-accounting names it."""
-        ...
-
-
-@dataclass(frozen=True)
-class Adaptive:
-    """Releases chosen adaptively within a budget of mu-GDP: dominated by one Gaussian mechanism of mu."""
-
-    mu: float
-
-    def event(self) -> Any:
-        """Return the Gaussian as dp-accounting names it."""
-        return dp_accounting().GaussianDpEvent(1 / positive("mu", self.mu))
 
 
 def removal_mu(mu: float) -> float:
@@ -67,15 +55,57 @@ def removal_mu(mu: float) -> float:
     return min(mu, 1.001 * math.sqrt(2 * math.pi) / 8 * bounded_range_from_mu(mu))
 
 
-def accountant_of(parts: Sequence[Part]) -> str:
-    """Return in words how :func:`epsilon_of` accounts for the parts."""
-    if not any(isinstance(part, SelectionPlan) for part in parts):
-        return PLD
-    return PROFILE if len(parts) == 1 else RDP
+def removed(exposure: Limits | Divisions) -> list[Profile]:
+    """Return what dominates a tuning ledger's releases under removing one person, in parts.
+
+    Gaussians of mu cost :func:`removal_mu`, and choices of eta in all have eta/2: the means of each move half as far. A
+    thousandth more covers the grid of the noise.
+    """
+    if isinstance(exposure, Divisions):
+        return [Divisions(tuple(map(removal_mu, exposure.mu)), tuple(_HALF * eta for eta in exposure.eta))]
+    return Limits(removal_mu(exposure.mu), _HALF * exposure.eta).profiles()
 
 
-def epsilon_of(parts: Sequence[Part], delta: float) -> float:
-    """Return an epsilon such that all parts together, on the same people, are (epsilon, delta)-DP.
+@dataclass(frozen=True)
+class Selected:
+    """Repeat and select beside other parts: its own profile, :mod:`dptune.training.selection_profile`.
+
+    The profile holds for every law that a repeat may have, so for the law that earlier releases have led to, too. What
+    dominates it composes with what dominates the other parts, in any adaptive order.
+    """
+
+    plan: SelectionPlan
+    once: Composed
+    knots: int = 200
+    gdp: float = math.inf
+
+    def at(self, epsilon: Array) -> Array:
+        """Return the bound of delta at epsilons (k,)."""
+        profile = self._profile(float(epsilon[-1]))
+        return np.array([profile.delta(float(each)) for each in epsilon])
+
+    def reach(self, delta: float) -> float:
+        """Return an epsilon at ``delta``, by the better of two bounds."""
+        most = renyi_epsilon([self.plan], delta)
+        return self._profile(most).epsilon(delta)
+
+    def _profile(self, most: float) -> SelectionProfile:
+        return SelectionProfile(self.plan.repeats, self.once.at, most=most)
+
+
+def accountant_of(parts: Sequence[Any]) -> str:
+    """Return in words how :func:`curve_of` accounts for the parts."""
+    found = PROFILE if any(isinstance(part, SelectionPlan) for part in parts) else PLD
+    alike = len(parts) == 1 or all(isinstance(part, TrainingPlan | Gaussian) for part in parts)
+    return found if alike else f"{found}; {PRODUCT}"
+
+
+def curve_of(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: float) -> Curve:
+    """Return what all parts together, on the same people, cost: (epsilon, delta)-DP for each epsilon.
+
+    Args:
+        parts: plans, and what dominates tuning releases.
+        delta: at which it has to be sharp.
 
     Raises:
         InputError: delta is not strictly between 0 and 1.
@@ -83,28 +113,58 @@ def epsilon_of(parts: Sequence[Part], delta: float) -> float:
     """
     delta = probability("delta", delta)
     match parts:
-        case [Adaptive(mu)]:  # exactly, without a grid
-            return epsilon_from_mu(mu, delta)
+        case [Gaussian() as alone]:  # exactly, without a grid
+            return alone
         case [SelectionPlan() as plan]:
-            once = pld_accountant().compose(plan.once())
-            most = renyi_epsilon(parts, delta)
-            return SelectionProfile(plan.repeats, once.get_delta, most=most).epsilon(delta)
-    if accountant_of(parts) == RDP:
-        return renyi_epsilon(parts, delta)
-    accountant = pld_accountant()
-    for part in parts:
-        accountant.compose(part.event())
-    return float(accountant.get_epsilon(delta))
+            return SelectionProfile(plan.repeats, composed([plan.once()]).at, most=renyi_epsilon(parts, delta))
+    trainings = [part for part in parts if isinstance(part, TrainingPlan)]
+    selections = [Selected(part, composed([part.once()])) for part in parts if isinstance(part, SelectionPlan)]
+    releases = [part for part in parts if not isinstance(part, TrainingPlan | SelectionPlan)]
+    if not selections and all(isinstance(part, Gaussian) for part in releases):
+        return composed(_events(parts))
+    fixed = [composed(_events(trainings))] * bool(trainings)
+    whole = together([*releases, *selections, *fixed], delta)
+    return _Smaller(whole, delta, renyi_epsilon(parts, delta)) if selections else whole
 
 
-def renyi_epsilon(parts: Sequence[Part], delta: float) -> float:
+@dataclass(frozen=True)
+class _Smaller:
+    """Two bounds: a curve, and one epsilon at one delta."""
+
+    curve: Curve
+    at: float
+    most: float
+
+    def delta(self, epsilon: float) -> float:
+        found = self.curve.delta(epsilon)
+        return min(found, self.at) if epsilon >= self.most else found
+
+    def epsilon(self, delta: float) -> float:
+        found = self.curve.epsilon(delta)
+        return min(found, self.most) if delta >= self.at else found
+
+
+def _events(parts: Sequence[TrainingPlan | SelectionPlan | Profile]) -> list[Any]:
+    """Return parts as dp-accounting names them; releases as one Gaussian of what they are in GDP."""
+    gaussian = dp_accounting().GaussianDpEvent
+    return [
+        part.event() if isinstance(part, TrainingPlan | SelectionPlan) else gaussian(1 / part.gdp) for part in parts
+    ]
+
+
+def epsilon_of(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: float) -> float:
+    """Return an epsilon such that all parts together, on the same people, are (epsilon, delta)-DP; see `curve_of`."""
+    return curve_of(parts, delta).epsilon(delta)
+
+
+def renyi_epsilon(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: float) -> float:
     """Return an epsilon as :func:`epsilon_of`, by Renyi DP, which is what the papers on repeat and select print."""
     dp_accounting()
     from dp_accounting.rdp import RdpAccountant
 
     accountant = RdpAccountant(_ORDERS)
-    for part in parts:
-        accountant.compose(part.event())
+    for event in _events(parts):
+        accountant.compose(event)
     return float(accountant.get_epsilon(delta))
 
 
@@ -135,18 +195,18 @@ def noise_multipliers(
         InputError: a setting is out of range, or a noise multiplier would be above 1e4.
     """
 
-    def composed(z: float) -> list[Part]:
-        scores = [Adaptive(score_mu * trainings**0.5)] if score_mu else []
+    def every(z: float) -> list[Any]:
+        scores = [Gaussian(score_mu * trainings**0.5)] if score_mu else []
         return [TrainingPlan(z, sample_rate, steps, trainings), *scores]
 
-    def selected(law: Callable[[float], Repeats]) -> Callable[[float], list[Part]]:
+    def selected(law: Callable[[float], Repeats]) -> Callable[[float], list[Any]]:
         return lambda z: [SelectionPlan(law(trainings), TrainingPlan(z, sample_rate, steps), score_mu or None)]
 
-    known: dict[str, Callable[[float], list[Part]]] = {"composition": composed}
+    known: dict[str, Callable[[float], list[Any]]] = {"composition": every}
     if trainings > 1:
         known |= {"geometric": selected(Repeats.geometric), "poisson": selected(Repeats.poisson)}
 
-    def least(parts: Callable[[float], list[Part]]) -> float:
+    def least(parts: Callable[[float], list[Any]]) -> float:
         return least_noise(lambda z: epsilon_of(parts(z), delta), epsilon)
 
     return {way: least(parts) for way, parts in known.items() if way in ways}

@@ -90,7 +90,7 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     share = share_in_words(ledger.budget, limits, mu)
     spends = f"The search {name!r} spends {share} on one choice among {len(points)} models."
     noise = _noise_of_choice(privatizer, mu, needed, float(settings["estimate_share"]))
-    announce(search, privatizer, f"{spends} {noise}{risk_in_words(privatizer, limits.gdp)}")
+    announce(search, privatizer, f"{spends} {noise}{risk_in_words(privatizer)}")
     chosen = select_named(named_losses(), privatizer, mu=search.mu, name=name, **settings)
     keep(ledger, name, search._means)
     best = tried[chosen.index]

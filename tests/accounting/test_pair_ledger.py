@@ -20,6 +20,7 @@ from dptune.accounting.approximate import Limits, composed_delta, composed_epsil
 from dptune.accounting.events import GaussianRelease, SelectionRelease
 from dptune.accounting.gdp import bounded_range_from_mu, epsilon_from_mu
 from dptune.certificate import Risk
+from dptune.search.request import risk_in_words
 from dptune.selection.methods import exponential, race
 from dptune.training import join
 
@@ -164,7 +165,14 @@ def test_others_see_both_numbers(ledger: PrivacyLedger, fast_path: Path) -> None
     gaussian(ledger, "first", 0.05)
     statement = ledger.statement()
     in_gdp, in_pair = Risk.of_mu(ledger.mu), Risk.of_epsilon(statement.epsilon, DELTA)
-    assert Risk.of_statement(statement).detected == min(in_gdp.detected, in_pair.detected)
+    risk = Risk.of_statement(statement)
+    assert risk.advantage == composed_delta(ledger.limits.mu, ledger.limits.eta, 0.0)
+    assert risk.advantage < min(in_gdp.advantage, in_pair.advantage)
+    exact = min(
+        0.01 * math.exp(e) + composed_delta(ledger.limits.mu, ledger.limits.eta, e) for e in np.arange(0, 5, 1e-3)
+    )
+    assert risk.detected == pytest.approx(exact, rel=1e-5)
+    assert exact < min(in_gdp.detected, in_pair.detected)
     other = PrivacyLedger(fast_path / "other.db", Budget.gdp(0.5))
     joint = join([ledger, other], delta=DELTA).epsilon
     assert joint == composed_epsilon(math.hypot(ledger.limits.mu, 0.5), ledger.limits.eta, DELTA)
@@ -226,15 +234,17 @@ def test_a_plan_of_the_same_second_is_late(
     assert join([ledger, other], delta=DELTA).late == ("validation data",)
 
 
-def test_before_a_division_the_risk_is_that_of_what_is_promised(ledger: PrivacyLedger) -> None:
-    """GDP's would be smaller, and a division may pass it."""
-    before = Risk.of_statement(ledger.statement())
-    assert before == Risk.of_epsilon(EPSILON, DELTA)
+def test_before_a_division_the_risk_is_that_of_the_worst_one(ledger: PrivacyLedger) -> None:
+    """One Gaussian's would be smaller; that of the promised pair alone is larger than any division's."""
+    before, pair = Risk.of_statement(ledger.statement()), Risk.of_epsilon(EPSILON, DELTA)
+    assert "right at most 63 times" in risk_in_words(LossPrivatizer(ledger, n=300, clip=(0.0, 1.0)))
     mu = largest_plan(1.0, EPSILON, DELTA)
     plan(ledger, mu, 1.0)
     choice(ledger, mu)
     after = Risk.of_statement(ledger.statement())
-    assert Risk.of_mu(PAIR.mu).advantage < after.advantage < before.advantage
+    assert Risk.of_mu(PAIR.mu).advantage < after.advantage <= before.advantage < pair.advantage
+    assert after.detected <= before.detected < pair.detected
+    assert before.advantage == pytest.approx(after.advantage, rel=0.01)
 
 
 def test_the_chain_of_charges_vouches_for_the_limits(ledger: PrivacyLedger) -> None:

@@ -14,12 +14,13 @@ from scipy import stats
 from scipy.integrate import quad
 
 from dptune import InputError
+from dptune.accounting.dominating import Gaussian
 from dptune.accounting.gdp import delta_from_mu, epsilon_from_mu
 from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld, noise_multiplier
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
 from dptune.training import plans as plans_module
 from dptune.training.plans import from_json, to_json
-from dptune.training.profiles import Adaptive, epsilon_of, renyi_epsilon
+from dptune.training.profiles import epsilon_of, renyi_epsilon
 
 DELTA = 1e-5
 
@@ -28,7 +29,7 @@ DELTA = 1e-5
 def test_composing_runs_of_a_quarter(trainings: int, exact: float, renyi: float) -> None:
     """The literature's 3.62 and 14.13 are in Renyi DP; a Gaussian's own profile is lower, and is what is used here."""
     mu, orders = 0.25 * math.sqrt(trainings), np.arange(1.1, 100.0, 0.1)
-    assert epsilon_of([Adaptive(mu)], DELTA) == pytest.approx(exact, abs=1e-4)
+    assert epsilon_of([Gaussian(mu)], DELTA) == pytest.approx(exact, abs=1e-4)
     assert np.min(converted(orders, orders * mu**2 / 2)) == pytest.approx(renyi, abs=0.01)
 
 
@@ -82,14 +83,14 @@ def test_poisson_repeats_are_theorem_6(mean: float) -> None:
 def test_trainings_without_sampling_are_one_gaussian_and_adaptive_releases_add_theirs() -> None:
     plan = TrainingPlan(noise_multiplier=8.0, sample_rate=1.0, steps=5, trainings=4)
     assert epsilon_of([plan], DELTA) == pytest.approx(epsilon_from_mu(math.sqrt(20) / 8, DELTA), rel=2e-3)
-    both = epsilon_of([plan, Adaptive(0.7)], DELTA)
+    both = epsilon_of([plan, Gaussian(0.7)], DELTA)
     assert both == pytest.approx(epsilon_from_mu(math.sqrt(20 / 64 + 0.49), DELTA), rel=2e-3)
 
 
 @pytest.mark.parametrize(("z", "q", "mu"), [(1.0, 0.1, 0.5), (0.7, 0.3, 1.0)])
 def test_a_sampled_step_and_an_adaptive_budget_against_an_integral(z: float, q: float, mu: float) -> None:
     """Both directions of remove-one, integrated over the step's output; the Gaussian of mu in closed form."""
-    epsilon = epsilon_of([TrainingPlan(z, q, 1), Adaptive(mu)], DELTA)
+    epsilon = epsilon_of([TrainingPlan(z, q, 1), Gaussian(mu)], DELTA)
     assert max(remaining(z, q, mu, epsilon, turned) for turned in (False, True)) <= DELTA * (1 + 1e-6)
     assert max(remaining(z, q, mu, epsilon * 0.995, turned) for turned in (False, True)) > DELTA
 
@@ -215,7 +216,7 @@ def test_a_plan_comes_back_from_json(plan: TrainingPlan | SelectionPlan) -> None
         lambda: SelectionPlan(Repeats.geometric(3)),
         lambda: SelectionPlan(3, score_mu=1.0),
         lambda: SelectionPlan(Repeats.geometric(3), TrainingPlan(1.0, 0.1, 10, 2)),
-        lambda: epsilon_of([Adaptive(1.0)], 1.0),
+        lambda: epsilon_of([Gaussian(1.0)], 1.0),
     ],
 )
 def test_settings_out_of_range_are_refused(make: Callable[[], object]) -> None:

@@ -11,8 +11,9 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from dptune.accounting.dominating import Gaussian
 from dptune.training import Repeats, SelectionPlan, TrainingPlan
-from dptune.training.profiles import Adaptive, accountant_of, epsilon_of, renyi_epsilon
+from dptune.training.profiles import accountant_of, epsilon_of, renyi_epsilon
 from dptune.training.selection_profile import SelectionProfile
 
 DELTA = 1e-5
@@ -134,6 +135,6 @@ def test_never_above_the_form_of_the_paper(mean: int, mu: float) -> None:
 def test_the_smaller_bound_is_taken_and_only_of_a_selection_alone() -> None:
     plan = SelectionPlan(Repeats.geometric(10), TrainingPlan(2.0, 0.1, 20), score_mu=0.25)
     assert epsilon_of([plan], DELTA) < 0.8 * renyi_epsilon([plan], DELTA)
-    both = [plan, Adaptive(0.1)]
+    both = [plan, Gaussian(0.1)]
     assert epsilon_of(both, DELTA) == renyi_epsilon(both, DELTA)
     assert accountant_of([plan]) != accountant_of(both)

@@ -13,13 +13,14 @@ from typer.testing import CliRunner
 from dptune import Budget, InputError, LossPrivatizer, PlanComplete, PrivacyLedger
 from dptune.accounting import PlanLedger, entries
 from dptune.accounting import SubsampledGaussianPlan as Rounds
+from dptune.accounting.dominating import Gaussian
 from dptune.accounting.events import GaussianRelease
 from dptune.accounting.gdp import epsilon_from_mu
 from dptune.accounting.ledger import REPLACE_ONE
 from dptune.cli import app
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
 from dptune.training.ledger import REMOVE_ONE
-from dptune.training.profiles import Adaptive, epsilon_of, removal_mu
+from dptune.training.profiles import epsilon_of, removal_mu
 from dptune_optuna import PrivateObjective
 
 PLAN = TrainingPlan(noise_multiplier=2.0, sample_rate=0.1, steps=20, trainings=3)
@@ -69,7 +70,7 @@ def test_disjoint_people_pay_the_larger_epsilon_and_the_same_people_the_composit
     assert apart.epsilon == max(epsilon_of([PLAN], DELTA), epsilon_from_mu(0.5, DELTA)) < joint.epsilon
     said = (REMOVE_ONE, REPLACE_ONE, "n = 900", "n = 300", "no person is in two parts")
     assert all(words in apart.to_text() for words in said)
-    removed, replaced = (epsilon_of([PLAN, Adaptive(mu)], DELTA) for mu in (removal_mu(0.5), 0.5))
+    removed, replaced = (epsilon_of([PLAN, Gaussian(mu)], DELTA) for mu in (removal_mu(0.5), 0.5))
     assert joint.epsilon == removed < replaced
     assert joint.adjacency.startswith(REMOVE_ONE)
     assert "replacing a unit's records, which costs two removals" in joint.adjacency
