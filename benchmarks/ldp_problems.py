@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.data import data_folder
-from dptune.bandits.replies import HeavyTailedReplies, LaplaceReplies, Replies
+from dptune.bandits.replies import HeavyTailedReplies, HybridReplies, LaplaceReplies, Replies
 from dptune.gp.kernels import RBF, Kernel, Matern52
+from dptune.local import InsecureHybrid
 
 Array = NDArray[np.float64]
 R = 1.0  # bound of the noise of one value
@@ -106,9 +107,12 @@ def heavy_replies(problem: Problem) -> HeavyTailedReplies:
 
 
 def told_values(problem: Problem, replies: Replies, T: int, seed: int) -> Callable[[int, int], float]:
-    """(round, point) -> the reply: CTL with numpy's noise (NOT PRIVATE; figures only), or the value itself."""
+    """(round, point) -> the reply: CTL or hybrid, from a seed (NOT PRIVATE; figures only), or the value itself."""
     rng = np.random.default_rng([seed, 1])
     f, noise = problem.f.tolist(), problem.noise(rng, T)
+    if isinstance(replies, HybridReplies):
+        randomizer = InsecureHybrid(replies.epsilon, replies.B + replies.R, insecure_seed=seed)
+        return lambda t, j: randomizer.randomize(f[j] + float(noise[t] if noise.ndim == 1 else noise[t, j]))
     if not isinstance(replies, LaplaceReplies):
         plain = noise.tolist()
         return lambda t, j: f[j] + plain[t]

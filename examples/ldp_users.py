@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from dptune.bandits.bandit import LDPSettings
-from dptune.bandits.replies import LaplaceReplies
+from dptune.bandits.replies import HybridReplies
 from dptune.bandits.tgp import LDPTGP
 from dptune.gp.kernels import RBF
-from dptune.local import CapReached, LocalRandomizer, UserLedger
+from dptune.local import CapReached, HybridRandomizer, UserLedger
 
 folder, phones = Path(sys.argv[1] if len(sys.argv) > 1 else "."), 20_000
 taste = np.random.default_rng(0).normal(0.62, 0.1, phones + 1)  # private: the brightness each user likes best
@@ -20,9 +20,9 @@ def satisfaction(phone: int, brightness: float) -> float:
     return float(1 - 4 * abs(brightness - taste[phone]))
 
 
-randomizer = LocalRandomizer(epsilon=1.0, bound=1.0, invalid=-1.0)  # on each phone: clamp to [-1, 1], Laplace noise
+randomizer = HybridRandomizer(epsilon=1.0, bound=1.0, invalid=-1.0)  # on each phone: clamp to [-1, 1], draw a reply
 candidates = np.linspace(0, 1, 51)[:, None]  # public: brightness of the screen
-curator = LDPTGP(candidates, LDPSettings(LaplaceReplies(1.0, B=0.8, R=0.2), RBF(0.2), horizon=phones))
+curator = LDPTGP(candidates, LDPSettings(HybridReplies(1.0, B=0.8, R=0.2), RBF(0.2), horizon=phones))
 for phone in range(phones):  # each is asked once, so epsilon=1 is all that it pays
     j = curator.ask()
     curator.tell(j, randomizer.randomize(satisfaction(phone, float(candidates[j, 0]))))  # all that leaves the phone

@@ -103,7 +103,7 @@ def test_the_python_of_the_page_on_local_privacy_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     space = {"x": FloatDistribution(0, 1)}
     names = {
-        **{name: getattr(dptune.bandits, name) for name in ("LDPTGP", "LDPSettings", "LaplaceReplies")},
+        **{name: getattr(dptune.bandits, name) for name in ("LDPTGP", "LDPSettings", "HybridReplies")},
         **{"dptune": dptune, "optuna": optuna, "RBF": dptune.gp.RBF, "LDPTGPSampler": LDPTGPSampler},
         **{"LocalObjective": LocalObjective, "space": space, "url": f"sqlite:///{tmp_path}/s.db"},
         **{"measure": lambda setting: setting, "setting": 0.3, "candidates": [[0.0], [0.5], [1.0]]},

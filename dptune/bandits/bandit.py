@@ -54,7 +54,7 @@ def _probability(name: str, value: Any) -> float:
 
 def _replies(name: str, value: Any) -> Replies:
     if not isinstance(value, Replies):
-        raise InputError(f"{name} must be LaplaceReplies(epsilon, B, R) or the like; got {shown(value)}.")
+        raise InputError(f"{name} must be HybridReplies(epsilon, B, R) or the like; got {shown(value)}.")
     return value
 
 

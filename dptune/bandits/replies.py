@@ -6,6 +6,7 @@ Gopalan, *Bayesian Optimization under Heavy-tailed Payoffs* (2019), both with fi
     B        bound of |f|; the RKHS norm of f in the theorems, max|f| in the papers' experiments
     R        bound of the noise of one value; values lie in [-(B + R), B + R], or are clamped to it
     L        scale of the Laplace noise of CTL, 2 (B + R) / epsilon
+    V        largest variance that the hybrid mechanism adds, in units of (B + R)^2
     v        bound of E[reply^2]
     b_t      TGP sets reply number t to 0 if it is larger than b_t in absolute value
     bias(t)  bound of the sum over the first t replies of (what b_s cuts off in the mean)^2
@@ -18,10 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from dptune._checks import check, check_fields, positive
+from dptune._checks import between, check, check_fields, positive
+from dptune._windows import LARGEST_EPSILON, SMALLEST_EPSILON, largest_reply, largest_variance
 from dptune.errors import InputError
+
+MECHANISMS = {"CTL": "a LocalRandomizer", "hybrid": "a HybridRandomizer"}
 
 
 @runtime_checkable
@@ -47,6 +51,7 @@ class Replies(Protocol):
 class LaplaceReplies:
     """Replies of CTL(epsilon): clamped to [-(B + R), B + R], plus Laplace(L). Each setting is positive and finite."""
 
+    mechanism: ClassVar[str] = "CTL"
     epsilon: float = field(metadata=check(positive))
     B: float = field(metadata=check(positive))
     R: float = field(metadata=check(positive))
@@ -71,6 +76,36 @@ class LaplaceReplies:
     def bias(self, t: int) -> float:
         """v (ln t + 1) >= sum_s v/s, by Cauchy-Schwarz; 0 for t = 0, where the paper has ln 0."""
         return self.second_moment * (math.log(t) + 1) if t else 0.0
+
+
+@dataclass(frozen=True)
+class HybridReplies:
+    """Replies of the hybrid mechanism, :class:`dptune.local.HybridRandomizer`: bounded, so none is ever cut.
+
+    Values are clamped to [-(B + R), B + R]; each setting is positive and finite. At epsilon = .5, 1 and 2 the variance
+    is about half of :class:`LaplaceReplies`'.
+    """
+
+    mechanism: ClassVar[str] = "hybrid"
+    epsilon: float = field(metadata=check(between, SMALLEST_EPSILON, LARGEST_EPSILON))
+    B: float = field(metadata=check(positive))
+    R: float = field(metadata=check(positive))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def second_moment(self) -> float:
+        """B^2 + R^2 + V (B + R)^2."""
+        return self.B**2 + self.R**2 + largest_variance(self.epsilon) * (self.B + self.R) ** 2
+
+    def truncation(self, t: int) -> float:
+        """The largest reply there is."""
+        return (self.B + self.R) * largest_reply(self.epsilon)
+
+    def bias(self, t: int) -> float:
+        """0: nothing is cut."""
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -101,10 +136,16 @@ def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
     """Refuse settings for other replies than the randomiser has ``stated`` that it makes: users would pay for nothing.
 
     Raises:
-        InputError: epsilon, or B + R and half of the interval, differ.
+        InputError: the mechanism, epsilon, or B + R and half of the interval, differ.
     """
-    if not isinstance(replies, LaplaceReplies):
+    if not isinstance(replies, LaplaceReplies | HybridReplies):
         return
+    ours, theirs = type(replies).__name__, stated.get("mechanism", replies.mechanism)
+    if theirs in MECHANISMS and theirs != replies.mechanism:
+        raise InputError(
+            f"the settings are {ours}, but the randomiser is {MECHANISMS[theirs]}. Give the algorithm "
+            f"{'HybridReplies' if theirs == 'hybrid' else 'LaplaceReplies'}, or the users another randomiser."
+        )
     expected = replies.epsilon, replies.B + replies.R
     half = (stated["high"] - stated["low"]) / 2 if {"low", "high"} <= stated.keys() else expected[1]
     epsilon = stated.get("epsilon", replies.epsilon)
@@ -112,7 +153,7 @@ def check_randomizer(replies: Replies, stated: Mapping[str, Any]) -> None:
         raise InputError(
             f"the settings are for replies with epsilon={replies.epsilon!r} and B + R = {replies.B + replies.R!r}, but "
             f"the randomiser has epsilon={epsilon!r} and an interval of half-width {half!r}. Give the algorithm "
-            f"LaplaceReplies(epsilon={epsilon!r}, B=..., R=...) with B + R = {half!r}, or the users another randomiser."
+            f"{ours}(epsilon={epsilon!r}, B=..., R=...) with B + R = {half!r}, or the users another randomiser."
         )
 
 

@@ -114,8 +114,8 @@ def _with_choices(budget: Budget, delta: float, shares: Sequence[float]) -> str:
 
 
 _NO_BRIDGE = (
-    "The (epsilon, delta) of a DP-SGD training is not a mu, as its epsilon at other deltas is larger than that of any "
-    "mu through one: plan it in a TrainingLedger, and join ledgers with `dptune statement train.db val.db`."
+    "The (epsilon, delta) of a DP-SGD training is not a mu, as its epsilon at smaller deltas is larger than that of "
+    "the mu through one: plan it in a TrainingLedger, and join ledgers with `dptune statement train.db val.db`."
 )
 
 

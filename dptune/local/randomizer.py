@@ -65,7 +65,33 @@ class Randomizer(Protocol):
         """The public settings as plain JSON data."""
 
 
-class LocalRandomizer:
+class Clamped:
+    """What the randomisers share: a price, a public interval, and a value that is cut to it."""
+
+    mechanism = ""
+    private = True
+
+    def __init__(self, epsilon: float, bound: float | Interval, invalid: float | None) -> None:
+        self.epsilon = epsilon
+        self.low, self.high = _interval(bound)
+        self.invalid = between("invalid", self.low if invalid is None else invalid, self.low, self.high)
+        self.middle = self.low + (self.high - self.low) / 2
+
+    def clamp(self, value: SupportsFloat | None) -> float:
+        """Return the value cut to the interval, private; no number becomes ``invalid``."""
+        number = math.nan if value is None else attempt(float, value, failed=math.nan)
+        return self.invalid if math.isnan(number) else min(max(number, self.low), self.high)
+
+    def describe(self) -> dict[str, object]:
+        """The public settings as plain JSON data."""
+        return {name: getattr(self, name) for name in ("mechanism", "epsilon", "private", "low", "high", "invalid")}
+
+    def __repr__(self) -> str:
+        warning = "" if self.private else "NOT PRIVATE, "
+        return f"{type(self).__name__}({warning}epsilon={self.epsilon!r}, bound={(self.low, self.high)!r})"
+
+
+class LocalRandomizer(Clamped):
     """The epsilon-LDP reply of one user: clamp, then Laplace noise from OpenDP, unseeded.
 
     Args:
@@ -75,15 +101,12 @@ class LocalRandomizer:
             are good, give ``high``: by default what fails counts as the best.
     """
 
-    private = True
+    mechanism = "CTL"
 
     def __init__(self, epsilon: float, bound: float | Interval, *, invalid: float | None = None) -> None:
-        self.epsilon = between("epsilon", epsilon, SMALLEST_EPSILON, sys.float_info.max)
-        self.low, self.high = _interval(bound)
-        self.invalid = between("invalid", self.low if invalid is None else invalid, self.low, self.high)
+        super().__init__(between("epsilon", epsilon, SMALLEST_EPSILON, sys.float_info.max), bound, invalid)
         if not (sys.float_info.min <= self.scale <= LARGEST_SCALE):
             raise InputError(f"{bound!r} at epsilon={epsilon!r} needs noise too small or too large for floating point.")
-        self.middle = self.low + (self.high - self.low) / 2
         self._noise: Callable[[float], float] = make_laplace(
             atom_domain(T=float, nan=False), absolute_distance(T=float), scale=1.0, k=-40
         )
@@ -97,26 +120,12 @@ class LocalRandomizer:
         """The public reply to a private value. Never raises because of the value."""
         return self._noise(self.standardised(value)) * self.scale + self.middle
 
-    def clamp(self, value: SupportsFloat | None) -> float:
-        """Return the value cut to the interval, private; no number becomes ``invalid``."""
-        number = math.nan if value is None else attempt(float, value, failed=math.nan)
-        return self.invalid if math.isnan(number) else min(max(number, self.low), self.high)
-
-    def describe(self) -> dict[str, object]:
-        """The public settings as plain JSON data."""
-        names = ("epsilon", "private", "low", "high", "invalid")
-        return {"mechanism": "CTL", **{name: getattr(self, name) for name in names}}
-
     def standardised(self, value: SupportsFloat | None) -> float:
         """z before it is rounded to the grid, private."""
         return (self.clamp(value) - self.middle) / self.scale
 
     def __reduce__(self) -> tuple[Callable[[], LocalRandomizer], tuple[()]]:
         return partial(type(self), self.epsilon, (self.low, self.high), invalid=self.invalid), ()
-
-    def __repr__(self) -> str:
-        warning = "" if self.private else "NOT PRIVATE, "
-        return f"{type(self).__name__}({warning}epsilon={self.epsilon!r}, bound={(self.low, self.high)!r})"
 
 
 class InsecureRandomizer(LocalRandomizer):

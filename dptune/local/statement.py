@@ -13,7 +13,10 @@ TRUST_MODEL = (
     "local: the user's own device, which measures the value and makes the reply; curator, storage and everybody else "
     "see replies only"
 )
-CTL = "CTL: the value is cut to a public interval and gets discrete Laplace noise from OpenDP"
+OURS = {
+    "CTL": "CTL: the value is cut to a public interval and gets discrete Laplace noise from OpenDP",
+    "hybrid": "hybrid mechanism: the value is cut to a public interval; the reply is drawn exactly, in whole numbers",
+}
 ACCOUNTANT = (
     "basic composition: the epsilons of a user's replies add up, and a reply past the cap is refused before its value "
     "is measured"
@@ -49,8 +52,8 @@ class Device:
     def __str__(self) -> str:
         name, low, high = (self.settings.get(setting) for setting in ("mechanism", "low", "high"))
         price = f"epsilon = {rounded_up(self.epsilon, 6)} a reply"
-        if name == "CTL" and isinstance(low, float) and isinstance(high, float):
-            return f"{CTL}; interval [{low:g}, {high:g}], {price}"
+        if name in OURS and isinstance(low, float) and isinstance(high, float):
+            return f"{OURS[str(name)]}; interval [{low:g}, {high:g}], {price}"
         return f"{name or 'a mechanism that has no name'}, not one of dptune's; {price}"
 
 

@@ -22,7 +22,7 @@ from dptune.training.plans import Planned, SelectionPlan, TrainingPlan, from_jso
 from dptune.training.profiles import accountant_of, curve_of
 
 REMOVE_ONE = (
-    "remove one unit: its gradients become 0 and its losses the worst allowed ones, with n, sampling rate, number of "
+    "remove one unit: its gradients become 0 and its losses the middle of their clip, with n, sampling rate, number of "
     "steps and all divisors public (add-or-remove of DP-SGD, with n public)"
 )
 CURATOR = "trusted curator: one process trains; everybody else sees the models that the plan lets out, or the best only"

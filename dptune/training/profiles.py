@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ class Selected:
 
     plan: SelectionPlan
     once: Composed
-    knots: int = 200
+    knots: int = 150
     gdp: float = math.inf
 
     def at(self, epsilon: Array) -> Array:
@@ -111,7 +112,11 @@ def curve_of(parts: Sequence[TrainingPlan | SelectionPlan | Profile], delta: flo
         InputError: delta is not strictly between 0 and 1.
         MissingExtra: dp-accounting is not installed.
     """
-    delta = probability("delta", delta)
+    return _curve_of(tuple(sorted(parts, key=repr)), probability("delta", delta))
+
+
+@lru_cache(maxsize=32)  # of a selection it takes seconds, and every statement asks for it
+def _curve_of(parts: tuple[TrainingPlan | SelectionPlan | Profile, ...], delta: float) -> Curve:
     match parts:
         case [Gaussian() as alone]:  # exactly, without a grid
             return alone

@@ -192,10 +192,12 @@ def _repeat(once: Once, score: Callable[[Any], float]) -> _Repeat:
 def _score(clip: Interval, n: int, mu: float, noise: NoiseSource) -> Callable[[Any], float]:
     """Return the mechanism that scores one repeat: the mean clipped loss plus Gaussian noise, mu-GDP.
 
-    Removing a person is to count the upper clip instead of its loss: the mean moves by at most (high - low) / n. That
-    holds in floating point because it is summed exactly and less ``low``, which is added after the noise.
+    Removing a person is to count the middle of the clip instead of its loss, as in every tuning release: a clipped loss
+    is at most (high - low) / 2 away from it, so the mean moves by at most (high - low) / 2n. That holds in floating
+    point because the mean is summed exactly and less ``low``, which is added after the noise. What fails counts as the
+    upper clip; that, too, is within the clip.
     """
-    sigma = noise_scale(sensitivity=clip.diameter / n, mu=mu, dimension=1)
+    sigma = noise_scale(sensitivity=clip.diameter / (2 * n), mu=mu, dimension=1)
 
     def score(losses: Any) -> float:
         values = loss_vector(losses)

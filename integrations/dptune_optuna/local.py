@@ -2,12 +2,12 @@
 
 A trial is one reply of a user's device. With devices of its own protocol a curator needs no objective::
 
-    sampler = LDPTGPSampler(space, LDPSettings(LaplaceReplies(epsilon=1.0, B=0.8, R=0.2)))
+    sampler = LDPTGPSampler(space, LDPSettings(HybridReplies(epsilon=1.0, B=0.8, R=0.2)))
     study = optuna.create_study(sampler=sampler, direction="maximize")
     trial = study.ask(space)                              # send trial.params to a device
     study.tell(trial, reply)                              # store what comes back
 
-Guarantee: each reply is epsilon-LDP for any two values of its user (clamped, then discrete Laplace noise); a user's
+Guarantee: each reply is epsilon-LDP for any two values of its user (clamped, then made by the randomiser); a user's
 replies add up, and a :class:`dptune.local.UserLedger` refuses those past the user's cap.
 
 The samplers see number, parameters and value of every completed trial and store nothing, so a restart, a second process
@@ -82,7 +82,7 @@ class LDPSampler(SpaceSampler):
         )
         if not isinstance(settings, dptune.bandits.LDPSettings):
             name = type(self).__name__
-            raise dptune.InputError(f"{name} needs settings: {name}(space, LDPSettings(LaplaceReplies(...))).")
+            raise dptune.InputError(f"{name} needs settings: {name}(space, LDPSettings(HybridReplies(...))).")
         self.space = given_space(space)
         if space is None and candidates is not None:
             raise dptune.InputError("candidates are points of a search space: give space= with them.")

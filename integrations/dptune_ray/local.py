@@ -115,7 +115,7 @@ class LDPSearch(RunSearch):
         super().__init__(name=name, param_space=param_space, metric=metric, mode=mode, seed=seed)
         if not isinstance(settings, dptune.bandits.LDPSettings):
             kind = type(self).__name__
-            raise dptune.InputError(f"{kind} needs settings: {kind}(space, LDPSettings(LaplaceReplies(...)), ...).")
+            raise dptune.InputError(f"{kind} needs settings: {kind}(space, LDPSettings(HybridReplies(...)), ...).")
         if centre is not None and real(centre) is None:
             raise dptune.InputError(f"centre must be a number, finite; got {centre!r}.")
         if candidates is not None and not self._domains:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from scipy.integrate import quad
 
 from dptune import InputError
 from dptune.accounting.dominating import Gaussian
-from dptune.accounting.gdp import delta_from_mu, epsilon_from_mu
+from dptune.accounting.gdp import delta_from_mu, epsilon_from_mu, mu_from_epsilon
 from dptune.accounting.subsampled import SubsampledGaussianPlan, epsilon_pld, noise_multiplier
 from dptune.training import Repeats, SelectionPlan, TrainingPlan, noise_multipliers
 from dptune.training import plans as plans_module
@@ -130,9 +131,13 @@ def test_a_plan_of_several_trainings_is_one_plan_of_all_steps() -> None:
 def test_a_gdp_through_one_point_of_dp_sgd_says_too_little_at_another() -> None:
     """The bridge that must not be built: z = .6, q = .001, 5000 steps."""
     plan = TrainingPlan(0.6, 0.001, 5000)
-    mu = 0.516  # through epsilon 2.065 at 1e-5
-    assert epsilon_of([plan], 1e-5) == pytest.approx(epsilon_from_mu(mu, 1e-5), rel=0.01)
-    assert epsilon_of([plan], 1e-7) > 1.3 * epsilon_from_mu(mu, 1e-7)
+    at_5, at_7 = epsilon_of([plan], 1e-5), epsilon_of([plan], 1e-7)
+    mu = mu_from_epsilon(at_5, 1e-5)
+    page = " ".join((Path(__file__).parents[2] / "docs/training.md").read_text(encoding="utf-8").split())
+    assert f"epsilon {at_5:.4f} at delta = 1e-5 and {at_7:.4f} at 1e-7" in page
+    assert f"(mu = {mu:.4f}) says {epsilon_from_mu(mu, 1e-7):.4f} at the second" in page
+    assert at_7 > 1.3 * epsilon_from_mu(mu, 1e-7)
+    assert epsilon_of([plan], 1e-3) < epsilon_from_mu(mu, 1e-3), "at larger deltas it is the other way round"
 
 
 @pytest.mark.slow

@@ -218,7 +218,7 @@ class Heard:
 
 
 @pytest.mark.parametrize("low", [0.0, -1.0, 1e9, 1e12, 1e15])
-def test_one_person_moves_a_score_by_what_its_noise_covers_wherever_the_clip_lies(
+def test_removing_a_person_moves_a_score_by_what_its_noise_covers_wherever_the_clip_lies(
     low: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng, n, heard = np.random.default_rng(7), 1000, Heard()
@@ -234,7 +234,15 @@ def test_one_person_moves_a_score_by_what_its_noise_covers_wherever_the_clip_lie
         before = heard.statistic
         losses[i] = rng.choice([low, low + 1, np.inf, -np.inf, np.nan])
         score(losses)
-        assert abs(heard.statistic - before) <= heard.sigma
+        assert abs(heard.statistic - before) <= 2 * heard.sigma, "replacing is two removals"
+        with_them, losses[i] = heard.statistic, low + 0.5  # the middle: what a removed person counts as
+        score(losses)
+        assert abs(heard.statistic - with_them) <= heard.sigma
+    losses[:] = low + 0.5
+    score(losses)
+    without, losses[0] = heard.statistic, np.nan
+    score(losses)
+    assert abs(heard.statistic - without) / heard.sigma == pytest.approx(1, abs=1e-5), "no more noise than it takes"
 
 
 # ---- audits, and bugs that they must find -----------------------------------------------------------------
@@ -278,11 +286,11 @@ def audit_the_number_of_repeats_is_secret(tmp: Path, monkeypatch: pytest.MonkeyP
 
 
 def audit_the_score_is_noisy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """600 selections of one repeat: their scores have the noise of mu = .5 at n = 40, sigma = .05."""
+    """600 selections of one repeat: their scores have the noise of mu = .5 at n = 40, sigma = .025."""
     always(monkeypatch, 1)
     made = selections(lambda: ({}, "", np.full(N, 0.5)), 600, law=LAW, n=N, score_mu=0.5)
     scores = [each.score for each in made]
-    assert abs(np.std(scores) / 0.05 - 1) < 0.15
+    assert abs(np.std(scores) / 0.025 - 1) < 0.15
     assert abs(np.mean(scores) - 0.5) < 0.01
 
 

@@ -40,8 +40,8 @@ def models(canary: int, noise: float, rate: float = 1.0) -> np.ndarray:
     return np.array([each.model for each in made])
 
 
-def scores(canary: int, score_mu: float) -> np.ndarray:
-    """Validation half: one of N people has the loss 1 instead of 0."""
+def scores(canary: float, score_mu: float) -> np.ndarray:
+    """Validation half: one of N people has the loss 1, or is removed, which counts as .5."""
     losses = np.zeros(N)
     losses[0] = canary
     made = selections(lambda: ({}, "", losses), COUNT, law=LAW, n=N, score_mu=score_mu)
@@ -62,7 +62,7 @@ def scoring_claim(score_mu: float) -> float:
 def test_both_halves_keep_their_claim() -> None:
     train = proved(models(0, 0.5), models(1, 0.5), DELTA)
     sampled = proved(models(0, 0.7, 0.1), models(1, 0.7, 0.1), DELTA)
-    val = proved(scores(0, 2.0), scores(1, 2.0), DELTA)
+    val = proved(scores(0.5, 2.0), scores(1, 2.0), DELTA)
     print(
         f"training: {train:.2f} of {training_claim(0.5):.2f} proved, with sampling rate .1 {sampled:.2f} of "
         f"{training_claim(0.7, 0.1):.2f}; validation: {val:.2f} of {scoring_claim(2.0):.2f}"
@@ -74,7 +74,7 @@ def test_both_halves_keep_their_claim() -> None:
 
 def test_an_eighth_of_the_noise_is_found() -> None:
     assert proved(models(0, 0.25), models(1, 0.25), DELTA) > training_claim(2.0)
-    assert proved(scores(0, 4.0), scores(1, 4.0), DELTA) > scoring_claim(0.5)
+    assert proved(scores(0.5, 4.0), scores(1, 4.0), DELTA) > scoring_claim(0.5)
 
 
 def test_a_wrong_sampling_rate_is_found() -> None:
@@ -83,4 +83,4 @@ def test_a_wrong_sampling_rate_is_found() -> None:
 
 
 def test_a_best_that_is_shown_with_its_own_score_is_found() -> None:
-    assert proved(scores(0, 1e9), scores(1, 1e9), DELTA) > scoring_claim(0.5)
+    assert proved(scores(0.5, 1e9), scores(1, 1e9), DELTA) > scoring_claim(0.5)

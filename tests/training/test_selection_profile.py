@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dptune.accounting.dominating import Gaussian
-from dptune.training import Repeats, SelectionPlan, TrainingPlan
+from dptune.training import Repeats, SelectionPlan, TrainingPlan, profiles
 from dptune.training.profiles import accountant_of, epsilon_of, renyi_epsilon
 from dptune.training.selection_profile import SelectionProfile
 
@@ -132,9 +132,11 @@ def test_never_above_the_form_of_the_paper(mean: int, mu: float) -> None:
     assert 0.8 * theirs < ours <= theirs + 0.01
 
 
-def test_the_smaller_bound_is_taken_and_only_of_a_selection_alone() -> None:
+def test_the_smaller_bound_is_taken_alone_and_beside_other_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = SelectionPlan(Repeats.geometric(10), TrainingPlan(2.0, 0.1, 20), score_mu=0.25)
-    assert epsilon_of([plan], DELTA) < 0.8 * renyi_epsilon([plan], DELTA)
     both = [plan, Gaussian(0.1)]
-    assert epsilon_of(both, DELTA) == renyi_epsilon(both, DELTA)
+    assert epsilon_of([plan], DELTA) < 0.8 * renyi_epsilon([plan], DELTA)
+    assert epsilon_of([plan], DELTA) < epsilon_of(both, DELTA) < 0.8 * renyi_epsilon(both, DELTA)
     assert accountant_of([plan]) != accountant_of(both)
+    monkeypatch.setattr(profiles, "renyi_epsilon", lambda parts, delta: 1.0)
+    assert epsilon_of([plan, Gaussian(0.11)], DELTA) == 1.0
