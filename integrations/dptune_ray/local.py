@@ -223,7 +223,7 @@ class LDPSearch(RunSearch):
         if not callable(function):
             raise dptune.InputError(f"the objective must be a function; got {type(function).__name__}.")
         if not (hasattr(randomizer, "randomize") and hasattr(randomizer, "describe")):
-            raise dptune.InputError("give randomizer=LocalRandomizer(...), which makes the reply private there.")
+            raise dptune.InputError("give randomizer=HybridRandomizer(...), which makes the reply private there.")
         if (ledger is None) != (user is None):
             raise dptune.InputError("give ledger= and user= together: a ledger charges a user.")
         check_randomizer(self._settings.replies, randomizer.describe())

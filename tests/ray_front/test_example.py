@@ -15,7 +15,7 @@ from ray import tune
 import dptune
 from dptune.accounting import PlanLedger, SubsampledGaussianPlan
 from dptune.federated import FTSSettings
-from dptune.local import LocalRandomizer
+from dptune.local import HybridRandomizer
 from dptune_ray import DPFTSSearch, Federation, LDPTGPSearch, RayTransport
 from ray_people import N
 
@@ -90,7 +90,7 @@ def test_the_first_python_of_the_page_loads_its_rows_where_the_trial_runs(fast_p
 def test_the_page_s_python_of_local_privacy_runs(fast_path, monkeypatch):
     monkeypatch.chdir(fast_path)
     names = {
-        **{"dptune": dptune, "tune": tune, "LDPTGPSearch": LDPTGPSearch, "LocalRandomizer": LocalRandomizer},
+        **{"dptune": dptune, "tune": tune, "LDPTGPSearch": LDPTGPSearch, "HybridRandomizer": HybridRandomizer},
         **{"users": [f"user {i}" for i in range(1000)], "satisfaction": lambda config: config["x"]},
     }
     run_block(3, names, ("num_samples=1000", "num_samples=3"))

@@ -322,7 +322,7 @@ def test_the_risk_that_is_said_is_that_of_the_limits_that_the_choice_divides_the
     (said,) = [record.getMessage() for record in caplog.records if record.name == "dptune_sklearn"]
     privatizer = dptune.LossPrivatizer(search.ledger, n=60, clip=(0.0, 2.0))
     assert search.ledger.limits.gdp > before
-    assert said.endswith(risk_in_words(privatizer, search.ledger.limits.gdp))
+    assert said.endswith(risk_in_words(privatizer))
     assert "of the ledger's epsilon=1 at delta=1e-05" in said
 
 
