@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from dptune._checks import between, check, check_fields, positive
-from dptune._windows import LARGEST_EPSILON, SMALLEST_EPSILON, largest_reply, largest_variance
 from dptune.errors import InputError
+from dptune.local.windows import LARGEST_EPSILON, SMALLEST_EPSILON, largest_reply, largest_variance
 
 MECHANISMS = {"CTL": "a LocalRandomizer", "hybrid": "a HybridRandomizer"}
 

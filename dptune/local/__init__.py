@@ -1,18 +1,5 @@
 """One user's device: the randomiser, and the ledger of what users have paid. Needs OpenDP and nothing else."""
 
-from dptune.errors import CapReached
-from dptune.local.hybrid import HybridRandomizer, InsecureHybrid
-from dptune.local.ledger import UserLedger
-from dptune.local.randomizer import InsecureRandomizer, LocalRandomizer, Randomizer
-from dptune.local.statement import LocalStatement
+from dptune._exports import exports
 
-__all__ = [
-    "CapReached",
-    "HybridRandomizer",
-    "InsecureHybrid",
-    "InsecureRandomizer",
-    "LocalRandomizer",
-    "LocalStatement",
-    "Randomizer",
-    "UserLedger",
-]
+__all__, __getattr__, __dir__ = exports(__name__, __file__)

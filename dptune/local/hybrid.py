@@ -5,8 +5,8 @@ with probability 1 - e^(-epsilon/2) their piecewise mechanism, else Duchi's two 
 alone (Duchi, Jordan, Wainwright 2018). Replies are unbiased for the clamped value and bounded. On [-1, 1] their largest
 variance is 16.7, 4.3 and 1.0 at epsilon = .5, 1 and 2, where Laplace noise has 32, 8 and 2.
 
-Both are one :class:`dptune._windows.Window`. Of m cells a reply is one of the k cells that begin at i with probability
-a/total each, and one of the others with b/total each, total = k a + (m - k) b, which is the same for every i::
+Both are one :class:`dptune.local.windows.Window`. Of m cells a reply is one of the k cells that begin at i with
+probability a/total each, and one of the others with b/total each, total = k a + (m - k) b, the same for every i::
 
     E[cell] - (m - 1)/2 = g (i - (m - k)/2),    g = k (a - b) / total
     reply = (cell - (m - 1)/2) / (g (m - k)/2), unbiased for t = (i - (m - k)/2) / ((m - k)/2) in [-1, 1]
@@ -32,8 +32,8 @@ from secrets import randbelow
 from typing import NoReturn, SupportsFloat
 
 from dptune._checks import between
-from dptune._windows import LARGEST_EPSILON, PARTS, SMALLEST_EPSILON, largest_reply, windows
 from dptune.local.randomizer import Clamped, Interval
+from dptune.local.windows import LARGEST_EPSILON, PARTS, SMALLEST_EPSILON, largest_reply, windows
 
 
 class HybridRandomizer(Clamped):

@@ -48,7 +48,7 @@ class LocalObjective:
 
     Example::
 
-        objective = LocalObjective(satisfaction, HybridRandomizer(1.0, 1.0), ledger=UserLedger(path, cap=2.0), user="me")
+        objective = LocalObjective(satisfaction, HybridRandomizer(1.0, 1.0), ledger=UserLedger(path, cap=2.0), user="i")
         study.optimize(objective, n_trials=2)
     """
 

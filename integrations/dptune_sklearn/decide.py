@@ -62,9 +62,8 @@ def decide(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
         **settings,
     )
     keep(privatizer.ledger, search.name_, search._means)
-    limits = privatizer.ledger.limits_for(search.name_)
     clip = "Each loss is clipped to ({:g}, {:.4g}).".format(*choice.clip)
-    announce(search, privatizer, f"{choice.outlook} {clip}{risk_in_words(privatizer, limits.gdp)}")
+    announce(search, privatizer, f"{choice.outlook} {clip}{risk_in_words(privatizer)}")
     selection = choice.recorded()
     if selection is None:
         places = choice.to_train

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from dptune import InputError
-from dptune._windows import PARTS, Window, largest_reply, largest_variance, windows
 from dptune.bandits import HybridReplies, LaplaceReplies
 from dptune.bandits.replies import check_randomizer
 from dptune.local import HybridRandomizer, InsecureHybrid, LocalRandomizer, UserLedger
+from dptune.local.windows import PARTS, Window, largest_reply, largest_variance, windows
 
 EPSILONS = [1e-6, 0.3, 0.61, 0.62, 1.0, 2.0, 8.0, 30.0]
 SMALL = [Window(2, 1, 3, 1), Window(7, 3, 5, 2), Window(6, 1, 4, 1), Window(9, 4, 9, 4)]
