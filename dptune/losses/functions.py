@@ -93,7 +93,7 @@ def log_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any], e
         InputError: shapes that do not fit, or eps outside (0, 1).
     """
     eps = _inside_0_1("log_loss: eps", eps)
-    codes, p, known = _labels_and_proba(y, proba, labels)
+    codes, p, known = labels_and_proba(y, proba, labels)
     chosen = p[np.arange(len(p)), codes]  # (n,)
     with np.errstate(all="ignore"):
         return np.where(known, -np.log(np.clip(chosen, eps, 1.0)), np.nan)
@@ -105,7 +105,7 @@ def brier_loss(y: npt.ArrayLike, proba: npt.ArrayLike, *, labels: Sequence[Any])
     Within [0, 1] for two labels and [0, 2] for more, as in scikit-learn. Arguments and errors as `log_loss`.
     Source: Brier (1950).
     """
-    codes, p, known = _labels_and_proba(y, proba, labels)
+    codes, p, known = labels_and_proba(y, proba, labels)
     truth = np.eye(p.shape[1])[codes]  # (n, k)
     with np.errstate(all="ignore"):
         loss = np.square(p - truth).sum(axis=1) / (2 if p.shape[1] == 2 else 1)
@@ -151,7 +151,7 @@ def _of_residual(y: npt.ArrayLike, prediction: npt.ArrayLike, rho: Callable[[Vec
         return np.asarray(rho(a - b), dtype=np.float64)
 
 
-def _labels_and_proba(
+def labels_and_proba(
     y: npt.ArrayLike, proba: npt.ArrayLike, labels: Sequence[Any]
 ) -> tuple[Codes, Vector, npt.NDArray[np.bool_]]:
     """Codes (n,) of y, proba as (n, k), and where both are usable (n,)."""

@@ -61,6 +61,7 @@ class NamedLoss:
         most: the largest loss there is, where there is one; the smallest is 0.
         known_clip: whether (0, most) is a clip that need not be narrowed, so that none has to be chosen.
         options: names of the keyword-only settings `per_example_loss` accepts for it.
+        checked: whether an answer of another shape than dptune's own losses take is a failure of its row.
 
     Raises:
         InputError: the name is no text, the function cannot be called, the method is none of the three.
@@ -74,12 +75,14 @@ class NamedLoss:
     options: tuple[str, ...] = ()
     most: float = math.inf
     known_clip: bool = False
+    checked: bool = False
 
     def __post_init__(self) -> None:
         text("NamedLoss: name", self.name)
         function("NamedLoss: function", self.function)
         boolean("NamedLoss: uses_labels", self.uses_labels)
         boolean("NamedLoss: known_clip", self.known_clip)
+        boolean("NamedLoss: checked", self.checked)
         if self.most != math.inf:
             positive("NamedLoss: most", self.most)
         if self.output not in get_args(Output):
@@ -153,8 +156,8 @@ def too_wide(loss: str | NamedLoss | None, width: float) -> str:
 
 
 def is_named(loss: NamedLoss) -> bool:
-    """Tell whether it is one of dptune's own losses, and not the user's."""
-    return loss.name in _BY_NAME
+    """Tell whether the answers that it takes have the shape that dptune's own losses take."""
+    return loss.checked or loss.name in _BY_NAME
 
 
 def per_example_loss(name: str, **options: float) -> NamedLoss:

@@ -11,3 +11,4 @@ from dptune.privacy.query import Interval as Interval
 from dptune.privacy.query import MeanQuery as MeanQuery
 from dptune.privacy.query import NormQuery as NormQuery
 from dptune.privacy.query import Question as Question
+from dptune.privacy.table import TableQuery as TableQuery

@@ -21,8 +21,10 @@ from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.errors import InputError
 from dptune.privacy.noise import SLACK, NoiseSource, noise_scale
 from dptune.privacy.query import Interval, Query, smallest_price
+from dptune.privacy.table import TableQuery
 
 Vector = npt.NDArray[np.float64]
+Asked = Query | TableQuery
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class Mechanism:
         settings: a fingerprint of what else decides the law of the release; a retry must have the same.
     """
 
-    event: Callable[[Query, float, float], Event]
-    scale: Callable[[Query, float], float]
+    event: Callable[[Asked, float, float], Event]
+    scale: Callable[[Asked, float], float]
     draw: Callable[[Vector, float], Vector]
     adds_to: int = 1
     settings: str = ""
@@ -89,18 +91,19 @@ def noisy_min(noise: NoiseSource, prior: Sequence[float] = ()) -> Mechanism:
         raise InputError(f"prior must be positive and finite numbers; got {list(prior)!r}. Nothing was charged.")
     handicap = -np.log(odds) if len(prior) else np.zeros(1)  # (m,), in units of the scale
 
-    def entry(query: Query, sensitivity: float) -> float:
-        if not isinstance(query.clip, Interval):  # a Box is one; one entry of a vector in a Ball may move by all of it
+    def entry(query: Asked, sensitivity: float) -> float:
+        # a Box is an Interval; one entry of a vector in a Ball, or of a table, may move by all of it
+        if isinstance(query, TableQuery) or not isinstance(query.clip, Interval):
             raise InputError("noisy_min chooses among means that are clipped one by one: privatizer.means_query.")
         return sensitivity / math.sqrt(query.dimension)
 
-    def scale(query: Query, sensitivity: float) -> float:
+    def scale(query: Asked, sensitivity: float) -> float:
         least = smallest_price(query.dimension) * max(1.0, float(np.abs(handicap).max()))  # of what rounding moves
         if query.mu < least:
             raise InputError(f"mu={query.mu:.3g} is too small for a choice among {query.dimension}; give {least:.3g}.")
         return 2 * entry(query, sensitivity) * (1 + SLACK) / bounded_range_from_mu(query.mu)
 
-    def event(query: Query, sensitivity: float, sigma: float) -> SelectionRelease:
+    def event(query: Asked, sensitivity: float, sigma: float) -> SelectionRelease:
         if len(prior) not in (0, query.dimension):
             raise InputError(f"prior must have one number for each of {query.dimension} candidates; got {len(prior)}.")
         eta = bounded_range_from_mu(query.mu)

@@ -21,6 +21,7 @@ from dptune.privacy.noise import NoiseSource, is_private, noise_source
 from dptune.privacy.pending import PendingLosses, Waiting
 from dptune.privacy.private import PerExampleLosses, frameless, reveal
 from dptune.privacy.query import LARGEST, SMALLEST, Box, Interval, MeanQuery, Query
+from dptune.privacy.table import TableQuery
 
 Vector = npt.NDArray[np.float64]
 Losses = PerExampleLosses | npt.ArrayLike
@@ -418,6 +419,43 @@ class LossPrivatizer:
         charge = self.ledger.charge(scope, key, event, digest=digest, private=self.private, note=note, limit=limit)
         if charge.value is None:
             charge = self._answer(charge, lambda: how.draw(self._held.mean(query), scale) + how.adds_to * query.middle)
+        return self._released(charge, scale)
+
+    def release_table(
+        self,
+        query: TableQuery,
+        read: Callable[[], Losses | None],
+        *,
+        scope: str,
+        key: str,
+        note: Mapping[str, object] | None = None,
+    ) -> Released:
+        """Charge for a table of people by public cells, then read, then draw, then record.
+
+        Args:
+            query: what to release.
+            read: returns the code of each example's cells (rows,), see :func:`dptune.privacy.table.code_of`; NaN where
+                they are unknown, None where all are. It is called after the charge, and not if the answer is known.
+            scope, key, note: as for :meth:`release`.
+
+        Raises:
+            BudgetExhausted: it does not fit; nothing was read.
+            KeyConflict: the key was used for another question.
+        """
+        how, sensitivity = gaussian(self._noise), query.diameter * float(self._people.weights.max())
+        scale = how.scale(query, sensitivity)
+        event = how.event(query, sensitivity, scale)
+        digest = f"{query.digest()}/{sensitivity!r}/{scale!r}"
+        charge = self.ledger.charge(scope, key, event, digest=digest, private=self.private, note=note)
+
+        def draw() -> Vector:
+            codes = read()
+            known = self.checked(np.full(self.rows, np.nan) if codes is None else codes)
+            return how.draw(query.mean(self._people, reveal(known)), scale)
+
+        return self._released(charge if charge.value is not None else self._answer(charge, draw), scale)
+
+    def _released(self, charge: Charge, scale: float) -> Released:
         value = np.array(charge.value, dtype=np.float64)
         value.setflags(write=False)
         return Released(value, charge, scale)

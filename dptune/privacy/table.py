@@ -1,0 +1,138 @@
+"""A table of people by public cells: the question behind a report of a final model.
+
+The public divides what can be said of an example into cells, once or in several *blocks*. Person i has a vector u_i^l
+in block l: the mean, over the person's examples, of the unit vectors of their cells, a point of a simplex. With public
+matrices M_l (p_l, s_l) and public person weights w that sum to 1,
+
+    release  (sum_i w_i M_l u_i^l for each block l) + N(0, sigma^2 I)
+
+**Sensitivity.** Replacing person i moves block l by w_i M_l (u - u'), and u, u' lie in the convex hull of the unit
+vectors, so |M_l (u - u')| is at most the largest distance of two columns of M_l. All blocks together move by at most
+max_i w_i sqrt(sum_l max_{a, b} |M_l e_a - M_l e_b|^2). For one block of counts, M = I, that is sqrt(2) max w.
+
+An example whose cell is unknown, as its model failed on it, counts in the last cell of every block: a public rule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dptune._checks import positive
+from dptune.errors import InputError
+from dptune.privacy.held import People
+
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+MOST_CELLS = 2**53  # of all blocks multiplied: an example's cells are one whole number, held as a float
+
+
+@dataclass(frozen=True, eq=False)
+class TableQuery:
+    """Weighted shares of people in public cells, or public linear maps of them. Frozen and public.
+
+    Attributes:
+        blocks: M_l (p_l, s_l) of each block; its last cell is the one of examples whose cells are unknown.
+        mu: GDP price, > 0.
+        statistic: what is released, in words.
+        meaning: what decides which cell an example is in, as text; part of the question's digest.
+
+    Raises:
+        InputError: a block is not a finite matrix of at least two columns, there are too many cells, or mu is not
+            positive.
+    """
+
+    blocks: tuple[Matrix, ...]
+    mu: float
+    statistic: str
+    meaning: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", positive("mu", self.mu))
+        blocks = tuple(np.array(block, dtype=np.float64) for block in self.blocks)
+        for block in blocks:
+            if block.ndim != 2 or block.shape[1] < 2 or not np.isfinite(block).all():
+                raise InputError("a block of a table must be a finite matrix with two cells at least.")
+            block.setflags(write=False)
+        object.__setattr__(self, "blocks", blocks)
+        if not blocks or math.prod(self.sizes) > MOST_CELLS:
+            raise InputError("a table has too many cells: give fewer classes, groups or bins.")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of cells of each block."""
+        return tuple(block.shape[1] for block in self.blocks)
+
+    @property
+    def dimension(self) -> int:
+        """p, the length of the released vector."""
+        return sum(block.shape[0] for block in self.blocks)
+
+    @cached_property
+    def diameter(self) -> float:
+        """Largest distance between what two people add, in L2."""
+        return math.sqrt(sum(_largest_distance(block) ** 2 for block in self.blocks))
+
+    def digest(self) -> str:
+        """Return a fingerprint of the question, by which a retry is recognised."""
+        header = json.dumps([[block.shape for block in self.blocks], self.mu, self.statistic, self.meaning])
+        return hashlib.sha256(header.encode() + b"".join(block.tobytes() for block in self.blocks)).hexdigest()
+
+    def split(self, vector: Vector) -> list[Vector]:
+        """Return the part of a released vector (p,) that belongs to each block."""
+        return np.split(vector, np.cumsum([block.shape[0] for block in self.blocks])[:-1])
+
+    def mean(self, people: People, codes: Vector) -> Vector:
+        """Return the weighted mean (p,) over people, of examples with these codes (rows,), see :func:`code_of`.
+
+        Sums are exact before the maps are applied: rounding stays below what the noise's scale allows for.
+        """
+        if people.of_row is None:
+            weights = people.weights
+        else:
+            weights = (people.weights / np.bincount(people.of_row, minlength=people.n))[people.of_row]
+        parts = []
+        for block, cells in zip(self.blocks, _cells(codes, self.sizes), strict=True):
+            order = np.argsort(cells, kind="stable")
+            ends = np.searchsorted(cells[order], np.arange(block.shape[1] + 1))
+            sums = [math.fsum(weights[order[a:b]]) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+            parts.append(block @ np.array(sums))
+        return np.concatenate(parts)
+
+
+def code_of(cells: Sequence[npt.NDArray[np.intp]], sizes: Sequence[int]) -> Vector:
+    """Return one number for each example (rows,) that stands for its cell in every block."""
+    code = np.zeros(len(cells[0]))
+    for cell, size in zip(cells, sizes, strict=True):
+        code = code * size + cell
+    return code
+
+
+def _cells(codes: Vector, sizes: Sequence[int]) -> list[npt.NDArray[np.intp]]:
+    """The cell of each example in every block (rows,); the last one where the code stands for none."""
+    with np.errstate(all="ignore"):  # a floating-point warning would depend on the data
+        known = (codes >= 0) & (codes < math.prod(sizes)) & (codes == np.floor(codes))
+        left = np.where(known, codes, 0.0).astype(np.int64)
+    found = []
+    for size in reversed(sizes):
+        found.append(np.where(known, left % size, size - 1).astype(np.intp))
+        left //= size
+    return found[::-1]
+
+
+def _largest_distance(block: Matrix) -> float:
+    """The largest distance of two columns; a unit vector each: sqrt(2)."""
+    columns = np.unique(block.T, axis=0)  # (s, p)
+    centred = columns - columns.mean(axis=0)
+    squares = np.einsum("ij,ij->i", centred, centred)
+    far = max(
+        float(np.max(squares[i] + squares - 2 * (centred @ centred[i]))) for i in range(len(columns))
+    )  # a row at a time: memory stays small
+    return math.sqrt(max(far, 0.0)) * (1 + 1e-12)

@@ -1,0 +1,156 @@
+"""A metric with its two intervals, and how intervals of shares are made.
+
+A table of counts x (m,) is released as x + N(0, sigma^2 I). All people together are n, which is public, so the counts
+are first moved onto the plane of that sum: the noise of what is left has covariance sigma^2 (I - 11^T / m).
+
+A share r = a.x / b.x (accuracy, sensitivity, precision, ...) is read from sums of cells that are **not** cut at 0:
+cutting moves every sum up. Its interval holds all r that the release does not contradict (Fieller 1954)::
+
+    {r in [0, 1]: (a.x - r b.x)^2 <= z^2 Var(a.x - r b.x)}
+
+That is exact for Gaussian noise of known size, also near 0 and 1. For the interval of a population, the variance of
+b.x people of whom each is in a.x with probability r is added: r (1 - r) b.x (Wilson 1927).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float64]
+Range = tuple[float, float]
+
+Z_95 = 1.959964
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric of a released report; public.
+
+    Attributes:
+        name: as in ``sklearn.metrics``.
+        value: the estimate; NaN if the release says nothing about it.
+        interval: 95% interval of the metric of *these* people: it covers the privacy noise.
+        population: 95% interval of the metric in the population that the people are a sample of: it covers the noise
+            and the sampling.
+    """
+
+    name: str
+    value: float
+    interval: Range
+    population: Range
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        if math.isnan(self.value):
+            return f"{self.name}: the noise hides it"
+        return f"{self.name}: {self.value:.3f} ({low:.3f} to {high:.3f})"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain JSON data; a value that the noise hides is None."""
+        value = None if math.isnan(self.value) else self.value
+        return {"value": value, "interval": list(self.interval), "population": list(self.population)}
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Noisy counts (m,) on the plane of their known sum, or as they were released.
+
+    Attributes:
+        counts: not cut at 0.
+        sigma: standard deviation of the noise of a cell, before the sum was used.
+        known_sum: whether the sum is public.
+    """
+
+    counts: Vector
+    sigma: float
+    known_sum: bool
+
+    @classmethod
+    def of(cls, released: Vector, sigma: float, total: float | None) -> Cells:
+        """Return the cells of released counts whose sum is ``total``, if that is public."""
+        if total is None:
+            return cls(released, sigma, known_sum=False)
+        return cls(released + (total - released.sum()) / len(released), sigma, known_sum=True)
+
+    def covariance(self, a: Vector, b: Vector) -> float:
+        """Return the covariance of the noise of a.x and b.x."""
+        tied = a.sum() * b.sum() / len(self.counts) if self.known_sum else 0.0
+        return float(self.sigma**2 * (a @ b - tied))
+
+    def variance(self, a: Vector) -> float:
+        """Return the variance of the noise of a.x."""
+        return max(self.covariance(a, a), 0.0)
+
+    def share(self, name: str, a: Vector, b: Vector) -> Metric:
+        """Return a.x / b.x, with 0 <= a <= b: the share of those in b that are in a."""
+        A, B = float(a @ self.counts), float(b @ self.counts)
+        forms = (self.covariance(a, a), self.covariance(a, b), self.covariance(b, b))
+        value = min(max(A / B, 0.0), 1.0) if B > 0 else math.nan
+        return Metric(name, value, _not_contradicted(A, B, forms, 0.0), _not_contradicted(A, B, forms, max(B, 0.0)))
+
+
+    def mean(self, name: str, first: Vector, second: Vector, *, unsure: float, rows: Vector) -> Metric:
+        """Return the mean over all people of a loss in [0, 1] that is known up to its spread within a cell.
+
+        Args:
+            first, second: (m,) mean and mean square of the loss of each cell's people, as public rows have it.
+            unsure: how far the sum of the losses may be off because of that.
+            rows: (m,) public rows that each is known from.
+        """
+        ones, people = np.ones_like(first), np.maximum(self.counts, 0.0)
+        A, B = float(first @ self.counts), float(self.counts.sum())
+        spread = np.maximum(second - first**2, 0.0)
+        reading = float(spread @ (people + people**2 / rows)) + unsure**2
+        forms = (self.variance(first) + reading, self.covariance(first, ones), self.variance(ones))
+        value = min(max(A / B, 0.0), 1.0) if B > 0 else math.nan
+        variance = float(people @ second) / max(float(people.sum()), 1.0) - value**2
+        scale = min(max(variance, 0.0) / max(value * (1 - value), 1e-9), 1.0) if B > 0 else 1.0
+        return Metric(
+            name, value, _not_contradicted(A, B, forms, 0.0), _not_contradicted(A, B, forms, max(B, 0.0) * scale)
+        )
+
+
+def _not_contradicted(A: float, B: float, forms: tuple[float, float, float], people: float) -> Range:
+    """Solve the quadratic inequality in r; a set that is not an interval is everything."""
+    aa, ab, bb = forms
+    z2 = Z_95**2
+    square = B * B - z2 * bb + z2 * people
+    linear = A * B - z2 * ab + z2 * people / 2
+    constant = A * A - z2 * aa
+    root = linear * linear - square * constant
+    if B <= 0 or square <= 0 or root < 0:
+        return 0.0, 1.0
+    low, high = (linear - math.sqrt(root)) / square, (linear + math.sqrt(root)) / square
+    return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
+
+
+def mean_of(name: str, metrics: Sequence[Metric]) -> Metric:
+    """Return the mean of metrics whose errors are independent (Zou & Donner 2008)."""
+    if any(math.isnan(each.value) for each in metrics):
+        return Metric(name, math.nan, (0.0, 1.0), (0.0, 1.0))
+    value = sum(each.value for each in metrics) / len(metrics)
+
+    def combined(ranges: Sequence[Range]) -> Range:
+        below = math.sqrt(sum((m.value - low) ** 2 for m, (low, _) in zip(metrics, ranges, strict=True)))
+        above = math.sqrt(sum((high - m.value) ** 2 for m, (_, high) in zip(metrics, ranges, strict=True)))
+        return max(value - below / len(metrics), 0.0), min(value + above / len(metrics), 1.0)
+
+    return Metric(name, value, combined([m.interval for m in metrics]), combined([m.population for m in metrics]))
+
+
+def nonnegative(counts: Vector, total: float) -> Vector:
+    """Return the nearest vector without negative entries that sums to ``total``: the projection on a simplex."""
+    if total <= 0:
+        return np.zeros_like(counts)
+    ordered = np.sort(counts)[::-1]
+    shifts = (np.cumsum(ordered) - total) / np.arange(1, len(counts) + 1)
+    shift = shifts[np.flatnonzero(ordered > shifts)[-1]]
+    return np.maximum(counts - shift, 0.0)
