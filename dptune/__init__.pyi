@@ -12,6 +12,7 @@ from dptune import local as local
 from dptune import losses as losses
 from dptune import outsourced as outsourced
 from dptune import privacy as privacy
+from dptune import reports as reports
 from dptune import search as search
 from dptune import selection as selection
 from dptune import space as space
@@ -32,6 +33,7 @@ from dptune.errors import PrivacyError as PrivacyError
 from dptune.losses.rows import Rows as Rows
 from dptune.privacy.privatizer import LossPrivatizer as LossPrivatizer
 from dptune.privacy.privatizer import Released as Released
+from dptune.reports.reporting import report as report
 from dptune.search.request import drive as drive
 from dptune.search.run import SearchRun as SearchRun
 from dptune.selection.choosing import select as select

@@ -377,9 +377,14 @@ class LossPrivatizer:
         box = Box(self.interval.low, self.interval.high, len(points))
         return MeanQuery(tuple(points), np.eye(len(points)), box, mu)
 
+    @property
+    def largest_weight(self) -> float:
+        """The largest weight of a person in a mean; public, 1/n if all are equal."""
+        return float(self._people.weights.max())
+
     def sensitivity(self, query: Query) -> float:
         """Return the L2 sensitivity of the query's weighted mean under replacing one person."""
-        return query.clip.diameter * float(self._people.weights.max())
+        return query.clip.diameter * self.largest_weight
 
     def sigma(self, query: Query) -> float:
         """Return the noise's standard deviation per coordinate."""
@@ -442,7 +447,7 @@ class LossPrivatizer:
             BudgetExhausted: it does not fit; nothing was read.
             KeyConflict: the key was used for another question.
         """
-        how, sensitivity = gaussian(self._noise), query.diameter * float(self._people.weights.max())
+        how, sensitivity = gaussian(self._noise), query.diameter * self.largest_weight
         scale = how.scale(query, sensitivity)
         event = how.event(query, sensitivity, scale)
         digest = f"{query.digest()}/{sensitivity!r}/{scale!r}"

@@ -18,7 +18,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-
 from scipy.special import expit, logit
 
 from dptune.reports.bins import POINTS, Bins
@@ -37,12 +36,14 @@ class BinaryTable:
         released: (2, B) noisy counts, the negative class first.
         sigma: standard deviation of the noise of a cell.
         total: number of people where it is public, as of everybody; None of a subgroup.
+        probabilities: whether scores are probabilities, so that they can be calibrated.
     """
 
     bins: Bins
     released: Matrix = field(repr=False)
     sigma: float
     total: float | None
+    probabilities: bool = True
 
     @cached_property
     def cells(self) -> Cells:
@@ -78,9 +79,9 @@ class BinaryTable:
         return self.at(self.bins.threshold)
 
     @property
-    def accuracy_score(self) -> Metric:
-        """Share of right decisions."""
-        return self.decisions.accuracy_score
+    def confusion_matrix(self) -> Matrix:
+        """[[tn, fp], [fn, tp]] at the model's threshold, in people, none below 0."""
+        return self.decisions.confusion_matrix
 
     # ---- area under the ROC curve ----------------------------------------------------------------
 
@@ -195,6 +196,14 @@ class BinaryTable:
             (per_person(population[0]), per_person(population[1])),
         )
 
+    def metrics(self) -> dict[str, Metric]:
+        """Return all metrics by their names; those of probabilities only where scores are probabilities."""
+        d = self.decisions
+        found = [d.accuracy_score, d.balanced_accuracy_score, d.recall_score, d.specificity, d.precision_score]
+        found += [d.negative_predictive_value, d.f1_score, d.prevalence, self.roc_auc_score]
+        found += [self.brier_score_loss, self.calibration_error] if self.probabilities else []
+        return {metric.name: metric for metric in found}
+
     # ---- curves ----------------------------------------------------------------------------------
 
     def roc_curve(self) -> tuple[Vector, Vector, Vector]:
@@ -224,7 +233,9 @@ class BinaryTable:
                 negatives.append(n0 + self.table[0, b] * float(q0[b, POINTS - part :].sum()))
                 positives.append(n1 + self.table[1, b] * float(q1[b, POINTS - part :].sum()))
                 lower = self.bins.edges[b - 1] if b else -math.inf
-                thresholds.append(lower if part == POINTS else float(np.mean(self.bins.points[b][-part - 1 : -part + 1])))
+                thresholds.append(
+                    lower if part == POINTS else float(np.mean(self.bins.points[b][-part - 1 : -part + 1]))
+                )
         return np.array(negatives), np.array(positives), np.array(thresholds)
 
 
@@ -297,13 +308,7 @@ class Decisions:
     def f1_score(self) -> Metric:
         """2 tp / (2 tp + fp + fn), which rises with tp / (tp + fp + fn)."""
         _, fp, fn, tp = self._forms
-        jaccard = self.cells.share("f1_score", tp, tp + fp + fn)
-
-        def f1(j: float) -> float:
-            return 2 * j / (1 + j)
-
-        (low, high), (least, most) = jaccard.interval, jaccard.population
-        return Metric("f1_score", f1(jaccard.value), (f1(low), f1(high)), (f1(least), f1(most)))
+        return self.cells.share("f1_score", tp, tp + fp + fn).mapped(lambda j: 2 * j / (1 + j))
 
     @property
     def prevalence(self) -> Metric:

@@ -73,14 +73,14 @@ class Bins:
         for points, ranks in zip(np.asarray(self.points), found, strict=True):
             _, group = np.unique(points, return_inverse=True)
             ranks[:] = (np.bincount(group, ranks) / np.bincount(group))[group]
-        return found
+        return np.asarray(found)
 
     @cached_property
     def behind(self) -> npt.NDArray[np.float64]:
         """(B, 16, 16): 1 where the second point of a bin has the smaller score, 1/2 where both are equal."""
         points = np.asarray(self.points)
         first, second = points[:, :, None], points[:, None, :]
-        return (second < first) + (second == first) / 2
+        return np.asarray((second < first) + (second == first) / 2)
 
     @classmethod
     def at(cls, edges: Vector, threshold: float, scores: Vector, positive: Mask) -> Self:
@@ -110,7 +110,7 @@ def _points(scores: Vector, low: float, high: float) -> tuple[float, ...]:
 
 
 def edges_of(scores: Vector, positive: Mask, threshold: float, bins: int) -> Vector:
-    """Return up to ``bins`` - 1 edges: quantiles, both classes weighing the same, one of them moved to the threshold."""
+    """Return up to ``bins`` - 1 edges: quantiles, with equal weight on both classes; one is the threshold."""
     order = np.argsort(scores, kind="stable")
     weights = np.where(positive, 0.5 / max(positive.sum(), 1), 0.5 / max((~positive).sum(), 1))[order]
     places = np.searchsorted(np.cumsum(weights) / weights.sum(), np.arange(1, bins) / bins)
@@ -121,9 +121,7 @@ def edges_of(scores: Vector, positive: Mask, threshold: float, bins: int) -> Vec
     return np.unique(np.append(edges, threshold))
 
 
-def choose(
-    scores: Vector, positive: Mask, threshold: float, *, n: int, sigma: float, bins: int | None = None
-) -> Bins:
+def choose(scores: Vector, positive: Mask, threshold: float, *, n: int, sigma: float, bins: int | None = None) -> Bins:
     """Return the bins with the least expected error of area and accuracy for n people and noise sigma a cell.
 
     Args:
@@ -157,5 +155,5 @@ def _expected_error(scores: Vector, positive: Mask, bins: Bins, n: int, sigma: f
         noisy = counts + rng.normal(0.0, sigma, counts.shape)
         table = BinaryTable(bins, noisy, sigma, total=float(n))
         right = np.mean((own >= bins.cut) == yes)
-        errors[i] = table.area() - exact_area(scores[drawn], yes), table.accuracy_score.value - right
+        errors[i] = table.area() - exact_area(scores[drawn], yes), table.decisions.accuracy_score.value - right
     return float(np.sqrt(np.nanmean(errors**2, axis=0)).sum())

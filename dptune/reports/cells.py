@@ -114,12 +114,12 @@ def in_many_classes(asked: Asked, each: Sequence[Bins]) -> Any:
     return cells
 
 
-def with_group(cells: Any, groups: Places, sizes: Sequence[int]) -> Any:
+def with_group(cells: Any, groups: Places, size: int) -> Any:
     """Return the cells with a group's number before the first block's cell; groups (n,), -1 for an unknown one."""
 
     def grouped(codes: Places, scores: Vector) -> list[Places]:
         first, *others = cells(codes, scores)
-        return [np.where((groups >= 0) & (first >= 0), groups * sizes[0] + first, -1), *others]
+        return [np.where((groups >= 0) & (first >= 0), groups * size + first, -1), *others]
 
     return grouped
 

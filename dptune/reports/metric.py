@@ -15,8 +15,8 @@ b.x people of whom each is in a.x with probability r is added: r (1 - r) b.x (Wi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,15 @@ class Metric:
         if math.isnan(self.value):
             return f"{self.name}: the noise hides it"
         return f"{self.name}: {self.value:.3f} ({low:.3f} to {high:.3f})"
+
+    def named(self, name: str) -> Metric:
+        """Return the same under another name."""
+        return replace(self, name=name)
+
+    def mapped(self, increasing: Callable[[float], float]) -> Metric:
+        """Return an increasing function of the metric."""
+        ranges = [(increasing(low), increasing(high)) for low, high in (self.interval, self.population)]
+        return Metric(self.name, increasing(self.value), *ranges)
 
     def to_dict(self) -> dict[str, object]:
         """Return plain JSON data; a value that the noise hides is None."""
@@ -95,7 +104,6 @@ class Cells:
         forms = (self.covariance(a, a), self.covariance(a, b), self.covariance(b, b))
         value = min(max(A / B, 0.0), 1.0) if B > 0 else math.nan
         return Metric(name, value, _not_contradicted(A, B, forms, 0.0), _not_contradicted(A, B, forms, max(B, 0.0)))
-
 
     def mean(self, name: str, first: Vector, second: Vector, *, unsure: float, rows: Vector) -> Metric:
         """Return the mean over all people of a loss in [0, 1] that is known up to its spread within a cell.
@@ -153,4 +161,4 @@ def nonnegative(counts: Vector, total: float) -> Vector:
     ordered = np.sort(counts)[::-1]
     shifts = (np.cumsum(ordered) - total) / np.arange(1, len(counts) + 1)
     shift = shifts[np.flatnonzero(ordered > shifts)[-1]]
-    return np.maximum(counts - shift, 0.0)
+    return np.asarray(np.maximum(counts - shift, 0.0))

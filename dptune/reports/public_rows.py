@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dptune._code import attempt
 from dptune._checks import shown
+from dptune._code import attempt
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.named import Output
 from dptune.reports.cells import Asked
