@@ -36,6 +36,7 @@ from dptune.cli.shared import (
 )
 from dptune.errors import InputError
 from dptune.local import UserLedger
+from dptune.reports import stored_report
 from dptune.search.request import forecast, space_of
 from dptune.training import TrainingPlan, join
 from dptune.training.ledger import CentralLedger
@@ -285,3 +286,24 @@ def plot(
     from dptune.figures import save_figure
 
     typer.echo(f"wrote {save_figure(PrivacyLedger(ledger), out, scope=study, delta=delta, dark=dark)}")
+
+
+@app.command()
+def report(
+    ledger: Ledger,
+    name: Annotated[str, typer.Option(help="of the report, as given to dptune.report")] = "report",
+    format: Format = Format.text,
+    out: Annotated[Path | None, typer.Option(help="draw it to this file, too")] = None,
+    dark: Annotated[bool, typer.Option("--dark", help="on dark paper")] = False,
+) -> None:
+    """Print a report of a final model that `dptune.report` released, or draw it. Reads the ledger only."""
+    found = stored_report(PrivacyLedger(ledger), name)
+    words = {
+        "text": found.__str__,
+        "markdown": found.to_markdown,
+        "json": lambda: json.dumps(found.to_dict(), indent=2),
+    }
+    typer.echo(words[format.value]())
+    if out is not None:
+        found.plot(out, dark=dark)
+        typer.echo(f"wrote {out}", err=True)

@@ -21,6 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -102,7 +103,7 @@ class TableQuery:
         for block, cells in zip(self.blocks, _cells(codes, self.sizes), strict=True):
             order = np.argsort(cells, kind="stable")
             ends = np.searchsorted(cells[order], np.arange(block.shape[1] + 1))
-            sums = [math.fsum(weights[order[a:b]]) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+            sums = [math.fsum(weights[order[a:b]]) for a, b in pairwise(ends)]
             parts.append(block @ np.array(sums))
         return np.concatenate(parts)
 

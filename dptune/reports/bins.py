@@ -10,6 +10,7 @@ number of bins wins whose area under the curve and accuracy are nearest to the e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -25,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 CANDIDATES = (4, 5, 6, 8, 10, 12, 16, 20)
 _FEWEST_IN_BIN = 6  # public rows of either class
-_SIMULATIONS = 40
+_SIMULATIONS = 30
 POINTS = 16  # that stand for the public scores of a bin
 
 
@@ -135,25 +136,23 @@ def choose(scores: Vector, positive: Mask, threshold: float, *, n: int, sigma: f
     most = max(2, min(int(positive.sum()), int((~positive).sum())) * 2 // _FEWEST_IN_BIN)
     wanted = [bins] if bins is not None else [b for b in CANDIDATES if b <= most] or [most]
     made = [Bins.at(edges_of(scores, positive, threshold, b), threshold, scores, positive) for b in wanted]
-    if len(made) == 1:
-        return made[0]
-    errors = [_expected_error(scores, positive, each, n, sigma) for each in made]
-    return made[int(np.argmin(errors))]
+    return made[0] if len(made) == 1 else made[int(np.argmin(_expected_errors(scores, positive, made, n, sigma)))]
 
 
-def _expected_error(scores: Vector, positive: Mask, bins: Bins, n: int, sigma: float) -> float:
+def _expected_errors(scores: Vector, positive: Mask, candidates: Sequence[Bins], n: int, sigma: float) -> Vector:
     """Root mean squared errors of area and accuracy, added, for n people drawn from the public rows."""
     from dptune.reports.binary import BinaryTable, exact_area
 
     rng = np.random.default_rng(0)  # a public simulation: nothing private is in it
-    errors = np.empty((_SIMULATIONS, 2))
-    places = bins.of(scores)
+    errors = np.empty((len(candidates), _SIMULATIONS, 2))
+    places = [bins.of(scores) for bins in candidates]
     for i in range(_SIMULATIONS):
         drawn = rng.integers(len(scores), size=n)
-        own, yes = places[drawn], positive[drawn]
-        counts = np.stack([np.bincount(own[~yes], minlength=bins.count), np.bincount(own[yes], minlength=bins.count)])
-        noisy = counts + rng.normal(0.0, sigma, counts.shape)
-        table = BinaryTable(bins, noisy, sigma, total=float(n))
-        right = np.mean((own >= bins.cut) == yes)
-        errors[i] = table.area() - exact_area(scores[drawn], yes), table.decisions.accuracy_score.value - right
-    return float(np.sqrt(np.nanmean(errors**2, axis=0)).sum())
+        yes, area = positive[drawn], exact_area(scores[drawn], positive[drawn])
+        for j, bins in enumerate(candidates):
+            own, B = places[j][drawn], bins.count
+            counts = np.bincount(yes * B + own, minlength=2 * B).reshape(2, B)
+            table = BinaryTable(bins, counts + rng.normal(0.0, sigma, counts.shape), sigma, total=float(n))
+            right = np.mean((own >= bins.cut) == yes)
+            errors[j, i] = table.area() - area, table.decisions.accuracy - right
+    return np.asarray(np.sqrt(np.nanmean(errors**2, axis=1)).sum(axis=1))

@@ -89,13 +89,21 @@ def public_scores(model: Any, asked: Asked, public: Any, scores: Any, cv: Any) -
     X, y = public
     if (given := len(np.asarray(y))) < FEWEST:
         raise InputError(f"public= needs {FEWEST} rows at least; got {given}. Nothing was charged.")
+    _, own = _read(asked, np.asarray(y)[:_SEEN], _answers(model, asked, X[:_SEEN]), "the model on public=")
     answers = _cross_validated(model, asked, X, y, cv) if scores is None else np.asarray(scores)
     if len(answers) != given:
         raise InputError(f"scores= must have one entry for each of {given} public rows. Nothing was charged.")
     codes, found = _read(asked, y, answers, "scores=" if scores is not None else "cross-validation on public=")
-    _, own = _read(asked, np.asarray(y)[:_SEEN], getattr(model, asked.output)(X[:_SEEN]), "the model on public=")
     seen = own if asked.labels is not None else own[:, 1]
     return PublicScores(asked, codes, found, [float(each) for each in seen.ravel()])
+
+
+def _answers(model: Any, asked: Asked, X: Any) -> Any:
+    try:
+        return getattr(model, asked.output)(X)
+    except Exception as error:  # noqa: BLE001 - the model's own; public rows only
+        reason = f"{type(error).__name__}: {error}"
+    raise InputError(f"the model does not answer rows of public= ({reason}). Nothing was charged.")
 
 
 def _read(asked: Asked, y: Any, answers: Any, whose: str) -> tuple[npt.NDArray[np.intp], Vector]:
