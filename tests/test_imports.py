@@ -55,6 +55,7 @@ ROOMS = {  # folder or file -> the other rooms that it may import; nothing point
     "algorithms/": {"gp", "privacy.query", "space", "parameters"},
     "search/": {"algorithms", "gp", "privacy", "accounting", "space", "parameters"},
     "selection/": {"accounting", "privacy", "losses", "search"},
+    "reports/": {"accounting", "privacy", "losses", "search", "figures"},
     "training/": {"accounting", "privacy", "gp", "space"},
     "certificate/": {"accounting", "training", "local"},
     "audit/": {"accounting", "privacy"},
