@@ -24,7 +24,7 @@ REFERENCE = {  # page -> title, packages
     ),
     "ledgers": (
         "Ledgers, certificates, private training",
-        ["dptune.accounting", "dptune.certificate", "dptune.audit", "dptune.training"],
+        ["dptune.accounting", "dptune.certificate", "dptune.reports", "dptune.audit", "dptune.training"],
     ),
     "trust": (
         "Other trust models",

@@ -150,21 +150,25 @@ def test_regression(tmp_path: Path) -> None:
     assert json.dumps(found.to_dict())
 
 
+class OnThree:
+    """Answers by three columns of a frame, and has not been made by scikit-learn."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.classes_, self.n_features_in_ = model, model.classes_, 4
+
+    def predict_proba(self, X: Any) -> Any:
+        return self.model.predict_proba(X[list("abc")])
+
+
 def test_subgroups_add_up_to_everybody(tmp_path: Path) -> None:
     frame, like = (pd.DataFrame(X, columns=list("abc")) for X in (PRIVATE[0], PUBLIC[0]))
     sex = np.where(np.arange(400) % 3 == 0, "f", "m")
     frame["sex"], like["sex"] = sex, np.where(np.arange(300) % 2 == 0, "f", "m")
     model = LogisticRegression().fit(like[list("abc")], PUBLIC[1])
 
-    class OnThree:
-        classes_, n_features_in_ = model.classes_, 4
-
-        def predict_proba(self, X: Any) -> Any:
-            return model.predict_proba(X[list("abc")])
-
     public = like, PUBLIC[1]
-    scores = OnThree().predict_proba(like)
-    found = report(silent(tmp_path), OnThree(), (frame, PRIVATE[1]), public=public, by="sex", scores=scores)
+    scores = OnThree(model).predict_proba(like)
+    found = report(silent(tmp_path), OnThree(model), (frame, PRIVATE[1]), public=public, by="sex", scores=scores)
     decided = model.predict(frame[list("abc")])
     assert found.groups.keys() == {"f", "m"}
     for level, group in found.groups.items():
@@ -275,18 +279,25 @@ def test_a_report_takes_what_is_left_by_default(tmp_path: Path) -> None:
         report(mine, name="third")
 
 
+calls: list[int] = []
+
+
+class Counting(LogisticRegression):
+    """Keeps how many rows it was asked about."""
+
+    def predict_proba(self, X: Any) -> Any:
+        calls.append(len(X))
+        return super().predict_proba(X)
+
+
 def test_nothing_is_read_when_the_budget_does_not_suffice(tmp_path: Path) -> None:
-    calls: list[int] = []
-
-    class Counting(LogisticRegression):
-        def predict_proba(self, X: Any) -> Any:
-            calls.append(len(X))
-            return super().predict_proba(X)
-
+    calls.clear()
     model = Counting().fit(*PUBLIC)
     with pytest.raises(BudgetExhausted):
         report(privatizer(tmp_path, mu=0.1), model)
     assert 400 not in calls
+    report(privatizer(tmp_path, mu=0.1), model, mu=0.1)
+    assert 400 in calls
 
 
 # ---- public mistakes -------------------------------------------------------------------------------------
@@ -333,18 +344,20 @@ def test_private_rows_among_the_public_ones_are_refused(tmp_path: Path) -> None:
     assert mine.ledger.spent() == 0.0
 
 
+class Foreign:
+    """No estimator of scikit-learn."""
+
+    classes_, n_features_in_ = MODEL.classes_, 3
+
+    def predict_proba(self, X: Any) -> Any:
+        return MODEL.predict_proba(X)
+
+
 def test_a_model_that_cannot_be_cloned_needs_scores(tmp_path: Path) -> None:
-    class Foreign:
-        classes_, n_features_in_ = MODEL.classes_, 3
-
-        def predict_proba(self, X: Any) -> Any:
-            return MODEL.predict_proba(X)
-
     with pytest.raises(InputError, match="scores="):
-        report(privatizer(tmp_path), Foreign())
-    found = report(silent(tmp_path / "other") if (tmp_path / "other").mkdir() is None else None, Foreign(),
-                   scores=MODEL.predict_proba(PUBLIC[0]))  # fmt: skip
-    assert found.accuracy_score.value == pytest.approx(np.mean(MODEL.predict(PRIVATE[0]) == PRIVATE[1]))
+        report(privatizer(tmp_path, mu=100.0), Foreign())
+    found = report(privatizer(tmp_path, mu=100.0, n=400), Foreign(), scores=MODEL.predict_proba(PUBLIC[0]), mu=90.0)
+    assert found.accuracy_score.value == pytest.approx(np.mean(MODEL.predict(PRIVATE[0]) == PRIVATE[1]), abs=0.01)
 
 
 def test_labels_of_text_and_a_loader(tmp_path: Path) -> None:
