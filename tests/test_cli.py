@@ -8,6 +8,7 @@ import sqlite3
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 import dptune
@@ -170,3 +171,20 @@ def test_figures_are_drawn_on_white_and_on_dark_paper_and_read_without_colour(tm
     assert "#1e2129" not in white
     lines = list(style()["axes.prop_cycle"])
     assert len({str(line["linestyle"]) for line in lines}) == len({line["color"] for line in lines}) == len(lines)
+
+
+def test_a_report_is_printed_and_drawn_from_its_ledger(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=400)
+    X = rng.normal(size=(400, 2)) + y[:, None]
+    path, public = str(tmp_path / "ledger.db"), (X[:200].copy(), y[:200].copy())
+    privatizer = dptune.LossPrivatizer(dptune.PrivacyLedger(path, dptune.Budget.gdp(mu=1.0)), n=200, clip=(0.0, 1.0))
+    model = LogisticRegression().fit(*public)
+    found = dptune.report(model, privatizer, data=(X[200:].copy(), y[200:].copy()), public=public, mu=0.5)
+    assert invoke("report", path) == f"{found}\n"
+    assert invoke("report", path, "--format", "markdown") == f"{found.to_markdown()}\n"
+    assert json.loads(invoke("report", path, "--format", "json")) == found.to_dict()
+    invoke("report", path, "--out", str(tmp_path / "report.png"), "--dark")
+    assert (tmp_path / "report.png").stat().st_size > 5000
+    assert "no report named 'other'; it has ['report']" in one_line(monkeypatch, "report", path, "--name", "other")
+    assert "table of true class and score bin of a final model (1)" in invoke("certificate", path)

@@ -142,6 +142,8 @@ _REFUSED = {
     **dict.fromkeys(("rmse", "root_mean_squared_error"), _ROOT),
     **dict.fromkeys(("rmsle", "root_mean_squared_log_error"), _ROOT_LOG),
 }
+_REPORTED = ("roc_auc", "auc", "f1", "precision", "recall", "balanced_accuracy", "r2", "rmse", "root_mean_squared_error",
+             "median_absolute_error")  # fmt: skip
 
 
 def too_wide(loss: str | NamedLoss | None, width: float) -> str:
@@ -187,7 +189,8 @@ def _refusal(name: object) -> InputError:
     stem = name.removeprefix("neg_") if isinstance(name, str) else ""
     for refused, (reason, alternative) in _REFUSED.items():
         if stem == refused or stem.startswith(f"{refused}_"):
-            return UnsupportedMetric(f"{name!r} cannot be released: {reason}. Release {alternative} instead.")
+            later = " Of the final model dptune.report releases it." if refused in _REPORTED else ""
+            return UnsupportedMetric(f"{name!r} cannot be released: {reason}. Release {alternative} instead.{later}")
     given = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
     own = "a NamedLoss of your own"
     return InputError(f"{given} is not the name of a loss. Allowed: {', '.join(sorted(_BY_NAME))}, or {own}")

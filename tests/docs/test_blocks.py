@@ -50,7 +50,7 @@ ALONE = "docs/centred.md#without-a-framework"
 SPACES, SELECTION = "docs/centred.md#any-search-space", "docs/centred.md#one-of-many-models-paid-once"
 PRUNING = "docs/optuna.md#trials-that-stop-early"
 RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/sklearn.md", "docs/training.md", "docs/tutorial.md",
-       "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger", "docs/cli.md#watch-a-run",
+       "docs/report.md", "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger", "docs/cli.md#watch-a-run",
        ALONE, SPACES, SELECTION, PRUNING}  # fmt: skip
 
 
@@ -144,6 +144,12 @@ def test_the_pages_of_spaces_and_scikit_learn_run() -> None:
     Path("patients.csv").write_text("age,sick\n" + "50,1\n" * 9 + "?,0\n")
     known = run("docs/sklearn.md", {**ROWS, **made, **rest, "PrivateSearch": PrivateSearch})
     assert [len(known[half]) for half in ("X_train", "y_train", "X_val", "y_val")] == [4, 4, 6, 6]
+
+
+def test_the_page_of_reports_runs(folder: Path) -> None:
+    known = run("docs/report.md")
+    assert known["report"].roc_auc_score.value > 0.6
+    assert (folder / "report.png").exists()
 
 
 def test_the_page_of_budgets_holds_what_its_command_prints() -> None:

