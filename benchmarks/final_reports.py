@@ -188,7 +188,8 @@ def show(results: list[dict[str, Any]]) -> str:
         ratios = [math.ceil((m["sd"] / m["alone"]) ** 2) for m in of.values() if "alone" in m]
         lines.append(
             f"| {each['task']} | {each['n']} | {each['mu']:g} | {each['bins']} | "
-            f"{area['sd']:.3f}, {area['bias']:+.3f} | {right['sd']:.3f}, {right['bias']:+.3f} | {recall['sd']:.3f} | {np.median(ratios):g} |"
+            f"{area['sd']:.3f}, {area['bias']:+.3f} | {right['sd']:.3f}, {right['bias']:+.3f} | {recall['sd']:.3f} | "
+            f"{np.median(ratios):g} |"
         )
     lines += [
         "",

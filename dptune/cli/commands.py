@@ -298,12 +298,10 @@ def report(
 ) -> None:
     """Print a report of a final model that `dptune.report` released, or draw it. Reads the ledger only."""
     found = stored_report(PrivacyLedger(ledger), name)
-    words = {
-        "text": found.__str__,
-        "markdown": found.to_markdown,
-        "json": lambda: json.dumps(found.to_dict(), indent=2),
-    }
-    typer.echo(words[format.value]())
+    if format is Format.json:
+        typer.echo(json.dumps(found.to_dict(), indent=2))
+    else:
+        typer.echo(found.to_markdown() if format is Format.markdown else str(found))
     if out is not None:
         found.plot(out, dark=dark)
         typer.echo(f"wrote {out}", err=True)

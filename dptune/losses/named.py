@@ -142,8 +142,8 @@ _REFUSED = {
     **dict.fromkeys(("rmse", "root_mean_squared_error"), _ROOT),
     **dict.fromkeys(("rmsle", "root_mean_squared_log_error"), _ROOT_LOG),
 }
-_REPORTED = ("roc_auc", "auc", "f1", "precision", "recall", "balanced_accuracy", "r2", "rmse", "root_mean_squared_error",
-             "median_absolute_error")  # fmt: skip
+_REPORTED = {"roc_auc", "auc", "f1", "precision", "recall", "balanced_accuracy", "r2", "median_absolute_error"}
+_REPORTED |= {"rmse", "root_mean_squared_error"}
 
 
 def too_wide(loss: str | NamedLoss | None, width: float) -> str:

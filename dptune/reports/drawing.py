@@ -62,34 +62,36 @@ def _panels(report: Report, figure: Figure, dark: bool) -> None:
     left, middle, right = figure.subplots(1, 3)
     names = [str(each) for each in report.plan.labels]
     if isinstance(found, BinaryTable):
-        _roc(left, [(found, "")])
+        label = str(report.plan.labels[report.plan.positive or 0])
+        _roc(left, [(found, "")], label)
         names = names[::-1] if report.plan.positive == 0 else names
         if found.probabilities:
-            _calibration(middle, found)
+            _calibration(middle, found, label)
         else:
             _bars(middle, report)
     else:
         _bars(middle, report)
         if found.rest:
-            _roc(left, [(table, f"{name}: ") for table, name in zip(found.rest, names, strict=True)])
+            _roc(left, [(table, f"{name}: ") for table, name in zip(found.rest, names, strict=True)], "the label")
         else:
             left.set_axis_off()
     _confusion(right, found, names, dark)
 
 
-def _roc(axes: Axes, curves: list[tuple[BinaryTable, str]]) -> None:
+def _roc(axes: Axes, curves: list[tuple[BinaryTable, str]], label: str) -> None:
     for table, name in curves:
         fpr, tpr, _ = table.roc_curve()
         area = table.roc_auc_score
         low, high = area.interval
         axes.plot(fpr, tpr, lw=2, label=f"{name}area {area.value:.2f} ({low:.2f} to {high:.2f})")
     axes.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1, label="a coin")
-    axes.set(xlabel="false alarms: share of the negative", ylabel="found: share of the positive", title="ROC curve")
+    axes.set(xlabel=f"false alarms: share of those not {label}", ylabel=f"found: share of those {label}")
+    axes.set_title("ROC curve")
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     axes.legend(loc="lower right", fontsize=7)
 
 
-def _calibration(axes: Axes, table: BinaryTable) -> None:
+def _calibration(axes: Axes, table: BinaryTable, label: str) -> None:
     curve = table.calibration_curve()
     p, shares = np.array([each for each, _ in curve]), [metric for _, metric in curve]
     seen = np.array([not np.isnan(metric.value) for metric in shares])
@@ -100,7 +102,7 @@ def _calibration(axes: Axes, table: BinaryTable) -> None:
         p[seen], values[seen], errors[:, seen], fmt="o", ls="none", capsize=3, label="these people, 95% noise"
     )
     axes.plot([0, 1], [0, 1], color="0.5", ls=":", lw=1, label="as predicted")
-    axes.set(xlabel="predicted probability", ylabel="share that is positive", title="Calibration")
+    axes.set(xlabel=f"predicted probability of {label}", ylabel=f"share who are {label}", title="Calibration")
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     axes.legend(loc="upper left", fontsize=7)
 
