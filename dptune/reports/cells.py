@@ -7,6 +7,7 @@ example's cell unknown, NaN, and no other's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,14 +115,10 @@ def in_many_classes(asked: Asked, each: Sequence[Bins]) -> Any:
     return cells
 
 
-def with_group(cells: Any, groups: Places, size: int) -> Any:
-    """Return the cells with a group's number before the first block's cell; groups (n,), -1 for an unknown one."""
-
-    def grouped(codes: Places, scores: Vector) -> list[Places]:
-        first, *others = cells(codes, scores)
-        return [np.where((groups >= 0) & (first >= 0), groups * size + first, -1), *others]
-
-    return grouped
+def with_groups(codes: Vector, groups: Places, size: int, sizes: Sequence[int]) -> Vector:
+    """Return codes (n,) in whose first block each group has ``size`` cells of its own; groups (n,), -1: unknown."""
+    with np.errstate(all="ignore"):
+        return np.where(groups >= 0, codes + groups * float(size * math.prod(sizes[1:])), np.nan)
 
 
 def group_codes(rows: Rows, column: Any, levels: Sequence[Any]) -> Places:

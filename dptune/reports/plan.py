@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dptune.errors import InputError
 from dptune.privacy.table import TableQuery
 from dptune.reports.bins import Bins, choose
-from dptune.reports.cells import Asked, column_of, in_many_classes, in_two_classes, with_group
+from dptune.reports.cells import Asked, column_of, in_many_classes, in_two_classes
 from dptune.reports.public_rows import PublicScores
 from dptune.reports.regression import Ranges
 
@@ -129,14 +129,18 @@ class Plan:
         """Return how the model is asked."""
         return Asked(self.output, list(self.labels) or None, self.positive)  # type: ignore[arg-type]
 
-    def cells(self, groups: npt.NDArray[np.intp] | None) -> Any:
-        """Return (true classes, scores) -> the cell of each example in every block."""
-        asked, k = self.asked(), len(self.labels)
+    @property
+    def size(self) -> int:
+        """Cells of one group in the first block of a classifier."""
+        return 2 * self.bins[0].count if self.two_classes else len(self.labels) ** 2
+
+    def cells(self) -> Any:
+        """Return (true classes, scores) -> the cell of each example in every block, as if all were of one group."""
         if self.ranges is not None:
             return self.ranges.cells
-        size = 2 * self.bins[0].count if self.two_classes else k * k
-        cells = in_two_classes(asked, self.bins[0]) if self.two_classes else in_many_classes(asked, self.bins)
-        return cells if groups is None else with_group(cells, groups, size)
+        return (
+            in_two_classes(self.asked(), self.bins[0]) if self.two_classes else in_many_classes(self.asked(), self.bins)
+        )
 
 
 def make_plan(

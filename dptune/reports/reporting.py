@@ -25,7 +25,7 @@ from dptune.losses.reachable import refuse_reachable
 from dptune.losses.rows import Rows
 from dptune.losses.user_function import Data
 from dptune.privacy.privatizer import LossPrivatizer
-from dptune.reports.cells import cells_loss, group_codes, read_codes
+from dptune.reports.cells import cells_loss, group_codes, read_codes, with_groups
 from dptune.reports.plan import Plan, groups_of, make_plan, same_settings
 from dptune.reports.public_rows import how_to_ask, public_scores
 from dptune.reports.result import Report, report_of
@@ -112,7 +112,11 @@ def report(
         plan = _agreed(ledger.fix_plan(name, lambda rest: wanted.stored()), wanted, name, price)
 
     def read() -> Any:
-        return read_codes(_function(plan, examples, privatizer.rows, grouped=True), model)
+        codes = read_codes(_function(plan, examples, privatizer.rows), model)
+        if codes is None or plan.by is None or examples.loaded is None:
+            return codes
+        groups = group_codes(examples.loaded, plan.by.column, plan.by.levels)
+        return with_groups(codes, groups, plan.size, plan.sizes)
 
     return report_of(plan, privatizer.release_table(plan.query(), read, scope=name, key=KEY), name)
 
@@ -159,12 +163,9 @@ class _Examples:
         return Rows(X, y, like=self._public)
 
 
-def _function(plan: Plan, examples: _Examples, rows: int, *, grouped: bool = False) -> EstimatorLosses:
-    """Return what asks a model for the cells of the private examples; of their groups only once they may be read."""
-    groups = None
-    if grouped and plan.by is not None and examples.loaded is not None:
-        groups = group_codes(examples.loaded, plan.by.column, plan.by.levels)
-    loss = cells_loss(plan.asked(), plan.cells(groups), plan.sizes)
+def _function(plan: Plan, examples: _Examples, rows: int) -> EstimatorLosses:
+    """Return what asks a model for the cells of the private examples."""
+    loss = cells_loss(plan.asked(), plan.cells(), plan.sizes)
     return EstimatorLosses(_itself, loss, examples.data, rows, trains_in_public=True)
 
 
