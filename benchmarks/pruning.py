@@ -85,7 +85,7 @@ TASKS: dict[str, tuple[Any, dict[str, BaseDistribution], Callable[[Array], Array
         lambda y: (y >= 5).astype(int),
     ),
 }
-SEARCHES = {  # name -> (private, what a trial reports, pruner, trials: of a private search those trained to their end)
+SEARCHES = {  # name -> (private, what a trial reports, pruner, trials planned, of rungs those trained to their end)
     "private, no pruning": (True, "nothing", None, TRIALS),
     "private, no pruning, 16 trials": (True, "nothing", None, RUNG_TRIALS),
     "private, private rungs": (True, "losses", None, RUNG_TRIALS),

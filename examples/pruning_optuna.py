@@ -35,6 +35,6 @@ def model(trial):
 
 
 study = optuna.create_study(study_name=name, sampler=sampler, pruner=pruners[name])
-study.optimize(model)  # without n_trials: until 16 trials have trained to their end, however many are pruned
+study.optimize(model)  # stops when the plan is complete; pruned trials are among its 16
 print("Best parameters:", sampler.recommend(study), "-", study.trials[-1].number + 1, "trials")
 print(ledger.statement(delta=1e-5))
