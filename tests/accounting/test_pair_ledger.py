@@ -322,3 +322,27 @@ def test_the_choice_as_it_is_drawn_nearly_attains_the_promise_and_does_not_pass_
     p, q = (np.exp(logs - np.logaddexp(*logs.T)[:, None]) for logs in (gaps + moved, gaps))
     attained = np.maximum(p - math.exp(EPSILON) * q, 0).sum(axis=1).max()
     assert 0.9 * DELTA < attained <= DELTA
+
+
+def audit_what_a_run_without_the_limit_holds(folder: Path) -> None:
+    """The choice of a run that does not hold the limit of choices is paid from mu, so all of its plan is kept."""
+    ledger = PrivacyLedger(folder / f"{len(list(folder.iterdir()))}.db", PAIR)
+    plan(ledger)
+    gaussian(ledger, "first", 0.05)
+    holder, other = WHOLE * math.sqrt(0.3), 0.1
+    assert ledger.rest().unplanned == pytest.approx(math.sqrt(ledger.limits.mu**2 - holder**2), abs=1e-7)
+    ledger.raise_budget(Budget.approximate_dp(2.0, DELTA))
+    plan(ledger, mu=other, share=0.7, scope="other")
+    gaussian(ledger, "first", 0.02, scope="other")
+    left = math.sqrt(ledger.limits.mu**2 - holder**2 - other**2)
+    assert ledger.rest().unplanned == pytest.approx(left, rel=1e-9), "the choice of the other run costs nothing"
+
+
+def test_a_run_that_does_not_hold_the_limit_of_choices_keeps_all_that_it_planned(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit_what_a_run_without_the_limit_holds(fast_path)
+    true = PrivacyLedger._held
+    monkeypatch.setattr(PrivacyLedger, "_held", lambda self, scope, plan: true(self, self.limits.holder, plan))
+    with pytest.raises(AssertionError, match="costs nothing"):
+        audit_what_a_run_without_the_limit_holds(fast_path)
