@@ -1,6 +1,6 @@
 """What does an unknown clip cost? `python -m benchmarks.clips [--minutes 45] [--show]`
 
-Seven tasks whose losses are in natural units and never cut. A user knows an outer *bound* only: the largest log loss
+Eight tasks whose losses are in natural units and never cut. A user knows an outer *bound* only: the largest log loss
 there is, or what nobody is expected to miss an answer by. Methods: that bound times each of `FACTORS` as a fixed clip,
 which costs nothing; and `clip="auto"`, whose clip is chosen from the default configuration's losses by the package
 itself. It is charged: the run has the rest of mu.
@@ -10,7 +10,8 @@ n and mu the geometric mean over splits; the *best fixed clip* is the smallest o
 median of the six (the mean of the third and fourth logarithm), the *worst* the largest, all three in hindsight.
 
 Aims, fixed before any run: automatic within 3% of the best fixed clip; a median guess loses at least 20%. The rule's
-constants were chosen on splits 100 to 103 of these tasks; here are splits 0 to 9, which share the data sets' rows.
+constants were chosen on splits 100 to 103 of the other tasks than hinge; here are splits 0 to 9, which share the data
+sets' rows. The hinge losses were added later, because of a fault of the rule; the kept results have none of them.
 
 **A simulation**: the package's run, plan and algorithm, seeded noise and a ledger in memory (`benchmarks.curator`);
 the choice by a real `LossPrivatizer` with seeded noise. Results are kept in `<out>/results/clips.jsonl`: what was
@@ -50,6 +51,7 @@ BOUNDS = {
     "tree, log": MOST_LOG_LOSS,
     "boosting, log": MOST_LOG_LOSS,
     "logistic, log": MOST_LOG_LOSS,
+    "SVM, hinge": 10.0,
     "visits, squared": 77.0**2,
     "UPDRS, squared": 176.0**2,
     "wages, absolute": 50.0,
@@ -58,7 +60,7 @@ BOUNDS = {
 MOST = {name: MOST_LOG_LOSS for name in BOUNDS if name.endswith("log")}  # the others have no largest loss
 TOGETHER = {  # what the page says of some tasks together
     "all log losses": tuple(MOST),
-    "all but tree and UPDRS": tuple(name for name in BOUNDS if not name.startswith(("tree", "UPDRS"))),
+    "all but tree and UPDRS": tuple(name for name in BOUNDS if not name.startswith(("tree", "UPDRS", "SVM"))),
 }
 FACTORS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # of a fixed clip over the bound
 AUTOMATIC = "automatic"

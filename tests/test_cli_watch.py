@@ -56,10 +56,10 @@ def test_a_run_at_its_end_shows_its_recommendation(run: SearchRun) -> None:
     play(run, 4)
     estimate = run.estimate({"x": 0.1}, np.full(50, 0.5))
     text = shown(run.ledger)
-    assert f"x = 0.1: loss {run.ledger.charges('svm')[-1].value[0]:.4g} ±" in text
+    value, low, high = estimate.shown()
+    assert f"x = 0.1: loss {value:.4g} (95%: {low:.4g} to {high:.4g})" in text
     assert "100%" in text
     assert "ends in" not in text
-    assert estimate is not None
 
 
 def test_seeded_noise_is_named(tmp_path: Path) -> None:

@@ -182,6 +182,16 @@ def _logistic(p: Parameters) -> Any:
     return make_pipeline(StandardScaler(), LogisticRegression(C=p["C"], max_iter=200, tol=p.get("tol", 1e-4)))
 
 
+def _hinge(p: Parameters, X: Array, y: Array) -> Callable[[Array, Array], Array]:
+    """A support vector machine's hinge losses: with a large gamma a third of the people have the same."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVC
+
+    model = make_pipeline(StandardScaler(), SVC(C=p["C"], gamma=p["gamma"])).fit(X, y)
+    return lambda Z, answers: np.asarray(np.maximum(0.0, 1 - (2 * answers - 1) * model.decision_function(Z)))
+
+
 def _network(p: Parameters) -> Any:
     from sklearn.neural_network import MLPClassifier
 
@@ -263,6 +273,13 @@ UNCLIPPED: dict[str, Family] = {  # losses as a user has them: in the target's o
     "tree, log": replace(FAMILIES["tree"], model=_RAW_LOG_LOSS(_tree), clip=_EVERYTHING),
     "boosting, log": replace(FAMILIES["boosting"], model=_RAW_LOG_LOSS(_boosting), clip=_EVERYTHING),
     "logistic, log": replace(FAMILIES["logistic, temperature"], model=_RAW_LOG_LOSS(_logistic), clip=_EVERYTHING),
+    "SVM, hinge": Family(
+        _columns("hdma", target=lambda y: (y > 0).astype(int)),
+        Space({"C": _C, "gamma": Float(1e-3, 1e1, log=True)}),
+        {"C": 1.0, "gamma": 1.0},
+        _hinge,
+        clip=_EVERYTHING,
+    ),
     "visits, squared": Family(_columns("randhie", target=np.expm1), _BOOSTING, _BOOSTED, _SQUARED, clip=_EVERYTHING),
     "UPDRS, squared": Family(partial(_parkinsons, np.asarray), _BOOSTING, _BOOSTED, _SQUARED, clip=_EVERYTHING),
     "wages, absolute": replace(FAMILIES["absolute, outliers"], data=_columns("slid", target=np.exp), clip=_EVERYTHING),

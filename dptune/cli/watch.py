@@ -18,7 +18,9 @@ from dptune.accounting.approximate import composed_epsilon
 from dptune.accounting.entries import Charge, cost_of
 from dptune.accounting.ledger import PLAN, PrivacyLedger
 from dptune.cli.shared import DELTA, AnyLedger, Ledger, app, listed, open_any, table_of
-from dptune.search.agreement import stored_plan
+from dptune.privacy.query import Interval
+from dptune.search.agreement import PRIVATIZER, stored_plan
+from dptune.search.answer import Estimate
 from dptune.search.answer import listed as listed_parameters
 from dptune.search.fold import FINAL, VALUE
 from dptune.search.view import RunView
@@ -97,7 +99,7 @@ def _study(
     if values:
         rows.add_row("Values", f"{_sparkline(values[-SHOWN:])}  last {values[-1]:.4g}, lowest {min(values):.4g}")
     if opened.fact(scope, PLAN) is not None:
-        rows.add_row("Best", Text(_final(charges) or runs.best(opened, scope)))
+        rows.add_row("Best", Text(_final(opened, scope, charges) or runs.best(opened, scope)))
     return Panel(rows, title=Text(f"study {scope}"), title_align="left")
 
 
@@ -118,13 +120,15 @@ def _rounded(left: timedelta) -> str:
     return str(timedelta(seconds=round(left.total_seconds())))
 
 
-def _final(charges: list[Charge]) -> str:
+def _final(opened: PrivacyLedger, scope: str, charges: list[Charge]) -> str:
     """What the final estimate says, if it was made."""
-    final = next((c for c in charges if c.key == FINAL and c.value), None)
-    if final is None or not final.value:
+    final, people = next((c for c in charges if c.key == FINAL and c.value), None), opened.fact(scope, PRIVATIZER)
+    if final is None or not final.value or not isinstance(people, dict):
         return ""
-    half = 1.96 * float(final.description["sigma"])
-    return f"{listed_parameters(final.note['parameters'])}: loss {final.value[0]:.4g} ± {half:.2g} (95%)"
+    clip, sigma = Interval(*people["clip"]), float(final.description["sigma"])
+    value, low, high = Estimate.of_loss(final.value[0], sigma, clip, private=final.private).shown()
+    about = listed_parameters(final.note["parameters"])
+    return f"{about}: loss {value:.4g} (95%: {low:.4g} to {high:.4g})"
 
 
 def _sigma(charge: Charge) -> str:

@@ -4,20 +4,26 @@ With ``clip="auto"`` a :class:`dptune.LossPrivatizer` has no range of losses unt
 user's default configuration. It then releases one number, a bound t_j out of a public geometric list, by the
 exponential mechanism with public odds::
 
-    P(j) ~ odds_j exp(-u_j / scale),   u_j = |(weighted share of people with a loss above t_j) - above|
+    P(j) ~ odds_j exp(-u_j / scale),   u_j = max(|S(t_j) - above|, above + far - S(t_j / 2))
 
-The clip is (0, margin t_j), cut at the largest loss there is.
+S(t) is the weighted share of people with a loss above t. The second term counts where t_j > 1. The clip is
+(0, margin t_j), cut at the largest loss there is.
 
-*Proof.* Person i is above t_j or not, so replacing their records moves each u_j by at most their weight w_i <= max w =:
-Delta, 1/n for equal weights. The list, the odds, ``above`` and the margin depend on n, mu and the kind of loss only. So
-the release is :class:`dptune.accounting.events.SelectionRelease`; what follows from t_j is post-processing, and a run
-that begins with this clip is one adaptive step more in the ledger.
+*Proof.* Person i is above t or not, so replacing their records moves each S(t) by at most their weight w_i <= max w =:
+Delta, 1/n for equal weights. |x - above| and above + far - y move by no more than x and y do, and the larger of two by
+no more than either, so each u_j moves by at most Delta. The list, the odds, ``above``, ``far`` and the margin depend on
+n, mu and the kind of loss only. So the release is :class:`dptune.accounting.events.SelectionRelease`; what follows from
+t_j is post-processing, and a run that begins with this clip is one adaptive step more in the ledger.
 
 *The rule* weighs bias against noise. Noise grows in proportion to the clip. A clip that hides the people who lose most
 lets the search improve everybody else at their cost, and better models may lose more on a few people than the default
 does: that is dearer, so the clip errs on the wide side. Where a loss has no largest value, ``above`` is the share that
-the mechanism can tell from nobody, 24/(n eta): all bounds above the largest loss are the same distance from it. Where
-it has one, that is the last bound, and large bounds are preferred when in doubt. ``make bench-clip`` shows the cost.
+the mechanism can tell from nobody, 24/(n eta). All bounds above the largest loss would be the same distance from it:
+where many people share one large loss, as hinge losses of a constant classifier, no bound has a share near ``above``,
+and one far too large could be chosen. So a bound is ``far`` worse where nobody is above half of it either. Below 1 that
+is not asked: a few people may lose much more than all others, and a bound between them and the others is a good one.
+Where a loss has a largest value, that is the last bound, and large bounds are preferred when in doubt.
+``make bench-clip`` shows the cost.
 """
 
 from __future__ import annotations
@@ -42,8 +48,9 @@ Vector = npt.NDArray[np.float64]
 
 ABOVE = 0.05  # least share of people above the bound that is aimed at
 TOLD_APART = 24.0  # times 1/(n eta): a share that is told from 0
+FAR, MOST_FAR = 12.0, 0.1  # by how much a bound is worse that nobody is near: times 1/(n eta); at most
 FEWEST = 24.0  # n eta: with less the answer would be noise
-MARGIN, MARGIN_OF_CAPPED = 4.0, 8.0  # of the clip over the bound
+MARGIN = 4.0  # of the clip over the bound
 PREFERS, PREFERS_ABOVE = 0.1, 0.25  # nats an octave, for bounds near 1 over smaller ones; over larger ones
 PREFERS_CAP = 0.2  # nats an octave, for larger bounds where a loss has a largest value
 OF_ALL = (-30.0, 60.0)  # octaves of the bounds: a loss in any unit lies between
@@ -162,7 +169,7 @@ class AutoClip:
         eta, entry = bounded_range_from_mu(price), float(weights.max())
         rule, scale = ClipRule.of(len(weights), eta, about["most"]), 2 * entry * (1 + SLACK) / eta
         event = SelectionRelease(price, eta, entry, scale, len(rule.over), STATISTIC)
-        digest = f"{STATISTIC}/{[*about.values()]!r}/{rule.above!r}/{price!r}/{entry!r}/{scale!r}"
+        digest = f"{STATISTIC}/{[*about.values()]!r}/{rule.above!r}/{rule.far!r}/{price!r}/{entry!r}/{scale!r}"
         return rule, ledger.charge(self.scope, CLIP, event, digest=digest, private=private, note=about, limits=limits)
 
     def _price_in(self, ledger: PrivacyLedger, mu: float | None, choice_share: float) -> tuple[float, Limits | None]:
@@ -193,12 +200,14 @@ class ClipRule:
         handicaps: (m,) minus the logarithm of the odds.
         never: what a loss that is no finite number counts as: larger than any where there is a largest loss. Elsewhere
             smaller than any: it becomes the upper end whatever that is, and must not move it.
+        far: by how much a bound above 1 is worse if nobody is above half of it.
     """
 
     over: Vector
     above: float
     handicaps: Vector
     never: float = math.inf
+    far: float = MOST_FAR
 
     @classmethod
     def of(cls, n: int, eta: float, most: float | None) -> ClipRule:
@@ -207,9 +216,10 @@ class ClipRule:
         Raises:
             InputError: there are too few people for so small an eta.
         """
+        far = min(FAR / (n * eta), MOST_FAR)
         if most is not None:
             octaves = np.arange(-OCTAVES, STEP / 2, STEP)
-            return cls(most * 2.0**octaves, ABOVE, -PREFERS_CAP * octaves)
+            return cls(most * 2.0**octaves, ABOVE, -PREFERS_CAP * octaves, far=far)
         if n * eta < FEWEST:
             raise InputError(
                 f"a clip cannot be chosen from {n} people's losses at this price: n eta = {n * eta:.3g}, and less "
@@ -219,16 +229,20 @@ class ClipRule:
         octaves = np.arange(*OF_ALL, STEP)
         handicaps = np.where(octaves > 0, PREFERS_ABOVE, -PREFERS) * octaves
         above = min(max(ABOVE, TOLD_APART / (n * eta)), 0.5)
-        return cls(2.0**octaves, above, handicaps, never=-math.inf)
+        return cls(2.0**octaves, above, handicaps, never=-math.inf, far=far)
 
     def distances(self, losses: Vector, weights: Vector) -> Vector:
         """Return u (m,) of one loss a person (n,) and their weights (n,). Private."""
         known = np.where(np.isfinite(losses), losses, self.never)
         place = np.searchsorted(self.over, known)  # the first bound that is no smaller
         sums = [math.fsum(weights[place == j]) for j in range(len(self.over))]  # rounded once each: see noise.SLACK
-        return np.asarray(np.abs(1.0 - np.cumsum(sums) - self.above))
+        S = 1.0 - np.cumsum(sums)
+        u = np.asarray(np.abs(S - self.above))
+        octave = round(1 / STEP)
+        near = np.concatenate([np.ones(octave), S[:-octave]])  # above half of the bound; unknown below the first one
+        return np.where(self.over > 1.0, np.maximum(u, self.above + self.far - near), u)
 
 
 def range_of(bound: float, most: float | None) -> tuple[float, float]:
     """Return the clip (low, high) that follows from a released bound."""
-    return 0.0, MARGIN * bound if most is None else min(MARGIN_OF_CAPPED * bound, most)
+    return 0.0, MARGIN * bound if most is None else min(MARGIN * bound, most)

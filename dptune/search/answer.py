@@ -43,6 +43,7 @@ class Estimate:
             None without defaults.
         at_clip: whether the 95% interval reaches the upper clip, and not the lower half of its range.
         cut: of an improvement, the upper clip: each person's larger loss counts as this much.
+        within: of a loss, the clip, in which the mean lies whatever the noise: what is printed is cut to it.
     """
 
     value: float
@@ -51,13 +52,14 @@ class Estimate:
     improvement: Estimate | None = None
     at_clip: bool = False
     cut: float | None = None
+    within: tuple[float, float] | None = None
 
     @classmethod
     def of_loss(
         cls, value: float, sigma: float, clip: Interval, *, private: bool, improvement: Estimate | None = None
     ) -> Estimate:
         """Return the estimate of a mean loss clipped to ``clip``."""
-        found = cls(value, sigma, private, improvement)
+        found = cls(value, sigma, private, improvement, within=(clip.low, clip.high))
         low, high = found.interval()
         return replace(found, at_clip=high >= clip.high and low > (clip.low + clip.high) / 2)
 
@@ -88,11 +90,17 @@ class Estimate:
             f"model{seeded}"
         )
 
+    def shown(self) -> tuple[float, float, float]:
+        """Return value and ends of the 95% interval for people to read: of a loss, cut to its clip."""
+        least, most = (-math.inf, math.inf) if self.within is None else self.within
+        low, high = (min(max(end, least), most) for end in self.interval())
+        return min(max(self.value, least), most), low, high
+
     def __str__(self) -> str:
-        low, high = self.interval()
+        value, low, high = self.shown()
         seeded = "" if self.private else " NOT PRIVATE"
         at_clip = AT_THE_CLIP if self.at_clip else ""
-        text = f"{self.value:.4g} (95% interval of the privacy noise: {low:.4g} to {high:.4g}{at_clip}){seeded}"
+        text = f"{value:.4g} (95% interval of the privacy noise: {low:.4g} to {high:.4g}{at_clip}){seeded}"
         return text if self.improvement is None else f"{text}, {self.improvement.compared('the defaults')}"
 
 
@@ -106,6 +114,9 @@ class Recommendation(dict[str, Any]):
         hint: what a Gaussian process given all released values expects the improvement to be, for displays. Releases
             are clipped, and it knows nothing of what clipping took away: no evidence, and never called "better".
         at_edge: names of parameters at an end of their range: a wider range might be better.
+        reason: why there is no improvement, in a sentence; "" if there is one.
+        missing: what the run has still to release and how to resume it; "" if it is complete.
+        kept: whether the search has an answer, and it is the default configuration.
     """
 
     def __init__(
@@ -116,13 +127,20 @@ class Recommendation(dict[str, Any]):
         improvement: Estimate | None = None,
         hint: Estimate | None = None,
         at_edge: tuple[str, ...] = (),
+        reason: str = "",
+        missing: str = "",
+        kept: bool = False,
     ) -> None:
         super().__init__(parameters)
         self.defaults, self.improvement, self.hint, self.at_edge = dict(defaults), improvement, hint, at_edge
+        self.reason, self.missing, self.kept = reason, missing, kept
 
-    def told_as(self, parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> Recommendation:
-        """Return the same with parameters and defaults as a front end's user writes them."""
+    def told_as(
+        self, parameters: Mapping[str, Any], defaults: Mapping[str, Any], *, reason: str | None = None
+    ) -> Recommendation:
+        """Return the same with parameters, defaults and reason as a front end's user knows them."""
         known = {name: value for name, value in vars(self).items() if name != "defaults"}
+        known["reason"] = self.reason if reason is None else reason
         return Recommendation(parameters, defaults=defaults, **known)
 
     @property
@@ -131,18 +149,19 @@ class Recommendation(dict[str, Any]):
         return self.improvement is not None and self.improvement.verdict == "better"
 
     def summary(self) -> str:
-        """Return what is known about the recommendation, in a sentence or two."""
+        """Return what is known about the recommendation, in a few sentences."""
         edge = f" At an end of its range, which may be too narrow: {', '.join(self.at_edge)}." if self.at_edge else ""
         than = listed(self.defaults) or "the defaults"
-        seeded = "" if self.hint is None or self.hint.private else " NOT PRIVATE."
-        if self == self.defaults and self.hint is not None:
-            return f"The search found nothing that it prefers to {than}: stay there.{seeded}"
+        seeded = " NOT PRIVATE." if any(one and not one.private for one in (self.hint, self.improvement)) else ""
+        resume = f" The run is not complete: {self.missing}" if self.missing else ""
+        if self.kept:
+            return f"The search found nothing that it prefers to {than}: stay there.{seeded}{resume}"
         if self.improvement is not None:
-            return f"In the mean {self.improvement.compared(than)}.{edge}"
-        told = f"Whether it is better than {than} was not released: that takes a final estimate and default=."
+            return f"In the mean {self.improvement.compared(than)}.{edge}{resume}"
+        told = f"Whether it is better than {than} was not released{self.reason and f': {self.reason}'}."
         if self.hint is not None:
             told += f" A model of the clipped releases hints at an improvement of {self.hint.value:.3g}.{seeded}"
-        return told + edge
+        return told + edge + resume
 
 
 def listed(parameters: Mapping[str, Any], quote: str = "") -> str:

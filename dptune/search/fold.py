@@ -89,10 +89,11 @@ class Fold:
         """
         news = self._privatizer.ledger.news(self._scope, after=self._read, again=self._unanswered, write=write)
         self.spent, self.private = news.spent, news.private
-        charges, self._inherited = (*self._inherited, *news.charges), ()
-        self._read = max([self._read, *(charge.seq for charge in charges)])
+        charges = (*self._inherited, *news.charges)
         own = {charge.seq for charge in charges if self._privatizer.drew(charge)}  # before they are recorded
-        charges = tuple(map(self._privatizer.recorded, charges))
+        charges = tuple(map(self._privatizer.recorded, charges))  # if that fails, they are read again
+        self._inherited = ()
+        self._read = max([self._read, *(charge.seq for charge in charges)])
         for charge in charges:
             (self._unanswered.add if charge.value is None else self._unanswered.discard)(charge.seq)
         new = {c.seq: c for c in charges if not self._is_release(c) and self._is_new(c)}

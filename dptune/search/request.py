@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -43,7 +44,8 @@ from dptune.space import Categorical, Float, Space
 
 _ANY = Space({"x": Float(0, 1)})  # where the user's space is not known yet, settings are checked on this one
 LARGEST_SEED = 2**32 - 1  # of every generator a seed is given to
-TELLS = 1.96  # standard deviations: a difference above is told from 0, at 95%
+TELLS = 1.96  # standard deviations: a released difference above is told from 0, at 95%
+SHOWS = TELLS + 1.645  # standard deviations: a true difference this large is told from 0 in 95% of runs
 TOLD_APART = 2 * math.sqrt(2)  # standard deviations: two values that far apart differ, at 95%
 COARSE = 0.05  # of the clip's width: trials that must differ by more to be told apart leave a search little to learn
 DECISION = "a decision to stop a trial, at first,"
@@ -247,10 +249,10 @@ class SearchRequest:
         """Say which improvement the run can show."""
         if self.default is None or plan.final_mu == 0:
             return ""
-        least = TELLS * math.sqrt(2) * found[-1].sigma  # the difference of two released levels
+        shows = SHOWS * math.sqrt(2) * found[-1].sigma  # the difference of two released levels
         return (
-            f" Is it worth it? With {self.privatizer.n} people an improvement over the default shows if it is above "
-            f"{least:.3g}; where you expect less, the default may be as good."
+            f" Is it worth it? With {self.privatizer.n} people an improvement over the default of {shows:.3g} shows in "
+            f"95% of runs, and half of it in {100 * NormalDist().cdf(SHOWS / 2 - TELLS):.0f}%."
         )
 
     def warning(self, run: SearchRun) -> str:

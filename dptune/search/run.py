@@ -276,15 +276,23 @@ class SearchRun(RunView):
                 self.failed.add(point)
                 return
             self.rungs.withdraw(trial)
+            charged = f"Nothing was charged{self.clip_words()}."
             if self.trials_failed < max(self.algorithm.batch, FIRST_TRIALS):
-                raise TrialFailed("the function failed, as all trials of the run have so far. Nothing was paid.")
+                raise TrialFailed(f"the function failed, as all trials of the run have so far. {charged}")
             raise AllTrialsFailed(
-                f"the function failed in each of the first {self.trials_failed} trials of the run {self.scope!r}; "
-                "nothing was paid. What it raised is hidden, because it may depend on private data. To see it, let the "
+                f"the function failed in each of the first {self.trials_failed} trials of the run {self.scope!r}. "
+                f"{charged} What it raised is hidden, because it may depend on private data. To see it, let the "
                 'function return the fitted model in place of losses, and say where it is made loss="zero_one" (or '
                 "another) and data=(X_val, y_val): what training raises is shown then. Or call try_out(parameters) of "
                 "the decorated function, on public or made-up data."
             )
+
+    def clip_words(self) -> str:
+        """Return which charge came before the run's first trial, to follow "nothing was charged"; "" if none did."""
+        auto = self.privatizer.auto
+        made = None if auto is None else auto.made(self.ledger)
+        price = "" if made is None else f"{made.description['mu']:.3g}"
+        return price and f" but the clip (mu={price}), which a corrected run uses again"
 
     def withdrawn(self, trial: str) -> None:
         """Take note that a trial was stopped and hands in no losses: another takes its place.

@@ -164,7 +164,20 @@ class RunView:
             improvement=None if known is None else known.improvement,
             hint=None if gain is None else Estimate(*gain, self._private),
             at_edge=edge,
+            reason=self._reason() if known is None or known.improvement is None else "",
+            missing=self.missing(),
+            kept=found == defaults and (gain is not None or (self.space is not None and self._knows)),
         )
+
+    def _reason(self) -> str:
+        """Why nothing is released about the recommendation and the default together."""
+        if not self.default:
+            return "the run was begun without default=, a configuration to compare with"
+        if self.plan.final_mu == 0:
+            return "final_share=0 keeps no budget for an estimate"
+        if self._final.charge is not None and self._lacks is not Lacks.ESTIMATE:
+            return "the run's one final estimate was made at other parameters, or without the default"
+        return "the final estimate compares the two, and is not made yet: call estimate() with the recommendation"
 
     def _answer(self, space: Space) -> dict[str, Value]:
         """The point that was chosen at the end; where nothing is, what the algorithm makes of the answers so far.
@@ -349,7 +362,7 @@ class RunView:
         made = (algorithm.t - algorithm.before) * algorithm.batch + algorithm.batch - algorithm.missing()
         made = self.fold.answered_values if self.plan.monitor_mu > 0 else made
         rounds = (
-            f", {algorithm.t} of {algorithm.rounds} {algorithm.unit}s"
+            f", and {algorithm.t} of {algorithm.rounds} {algorithm.unit}s"
             if algorithm.t or self.plan.choice_mu == 0
             else ""
         )

@@ -143,7 +143,7 @@ class Discovery:
     """
 
     def __init__(self, space: dptune.Space, trials: Iterable[FrozenTrial] = ()) -> None:
-        self._given, self._parameters = space, dict(space)
+        self._parameters = dict(space)
         self._order: dict[str, None] = {}  # names in the order of suggestion
         self._seen: dict[frozenset[tuple[str, str]], Mapping[str, Any]] = {}
         self._added: set[int] = set()  # numbers of the ended trials
@@ -167,13 +167,19 @@ class Discovery:
         kind = {(name, key_of(value) if self._may_decide(name) else "") for name, value in told.items()}
         self._seen.setdefault(frozenset(kind), told)
 
-    def space(self) -> dptune.Space:
-        """Return the space as the trials have shown it; a parameter that none has shown is as in the given space."""
-        when: dict[str, Mapping[str, Collection[Value]] | None] = dict(self._given.when)
-        for name in self._order:
-            if not self._always(name):
+    def space(self, known: dptune.Space) -> dptune.Space:
+        """Return the space as the trials have shown it.
+
+        A parameter that none of them has shown, as one of a trial that another process is running, keeps what is
+        ``known`` of its condition; if that is nothing, nobody knows when it is active.
+        """
+        when: dict[str, Mapping[str, Collection[Value]] | None] = dict(known.when)
+        for name in self._parameters:
+            if name not in self._order:
+                when.setdefault(name, None)
+            elif not self._always(name):
                 when[name] = self._condition(name)
-        return dptune.Space(self._parameters, when=when)
+        return dptune.Space({**known, **self._parameters}, when=when)
 
     def _always(self, name: str) -> bool:
         return all(name in trial for trial in self._seen.values())

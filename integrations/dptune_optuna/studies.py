@@ -227,7 +227,9 @@ class StudyRuns:
             found = self._discovered.setdefault(trial.study.study_name, Discovery(space))
             found.add_ended(trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
             found.add(trial.params, trial.distributions)
-            run.join(found.space())  # here: of two threads the later one knows what the earlier one found
+            run.join(
+                found.space(run.space or space)
+            )  # here: of two threads the later one knows what the earlier one found
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "known": {}, "_suggested": {}, "_discovered": {}}

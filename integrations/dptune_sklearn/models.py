@@ -201,10 +201,10 @@ class Models:
         return None if isinstance(model, Failed) else call_guarded(self._losses, model, PerExampleLosses).or_raise()
 
 
-def usable(model: Any) -> Any:
-    """Return a model, or raise an InputError that says what its training raised."""
+def usable(model: Any, *, but: str = "") -> Any:
+    """Return a model, or raise an InputError that says what its training raised; ``but``: what was charged before."""
     if isinstance(model, Failed):
-        raise InputError(f"training failed, and nothing was paid for it:\n{model.traceback}")
+        raise InputError(f"training failed. Nothing was charged{but}. What it raised:\n{model.traceback}")
     return model
 
 

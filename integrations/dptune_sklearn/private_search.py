@@ -215,7 +215,9 @@ class PrivateSearch(Around):
         self.name_ = self.name or name_of(self.estimator, self._public(), vars(training))
         self._means = stands_for(self.estimator, self.loss, training) if self.name else {}
         refuse_other(self._ledger(), self.name_, self._means)
-        clip = AutoClip(self.name_) if isinstance(self.clip, str) and self.clip == "auto" else self.clip
+        clip = self.clip
+        if isinstance(clip, str) and clip == "auto":  # of what it is chosen from: a corrected space finds it again
+            clip = AutoClip(self.name or name_of(self.estimator, as_loss(self.loss), self.default, vars(training)))
         privatizer = dptune.LossPrivatizer(self._ledger(), clip=clip, **private.people)
         if (loss := as_loss(self.loss)).known_clip:
             privatizer.use_clip((0.0, loss.most))

@@ -22,7 +22,7 @@ from dptune.search.agreement import check_start, lineage, newest_name, stored_pl
 from dptune.search.answer import Recommendation
 from dptune.search.fold import VALUE
 from dptune.search.request import SearchRequest, risk_in_words, share_in_words
-from dptune.search.run import SearchRun
+from dptune.search.run import FIRST_TRIALS, SearchRun
 from dptune.selection.choosing import choice_share, select_named
 from dptune.selection.methods import lead
 from dptune_sklearn.digest import of_parameters
@@ -57,14 +57,16 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
         raise InputError('a choice is made once, among all candidates: warm_start= cannot go with method="selection".')
 
     def named_losses() -> Iterator[tuple[str, Any]]:
-        for place, model in enumerate(chain(usual, models.trained(points[keeps:]))):
+        for place, model in chain(begun_fits, fits):
+            ended.append(model)
             if not isinstance(model, Failed):  # that it failed is public, so it costs nothing
                 tried.append(points[place])
                 yield json.dumps([name, place, of_parameters(points[place])]), models.losses(model)
-        if not tried:
-            usable(model)
+        if len(tried) < 2:
+            raise InputError(_fewer_than_two(ended))
 
     settings, tried = {"estimate_share": 0.1, **(search.settings or {})}, list[dict[str, Any]]()
+    begun_fits, ended = list[tuple[int, Any]](), list[Any]()
     if unknown := settings.keys() - {"estimate_share", "method"}:
         raise InputError(f'method="selection" has no setting {", ".join(map(repr, sorted(unknown)))}.')
     if keeps := (first := search.default) is not None:
@@ -79,6 +81,12 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
         raise BudgetMismatch(f"the name {name!r} belongs to a search with a clip; give that, or another name.")
     choice = choice_share(privatizer, mu=search.mu, **settings) if begun is None else 0.0
     usual = [models.fitted(parameters) for parameters in points[:keeps]]  # raises what keeps it from being trained
+    fits = enumerate(chain(usual, models.trained(points[keeps:])))
+    if not privatizer.knows_clip:  # a space whose models cannot be trained pays for none
+        while sum(not isinstance(model, Failed) for _, model in begun_fits) < 2:
+            if (fit := next(fits, None)) is None:
+                raise InputError(_fewer_than_two([model for _, model in begun_fits]))
+            begun_fits.append(fit)
     loss, most = as_loss(search.loss).name, as_loss(search.loss).most
     known, default_losses = None if most == math.inf else most, partial(_usual_losses, models, first or {})
     privatizer.choose_clip(default_losses, loss=loss, most=known, mu=search.mu, choice_share=choice)
@@ -94,7 +102,18 @@ def select(search: PrivateSearch, privatizer: dptune.LossPrivatizer, models: Mod
     chosen = select_named(named_losses(), privatizer, mu=search.mu, name=name, **settings)
     keep(ledger, name, search._means)
     best = tried[chosen.index]
-    return Found(Recommendation(best, defaults={}), models.fitted(best), chosen.estimate)
+    reason = "the choice releases which candidate it is, and no difference of losses"
+    told = Recommendation(best, defaults=first or {}, reason=reason, kept=keeps and chosen.index == 0)
+    return Found(told, models.fitted(best), chosen.estimate)
+
+
+def _fewer_than_two(fits: Sequence[Any]) -> str:
+    failed = [model for model in fits if isinstance(model, Failed)]
+    count = "none was" if len(failed) == len(fits) else "one was"
+    return (
+        f"a choice needs at least two trained candidates, and of {len(fits)} {count}. Nothing was charged. What the "
+        f"first training that failed raised:\n{failed[0].traceback}"
+    )
 
 
 def _noise_of_choice(privatizer: dptune.LossPrivatizer, mu: float, needed: float, share: float) -> str:
@@ -176,7 +195,7 @@ def _drive(run: SearchRun, models: Models, where: UserSpace, **proposing: Any) -
         drive(run, train, **proposing)
     except AllTrialsFailed:
         if failed:
-            usable(failed[0])
+            usable(failed[0], but=run.clip_words())
         raise
 
 
@@ -219,6 +238,14 @@ def _runs(
     first = wanted if begun is None else request(begun["trials"], begun["mu"])
     first.check_start(search.name_, space)
     loss = as_loss(search.loss)
+    if not privatizer.knows_clip:  # a space whose models cannot be trained pays for none
+        fits = list[Any]()
+        for model in models.trained(candidates(search.space, FIRST_TRIALS, search.random_state)):
+            fits.append(model)
+            if not isinstance(model, Failed):
+                break
+        else:
+            usable(fits[0])
     clip = first.choose_clip(search.name_, space, _default_losses, loss=loss.name, most=loss.most)
     run = first.begin(search.name_, space)
     keep(privatizer.ledger, search.name_, search._means)
@@ -274,7 +301,8 @@ def _ended(run: SearchRun, models: Models, where: UserSpace) -> Found:
         if (told := run.recommend()) != best:  # the estimate says that the defaults are better
             best, model = told, models.fitted(where.user(told))
     defaults = where.user(best.defaults) if best.defaults else {}
-    return Found(best.told_as(where.user(best), defaults), model, run.estimated(best) or loss)
+    why = "the estimator's own parameters are no point of the search space" if run.default is None else None
+    return Found(best.told_as(where.user(best), defaults, reason=why), model, run.estimated(best) or loss)
 
 
 METHODS: Mapping[str, Strategy] = {

@@ -116,7 +116,8 @@ def test_a_method_for_numbers_refuses_a_space_with_choices(tmp_path):
 def shown(*trials):
     """The space after these trials; each gives its parameters in the order of suggestion."""
     kinds = {"layers": Int(1, 3), "x": Float(0, 1)}
-    found = Discovery(Space({"first": Categorical(["a", "b", "c"])}))
+    begun = Space({"first": Categorical(["a", "b", "c"])})
+    found = Discovery(begun)
     for trial in trials:
         study = optuna.create_study()
         asked = study.ask()
@@ -128,8 +129,10 @@ def shown(*trials):
             else:
                 asked.suggest_float(name, 0, 1)
         found.add(trial, asked.distributions)
-    assert all(isinstance(found.space()[name], type(kind)) for name, kind in kinds.items() if name in found.space())
-    return found.space()
+    assert all(
+        isinstance(found.space(begun)[name], type(kind)) for name, kind in kinds.items() if name in found.space(begun)
+    )
+    return found.space(begun)
 
 
 def test_a_condition_is_the_first_parameter_that_tells_trials_apart():
@@ -147,3 +150,15 @@ def test_a_number_of_layers_is_a_condition_and_a_continuum_is_none():
     assert unknown.when == {"y": None}
     assert unknown.contains({"first": "a", "x": 0.5})
     assert len(unknown.encode({"first": "a", "x": 0.5})) == unknown.d
+
+
+def test_what_no_ended_trial_has_shown_keeps_what_is_known_of_it():
+    """A thread or a process is still running the trial that has suggested it."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    begun = Space({"first": Categorical(["a", "b", "c"]), "x": Float(0, 1)})
+    found = Discovery(begun)
+    asked = optuna.create_study().ask({"first": optuna.distributions.CategoricalDistribution(["a", "b", "c"])})
+    found.add(asked.params, asked.distributions)
+    assert found.space(begun).when == {"x": None}
+    known = Space(begun, when={"x": {"first": ["c"]}})
+    assert found.space(known).when == {"x": {"first": ("c",)}}

@@ -13,13 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from noises import NoNoise
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.errors import BudgetExhausted, InputError, KeyConflict
+from dptune.losses.functions import EPS
 from dptune.privacy import AutoClip, auto_clip
 from dptune.privacy.auto_clip import ClipRule, range_of
 
+MOST_LOG_LOSS = -math.log(EPS)
 PRICE = math.sqrt(0.05)  # of a ledger with mu = 1
 
 
@@ -47,11 +53,18 @@ def losses(scale: float = 1.0, n: int = 100, seed: int = 0) -> np.ndarray[Any, A
 # ---- the rule ----------------------------------------------------------------------------------------------
 
 
-def by_hand(values: Any, weights: Any, over: Any, above: float, never: float = -math.inf) -> list[float]:
-    """u of each bound, by counting; what is no finite number counts as ``never``."""
-    known = [v if math.isfinite(v) else never for v in values]
-    shares = [sum(w for v, w in zip(known, weights, strict=True) if v > t) for t in over]
-    return [abs(share - above) for share in shares]
+def by_hand(values: Any, weights: Any, rule: ClipRule) -> list[float]:
+    """u of each bound, by counting."""
+    known = [v if math.isfinite(v) else rule.never for v in values]
+
+    def share_above(t: float) -> float:
+        return sum(w for v, w in zip(known, weights, strict=True) if v > t)
+
+    u = []
+    for j, t in enumerate(rule.over):
+        near = rule.above + rule.far - (share_above(t / 2) if j >= 8 else 1.0) if t > 1 else 0.0
+        u.append(max(abs(share_above(t) - rule.above), near))
+    return u
 
 
 @pytest.mark.parametrize("most", [None, 36.0])
@@ -60,7 +73,8 @@ def test_the_statistic_is_what_counting_gives(most: float | None) -> None:
     rng = np.random.default_rng(1)
     values = np.concatenate([rng.exponential(3, 56), [np.nan, np.inf, -np.inf, rule.over[5]]])  # one is a bound
     weights = rng.dirichlet(np.ones(60))
-    counted = by_hand(values, weights, rule.over, rule.above, -math.inf if most is None else math.inf)
+    assert (rule.never, rule.far) == (-math.inf if most is None else math.inf, 0.1)
+    counted = by_hand(values, weights, rule)
     assert rule.distances(values, weights) == pytest.approx(counted, abs=1e-12)
 
 
@@ -123,7 +137,7 @@ def test_the_bounds_do_not_depend_on_the_losses_and_what_follows_is_cut_at_the_l
     assert ClipRule.of(300, 0.4, None).over.tolist() == [2.0 ** (j / 8) for j in range(-240, 480)]
     assert ClipRule.of(300, 0.4, 32.0).over.tolist() == [32.0 * 2.0 ** (j / 8) for j in range(-48, 1)]
     assert range_of(3.0, None) == (0.0, 12.0)
-    assert range_of(3.0, 32.0) == (0.0, 24.0)
+    assert range_of(3.0, 32.0) == (0.0, 12.0)
     assert range_of(16.0, 32.0) == (0.0, 32.0)
 
 
@@ -144,6 +158,60 @@ def test_a_clip_far_above_every_loss_or_below_most_is_rare(people: Any, price: f
     assert odds[clip < np.median(people)].sum() < 0.01
 
 
+def chances(people: Any, mu: float, most: float | None = None) -> tuple[Any, Any]:
+    """The clips that a ledger of mu may begin with, and their exact probabilities."""
+    n, eta = len(people), bounded_range_from_mu(AutoClip().price(mu))
+    rule = ClipRule.of(n, eta, most)
+    odds = np.exp(_log_odds(rule.distances(people, np.full(n, 1 / n)), rule, 2 / (n * eta)))
+    return np.array([range_of(bound, most)[1] for bound in rule.over]), odds
+
+
+def hinge_losses(people: int, gamma: float, *, standardised: bool) -> Any:
+    """Those of README's first script, on breast cancer."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X_train, X_val, y_train, y_val = train_test_split(X, y, test_size=people, random_state=0)
+    if standardised:
+        scaler = StandardScaler().fit(X_train)
+        X_train, X_val = scaler.transform(X_train), scaler.transform(X_val)
+    margins = SVC(C=1, gamma=gamma).fit(X_train, y_train).decision_function(X_val)
+    return np.maximum(0.0, 1 - (2 * y_val - 1) * margins)
+
+
+@pytest.mark.parametrize("mu", [0.92, 1.156])  # of epsilon = 4 in GDP, and with a choice that has a limit of its own
+@pytest.mark.parametrize("standardised", [True, False])
+@pytest.mark.parametrize("gamma", [1.0, 0.1])
+@pytest.mark.parametrize("people", [300, 400])
+def test_a_clip_of_hinge_losses_lies_near_the_largest(people: int, gamma: float, standardised: bool, mu: float) -> None:
+    """Nobody's loss exceeds 2.2, and of most models a third of the people have the same: clips of 6,890 were likely."""
+    losses = hinge_losses(people, gamma, standardised=standardised)
+    clips, odds = chances(losses, mu)
+    assert losses.max() < 2.2
+    assert odds[clips > 8 * losses.max()].sum() < 0.01
+    assert odds[clips < np.quantile(losses, 0.95) / 2].sum() < 0.001
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("capped", [True, False])
+def test_a_clip_of_log_losses_of_boosted_trees_lies_near_the_largest(seed: int, capped: bool) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(500, 6))
+    y = (X[:, 0] + 0.5 * X[:, 1] + rng.normal(size=500) > 0).astype(int)
+    settings = {"num_leaves": 4, "n_estimators": 40} if seed % 2 else {}  # a largest loss of about 3, or of 7
+    model = lightgbm.LGBMClassifier(verbose=-1, n_jobs=1, **settings).fit(X[:200], y[:200])
+    losses = -np.log(np.maximum(model.predict_proba(X[200:])[np.arange(300), y[200:]], EPS))
+    clips, odds = chances(losses, 1.0, MOST_LOG_LOSS if capped else None)
+    assert odds[clips > 8 * losses.max()].sum() < 0.05
+    assert odds[clips < np.quantile(losses, 0.95) / 2].sum() < 0.005
+
+
+@pytest.mark.parametrize("level", [0.7, 1.0, 40.0, 1e6])
+def test_where_everybody_loses_the_same_the_clip_is_not_far_above(level: float) -> None:
+    clips, odds = chances(np.full(1000, level), 1.0)
+    assert odds[clips > 9 * max(level, 1.0)].sum() < 0.02
+    assert odds[clips < level].sum() < 0.01
+
+
 # ---- the release -------------------------------------------------------------------------------------------
 
 
@@ -152,7 +220,7 @@ def test_the_noise_is_that_of_the_exponential_mechanism(auto: Callable[..., Loss
     auto(noise=noise).choose_clip(values)
     eta = bounded_range_from_mu(PRICE)
     rule = ClipRule.of(100, eta, None)
-    u = np.array(by_hand(values, [0.01] * 100, rule.over, rule.above))
+    u = np.array(by_hand(values, [0.01] * 100, rule))
     assert noise.sigma == pytest.approx(2 * 0.01 / eta, rel=1e-5)
     assert noise.sigma >= 2 * 0.01 / eta
     assert noise.statistic == pytest.approx(u + noise.sigma * rule.handicaps, abs=1e-9)

@@ -25,7 +25,7 @@ def test_a_run_whose_first_trials_all_fail_stops_unpaid_and_names_the_remedy(led
         finish(run, 0, np.zeros(kind.n - 1))
     first = max(run.algorithm.batch, 4)
     for i in range(first - 1):
-        with pytest.raises(TrialFailed, match="Nothing was paid"):
+        with pytest.raises(TrialFailed, match="Nothing was charged"):
             finish(run, i)
     with pytest.raises(AllTrialsFailed, match="try_out"):
         finish(run, first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from dptune import CENTRED, GIBO, Budget, Float, InputError, LossPrivatizer, PrivacyLedger, SearchRun, Space
 from dptune.algorithms import VALUES, Method, PublicFacts
+from dptune.search.answer import Estimate
 from dptune.search.request import SearchRequest, forecast, noises, space_of, warning
 
 SPACE = Space({"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)})
@@ -101,8 +103,15 @@ def test_a_run_announces_what_it_can_show_what_a_person_risks_and_whose_number_o
     request = SearchRequest(CENTRED, privatizer, default={"a": 0.5, "b": 1.0})
     announced = request.announcement(request.begin("run", SPACE))
     assert "(the number that it plans for 2 coordinates)" in announced
-    least = 1.96 * 2 * 3.0 / (300 * 0.05**0.5)  # the difference of two levels, released jointly for 5% of mu^2
-    assert f"With 300 people an improvement over the default shows if it is above {least:.3g}" in announced
+    sigma = 2 * 3.0 / (300 * 0.05**0.5)  # of the difference of two levels, released jointly for 5% of mu^2
+    shows = (1.96 + NormalDist().inv_cdf(0.95)) * sigma  # above 1.96 sigma after noise, in 95% of runs
+    assert f"With 300 people an improvement over the default of {shows:.3g} shows in 95% of runs" in announced
+    noise = np.random.default_rng(0).normal(0.0, sigma, 20_000)
+    rates = [
+        np.mean([Estimate(true + x, sigma, True).verdict == "better" for x in noise]) for true in (shows, shows / 2)
+    ]
+    assert rates == [pytest.approx(0.95, abs=0.005), pytest.approx(0.44, abs=0.01)]
+    assert "and half of it in 44%" in announced
     assert "right at most 70 times in 100" in announced  # Phi(1/2) = .69
 
 

@@ -81,6 +81,44 @@ def test_an_estimator_that_cannot_be_trained_costs_nothing(fast_path):
     assert search.ledger.spent() == 0
 
 
+@pytest.mark.filterwarnings("ignore:A candidate could not be trained")
+@pytest.mark.parametrize(
+    "budget", [dptune.Budget.gdp(1.0), dptune.Budget.approximate_dp(1.0, 1e-5)], ids=["gdp", "pair"]
+)
+@pytest.mark.parametrize("method", ["centred", "selection"])
+def test_a_misspelt_space_pays_for_no_clip_and_one_that_half_trains_for_one(fast_path, method, budget):
+    ledger = dptune.PrivacyLedger(fast_path / "ledger.db", budget)
+
+    def fit(*solvers, tries=12):
+        space = {"solver": list(solvers), "alpha": [0.1, 1.0, 10.0]}
+        about = {"loss": "mse", "n_trials": tries, "method": method, "random_state": 0, "cv": None}
+        return PrivateSearch(Ridge(solver="svd"), space, ledger=ledger, **about).fit(*PUBLIC, **VAL)
+
+    for misspelt in (("svdd", "lsqrr"), ("svdd", "cholesk")):
+        with pytest.raises(dptune.InputError, match="Nothing was charged"):
+            fit(*misspelt)
+    assert ledger.charges() == []
+    fit("svd", "lsqrr")
+    spent = [charge.key for charge in ledger.charges()].count("clip")
+    assert spent == 1
+    with pytest.raises(dptune.BudgetExhausted):
+        fit("svd", "lsqr", "cholesky")  # nothing is left; the clip is not asked for again
+    assert [charge.key for charge in ledger.charges()].count("clip") == 1
+
+
+def test_a_corrected_search_uses_the_clip_again(fast_path):
+    ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.gdp(1.0))
+    first = PrivateSearch(Ridge(), SPACE, ledger=ledger, loss="mse", n_trials=12, mu=0.5, cv=None).fit(*PUBLIC, **VAL)
+    wider = {"alpha": loguniform(1e-4, 1e4)}
+    other = PrivateSearch(Ridge(), wider, ledger=ledger, loss="mse", n_trials=12, mu=0.5, cv=None).fit(*PUBLIC, **VAL)
+    absolute = PrivateSearch(Ridge(), SPACE, ledger=ledger, loss="mae", n_trials=12, mu=0.3, cv=None).fit(
+        *PUBLIC, **VAL
+    )
+    clips = [search.released_["value"][0] for search in (first, other, absolute)]
+    assert clips[0] == clips[1] != clips[2]
+    assert [charge.key for charge in ledger.charges()].count("clip") == 2
+
+
 def test_there_are_no_cv_results_and_no_score_without_an_estimate(fast_path):
     search = unclipped(fast_path, settings={"final_share": 0}).fit(*PUBLIC, **VAL)
     assert not hasattr(search, "cv_results_")
