@@ -7,6 +7,7 @@ own model: about twenty of a hundred stock estimators tell neighbours apart then
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from audit_tools import dump
 from every_logger import without_clocks
 from noises import CannedNoise
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from stock_models import (
     ONE_COLUMN,
@@ -73,14 +75,14 @@ def by_choice(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
     return [*map(pickle.dumps, models), pickle.dumps(chosen), masked([repr(dump(ledger))], folder)]
 
 
-def by_search(pickled: bytes, rows: np.ndarray, folder: Path, method: str = "centred") -> Left:
-    """The estimator is searched, pickled with all it has, and its best one handed out."""
+def by_search(pickled: bytes, rows: np.ndarray, folder: Path, **settings: Any) -> Left:
+    """Public rows propose models, and private people choose; the search is pickled, and its best model handed out."""
     model, ledger = pickle.loads(pickled), opened(folder)
-    about: dict[str, Any] = {"loss": loss_of(model), "clip": (0.0, 1.0), "n_trials": 4, "method": method, "name": "s"}
-    if method == "centred":
-        about["settings"] = {"final_share": 0.1}  # the model that is handed out is estimated last
+    about: dict[str, Any] = {"loss": loss_of(model), "clip": (0.0, 1.0), "n_trials": 3, "name": "s", **settings}
     search = PrivateSearch(model, {"n_neighbors": [2, 3, 4]}, ledger=ledger, **about)
     search.fit(X_TRAIN, Y_TRAIN, X_val=rows, y_val=Y_VAL)
+    for clock in ("mean_fit_time", "std_fit_time"):  # of public rows
+        getattr(search, "cv_results_", {}).pop(clock, None)
     whole = masked([pickle.dumps(search).decode("latin-1"), repr(dump(ledger))], folder)
     return [pickle.dumps(search.best_estimator_), pickle.dumps(model), whole]
 
@@ -115,7 +117,12 @@ def by_choosing_study(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
 
 
 def by_choosing_search(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
-    return by_search(pickled, rows, folder, method="selection")
+    return by_search(pickled, rows, folder, cv=None, method="selection")
+
+
+def by_private_search(pickled: bytes, rows: np.ndarray, folder: Path) -> Left:
+    """The model that is handed out is estimated last."""
+    return by_search(pickled, rows, folder, cv=None, n_trials=4, settings={"final_share": 0.1})
 
 
 def audit(door: Door, name: str, folder: Path, kinds: tuple[str, ...] = ("far", "missing")) -> None:
@@ -140,7 +147,7 @@ def test_models_among_which_one_was_chosen_are_as_they_were(fast_path: Path, nam
     audit(by_choice, name, fast_path, ("far",))
 
 
-@pytest.mark.parametrize("door", [by_search, by_choosing_search, by_study, by_choosing_study])
+@pytest.mark.parametrize("door", [by_search, by_choosing_search, by_private_search, by_study, by_choosing_study])
 def test_every_front_end_hands_out_models_that_were_never_asked(fast_path: Path, canned: None, door: Door) -> None:
     audit(door, "KNeighborsClassifier", fast_path)
 
@@ -158,7 +165,7 @@ def test_the_audit_finds_a_model_that_was_asked_itself(
         audit(by_choice, name, fast_path, ("far",))
 
 
-@pytest.mark.parametrize("door", [by_search, by_study, by_choosing_study])  # selection trains the chosen one anew
+@pytest.mark.parametrize("door", [by_private_search, by_study, by_choosing_study])  # others train the chosen one anew
 def test_the_audit_finds_it_in_every_front_end(
     fast_path: Path, canned: None, monkeypatch: pytest.MonkeyPatch, door: Door
 ) -> None:
@@ -197,3 +204,37 @@ def test_the_users_model_answers_as_before() -> None:
     before = pickle.dumps(model)
     model.predict(X_VAL)
     assert pickle.dumps(model) != before
+
+
+class OnADevice(LogisticRegression):  # type: ignore[misc]
+    """Has something that pickle cannot store once it is fitted."""
+
+    def fit(self, X: Any, y: Any) -> OnADevice:
+        super().fit(X, y)
+        self.session_ = threading.Lock()
+        return self
+
+
+@pytest.mark.parametrize("clip", [(0.0, 2.0), "auto"])
+@pytest.mark.parametrize("kind", [{}, {"cv": None, "method": "centred"}, {"cv": None, "method": "selection"}])
+def test_a_search_of_models_that_cannot_be_copied_is_refused_and_free(
+    fast_path: Path, kind: dict[str, Any], clip: Any
+) -> None:
+    ledger, space = opened(fast_path), {"C": [0.1, 1.0, 3.0, 10.0]}
+    search = PrivateSearch(OnADevice(), space, ledger=ledger, loss="log_loss", clip=clip, n_trials=4, **kind)
+    with pytest.raises(dptune.InputError, match="this OnADevice cannot be copied"):
+        search.fit(X_TRAIN, Y_TRAIN, X_val=X_VAL, y_val=Y_VAL)
+    assert ledger.count() == 0
+
+
+def test_a_study_of_models_that_cannot_be_copied_is_refused_and_free(fast_path: Path) -> None:
+    ledger, space = opened(fast_path), {"C": optuna.distributions.FloatDistribution(0.1, 10.0, log=True)}
+    sampler = CentredSampler(space, dptune.LossPrivatizer(ledger, n=N, clip=(0.0, 2.0)), n_trials=8)
+
+    @sampler.objective(loss="log_loss", data=(X_VAL.copy(), Y_VAL.copy()))
+    def model(trial: Any) -> Any:
+        return OnADevice(C=trial.suggest_float("C", 0.1, 10.0, log=True)).fit(X_TRAIN, Y_TRAIN)
+
+    with pytest.raises(dptune.InputError, match="this OnADevice cannot be copied"):
+        optuna.create_study(sampler=sampler).optimize(model)
+    assert ledger.count() == 0
