@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import beta, expon, loguniform, norm, poisson, randint, uniform
+from scipy.stats import (
+    beta,
+    binom,
+    expon,
+    geom,
+    loguniform,
+    norm,
+    poisson,
+    randint,
+    rv_discrete,
+    rv_histogram,
+    uniform,
+)
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import ParameterGrid
@@ -62,6 +74,41 @@ def test_the_ends_of_a_space_are_the_users():
     assert (low["numbers"], high["numbers"]) == (0.1, 10)
     assert low["loguniform"], high["loguniform"] == pytest.approx((1e-3, 1e2))
     assert norm(1, 2).cdf(low["normal"]) == pytest.approx(1e-3)
+
+
+WHOLE = {
+    "poisson": poisson(4),
+    "binom": binom(10, 0.3),
+    "geom": geom(0.3),
+    "values": rv_discrete(values=([1, 2, 5], [0.2, 0.3, 0.5])),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_discrete_distributions_give_whole_numbers_that_they_can_have_and_back(name):
+    given, where = WHOLE[name], UserSpace(WHOLE)
+    for u in np.linspace(0, 1, 21):
+        point = where.space.decode(np.full(4, u))
+        value = where.user(point)[name]
+        assert isinstance(value, int)
+        assert given.pmf(value) > 0
+        back = where.ours(where.user(point))
+        assert back is not None
+        assert where.user(back)[name] == value
+
+
+def test_a_histogram_is_searched_within_its_ends():
+    where = UserSpace({"h": rv_histogram(np.histogram([1.0, 2.0, 4.0], bins=3))})
+    assert [where.user(where.space.decode(np.array([u])))["h"] for u in (0.0, 1.0)] == [1.0, 4.0]
+
+
+def test_the_nearest_point_moves_numbers_and_nothing_else():
+    where = UserSpace({"l2": loguniform(1e-6, 1.0), "depth": [2, 4, 8], "kind": ["a", "b"]})
+    point, moved = where.nearest({"l2": 0.0, "depth": 7, "kind": "b"})
+    assert (where.user(point), moved) == ({"l2": 1e-6, "depth": 8, "kind": "b"}, ["l2", "depth"])
+    assert where.nearest({"l2": 0.0, "depth": 7, "kind": "c"}) == (None, [])
+    assert where.nearest({"l2": "auto", "depth": 4, "kind": "b"}) == (None, [])
+    assert where.nearest({"l2": 0.1, "depth": 4, "kind": "b"})[1] == []
 
 
 @pytest.mark.parametrize(

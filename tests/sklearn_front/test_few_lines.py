@@ -1,0 +1,42 @@
+"""Scripts of scikit-learn become private with four added lines, and none changed."""
+
+from __future__ import annotations
+
+import pytest
+
+import dptune
+from sklearn_tools import PRIVATE, PUBLIC
+
+IMPORTS = """
+from scipy.stats import loguniform
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+"""
+SCRIPTS = {
+    "grid": 'search = GridSearchCV(LogisticRegression(C=0.01), {"C": [0.1, 1, 10]}, scoring="roc_auc", cv=3)',
+    "random": 'search = RandomizedSearchCV(LogisticRegression(), {"C": loguniform(1e-2, 1e2)}, n_iter=5)',
+}
+AFTER = """
+search.fit(X_train, y_train)
+"""
+ADDED = """
+from dptune import Budget
+from dptune_sklearn import PrivateSearch
+search = PrivateSearch(search, ledger="ledger.db", budget=Budget.gdp(mu=1.0), loss="log_loss")
+search.fit(X_train, y_train, X_val=X_val, y_val=y_val)
+"""
+RESULT = """
+best, results, labels = search.best_params_, search.cv_results_, search.predict(X_train)
+"""
+
+
+@pytest.mark.parametrize("kind", SCRIPTS)
+def test_a_script_becomes_private_with_four_added_lines(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    assert len(ADDED.split("\n")) - 2 == 4
+    script = f"{IMPORTS}{SCRIPTS[kind]}{AFTER}{ADDED}{RESULT}"
+    known = {"X_train": PUBLIC[0], "y_train": PUBLIC[1], "X_val": PRIVATE[0], "y_val": PRIVATE[1]}
+    exec(compile(script, "script.py", "exec"), known)
+    assert known["labels"].shape == (40,)
+    assert len(known["results"]["params"]) in (3, 5)
+    assert 0 < dptune.PrivacyLedger("ledger.db").spent() <= 1.0
