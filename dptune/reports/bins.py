@@ -111,14 +111,17 @@ def _points(scores: Vector, low: float, high: float) -> tuple[float, ...]:
 
 
 def edges_of(scores: Vector, positive: Mask, threshold: float, bins: int) -> Vector:
-    """Return up to ``bins`` - 1 edges: quantiles, with equal weight on both classes; one is the threshold."""
+    """Return the edges of about as many bins: quantiles, with equal weight on both classes, and the threshold."""
     order = np.argsort(scores, kind="stable")
     weights = np.where(positive, 0.5 / max(positive.sum(), 1), 0.5 / max((~positive).sum(), 1))[order]
     places = np.searchsorted(np.cumsum(weights) / weights.sum(), np.arange(1, bins) / bins)
     edges = np.unique(scores[order][np.minimum(places, len(scores) - 1)])
     edges = edges[edges < scores.max()]  # above the last one there would be nobody
-    if threshold not in edges and len(edges) > 0:
-        edges[np.argmin(np.abs(edges - threshold))] = threshold
+    if len(edges) and threshold not in edges:
+        near = int(np.argmin(np.abs(edges - threshold)))
+        low, high = sorted((float(edges[near]), threshold))
+        if weights[(scores[order] > low) & (scores[order] <= high)].sum() < 0.5 / bins:
+            edges[near] = threshold  # less than half a bin away: moved; else one more edge
     return np.unique(np.append(edges, threshold))
 
 

@@ -17,6 +17,7 @@ from dptune.accounting import BudgetStatement
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss, as_loss, too_wide
 from dptune.privacy import AutoClip
+from dptune.reports import Report
 from dptune.search.fold import FINAL, VALUE
 from dptune_sklearn.decide import decide
 from dptune_sklearn.models import Models, given_halves
@@ -311,6 +312,25 @@ class PrivateSearch(Around):
         """Return what came out: the verdict, and what public rows predicted beside what private people have."""
         check_is_fitted(self, "released_")
         return str(self.best_params_.summary())
+
+    def report(
+        self, X: Any, y: Any, *, X_val: Any, y_val: Any, groups: npt.ArrayLike | None = None, **settings: Any
+    ) -> Report:
+        """Release a report of ``best_estimator_`` that may be published; see :func:`dptune.report`.
+
+        Args:
+            X, y, X_val, y_val, groups: as for :meth:`fit`.
+            settings: of :func:`dptune.report`. ``name`` is the search's name and "report" by default. ``mu`` is all
+                that is left by default: give the search a ``mu`` that leaves some.
+
+        Raises:
+            BudgetExhausted: the ledger has not that much left; before private rows are read.
+            InputError: a setting is not usable. Nothing was charged.
+        """
+        _, private = given_halves(X, y, X_val, y_val, groups, None, {})
+        privatizer = dptune.LossPrivatizer(self._ledger(), clip=(0.0, 1.0), **private.people)
+        settings = {"name": f"{self.name_} report", **settings}
+        return dptune.report(self.best_estimator_, privatizer, data=private.rows, public=(X, y), **settings)
 
     def _strategy(self) -> Strategy:
         """Return how the budget is spent; refuse settings that do not go together."""

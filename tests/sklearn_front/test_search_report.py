@@ -1,0 +1,34 @@
+"""A report of what a search has found: the same release as ``dptune.report``, from the search's ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import loguniform
+from sklearn.linear_model import LogisticRegression
+
+import dptune
+from dptune.reports import stored_report
+from dptune_sklearn import PrivateSearch
+
+
+def test_a_search_reports_on_its_best_estimator(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=400)
+    X = rng.normal(size=(400, 2)) + y[:, None]
+    public, private = (X[:150].copy(), y[:150].copy()), {"X_val": X[150:].copy(), "y_val": y[150:].copy()}
+    ledger = dptune.PrivacyLedger(tmp_path / "ledger.db", dptune.Budget.gdp(mu=1.0))
+    search = PrivateSearch(
+        LogisticRegression(), {"C": loguniform(1e-3, 1e3)}, ledger=ledger, loss="zero_one", n_trials=10, mu=0.8,
+        method="selection", cv=None,
+    ).fit(*public, **private)  # fmt: skip
+    found = search.report(*public, **private)
+    assert found.mu == pytest.approx(0.6)  # what mu=0.8 has left of 1
+    assert found.accuracy_score.value > 0.6
+    assert search.report(*public, **private).to_dict() == found.to_dict()
+    assert stored_report(ledger, f"{search.name_} report").to_dict() == found.to_dict()
+    assert ledger.spent() == pytest.approx(1.0)
+    with pytest.raises(dptune.BudgetExhausted):
+        search.report(*public, **private, name="another", mu=0.5)
