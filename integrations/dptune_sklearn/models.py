@@ -175,6 +175,7 @@ class Models:
             if isinstance(found, Failed):
                 warnings.warn(f"A candidate could not be trained:\n{found.traceback}", FitFailedWarning, stacklevel=5)
             yield found
+        next(coming, None)  # so that joblib's generator ends, and is not closed by the garbage collector
 
     def fitted(self, parameters: Mapping[str, Any]) -> Any:
         """Return one model; raises what :func:`usable` raises."""
