@@ -282,6 +282,8 @@ class PrivateFunction:
         try:
             return shielded(self._function, self._shield(FixedTrial(dict(parameters))), wrapped)
         except ValueError as error:
+            if "of the FixedTrial object" not in str(error):  # the function's own: it is public, and shown
+                raise
             missing = (
                 f"{error} Add what the run did not search: estimate(study, {{**recommend(study), name: value}}); in "
                 "default= name every parameter that the function suggests."
