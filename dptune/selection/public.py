@@ -104,8 +104,9 @@ class PublicLosses:
         cut = np.clip(self.clipped[default] - self.clipped[j], -r, r)
         return float(cut.mean()), float(cut.std() / len(cut) ** 0.5)
 
+    @cached_property
     def digest(self) -> str:
-        """Return a fingerprint of the losses and their range, by which a ledger recognises the choice."""
+        """A fingerprint of the losses and their range, by which a ledger recognises the choice."""
         header = repr((self.values.shape, self.low, self.high)).encode()
         return hashlib.sha256(header + self.values.tobytes()).hexdigest()[:16]
 

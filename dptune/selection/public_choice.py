@@ -134,7 +134,7 @@ class PublicChoice:
         return noise_scale(sensitivity=weight, mu=mu, dimension=1)
 
     def _digest(self, wanted: planning.Wanted) -> str:
-        settings = [self.public.digest(), self.default, *vars(wanted).values()]
+        settings = [self.public.digest, self.default, *vars(wanted).values()]
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
 
     # ---- before ----------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class PublicChoice:
         )  # fmt: skip
 
     def _point(self, j: int) -> str:
-        return json.dumps([self.name, self.public.digest(), j])
+        return json.dumps([self.name, self.public.digest, j])
 
 
 def _known_range(privatizer: LossPrivatizer, loss: str | NamedLoss | None) -> tuple[float, float] | None:

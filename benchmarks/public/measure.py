@@ -1,0 +1,114 @@
+"""What each way to choose ends with, on the tables of :mod:`benchmarks.public.tables`.
+
+"dptune" is :func:`dptune.select` with ``public=``, as a user calls it: its defaults, a clip read off the public rows, a
+ledger on disk, unseeded noise. The other ways are given the task's true range of a loss; private ones among random
+candidates by the exact law of the exponential mechanism, in expectation.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dptune
+from benchmarks.data import Array
+from benchmarks.public.tables import Table
+from dptune.accounting.approximate import largest_plan
+from dptune.accounting.gdp import bounded_range_from_mu
+
+DELTA = 1e-5
+BUDGETS: dict[str, dptune.Budget] = {
+    "mu = 0.25": dptune.Budget.gdp(mu=0.25),
+    "mu = 1": dptune.Budget.gdp(mu=1.0),
+    "epsilon = 1": dptune.Budget.approximate_dp(epsilon=1, delta=DELTA),
+    "epsilon = 4": dptune.Budget.approximate_dp(epsilon=4, delta=DELTA),
+}
+PEOPLE, DRAWS = (300, 1000), 2
+OURS, CV, EXACT, RANDOM, DEFAULT, CONSTANT = (
+    "dptune", "cross-validation alone", "exact choice", "choice among random", "default", "constant",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One draw of one choice."""
+
+    task: str
+    split: int
+    shifted: bool
+    n: int
+    budget: str
+    draw: int
+
+
+def cells(tasks: list[str], splits: int, *, shifted: bool) -> Iterator[Cell]:
+    """The benchmark's cells, split by split."""
+    for split in range(splits):
+        for task in tasks:
+            for n in PEOPLE:
+                for budget in BUDGETS:
+                    for draw in range(DRAWS):
+                        yield Cell(task, split, shifted, n, budget, draw)
+
+
+def measure(cell: Cell, table: Table) -> dict[str, Any]:
+    """Return the cell's choice: the judge's loss, the verdict, and what it is compared with on the same people."""
+    private = table.private[:, : cell.n].astype(float)
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = dptune.PrivacyLedger(Path(folder) / "ledger.db", BUDGETS[cell.budget])
+        privatizer = dptune.LossPrivatizer(ledger, n=cell.n)
+        made = dptune.select(list(private), privatizer, name="choice", public=table.public, default=0)
+        low, high = privatizer.interval.low, privatizer.interval.high
+    found: dict[str, Any] = {**asdict(cell), "loss": float(table.judge[made.index]), "verdict": made.verdict}
+    if (gain := made.improvement) is not None:
+        D = np.clip(private[0], low, high) - np.clip(private[made.index], low, high)  # (n,)
+        cut = np.clip(D, -gain.radius, gain.radius)
+        found |= {"improvement": gain.value, "sigma": gain.sigma, "true": float(D.mean()), "cut": float(cut.mean())}
+        found["unclipped"] = float((private[0] - private[made.index]).mean())
+    return found
+
+
+def rivals(table: Table, n: int, budget: str) -> dict[str, float]:
+    """Return the judge's losses of the other ways to choose, for n people and a budget."""
+    low, high = table.clip
+    V, L, random = (
+        np.clip(np.nan_to_num(losses, nan=high), low, high)
+        for losses in (table.public, table.private[:, :n], table.random[:, :n])
+    )
+    return {
+        DEFAULT: float(table.judge[0]),
+        CONSTANT: table.constant,
+        CV: float(table.judge[np.argmin(V.mean(axis=1))]),
+        EXACT: float(table.judge[np.argmin(L.mean(axis=1))]),
+        RANDOM: float(_law(random.sum(axis=1) * eta(budget) / (2 * (high - low))) @ table.judge_random),
+    }
+
+
+def eta(budget: str) -> float:
+    """Return the bounded range of one choice that takes all of a budget."""
+    stated = BUDGETS[budget]
+    if stated.stated_epsilon is None:
+        return bounded_range_from_mu(stated.mu)
+    return bounded_range_from_mu(largest_plan(1.0, stated.stated_epsilon, DELTA))
+
+
+def _law(exponents: Array) -> Array:
+    weights = np.exp(exponents.min() - exponents)
+    return np.asarray(weights / weights.sum())
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the stored results."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def quiet() -> None:
+    """Say nothing about each new ledger."""
+    logging.getLogger("dptune").setLevel(logging.WARNING)
