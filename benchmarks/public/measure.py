@@ -30,7 +30,7 @@ BUDGETS: dict[str, dptune.Budget] = {
     "epsilon = 1": dptune.Budget.approximate_dp(epsilon=1, delta=DELTA),
     "epsilon = 4": dptune.Budget.approximate_dp(epsilon=4, delta=DELTA),
 }
-PEOPLE, DRAWS = (300, 1000), 2
+PEOPLE, DRAWS = (300, 1000), 1
 OURS, CV, EXACT, RANDOM, DEFAULT, CONSTANT = (
     "dptune", "cross-validation alone", "exact choice", "choice among random", "default", "constant",
 )  # fmt: skip
