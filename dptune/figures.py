@@ -13,6 +13,7 @@ from dptune._numbers import rounded_up
 from dptune.accounting.gdp import Spent
 from dptune.accounting.ledger import Charge, PrivacyLedger
 from dptune.algorithms.centred import GENERATION, Generation
+from dptune.choice_figure import draw_finalists, draw_improvement, is_choice
 from dptune.errors import InputError, MissingExtra
 from dptune.gp.grouped import Group, GroupedRegression
 from dptune.search.fold import FINAL, VALUE
@@ -70,8 +71,9 @@ def save_figure(
         raise MissingExtra('figures need matplotlib: pip install "dptune[figures]".') from None
     charges = ledger.charges(_only_scope(ledger, scope))
     delta = (ledger.budget.stated_delta or 1e-5) if delta is None else delta
+    wide = 12 if any(map(is_choice, charges)) else 9
     with context(style(dark=dark)):
-        _save(Figure(figsize=(9, 3.4), layout="constrained"), Path(path), charges, ledger, delta)
+        _save(Figure(figsize=(wide, 3.4), layout="constrained"), Path(path), charges, ledger, delta)
     return Path(path)
 
 
@@ -79,8 +81,13 @@ def _save(figure: Figure, path: Path, charges: list[Charge], ledger: PrivacyLedg
     endings = sorted(figure.canvas.get_supported_filetypes())
     if path.suffix.removeprefix(".").lower() not in endings:
         raise InputError(f"a figure's file ends in one of {', '.join('.' + e for e in endings)}; got {str(path)!r}.")
-    left, right = figure.subplots(1, 2)
-    _draw_losses(left, charges)
+    if any(map(is_choice, charges)):
+        left, middle, right = figure.subplots(1, 3)
+        draw_finalists(left, charges)
+        draw_improvement(middle, charges)
+    else:
+        left, right = figure.subplots(1, 2)
+        _draw_losses(left, charges)
     draw_budget(right, charges, ledger, delta)
     if not ledger.private:
         figure.suptitle("NOT PRIVATE: seeded noise", color="crimson", fontweight="bold")
@@ -165,11 +172,18 @@ def _trials_of(charge: Charge) -> int:
 def draw_budget(axes: Axes, charges: list[Charge], ledger: PrivacyLedger, delta: float) -> None:
     """Draw what was spent against the number of trials, and the budget."""
     spent = [each.mu for each in accumulate(charges, lambda so_far, c: so_far.plus(c.mu, c.eta), initial=Spent())][1:]
-    trials = np.cumsum([_trials_of(c) for c in charges])  # (releases,) trials that were released by then
+    choice = any(map(is_choice, charges))
+    trials = np.cumsum([1 if choice else _trials_of(c) for c in charges])  # (releases,) trials released by then
+    if choice:
+        trials, spent = np.r_[0, trials], [0.0, *spent]
     axes.step(trials, spent, where="post", color="C0", ls="-", label="spent (odometer)")
     limit = ledger.mu
     epsilon = rounded_up(ledger.limits.epsilon(delta))
     promise = f"eps = {epsilon} at delta = {rounded_up(delta, 6)}" if ledger.private else "NOT PRIVATE"
     axes.axhline(limit, color="C1", ls="--", label=f"budget: {promise}")
-    axes.set(xlabel="trial", ylabel="mu (GDP)", title="Privacy budget", ylim=(0, 1.15 * limit))
+    limit = max(limit, *spent) if spent else limit
+    what = "release" if choice else "trial"
+    axes.set(xlabel=what, ylabel="mu (GDP)", title="Privacy budget", ylim=(0, 1.15 * limit))
+    if choice:
+        axes.set_xticks(trials)
     axes.legend(fontsize="x-small", loc="lower right")

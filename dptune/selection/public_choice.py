@@ -217,8 +217,13 @@ class PublicChoice:
         tally = votes(self.public.clipped[left], r, self._plan.public_weight)
         odds = prior(tally, r, bounded_range_from_mu(mu)).tolist()
         self._privatizer.release(
-            query, scope=self.name, key=INDEX, note={"finalists": left}, mechanism=partial(noisy_min, prior=odds)
+            query, scope=self.name, key=INDEX, note=self._note(left), mechanism=partial(noisy_min, prior=odds)
         )
+
+    def _note(self, left: list[int]) -> dict[str, object]:
+        """What is public about the finalists that could be trained, for whoever reads the ledger."""
+        default = None if self.default is None else self.public.mean(self.default)
+        return {"finalists": left, "public": [self.public.mean(j) for j in left], "default": default}
 
     def _release_improvement(self) -> None:
         """(1/n) sum_i cut(L_i(default) - L_i(chosen)) + noise, unless the default was chosen."""
@@ -229,7 +234,9 @@ class PublicChoice:
             return
         r, points = self._plan.estimate_radius, (self._point(self.default), self._point(chosen))
         query = MeanQuery(points, np.array([[1.0, -1.0]]), Interval(-r, r), self._plan.estimate_mu)
-        self._privatizer.release(query, scope=self.name, key=IMPROVEMENT)
+        predicted, error = self.public.difference(self.default, chosen, r)
+        note = {"predicted": predicted, "predicted_sigma": error}
+        self._privatizer.release(query, scope=self.name, key=IMPROVEMENT, note=note)
 
     def _made(self, key: str) -> Charge | None:
         """Return the charge of a release if its answer is recorded."""
@@ -247,11 +254,10 @@ class PublicChoice:
         chosen = self._chosen(made)
         improvement = None
         if told is not None and told.value is not None and self.default is not None:
-            predicted, error = self.public.difference(self.default, chosen, self._plan.estimate_radius)
-            sigma = float(told.description["sigma"])
+            sigma, note = float(told.description["sigma"]), told.note
             improvement = PairedEstimate(
-                told.value[0], sigma, told.private, radius=self._plan.estimate_radius, predicted=predicted,
-                predicted_sigma=error,
+                told.value[0], sigma, told.private, radius=self._plan.estimate_radius, predicted=note["predicted"],
+                predicted_sigma=note["predicted_sigma"],
             )  # fmt: skip
         return Selection(
             chosen, self.public.m, None, self._plan.mu, "exponential selection",
