@@ -11,10 +11,10 @@ import numpy as np
 
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.accounting.ledger import Rest
-from dptune.selection.public import Matrix, PublicLosses, Vector, centred, law, prior, votes
+from dptune.selection.public import FEWEST, Matrix, PublicLosses, Vector, centred, law, prior, votes
 
-FEWEST, MOST = 20, 100  # finalists by default
-PER_FINALIST = 4.0  # n eta for each finalist between them; found by `python -m benchmarks.public tune`
+MOST = 100  # finalists by default
+PER_FINALIST = 4.0  # n eta for each finalist between FEWEST and MOST
 RADII = tuple(2.0**-k for k in range(6, -1, -1))  # candidates for r, in units of the largest that cuts public rows
 SHARES, USUAL_SHARE = (0.1, 0.2, 0.3, 0.4), 0.2  # of mu^2, for the estimate; the usual one if none will show
 BIAS, RADIUS_STEPS = 0.3, 40  # of the estimate: bias by cutting, in standard deviations of the noise; radii tried
@@ -43,7 +43,7 @@ class Plan:
     Attributes:
         mu: GDP price of choice and estimate together.
         share: of mu^2, for the estimate.
-        finalists: among how many candidates people choose.
+        finalists: places of the candidates among which people choose, the best on public rows first.
         radius: r of the choice; estimate_radius that of the estimate; in units of the loss.
         public_weight: of a public row's vote.
         divides: whether the choice has a limit of its own in a budget in (epsilon, delta).
@@ -51,7 +51,7 @@ class Plan:
 
     mu: float
     share: float
-    finalists: int
+    finalists: tuple[int, ...]
     radius: float
     estimate_radius: float
     public_weight: float
@@ -75,7 +75,8 @@ class Plan:
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Self:
         """Return the plan of :meth:`describe`."""
-        return cls(**{name: stored[name] for name in cls.__dataclass_fields__})
+        known = {name: stored[name] for name in cls.__dataclass_fields__}
+        return cls(**{**known, "finalists": tuple(stored["finalists"])})
 
 
 def plan(public: PublicLosses, rest: Rest, wanted: Wanted, *, n: int, default: int | None, unit: Unit) -> Plan:
@@ -97,19 +98,22 @@ def plan(public: PublicLosses, rest: Rest, wanted: Wanted, *, n: int, default: i
         share = _share(public, default, lambda each: unit(whole(each) * math.sqrt(each)) if whole(each) > 0 else 1.0)
     mu = whole(share)
     if mu <= 0:
-        return Plan(0.0, share, FEWEST, 1.0, 1.0, wanted.public_weight, divides=False)
+        return Plan(0.0, share, (), 1.0, 1.0, wanted.public_weight, divides=False)
     eta = bounded_range_from_mu(mu * math.sqrt(1 - share))
     most = wanted.finalists or int(min(MOST, max(FEWEST, n * eta / PER_FINALIST)))
-    r = simulated_radius(public, n, eta, wanted.public_weight, most)
-    apart = r if default is None or not share else estimate_radius(public, default, unit(mu * math.sqrt(share)))
-    return Plan(mu, share, min(most, len(public.order)), r, apart, wanted.public_weight, divides=rest.divides)
+    finalists = public.finalists(most)
+    r = simulated_radius(public, n, eta, wanted.public_weight, finalists)
+    apart = r
+    if default is not None and share:
+        apart = estimate_radius(public, default, finalists, unit(mu * math.sqrt(share)))
+    return Plan(mu, share, finalists, r, apart, wanted.public_weight, divides=rest.divides)
 
 
 def _share(public: PublicLosses, default: int, sigma: Unit) -> float:
     """Return the least share with which the improvement that public rows predict shows in 95% of runs."""
-    best = public.order[0]
+    best, near = public.order[0], public.finalists(FEWEST)
     for share in SHARES:
-        r = estimate_radius(public, default, sigma(share))
+        r = estimate_radius(public, default, near, sigma(share))
         if public.difference(default, best, r)[0] >= SHOWN * r * 2 * sigma(share):
             return share
     return USUAL_SHARE
@@ -118,33 +122,32 @@ def _share(public: PublicLosses, default: int, sigma: Unit) -> float:
 # ---- radii -----------------------------------------------------------------------------------------------------------
 
 
-def simulated_radius(public: PublicLosses, n: int, eta: float, weight: float, most: int) -> float:
+def simulated_radius(public: PublicLosses, n: int, eta: float, weight: float, finalists: tuple[int, ...]) -> float:
     """Return the largest r whose simulated loss is within two standard errors of the smallest."""
-    apart = float(np.abs(centred(public.clipped[list(public.order[:most])])).max()) or public.largest
+    apart = float(np.abs(centred(public.clipped[list(finalists)])).max()) or public.largest
     grid = [apart * part for part in RADII]
-    losses = simulate(public, n, eta, weight, most, grid)[0]  # (splits, radii)
+    losses = simulate(public, n, eta, weight, finalists, grid)[0]  # (splits, radii)
     worse = losses - losses[:, [int(np.argmin(losses.mean(axis=0)))]]
     level = worse.mean(axis=0) <= 2 * worse.std(axis=0) / math.sqrt(len(worse))
     return grid[int(np.flatnonzero(level).max())]
 
 
 def simulate(
-    public: PublicLosses, n: int, eta: float, weight: float, most: int, radii: list[float]
+    public: PublicLosses, n: int, eta: float, weight: float, finalists: tuple[int, ...], radii: list[float]
 ) -> tuple[Matrix, Vector]:
     """Return mean losses (splits, radii) after a choice, and (splits,) by cross-validation alone.
 
-    Public rows are split in halves. One half proposes ``most`` candidates and votes; from the other, n "private" people
-    are drawn, and it is the population by which both are judged. The law of a choice is exact: no noise is drawn.
+    Public rows are split in halves. One half votes; from the other, n "private" people are drawn, and it is the
+    population by which both are judged. The law of a choice is exact: no noise is drawn.
     """
-    rng, V = np.random.default_rng(SEED), public.clipped[list(public.order)]
+    rng, V = np.random.default_rng(SEED), public.clipped[list(finalists)]
     found, alone = [], []
     for _ in range(SPLITS):
         rows = rng.permutation(V.shape[1])
         voting, people = np.split(V[:, rows], [V.shape[1] // 2], axis=1)
-        order = np.argsort(voting.mean(axis=1), kind="stable")[:most]
-        voting, people, judged = voting[order], centred(people[order]), people[order].mean(axis=1)
+        people, judged = centred(people), people.mean(axis=1)
         times = np.bincount(rng.integers(0, people.shape[1], size=n), minlength=people.shape[1])  # each row is drawn
-        alone.append(judged[0])
+        alone.append(judged[np.argmin(voting.mean(axis=1))])
         found.append([])
         for r in radii:
             odds = prior(votes(voting, r, weight), r, eta)
@@ -153,14 +156,14 @@ def simulate(
     return np.array(found), np.array(alone)
 
 
-def estimate_radius(public: PublicLosses, default: int, unit: float) -> float:
+def estimate_radius(public: PublicLosses, default: int, finalists: tuple[int, ...], unit: float) -> float:
     """Return r of the estimate: the smallest whose cutting hardly shows beside the noise, on public rows.
 
-    The bias of the best candidates' differences, plus two standard errors, is at most BIAS of the noise where it is
+    The bias of the finalists' differences, plus two standard errors, is at most BIAS of the noise where it is
     largest: a tail that few public rows show counts, too. If no r is small enough, nothing is cut on public rows.
     """
     V = public.clipped
-    D = np.array([V[default] - V[j] for j in public.order[:FEWEST] if j != default])  # (s, N)
+    D = np.array([V[default] - V[j] for j in finalists if j != default])  # (s, N)
     largest = float(np.abs(D).max()) or public.largest
     for part in np.linspace(1, RADIUS_STEPS, RADIUS_STEPS) / RADIUS_STEPS:
         r = largest * float(part)
@@ -217,6 +220,6 @@ def outlook(public: PublicLosses, plan: Plan, *, n: int, default: int | None, un
     chosen, alone = simulate(public, n, eta, plan.public_weight, plan.finalists, [plan.radius])
     shows = SHOWN * 2 * plan.estimate_radius * unit(plan.estimate_mu) if plan.share else None
     return Outlook(
-        n, public.clipped.shape[1], plan.finalists, public.mean(public.order[0]),
+        n, public.clipped.shape[1], len(plan.finalists), public.mean(public.order[0]),
         None if default is None else public.mean(default), float(np.mean(alone - chosen[:, 0])), shows, plan.mu,
     )  # fmt: skip

@@ -96,7 +96,7 @@ class PublicChoice:
             finalists=None if finalists is None else at_least("finalists", finalists, 2),
         )
         self._plan = self._agree(asked)
-        self.finalists = self.public.order[: self._plan.finalists]
+        self.finalists = self._plan.finalists
         privatizer.use_clip((self.public.low, self.public.high))
 
     def _place(self, default: object) -> int:

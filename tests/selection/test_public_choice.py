@@ -232,7 +232,7 @@ def test_the_simulated_radius_protects_who_loses_much() -> None:
     unfair = fair - 0.05
     unfair[:, :15] += 3.0
     public = PublicLosses.of(np.abs(np.vstack([fair, unfair])), None)
-    r = planning.simulated_radius(public, 300, 3.0, 1.0, 20)
+    r = planning.simulated_radius(public, 300, 3.0, 1.0, public.order)
     mean = np.clip(centred(public.clipped), -r, r).mean(axis=1)
     assert mean[:10].mean() < mean[10:].mean()
 
