@@ -29,7 +29,7 @@ MIXED = 0.5  # of the prior, uniform: public rows that mislead cost log(1 / MIXE
 DIVERGES = 10.0  # how far a candidate's mean lies above the best one, in units of the usual distance, to be left out
 HEADROOM = 2.0  # the upper clip, in units of the largest public loss, where a loss has no largest value
 NEAR = 2.0  # paired standard errors between the best candidate and a finalist
-LEAST_NEAR, FEWEST = 3, 20  # with fewer candidates near the best one, so many of the best ones are finalists
+FEWEST = 20  # of the best candidates count as near, however far they are from the best one
 FEWEST_ROWS = 10  # public rows, below which they say nothing about a loss
 
 
@@ -94,21 +94,21 @@ class PublicLosses:
     def finalists(self, most: int) -> tuple[int, ...]:
         """Return at most so many candidates, the best first: near the best one on public rows, and far apart.
 
-        Near are those whose paired mean difference to the best is within NEAR standard errors. If there are more than
-        ``most``, the best is taken, and then the farthest from all that were taken, by the mean absolute difference of
-        public losses. Near copies of each other fit the same public rows by luck. If hardly any is near, ranks decide.
+        Near are those whose paired mean difference to the best is within NEAR standard errors, and the FEWEST best
+        ones. If there are more than ``most``, the best is taken, and then the farthest from all that were taken, by the
+        mean absolute difference of public losses: near copies of each other fit the same public rows by luck.
         """
         ranked, V = np.array(self.order), self.clipped
         apart = V[ranked] - V[ranked[0]]  # (s, N)
-        near = ranked[apart.mean(axis=1) <= NEAR * apart.std(axis=1) / apart.shape[1] ** 0.5]
-        if len(near) < LEAST_NEAR:
-            return tuple(int(j) for j in ranked[: min(most, FEWEST)])
-        taken, distance = [0], np.abs(V[near] - V[near[0]]).mean(axis=1)
-        while len(taken) < min(most, len(near)):
+        near = apart.mean(axis=1) <= NEAR * apart.std(axis=1) / apart.shape[1] ** 0.5
+        near[:FEWEST] = True
+        kept = ranked[near]
+        taken, distance = [0], np.abs(V[kept] - V[kept[0]]).mean(axis=1)
+        while len(taken) < min(most, len(kept)):
             taken.append(int(np.argmax(distance)))
-            distance = np.minimum(distance, np.abs(V[near] - V[near[taken[-1]]]).mean(axis=1))
+            distance = np.minimum(distance, np.abs(V[kept] - V[kept[taken[-1]]]).mean(axis=1))
             distance[taken] = -1.0
-        return tuple(int(j) for j in near[sorted(taken)])
+        return tuple(int(j) for j in kept[sorted(taken)])
 
     def mean(self, j: int) -> float:
         """Return the mean public loss of a candidate."""
