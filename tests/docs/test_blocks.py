@@ -49,8 +49,14 @@ READ = {  # page -> why its blocks are compiled here, and not run
 ALONE = "docs/centred.md#without-a-framework"
 SPACES, SELECTION = "docs/centred.md#any-search-space", "docs/centred.md#one-of-many-models-paid-once"
 PRUNING = "docs/optuna.md#trials-that-stop-early"
+<<<<<<< HEAD
 RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/sklearn.md", "docs/training.md", "docs/tutorial.md",
        "docs/report.md", "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger", "docs/cli.md#watch-a-run",
+=======
+RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "docs/sklearn.md", "docs/training.md",
+       "docs/tutorial.md",
+       "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger", "docs/cli.md#watch-a-run",
+>>>>>>> 11a363e (README, demo and a page of the main path)
        ALONE, SPACES, SELECTION, PRUNING}  # fmt: skip
 
 
@@ -78,20 +84,32 @@ def code_of(name: str) -> list[tuple[str, str]]:
     return blocks(page(name), "python", "console")
 
 
-def test_the_readme_runs_and_goes_on_when_it_is_run_again(capsys: pytest.CaptureFixture[str]) -> None:
-    known = run("README.md", ROWS, only=slice(1))
+def test_the_readme_s_first_script_runs_as_pasted_and_is_free_when_it_is_run_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run("README.md", only=slice(1))
     first = capsys.readouterr().out
     assert "Privacy statement" in first
-    run("README.md", ROWS, only=slice(1))  # again: nothing is spent, and the final estimate is kept
+    assert "private choice" in first
+    run("README.md", only=slice(1))
     assert capsys.readouterr().out == first
-    assert known["svm"].estimate(known["study"], known["sampler"].recommend(known["study"])).private
 
 
-def test_a_first_search_takes_ten_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    for _, code in blocks(page("README.md"), "python"):
-        assert len([line for line in code.splitlines() if line.strip()]) <= 10
-    run("README.md", ROWS, only=slice(1, 2))
+def test_the_readme_s_second_script_runs_as_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    run("README.md", only=slice(1, 2), instead=("n_trials=60", "n_trials=15"))
     assert "Privacy statement" in capsys.readouterr().out
+
+
+def test_the_readme_is_short() -> None:
+    lines = page("README.md").splitlines()
+    assert len(lines) <= 130
+    assert max(map(len, lines)) <= 200
+
+
+def test_the_page_of_the_public_choice_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    known = run("docs/public.md")
+    assert str(known["choice"].outlook) in capsys.readouterr().out
+    assert known["chosen"].improvement is not None or known["chosen"].index == 10
 
 
 @pytest.mark.parametrize("name", ["docs/tutorial.md", "docs/tutorial_sklearn.md"])
