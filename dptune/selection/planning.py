@@ -11,9 +11,9 @@ import numpy as np
 
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.accounting.ledger import Rest
-from dptune.selection.public import FEWEST, Matrix, PublicLosses, Vector, centred, law, prior, votes
+from dptune.selection.public import Matrix, PublicLosses, Vector, centred, law, prior, votes
 
-MOST = 100  # finalists by default
+FEWEST, MOST = 20, 100  # finalists by default
 PER_FINALIST = 4.0  # n eta for each finalist between FEWEST and MOST
 RADII = tuple(2.0**-k for k in range(6, -1, -1))  # candidates for r, in units of the largest that cuts public rows
 SHARES, USUAL_SHARE = (0.1, 0.2, 0.3, 0.4), 0.2  # of mu^2, for the estimate; the usual one if none will show

@@ -29,7 +29,7 @@ MIXED = 0.5  # of the prior, uniform: public rows that mislead cost log(1 / MIXE
 DIVERGES = 10.0  # how far a candidate's mean lies above the best one, in units of the usual distance, to be left out
 HEADROOM = 2.0  # the upper clip, in units of the largest public loss, where a loss has no largest value
 NEAR = 2.0  # paired standard errors between the best candidate and a finalist
-FEWEST = 20  # of the best candidates count as near, however far they are from the best one
+BY_RANK = 40  # finalists, below which those that lie apart would be too unlike the best one
 FEWEST_ROWS = 10  # public rows, below which they say nothing about a loss
 
 
@@ -92,17 +92,17 @@ class PublicLosses:
         return tuple(int(j) for j in ranked if usable[j])
 
     def finalists(self, most: int) -> tuple[int, ...]:
-        """Return at most so many candidates, the best first: near the best one on public rows, and far apart.
+        """Return at most so many candidates, the best on public rows first.
 
-        Near are those whose paired mean difference to the best is within NEAR standard errors, and the FEWEST best
-        ones. If there are more than ``most``, the best is taken, and then the farthest from all that were taken, by the
-        mean absolute difference of public losses: near copies of each other fit the same public rows by luck.
+        Near are those whose paired mean difference to the best one is within NEAR standard errors. If there are more
+        than ``most``, the best is taken, and then the farthest from all that were taken, by the mean absolute
+        difference of public losses: near copies of each other fit the same public rows by luck. Else, and among fewer
+        than BY_RANK finalists, ranks decide.
         """
         ranked, V = np.array(self.order), self.clipped
         apart = V[ranked] - V[ranked[0]]  # (s, N)
         near = apart.mean(axis=1) <= NEAR * apart.std(axis=1) / apart.shape[1] ** 0.5
-        near[:FEWEST] = True
-        kept = ranked[near]
+        kept = ranked[near] if near.sum() > most >= BY_RANK else ranked[:most]
         taken, distance = [0], np.abs(V[kept] - V[kept[0]]).mean(axis=1)
         while len(taken) < min(most, len(kept)):
             taken.append(int(np.argmax(distance)))
