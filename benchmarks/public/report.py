@@ -70,7 +70,7 @@ class Results:
     def ratio(self, key: Key, way: str, to: dict[str, dict[int, float]]) -> tuple[float, float, float]:
         """Loss over that of ``to``, with a 95% interval by a bootstrap of tasks and splits."""
         logs = {}
-        for task, splits in self.losses(key, way).items():
+        for task, splits in sorted(self.losses(key, way).items()):
             both = sorted(splits.keys() & to.get(task, {}).keys())
             if both:
                 logs[task] = np.array([math.log(splits[s] / to[task][s]) for s in both])

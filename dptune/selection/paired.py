@@ -7,6 +7,7 @@ the noise of two released levels at the same price. The interval is one of the m
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dptune.search.answer import Estimate
@@ -35,7 +36,7 @@ class PairedEstimate(Estimate):
     @property
     def surprising(self) -> bool:
         """Whether private people and public rows are further apart than noise and sampling of the rows explain."""
-        return abs(self.value - self.predicted) > APART * (self.sigma**2 + self.predicted_sigma**2) ** 0.5
+        return abs(self.value - self.predicted) > APART * math.hypot(self.sigma, self.predicted_sigma)
 
     def __str__(self) -> str:
         low, high = self.interval()

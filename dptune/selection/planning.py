@@ -141,18 +141,19 @@ def simulate(
     population by which both are judged. The law of a choice is exact: no noise is drawn.
     """
     rng, V = np.random.default_rng(SEED), public.clipped[list(finalists)]
-    found, alone = [], []
+    found: list[list[float]] = []
+    alone: list[float] = []
     for _ in range(SPLITS):
         rows = rng.permutation(V.shape[1])
         voting, people = np.split(V[:, rows], [V.shape[1] // 2], axis=1)
         people, judged = centred(people), people.mean(axis=1)
         times = np.bincount(rng.integers(0, people.shape[1], size=n), minlength=people.shape[1])  # each row is drawn
-        alone.append(judged[np.argmin(voting.mean(axis=1))])
+        alone.append(float(judged[np.argmin(voting.mean(axis=1))]))
         found.append([])
         for r in radii:
             odds = prior(votes(voting, r, weight), r, eta)
             exponents = np.clip(people, -r, r) @ times * eta / (4 * r) - np.log(odds)
-            found[-1].append(law(exponents) @ judged)
+            found[-1].append(float(law(exponents) @ judged))
     return np.array(found), np.array(alone)
 
 
