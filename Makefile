@@ -8,14 +8,10 @@ export TMPDIR ?= $(shell test -w /dev/shm && echo /dev/shm || echo /tmp)
 # Examples and workers are processes of their own: they shall find compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-<<<<<<< HEAD
-.PHONY: demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-tails bench-clip bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn bench-report clean
-=======
-.PHONY: help demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-public bench-frontier bench-tails bench-clip bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn clean
+.PHONY: help demo docs test test-torch test-flower test-oldest check audit audit-core audit-ray audit-outside test-wheel bench-gibo bench-private bench-pruning bench-selection bench-spaces bench-extending bench-frontier bench-tails bench-clip bench-defaults bench-fts bench-fts-accounting bench-ldp bench-outsourced bench-training bench-ray bench-sklearn bench-report clean bench-public
 
 help:  ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
->>>>>>> 11a363e (README, demo and a page of the main path)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

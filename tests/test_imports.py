@@ -228,6 +228,7 @@ def test_nothing_is_pickled_and_no_assert_guards() -> None:
 
 SPEAKING = {
     **{f"search/{name}.py": {"warnings"} for name in ("view", "agreement")},  # public facts
+    "selection/choosing.py": {"warnings"},  # of what the public half of a user's function raised
     "accounting/durable.py": {"logging"},  # so here
     "accounting/server.py": {"logging"},  # and here
     "audit/transcript.py": {"logging"},  # listens

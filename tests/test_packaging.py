@@ -95,6 +95,6 @@ def test_a_package_index_shows_no_link_that_only_a_checkout_can_follow(monkeypat
     assert links
     assert all(link.startswith("https:") for link in links)
     assert "Figure:" not in text
-    assert "[The tutorial]" not in text
-    assert "The tutorial" in text
+    assert "[Tutorial" not in text
+    assert "Tutorial" in text
     assert "hatch_readme.py" in (ROOT / "pyproject.toml").read_text()

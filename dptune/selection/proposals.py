@@ -71,18 +71,17 @@ def privatizer_of(
     Raises:
         InputError: both or neither were given, or the number of people is not known.
     """
-    if (privatizer is None) == (ledger is None):
-        raise InputError("give ledger=, or privatizer= where people have several rows; not both. Nothing was charged.")
-    if privatizer is not None:
+    if privatizer is not None and ledger is None:
         if n is not None:
             raise InputError("n= goes with ledger=; the privatizer knows its number of people. Nothing was charged.")
         return privatizer
+    if ledger is None or privatizer is not None:
+        raise InputError("give ledger=, or privatizer= where people have several rows; not both. Nothing was charged.")
     if n is None and callable(data):
         raise InputError("data= is a function that loads the private rows: give n=, their number, which is public.")
     answers = getattr(data, "y", None) if not isinstance(data, tuple | list) else data[-1] if len(data) == 2 else None
     if n is None and not hasattr(answers, "__len__"):
         raise InputError("data= must be (X, y), dptune.Rows(X, y, like=...), or a function that returns them.")
-    assert ledger is not None
     return LossPrivatizer(ledger, n=len(answers) if n is None else n)  # type: ignore[arg-type]
 
 

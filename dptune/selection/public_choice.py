@@ -30,7 +30,7 @@ import numpy.typing as npt
 from dptune._checks import at_least, positive, share, text
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.accounting.ledger import PLAN, Charge, Rest
-from dptune.errors import BudgetExhausted, BudgetMismatch, InputError
+from dptune.errors import BudgetExhausted, BudgetMismatch, InputError, LedgerError
 from dptune.losses.named import NamedLoss, as_loss
 from dptune.privacy.mechanism import noisy_min
 from dptune.privacy.noise import noise_scale
@@ -245,12 +245,15 @@ class PublicChoice:
 
     @staticmethod
     def _chosen(made: Charge) -> int:
-        assert made.value is not None
-        return int(made.note["finalists"][int(made.value[0])])
+        (place,) = made.value or ()
+        return int(made.note["finalists"][int(place)])
 
     def _selection(self) -> Selection:
         made, told = self._made(INDEX), self._made(IMPROVEMENT)
-        assert made is not None
+        if made is None:
+            raise LedgerError(
+                f"the choice {self.name!r} was charged, and its answer is not recorded: call choose again."
+            )
         chosen = self._chosen(made)
         improvement = None
         if told is not None and told.value is not None and self.default is not None:

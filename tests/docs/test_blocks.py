@@ -49,14 +49,9 @@ READ = {  # page -> why its blocks are compiled here, and not run
 ALONE = "docs/centred.md#without-a-framework"
 SPACES, SELECTION = "docs/centred.md#any-search-space", "docs/centred.md#one-of-many-models-paid-once"
 PRUNING = "docs/optuna.md#trials-that-stop-early"
-<<<<<<< HEAD
-RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/sklearn.md", "docs/training.md", "docs/tutorial.md",
-       "docs/report.md", "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger", "docs/cli.md#watch-a-run",
-=======
 RUN = {"README.md", "docs/choose.md", "docs/outsourced.md", "docs/public.md", "docs/sklearn.md", "docs/training.md",
-       "docs/tutorial.md",
-       "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger", "docs/cli.md#watch-a-run",
->>>>>>> 11a363e (README, demo and a page of the main path)
+       "docs/tutorial.md", "docs/report.md", "docs/tutorial_sklearn.md", "docs/cli.md#look-at-a-ledger",
+       "docs/cli.md#watch-a-run",
        ALONE, SPACES, SELECTION, PRUNING}  # fmt: skip
 
 
