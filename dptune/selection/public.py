@@ -105,9 +105,9 @@ class PublicLosses:
         kept = ranked[near] if near.sum() > most >= BY_RANK else ranked[:most]
         taken, distance = [0], np.abs(V[kept] - V[kept[0]]).mean(axis=1)
         while len(taken) < min(most, len(kept)):
+            distance[taken] = -1.0  # equal candidates are 0 apart
             taken.append(int(np.argmax(distance)))
             distance = np.minimum(distance, np.abs(V[kept] - V[kept[taken[-1]]]).mean(axis=1))
-            distance[taken] = -1.0
         return tuple(int(j) for j in kept[sorted(taken)])
 
     def mean(self, j: int) -> float:

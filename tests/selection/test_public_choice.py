@@ -252,3 +252,16 @@ def test_an_improvement_over_a_bad_default_shows(tmp_path: Path) -> None:
     found = dptune.select(L, privatizer(tmp_path, budget=budget), name="x", public=V, default=0)
     assert found.verdict == "better"
     assert "Better than the default" in found.summary()
+
+
+def test_equal_candidates_are_finalists_once_each(tmp_path: Path) -> None:
+    """Near the best are 60 candidates of three kinds: each kind is there before the second of any."""
+    kinds = losses(5, N, 3) * 0 + losses(6, N, 1)
+    kinds[1] += 1e-3 * np.tile([1, -1], N // 2)
+    kinds[2] += 2e-3 * np.tile([-1, 1], N // 2)
+    public = PublicLosses.of(np.repeat(kinds, 20, axis=0), None)
+    chosen = public.finalists(45)
+    assert len(set(chosen)) == len(chosen) == 45
+    assert {j // 20 for j in chosen} == {0, 1, 2}
+    same = dptune.PublicChoice(np.ones((60, N)), privatizer(tmp_path), name="x", finalists=50)
+    assert len(set(same.finalists)) == 50
