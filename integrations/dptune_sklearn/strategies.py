@@ -240,9 +240,9 @@ def _runs(
     loss = as_loss(search.loss)
     if not privatizer.knows_clip:  # a space whose models cannot be trained pays for none
         fits = list[Any]()
-        for model in models.trained(candidates(search.space, FIRST_TRIALS, search.random_state)):
-            fits.append(model)
-            if not isinstance(model, Failed):
+        for point in candidates(search.space, FIRST_TRIALS, search.random_state):
+            fits += models.trained([point])  # one at a time: the first that can be trained is enough
+            if not isinstance(fits[-1], Failed):
                 break
         else:
             usable(fits[0])
