@@ -190,7 +190,7 @@ def test_a_search_that_was_stopped_goes_on(fast_path, wider):
     if wider:  # it first completes what was stopped
         assert search.released_["release"].count("generation/4") == 1
     else:
-        answer = 2 if search.best_params_ == search.best_params_.defaults else 1  # the noise may choose the default
+        answer = 0 if search.best_params_ == search.best_params_.defaults else 1  # the default is trained once in all
         assert fits() == 5 + 1 + 4 + answer  # the first round, the interrupt and one lost, the second round
 
 
