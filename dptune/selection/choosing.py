@@ -121,12 +121,19 @@ def select_named(
     """Choose among losses that have names of their own, other names for other candidates; else as :func:`select`."""
     price, default, share_of, method = _check(privatizer, name, mu, default, estimate_share, method)
     points: list[str] = []
+    evaluated = 0
     try:
         for point, losses in candidates:
             if losses is None and len(points) == default:
                 raise InputError(f"candidate {default}, the default=, could not be evaluated, so it cannot be kept.")
             points.append(point)
+            evaluated += losses is not None
             observe(privatizer, point, losses)
+        if evaluated < 2:
+            raise InputError(
+                f"{evaluated} of {len(points)} candidates could be evaluated; a choice needs two. To describe one "
+                "model use dptune.report. Nothing was charged."
+            )
         return select_points(
             points, privatizer, mu=price, name=name, default=default, estimate_share=share_of, method=method
         )
@@ -151,7 +158,9 @@ def select_points(
     """
     price, default, share_of, method = _check(privatizer, name, mu, default, estimate_share, method)
     if len(points) < 2:
-        raise InputError(f"a choice needs at least two candidates; got {len(points)}. One costs nothing.")
+        raise InputError(
+            f"a choice needs at least two candidates; got {len(points)}. To describe one model use dptune.report."
+        )
     _refuse_other_places(default, len(points))
     plan: Any = privatizer.ledger.fix_plan(
         name, lambda rest: _plan(privatizer, rest, price, points, default, share_of, method)
@@ -272,6 +281,7 @@ def _check(
     """Refuse what could not be paid or kept, before losses are computed; return the others in plain form."""
     if not isinstance(privatizer, LossPrivatizer):
         raise InputError(f"a LossPrivatizer must come after the candidates; got {type(privatizer).__name__}.")
+    _ = privatizer.interval  # refuses a clip that nobody has chosen yet, before a model is asked
     if not isinstance(name, str) or not name:
         raise InputError(f"name= must be text, the choice's place in the ledger; got {name!r}.")
     place = None if default is None else at_least("default", default, 0)

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from dptune._checks import boolean, function, json_data
+from dptune._checks import boolean, function, json_data, positive
 from dptune._code import undefined
 from dptune.accounting.entries import Charge
 from dptune.errors import InputError, PlanComplete
@@ -75,17 +75,27 @@ def quasi_random(space: Space, count: int, *, seed: int = 0) -> list[dict[str, V
     return [space.decode(u) for u in sobol_candidates(space.d, count, seed=seed)]
 
 
-def one_of(candidates: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+def one_of(candidates: Sequence[Mapping[str, Any]] | None, odds: Sequence[float] | None = None) -> dict[str, Any]:
     """Return one of the candidates, drawn from the operating system's randomness; {} if there is no list.
 
+    Args:
+        candidates: a public list.
+        odds: of each, public numbers above 0 in any unit, such as those that a study of public proxy rows suggests;
+            default equal ones. The bound asks that repeats are identically distributed, not that they are uniform.
+
     Raises:
-        InputError: the list is empty.
+        InputError: the list is empty, or there are not as many usable odds.
     """
     if candidates is None:
+        if odds is not None:
+            raise InputError("odds= needs candidates=, the list that they belong to.")
         return {}
     if not candidates:
         raise InputError("candidates is empty: give configurations, or leave it out to draw from the whole space.")
-    return dict(SystemRandom().choice(candidates))
+    weights = [1.0] * len(candidates) if odds is None else [positive("odds", each) for each in odds]
+    if len(weights) != len(candidates):
+        raise InputError(f"odds must have one number for each of {len(candidates)} candidates; got {len(weights)}.")
+    return dict(SystemRandom().choices(candidates, weights)[0])
 
 
 def repeat_and_select(

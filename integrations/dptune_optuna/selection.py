@@ -197,6 +197,7 @@ def repeat_and_select(
     *,
     clip: tuple[float, float],
     candidates: Sequence[Mapping[str, Any]] | None = None,
+    odds: Sequence[float] | None = None,
     secure: bool = True,
     insecure_seed: int | None = None,
 ) -> Selected:
@@ -211,6 +212,7 @@ def repeat_and_select(
         objective: trial -> (model, losses (n,) of the scoring people); the trial suggests and takes nothing back.
         candidates: a public list of parameters, such as :func:`dptune.training.quasi_random` makes: each repeat draws
             one of them, with replacement. What a candidate does not name is drawn as without the list.
+        odds: of each candidate, public numbers above 0, such as those that a study of public proxy rows suggests.
 
     Example: ``best = repeat_and_select(study, objective, [train_ledger, val_ledger], clip=(0.0, 1.0))``
     """
@@ -218,14 +220,14 @@ def repeat_and_select(
 
     def once() -> tuple[Mapping[str, Any], Any, Any]:
         own = optuna.create_study(sampler=RandomSampler())  # no repeat knows of another
-        own.enqueue_trial(one_of(candidates))
+        own.enqueue_trial(one_of(candidates, odds))
         trial = own.ask()
         model, losses = objective(ShieldedTrial(trial))
         spaces.append((trial.params, trial.distributions))
         return trial.params, model, losses
 
     began = datetime.now()
-    one_of(candidates)  # refuses an empty list while that can be told
+    one_of(candidates, odds)  # refuses what is not usable while that can be told
     best = _repeat_and_select(once, ledgers, clip=clip, secure=secure, insecure_seed=insecure_seed)
     _add(study, best, began, dict(next((space for params, space in spaces if params == best.parameters), {})))
     return best

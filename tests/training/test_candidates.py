@@ -12,6 +12,7 @@ from ray import tune
 
 from dptune import Categorical, Float, InputError, Space
 from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, quasi_random
+from dptune.training.repeats import one_of
 from dptune.training.repeats import repeat_and_select as in_one_process
 from dptune_optuna import repeat_and_select
 from dptune_ray import repeats as on_ray
@@ -87,3 +88,15 @@ def test_a_process_of_ray_seals_what_the_function_raises(fast_path: Path) -> Non
     assert answer.parameters is None
     again = in_one_process(lambda: ({}, "", np.zeros(N)), ledgers(fast_path), clip=(0.0, 1.0))
     assert again.parameters is None
+
+
+def test_odds_of_candidates_are_the_law_of_a_repeat():
+    drawn = [one_of([{"C": 1}, {"C": 2}, {"C": 3}], [6.0, 3.0, 1.0])["C"] for _ in range(4000)]
+    shares = np.bincount(drawn, minlength=4)[1:] / 4000
+    assert np.abs(shares - [0.6, 0.3, 0.1]).max() < 0.05  # six standard deviations
+
+
+@pytest.mark.parametrize(("candidates", "odds"), [(None, [1.0]), ([{}, {}], [1.0]), ([{}], [0.0]), ([{}], [np.nan])])
+def test_odds_that_are_not_usable_are_refused(candidates, odds):
+    with pytest.raises(InputError, match="odds"):
+        one_of(candidates, odds)
