@@ -25,9 +25,9 @@ drawn from the operating system (`secrets.randbelow`), uniform and exact; no flo
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import partial
-from random import Random
 from secrets import randbelow
 from typing import NoReturn, SupportsFloat
 
@@ -83,7 +83,7 @@ class InsecureHybrid(HybridRandomizer):
         self, epsilon: float, bound: float | Interval, *, insecure_seed: int, invalid: float | None = None
     ) -> None:
         super().__init__(epsilon, bound, invalid=invalid)
-        self._below = Random(insecure_seed).randrange
+        self._below = random.Random(insecure_seed).randrange
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a seeded randomiser cannot be copied or pickled: both would draw the same replies.")
