@@ -27,9 +27,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python  ## everythin
 demo: $(VENV)/.installed-demo  ## search on public tumours with Optuna, one choice by 400 private patients; draws out/demo.png
 	rm -rf out/demo && mkdir -p out/demo
 	$(BIN)/python examples/public_first_optuna.py out/demo
-	$(BIN)/dptune plot out/demo/ledger.db out/demo.png
-	$(BIN)/dptune certificate out/demo/ledger.db --registry examples/about.toml > out/demo/registry.yaml
-	@echo "Open out/demo.png. The ledger is out/demo/ledger.db, the record for a registry out/demo/registry.yaml."
+	$(BIN)/dptune plot out/demo/public_first.db out/demo.png
+	$(BIN)/dptune certificate out/demo/public_first.db --registry examples/about.toml > out/demo/registry.yaml
+	@echo "Open out/demo.png. The ledger is out/demo/public_first.db, the record for a registry out/demo/registry.yaml."
 
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadgroup  # one of three has the Ray cluster, and mostly waits

@@ -88,6 +88,7 @@ class Curator:
     def __init__(self, n: int, clip: tuple[float, float], *, seed: int, private: bool, mu: float = 1.0) -> None:
         self.interval, self.n, self.private = Interval(*clip), n, private
         self.loss_range, self.ledger = self.interval.diameter, Ledger(mu)
+        self.auto = None  # the clip was given
         self._rows: dict[str, Array] = {}
         self._failed: set[str] = set()
         self._rng = np.random.default_rng([seed, 2])

@@ -41,7 +41,7 @@ study.optimize(objective, n_trials=60, show_progress_bar=True)
 print("Best public accuracy by cross-validation:", round(study.best_value, 3))
 
 budget = dptune.Budget.approximate_dp(epsilon=4, delta=1e-5)
-ledger = dptune.PrivacyLedger(f"{folder}/ledger.db", budget, dataset="tumours", unit="one patient")
+ledger = dptune.PrivacyLedger(f"{folder}/public_first.db", budget, dataset="tumours", unit="one patient")
 choice = dptune_optuna.choose(
     study,
     train,

@@ -22,7 +22,13 @@ from dptune_optuna import DPFTSSampler, LDPTGPSampler, LocalObjective
 
 ROOT = Path(__file__).parent.parent
 OWN = ROOT / "examples" / "own_algorithm.py"
-LONG = (OWN, ROOT / "examples" / "opacus_mlp.py", ROOT / "examples" / "outsourced_attack.py")
+LONG = (
+    OWN,
+    *(
+        ROOT / "examples" / f"{name}.py"
+        for name in ("opacus_mlp", "outsourced_attack", "public_first_optuna", "sklearn_pipeline")
+    ),
+)
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 # tests/ray_front/test_example.py, tests/outsourced, tests/training, and two below
 ELSEWHERE = ("ray", "outsourced", "opacus", "federated", "ldp_users")
@@ -42,7 +48,7 @@ def test_a_short_run_of_an_example_prints_its_statement(example, tmp_path, monke
     assert "epsilon" in printed
     assert "NOT PRIVATE" not in printed
     if example.stem == "public_first_optuna":  # the one of `make demo`
-        statement = dptune.PrivacyLedger(tmp_path / "ledger.db").statement(delta=1e-5)
+        statement = dptune.PrivacyLedger(tmp_path / "public_first.db").statement(delta=1e-5)
         assert complaints(record(statement, About.read(ROOT / "examples/about.toml"))) == []
 
 

@@ -131,8 +131,8 @@ def select_named(
             observe(privatizer, point, losses)
         if evaluated < 2:
             raise InputError(
-                f"{evaluated} of {len(points)} candidates could be evaluated; a choice needs two. To describe one "
-                "model use dptune.report. Nothing was charged."
+                f"{evaluated} of {len(points)} candidates could be evaluated; a choice needs at least two. To describe "
+                "one model use dptune.report. Nothing was charged."
             )
         return select_points(
             points, privatizer, mu=price, name=name, default=default, estimate_share=share_of, method=method

@@ -22,7 +22,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 from typer.testing import CliRunner
 
-from dptune import Budget, PrivacyLedger
+from dptune import Budget, LossPrivatizer, PrivacyLedger
 from dptune._numbers import rounded_up
 from dptune.accounting import PlanLedger, SubsampledGaussianPlan
 from dptune.cli import app
@@ -65,11 +65,19 @@ def stated(folder: Path) -> PrivacyLedger:
     return PrivacyLedger(folder / "stated.db", Budget.approximate_dp(2.0, 1e-6), dataset="stated")
 
 
+def charged(ledger: PrivacyLedger) -> PrivacyLedger:
+    """The ledger after a Gaussian release: its budget is not divided, so one Gaussian bounds all that may follow."""
+    privatizer = LossPrivatizer(ledger, n=4, clip=(0.0, 1.0))
+    privatizer.observe("x", [0.0] * 4)
+    privatizer.release(privatizer.mean_query("x", 0.1), scope="x", key="x")
+    return ledger
+
+
 Statement = Callable[[Path, float], Any]
 KINDS: dict[str, tuple[Statement, Callable[[float], float]]] = {
     "a budget in GDP": (lambda f, d: tuning(f).statement(delta=d), lambda d: gaussian(MU, d)),
     "a budget at another delta": (
-        lambda f, d: stated(f).statement(delta=d),
+        lambda f, d: charged(stated(f)).statement(delta=d),
         lambda d: gaussian(brentq(lambda mu: gaussian(mu, 1e-6) - 2.0, 0.1, 1.0), d),
     ),
     "rounds of a federation": (

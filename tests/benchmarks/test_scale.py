@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import scale
 
-MOST_TRANSACTIONS, CONNECTIONS = 6, 1
+MOST_TRANSACTIONS, CONNECTIONS = 7, 1
 PRIVATE = [subject for subject in scale.SUBJECTS if subject != "optuna"]
 
 

@@ -287,9 +287,8 @@ def test_a_default_belongs_to_what_a_name_means(mine: LossPrivatizer) -> None:
 
 
 @pytest.mark.parametrize("given", [[None] * 3, [None, np.ones(60), None]])
-def test_a_choice_among_what_could_not_be_evaluated_costs_nothing(privatizer: Make, given: list[Any]) -> None:
-    p = mine(privatizer)
-    filled = [None if one is None else np.ones(p.rows) for one in given]
+def test_a_choice_among_what_could_not_be_evaluated_costs_nothing(mine: LossPrivatizer, given: list[Any]) -> None:
+    filled = [None if one is None else np.ones(mine.rows) for one in given]
     with pytest.raises(InputError, match="could be evaluated"):
-        dptune.select(filled, p, name="x", mu=0.5)
-    assert p.ledger.spent() == 0
+        dptune.select(filled, mine, name="x", mu=0.5)
+    assert mine.ledger.spent() == 0

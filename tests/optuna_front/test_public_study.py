@@ -273,7 +273,7 @@ def never(trial: Any, X: Any, y: Any) -> Any:
         ({"data": lambda: PEOPLE}, "give n="),
         ({"default": [1.0]}, "must be a dict"),
         ({"cv": 1}, "cv|folds|n_splits"),
-        ({"cv": KFold(2).split(PUBLIC[0][:10])}, "exactly once"),
+        ({"cv": KFold(2).split(PUBLIC[0][:10])}, "in a test fold"),
         ({"public_losses": np.zeros((3, ROWS))}, r"must be \(6, N\)"),
         ({"candidates": 1}, "candidates"),
         ({"n_jobs": 0}, "n_jobs"),
