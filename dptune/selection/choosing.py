@@ -101,7 +101,7 @@ def select(
         raise InputError("candidates may be a function only with public=, which says how many there are.")
     price, default, share_of, method = _check(privatizer, name, mu, default, estimate_share or 0.0, method)
     function = None if loss is None and data is None else losses_function(_itself, loss, data, rows=privatizer.rows)
-    given = _losses(candidates, function)
+    given = _losses(candidates, function, privatizer.rows)
     if isinstance(candidates, Sized):
         _refuse_other_places(default, len(candidates))
     named = ((json.dumps([name, place]), losses) for place, losses in enumerate(given))
@@ -319,7 +319,7 @@ def _losses_of_finalists(
     found: dict[int, Losses | None] = {}
     for j in choice.to_train:
         try:
-            found[j] = call_guarded(function, j, PerExampleLosses).or_raise()
+            found[j] = private_losses(function, j, privatizer.rows)
         except InputError:
             raise
         except Exception as error:  # noqa: BLE001 - what raises here is the public half of a user's function
@@ -332,14 +332,23 @@ def _itself(model: Any) -> Any:
     return model
 
 
-def _losses(candidates: Iterable[Any], function: Callable[[Any], Any] | None) -> Iterator[Losses | None]:
+def _losses(candidates: Iterable[Any], function: Callable[[Any], Any] | None, rows: int) -> Iterator[Losses | None]:
     if isinstance(candidates, np.ndarray) and candidates.ndim != 2 and function is None:
         raise InputError(f"losses must be (candidates, examples); got shape {candidates.shape}.")
     if not isinstance(candidates, Iterable):
         raise InputError(f"candidates must be an array or an iterable; got {type(candidates).__name__}.")
     if function is None:
         return iter(candidates)
-    return (call_guarded(function, candidate, PerExampleLosses).or_raise() for candidate in candidates)
+    return (private_losses(function, candidate, rows) for candidate in candidates)
+
+
+def private_losses(function: Callable[[Any], Any], argument: Any, rows: int) -> Losses:
+    """Return the private people's losses (rows,); all NaN, the largest loss, if asking for them failed.
+
+    That asking failed is private, as a person's record may have caused it. Such a candidate stays a candidate.
+    """
+    found = call_guarded(function, argument, PerExampleLosses).or_raise()
+    return np.full(rows, np.nan) if found is None else found
 
 
 def _estimate(privatizer: LossPrivatizer, point: str, mu: float, scope: str) -> Estimate:

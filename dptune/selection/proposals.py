@@ -23,11 +23,11 @@ import dptune
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.models import BoosterModel
 from dptune.losses.named import NamedLoss, as_loss
-from dptune.losses.user_function import Data, Function, call_guarded, losses_function
-from dptune.privacy.private import PerExampleLosses
-from dptune.privacy.privatizer import LossPrivatizer
+from dptune.losses.user_function import Data, Function, losses_function
+from dptune.privacy.privatizer import Losses, LossPrivatizer
 from dptune.search.agreement import check_start
 from dptune.search.answer import listed
+from dptune.selection.choosing import private_losses
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -179,7 +179,7 @@ def choose_among(
     choice = dptune.PublicChoice(public, privatizer, name=name, default=default, loss=loss, **settings)
     say(str(choice.outlook))
     models = _trained(choice.to_train, train, each, warn)
-    selection = choice.choose({place: _asked(asks, model) for place, model in models.items()})
+    selection = choice.choose({place: _asked(asks, model, privatizer.rows) for place, model in models.items()})
     if selection.index not in models:  # the ledger has the answer
         models = _trained((selection.index,), train, each, warn)
     model = models[selection.index]
@@ -203,9 +203,9 @@ def _as_it_is(user_function: Function, model: Any) -> Any:
     return model
 
 
-def _asked(asks: Function, model: Any) -> PerExampleLosses | None:
-    """Return the private losses of a model; None where its training failed, or the model fails on all rows."""
-    return None if isinstance(model, Exception) else call_guarded(asks, model, PerExampleLosses).or_raise()
+def _asked(asks: Function, model: Any, rows: int) -> Losses | None:
+    """Return the private losses of a model; None where its training failed, which is public."""
+    return None if isinstance(model, Exception) else private_losses(asks, model, rows)
 
 
 def _matrix(found: Sequence[Any], default: int | None, warn: Callable[[str], None]) -> npt.NDArray[np.float64]:

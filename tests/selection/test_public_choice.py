@@ -13,6 +13,7 @@ import dptune
 from dptune.accounting.gdp import bounded_range_from_mu
 from dptune.privacy.mechanism import noisy_min
 from dptune.selection import planning
+from dptune.selection.choosing import private_losses
 from dptune.selection.public import PublicLosses, centred, law, prior, votes
 
 N, PEOPLE, CANDIDATES = 60, 80, 12
@@ -265,3 +266,31 @@ def test_equal_candidates_are_finalists_once_each(tmp_path: Path) -> None:
     assert {j // 20 for j in chosen} == {0, 1, 2}
     same = dptune.PublicChoice(np.ones((60, N)), privatizer(tmp_path), name="x", finalists=50)
     assert len(set(same.finalists)) == 50
+
+
+@pytest.mark.parametrize("public", [True, False])
+def test_that_asking_the_people_failed_is_shown_nowhere(tmp_path: Path, public: bool) -> None:
+    """A person may make a model fail for everybody: that candidate stays, with the largest loss, and nobody is told."""
+    V, L, shown = losses(0, N), losses(1, PEOPLE), []
+    for name, broken in (("whole", ()), ("broken", (CANDIDATES - 1,)), ("all", range(CANDIDATES))):
+        folder = tmp_path / name
+        folder.mkdir()
+        p = privatizer(folder, noise=Canned()) if public else canned_with_clip(folder)
+
+        def ask(j: int, broken: Any = broken) -> np.ndarray:
+            if j in broken:
+                raise RuntimeError("a private row")
+            return L[j]
+
+        if public:
+            found = dptune.select(ask, p, name="x", public=V, default=0)
+        else:
+            wrapped = [private_losses(ask, j, PEOPLE) for j in range(CANDIDATES)]
+            found = dptune.select(wrapped, p, name="x", default=0)
+        shown.append(json.dumps([found.to_dict(), [c.note for c in p.ledger.charges("x")]]))
+    assert shown[0] == shown[1] == shown[2]
+
+
+def canned_with_clip(folder: Path) -> dptune.LossPrivatizer:
+    ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.gdp(mu=2.0))
+    return dptune.LossPrivatizer(ledger, n=PEOPLE, clip=(0.0, 3.0), noise=Canned())
